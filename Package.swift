@@ -1,0 +1,26 @@
+// swift-tools-version: 6.0
+import PackageDescription
+
+let package = Package(
+    name: "BluezKit",
+    products: [
+        // Apps written for Apple's CoreBluetooth depend on `CoreBluetooth` and change no source line.
+        // It is a product of its own: a package that never names it keeps `canImport(CoreBluetooth)` false.
+        .library(name: "CoreBluetooth", targets: ["CoreBluetooth"]),
+        .library(name: "BluezKit", targets: ["BluezKit"]),
+        .library(name: "BluezKitSimulator", targets: ["BluezKitSimulator"]),
+        .executable(name: "bluez-demo", targets: ["bluez-demo"]),
+    ],
+    targets: [
+        .systemLibrary(name: "CDBusSystem", pkgConfig: "dbus-1", providers: [.apt(["libdbus-1-dev"])]),
+        .target(name: "CDBus", dependencies: ["CDBusSystem"]),
+        .target(name: "DBus", dependencies: ["CDBus"]),
+        .target(name: "CCoreBluetooth"),
+        .target(name: "BluezKit", dependencies: ["DBus", "CCoreBluetooth"]),
+        .target(name: "CoreBluetooth", dependencies: ["BluezKit"]),
+        .target(name: "BluezKitSimulator", dependencies: ["DBus"]),
+        .executableTarget(name: "bluez-demo", dependencies: ["BluezKit", "BluezKitSimulator", "DBus"]),
+        .testTarget(name: "BluezKitTests", dependencies: ["CoreBluetooth", "BluezKit", "BluezKitSimulator", "DBus"]),
+    ],
+    swiftLanguageModes: [.v6]
+)

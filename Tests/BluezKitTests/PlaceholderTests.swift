@@ -1,0 +1,2 @@
+import CoreBluetooth
+import Testing
