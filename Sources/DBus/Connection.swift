@@ -1,1 +1,311 @@
 import CDBus
+import Foundation
+
+/// One connection to a bus, driven by one serial queue.
+///
+/// A thread of its own waits for the socket, and does nothing else: what it finds it handles *on the queue*, by a
+/// `sync` that runs right there when the queue is idle. So a message costs one wake-up, as in a C program that polls,
+/// and still everything happens on the queue. (A dispatch source costs two: its manager thread, then a worker.)
+///
+/// Confined to `queue`, but for what says otherwise. Ends with ``close()``; a connection that the bus ended is not
+/// revived: make a new one.
+public final class Connection: @unchecked Sendable {  // holds: all state is confined to `queue`
+    public let address: BusAddress
+    public let queue: DispatchQueue
+
+    /// A signal that the bus delivered, whoever sent it: see ``isFromOwner(_:of:)``.
+    public var onSignal: ((Message) -> Void)?
+    /// A method call to this process.
+    public var onCall: ((IncomingCall) -> Void)?
+    /// The bus has gone. Called once, after every pending call has failed; not after ``close()``.
+    public var onDisconnected: ((BusError) -> Void)?
+    /// All that had arrived is handled: the moment to hand on what it led to, in one piece.
+    public var onTurnEnd: (() -> Void)?
+
+    /// This connection's name on the bus, `:1.42`. Nil until the bus has answered the greeting.
+    public private(set) var uniqueName: String?
+
+    private let raw: OpaquePointer
+    private let loop: OpaquePointer
+    private var isOpen = true
+    private var pending: [UInt32: PendingCall] = [:]
+    private var deadlines: DeadlineTimer
+    private var matches: [MatchRule: Int] = [:]
+    var watchedNames: [String: WatchedName] = [:]
+
+    struct PendingCall {
+        let deadline: DispatchTime
+        let completion: (Result<Message, BusError>) -> Void
+    }
+
+    /// Names a pending call, to cancel it.
+    public struct CallID: Hashable, Sendable { let serial: UInt32 }
+
+    /// Connects. The socket is opened before this returns; greeting the bus is not waited for: calls made meanwhile
+    /// follow it.
+    /// - Parameter queue: A serial queue; call this on it.
+    public init(address: BusAddress, queue: DispatchQueue) throws(BusError) {
+        dispatchPrecondition(condition: .onQueue(queue))
+        var failure = cdbus_error_t()
+        guard let raw = cdbus_connection_open(address.rawValue, &failure) else {
+            throw .disconnected(name: string(failure.name), message: string(failure.message))
+        }
+        guard let loop = cdbus_loop_new() else {
+            cdbus_connection_close(raw)
+            throw .limit("no memory or no file descriptor for an event loop")
+        }
+        guard cdbus_loop_attach(loop, raw) == 0 else {
+            cdbus_loop_free(loop)
+            cdbus_connection_close(raw)
+            throw .limit("out of memory")
+        }
+        (self.address, self.queue, self.raw, self.loop) = (address, queue, raw, loop)
+        deadlines = DeadlineTimer(queue: queue)
+        deadlines.onDue = { [weak self] in self?.failOverdueCalls() }
+        greet()
+        startWaiting()
+    }
+
+    deinit {
+        // The waiting thread holds the connection; so it has ended, and nobody uses these any more.
+        cdbus_loop_free(loop)
+    }
+
+    /// Ends the connection. Pending calls get no answer. Harmless if it has ended already.
+    public func close() {
+        assertOnQueue()
+        guard isOpen else { return }
+        isOpen = false
+        pending.removeAll()
+        deadlines.stop()
+        (onSignal, onCall, onDisconnected, onTurnEnd) = (nil, nil, nil, nil)
+        watchedNames.removeAll()
+        cdbus_loop_detach(loop, raw)
+        cdbus_connection_close(raw)
+        cdbus_loop_wake(loop)
+    }
+
+    /// In debug builds, traps if the caller is not on the connection's queue.
+    public func assertOnQueue() {
+        #if DEBUG
+            dispatchPrecondition(condition: .onQueue(queue))
+        #endif
+    }
+
+    // MARK: Waiting and receiving
+
+    private func startWaiting() {
+        let thread = Thread { [self] in
+            var goesOn = true
+            while goesOn {
+                cdbus_loop_wait(loop)
+                goesOn = queue.sync { handleReady() }
+            }
+        }
+        thread.name = "bluezkit.bus"
+        thread.stackSize = 512 << 10
+        thread.start()
+    }
+
+    /// - Returns: Whether to wait for more.
+    private func handleReady() -> Bool {
+        guard isOpen else { return false }
+        cdbus_loop_handle(loop)
+        while isOpen, let message = dbus_connection_pop_message(raw) { receive(Message(adopting: message)) }
+        onTurnEnd?()
+        return isOpen
+    }
+
+    private func receive(_ message: Message) {
+        switch message.kind {
+        case .signal:
+            if message.isSignal("org.freedesktop.DBus.Local", "Disconnected") { return lose() }
+            noteOwnerChange(message)
+            onSignal?(message)
+        case .reply: finish(message.replySerial, .success(message))
+        case .error: finish(message.replySerial, .failure(message.remoteError))
+        case .call: answer(message)
+        }
+    }
+
+    private func finish(_ serial: UInt32, _ result: Result<Message, BusError>) {
+        // An answer that nobody waits for any more (deadline, cancelled) is dropped here.
+        pending.removeValue(forKey: serial)?.completion(result)
+    }
+
+    private func answer(_ call: Message) {
+        if call.interfaceC.matches("org.freedesktop.DBus.Peer"), call.memberC.matches("Ping") { return reply(to: call) }
+        if let onCall { return onCall(call) }
+        refuse(
+            call, name: "org.freedesktop.DBus.Error.UnknownObject",
+            message: "this process exports no object \(call.path?.rawValue ?? "")")
+    }
+
+    private func lose() {
+        let error = BusError.disconnected(
+            name: "org.freedesktop.DBus.Error.Disconnected", message: "the connection to the bus \(address) was lost")
+        let failed = pending.sorted { $0.key < $1.key }
+        pending.removeAll()
+        for (_, call) in failed { call.completion(.failure(error)) }
+        let (notify, turnEnd) = (onDisconnected, onTurnEnd)
+        close()
+        notify?(error)
+        turnEnd?()
+    }
+
+    // MARK: Calling
+
+    private func greet() {
+        call(.bus("Hello"), deadline: .seconds(30)) { [weak self] result in
+            if case .success(let reply) = result, var reader = Optional(reply.reader) {
+                self?.uniqueName = try? reader.readString()
+            } else {
+                self?.lose()  // a bus that refuses the greeting closes the connection; one that is mute is no bus
+            }
+        }
+    }
+
+    /// Makes a call. `completion` runs on the queue, exactly once, never before this returns, and after every signal
+    /// that the other side sent before its answer; not at all after ``cancel(_:)`` or ``close()``.
+    /// - Parameter deadline: How long to wait. The other side keeps working on the call after that.
+    @discardableResult
+    public func call(
+        _ call: MethodCall, deadline: Duration, completion: @escaping (Result<Message, BusError>) -> Void
+    ) -> CallID? {
+        assertOnQueue()
+        do {
+            let serial = try send(try message(for: call))
+            let due = DispatchTime.now() + deadline
+            pending[serial] = PendingCall(deadline: due, completion: completion)
+            deadlines.mustFire(by: due)
+            return CallID(serial: serial)
+        } catch {
+            queue.later { [self] in
+                completion(.failure(error))
+                onTurnEnd?()
+            }
+            return nil
+        }
+    }
+
+    /// Makes a call without asking for an answer.
+    public func send(_ call: MethodCall) throws(BusError) {
+        let message = try message(for: call)
+        dbus_message_set_no_reply(message, 1)
+        try send(message)
+    }
+
+    /// Withdraws a call: its completion will not run.
+    public func cancel(_ id: CallID) { pending.removeValue(forKey: id.serial) }
+
+    private func message(for call: MethodCall) throws(BusError) -> OpaquePointer {
+        let message = cdbus_message_new_call(call.destination, call.path.rawValue, call.interface, call.member)
+        guard let message else { throw .invalid("\(call.destination) \(call.interface).\(call.member)") }
+        dbus_message_set_auto_start(message, call.mayStartDestination ? 1 : 0)
+        if let arguments = call.arguments { try write(arguments, into: message) }
+        return message
+    }
+
+    private func write(
+        _ arguments: (inout MessageWriter) throws(BusError) -> Void, into message: OpaquePointer
+    ) throws(BusError) {
+        var writer = MessageWriter(message)
+        do { try arguments(&writer) } catch {
+            dbus_message_unref(message)
+            throw error
+        }
+    }
+
+    @discardableResult
+    private func send(_ message: OpaquePointer) throws(BusError) -> UInt32 {
+        assertOnQueue()
+        defer { dbus_message_unref(message) }
+        guard isOpen else {
+            throw .disconnected(name: "org.freedesktop.DBus.Error.Disconnected", message: "not connected to a bus")
+        }
+        var serial: UInt32 = 0
+        guard dbus_connection_send(raw, message, &serial) != 0 else { throw .limit("out of memory") }
+        return serial
+    }
+
+    private func failOverdueCalls() {
+        let now = DispatchTime.now()
+        let overdue = pending.filter { $0.value.deadline <= now }.sorted { $0.key < $1.key }
+        for (serial, _) in overdue { finish(serial, .failure(.timedOut)) }
+        if let next = pending.values.map(\.deadline).min() { deadlines.mustFire(by: next) }
+        if !overdue.isEmpty { onTurnEnd?() }
+    }
+
+    // MARK: Answering and signalling
+
+    /// Answers a call. Does nothing if the caller wants no answer.
+    public func reply(to call: IncomingCall, _ arguments: ((inout MessageWriter) throws(BusError) -> Void)? = nil) {
+        guard call.expectsReply else { return }
+        guard let message = dbus_message_new_method_return(call.raw) else { return }
+        do {
+            if let arguments { try write(arguments, into: message) }
+            try send(message)
+        } catch {
+            refuse(call, name: "org.freedesktop.DBus.Error.Failed", message: error.message)
+        }
+    }
+
+    /// Answers a call with an error. A `name` that is no error name becomes `…Error.Failed`.
+    public func refuse(_ call: IncomingCall, name: String, message: String) {
+        guard call.expectsReply else { return }
+        let answer =
+            cdbus_message_new_error(call.raw, name, message)
+            ?? cdbus_message_new_error(call.raw, "org.freedesktop.DBus.Error.Failed", message)
+        if let answer { _ = try? send(answer) }
+    }
+
+    /// Sends a signal, to all who have a rule for it or to `destination` alone.
+    public func emit(
+        path: ObjectPath, interface: String, member: String, to destination: String? = nil,
+        _ arguments: (inout MessageWriter) throws(BusError) -> Void
+    ) throws(BusError) {
+        guard let message = cdbus_message_new_signal(destination, path.rawValue, interface, member) else {
+            throw .invalid("signal \(interface).\(member)")
+        }
+        try write(arguments, into: message)
+        try send(message)
+    }
+
+    /// Whether this bus carries file descriptors: those over tcp or ssh do not.
+    public var carriesFileDescriptors: Bool { isOpen && dbus_connection_can_send_type(raw, CDBUS_TYPE_UNIX_FD) != 0 }
+
+    // MARK: Match rules
+
+    /// Asks the bus for the signals of `rule`, until ``removeMatch(_:)`` was called as often.
+    public func addMatch(_ rule: MatchRule) {
+        assertOnQueue()
+        matches[rule, default: 0] += 1
+        if matches[rule] == 1 { setMatch(rule, "AddMatch") }
+    }
+
+    public func removeMatch(_ rule: MatchRule) {
+        assertOnQueue()
+        guard let users = matches[rule] else { return }
+        matches[rule] = users > 1 ? users - 1 : nil
+        if users == 1 { setMatch(rule, "RemoveMatch") }
+    }
+
+    /// How many different rules the bus holds for this connection.
+    public var matchRuleCount: Int { matches.count }
+
+    private func setMatch(_ rule: MatchRule, _ member: String) {
+        // Only a bus at its limit of rules refuses; its answer is awaited so that the refusal can be told.
+        call(.bus(member) { (writer) throws(BusError) in try writer.write(rule.text) }, deadline: .seconds(30)) {
+            [weak self] result in
+            if case .failure(let error) = result { self?.onRuleRefused?(rule, error) }
+        }
+    }
+
+    /// The bus refused a rule: signals will be missing.
+    public var onRuleRefused: ((MatchRule, BusError) -> Void)?
+}
+
+/// The C array as a string.
+private func string<T>(_ tuple: T) -> String {
+    withUnsafeBytes(of: tuple) { String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self) }
+}

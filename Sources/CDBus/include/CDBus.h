@@ -1,1 +1,121 @@
+// CDBus: what Swift needs of libdbus-1 that libdbus does not offer as Swift can use it: an event loop for one
+// connection, appends that validate first (libdbus aborts the process on a bad path, name or UTF-8), and
+// constants that are macros. No globals, no logging, no policy. Functions return 0 or -errno.
+#ifndef CDBUS_H
+#define CDBUS_H
+
 #include <dbus/dbus.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#pragma clang assume_nonnull begin
+
+// constants ---------------------------------------------------------------------------------------------------
+
+// libdbus' type codes, which are macros with casts that Swift does not import.
+static const int CDBUS_TYPE_INVALID = DBUS_TYPE_INVALID;
+static const int CDBUS_TYPE_BYTE = DBUS_TYPE_BYTE;
+static const int CDBUS_TYPE_BOOLEAN = DBUS_TYPE_BOOLEAN;
+static const int CDBUS_TYPE_INT16 = DBUS_TYPE_INT16;
+static const int CDBUS_TYPE_UINT16 = DBUS_TYPE_UINT16;
+static const int CDBUS_TYPE_INT32 = DBUS_TYPE_INT32;
+static const int CDBUS_TYPE_UINT32 = DBUS_TYPE_UINT32;
+static const int CDBUS_TYPE_INT64 = DBUS_TYPE_INT64;
+static const int CDBUS_TYPE_UINT64 = DBUS_TYPE_UINT64;
+static const int CDBUS_TYPE_DOUBLE = DBUS_TYPE_DOUBLE;
+static const int CDBUS_TYPE_STRING = DBUS_TYPE_STRING;
+static const int CDBUS_TYPE_OBJECT_PATH = DBUS_TYPE_OBJECT_PATH;
+static const int CDBUS_TYPE_SIGNATURE = DBUS_TYPE_SIGNATURE;
+static const int CDBUS_TYPE_UNIX_FD = DBUS_TYPE_UNIX_FD;
+static const int CDBUS_TYPE_ARRAY = DBUS_TYPE_ARRAY;
+static const int CDBUS_TYPE_VARIANT = DBUS_TYPE_VARIANT;
+static const int CDBUS_TYPE_STRUCT = DBUS_TYPE_STRUCT;
+static const int CDBUS_TYPE_DICT_ENTRY = DBUS_TYPE_DICT_ENTRY;
+
+// connection.c ------------------------------------------------------------------------------------------------
+
+/// An error of libdbus, copied out so that nobody has to free it. Empty strings: no error.
+typedef struct {
+    char name[256];
+    char message[512];
+} cdbus_error_t;
+
+/// Opens a private connection to `address` (any address that libdbus takes). Authentication goes on in the
+/// background; nothing was sent yet. The process will not exit when the bus goes away, as libdbus would have it.
+/// Returns NULL and fills `error` on failure. Give it back with `cdbus_connection_close`.
+DBusConnection *_Nullable cdbus_connection_open(const char *address, cdbus_error_t *error);
+
+/// Closes the connection and drops the last reference. No callback follows.
+void cdbus_connection_close(DBusConnection *connection);
+
+// loop.c ------------------------------------------------------------------------------------------------------
+
+/// Waits for what one connection waits for. One thread calls `wait`, which touches nothing but file descriptors;
+/// whoever owns the connection then calls `handle`, which does the reading and writing.
+typedef struct cdbus_loop cdbus_loop_t;
+
+cdbus_loop_t *_Nullable cdbus_loop_new(void);
+void cdbus_loop_free(cdbus_loop_t *loop);
+
+/// Puts the connection's watches and timeouts into the loop. -ENOMEM if libdbus has no memory.
+int cdbus_loop_attach(cdbus_loop_t *loop, DBusConnection *connection);
+
+/// Takes them out again. Call it before the connection is closed.
+void cdbus_loop_detach(cdbus_loop_t *loop, DBusConnection *connection);
+
+/// Blocks until something is ready, a timeout is due or `wake` was called. Never calls libdbus.
+void cdbus_loop_wait(cdbus_loop_t *loop);
+
+/// Lets libdbus read, write and run its timeouts for what the last `wait` found.
+void cdbus_loop_handle(cdbus_loop_t *loop);
+
+/// Ends the present or the next `wait`. Any thread.
+void cdbus_loop_wake(cdbus_loop_t *loop);
+
+// message.c ---------------------------------------------------------------------------------------------------
+
+/// A new method call, or NULL if a name, the path or memory does not allow it. `destination` and `interface`
+/// may be NULL (peer-to-peer; any interface).
+DBusMessage *_Nullable cdbus_message_new_call(const char *_Nullable destination, const char *path,
+                                              const char *_Nullable interface, const char *member);
+
+/// A new signal, or NULL as above. `destination` may be NULL: a broadcast.
+DBusMessage *_Nullable cdbus_message_new_signal(const char *_Nullable destination, const char *path,
+                                                const char *interface, const char *member);
+
+/// A new error reply, or NULL if the name is no error name or the message no UTF-8.
+DBusMessage *_Nullable cdbus_message_new_error(DBusMessage *call, const char *name, const char *message);
+
+/// Appends a string ('s'), object path ('o') or signature ('g'). -EINVAL if it is none; -ENOMEM.
+int cdbus_iter_append_string(DBusMessageIter *iter, int type, const char *string);
+
+/// Appends a number, boolean or file descriptor of D-Bus type `type` (the descriptor is duplicated).
+/// `value` points to it, booleans as `dbus_bool_t`. -EINVAL for another type or a bad descriptor; -ENOMEM.
+int cdbus_iter_append_basic(DBusMessageIter *iter, int type, const void *value);
+
+/// Appends `count` bytes as one `ay` value (the payload of GattCharacteristic1.WriteValue).
+/// Shimmed because dbus_message_iter_append_fixed_array wants a pointer to a pointer to the data.
+/// -E2BIG above the 64 MiB D-Bus array limit; -ENOMEM, after which the whole message must be dropped.
+int cdbus_iter_append_bytes(DBusMessageIter *iter, const uint8_t *_Nullable bytes, size_t count);
+
+/// Opens a container. `contained` is NULL for structs and dict entries. -EINVAL for a bad signature; -ENOMEM.
+int cdbus_iter_open(DBusMessageIter *iter, int type, const char *_Nullable contained, DBusMessageIter *sub);
+/// Closes it: -ENOMEM means that the whole message must be dropped.
+int cdbus_iter_close(DBusMessageIter *iter, DBusMessageIter *sub);
+
+/// The bytes of an `ay` at `iter`, inside the message: valid as long as it lives. NULL if it is no `ay`.
+const uint8_t *_Nullable cdbus_iter_get_bytes(DBusMessageIter *iter, size_t *count);
+
+/// Whether a match rule, name or path is well formed: what libdbus would abort on.
+int cdbus_is_path(const char *string);
+int cdbus_is_interface(const char *string);
+int cdbus_is_member(const char *string);
+int cdbus_is_bus_name(const char *string);
+int cdbus_is_single_signature(const char *string);
+
+
+/// FNV-1a of a C string: routes signals by path without making a string of it.
+uint64_t cdbus_hash(const char *string);
+
+#pragma clang assume_nonnull end
+#endif

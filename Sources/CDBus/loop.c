@@ -1,0 +1,231 @@
+#include "CDBus.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+// libdbus has one watch for reading and one for writing; a connection that is being set up may have others.
+enum { MAX_WATCHES = 8, MAX_TIMEOUTS = 32 };
+
+typedef struct {
+    DBusWatch *watch;
+    int fd;
+    short events;  // what to poll for; 0: disabled
+    short ready;   // what the last wait found
+} watch_t;
+
+typedef struct {
+    DBusTimeout *timeout;
+    int64_t due;  // milliseconds of CLOCK_MONOTONIC; -1: disabled
+} timeout_t;
+
+struct cdbus_loop {
+    pthread_mutex_t lock;  // guards what follows: `wait` reads it while the owner of the connection may change it
+    int wake_fd;
+    int woken;
+    watch_t watches[MAX_WATCHES];
+    timeout_t timeouts[MAX_TIMEOUTS];
+};
+
+static int64_t now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+cdbus_loop_t *cdbus_loop_new(void) {
+    cdbus_loop_t *loop = calloc(1, sizeof *loop);
+    if (!loop) return NULL;
+    pthread_mutex_init(&loop->lock, NULL);
+    loop->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (loop->wake_fd < 0) {
+        free(loop);
+        return NULL;
+    }
+    return loop;
+}
+
+void cdbus_loop_free(cdbus_loop_t *loop) {
+    close(loop->wake_fd);
+    pthread_mutex_destroy(&loop->lock);
+    free(loop);
+}
+
+void cdbus_loop_wake(cdbus_loop_t *loop) {
+    pthread_mutex_lock(&loop->lock);
+    if (!loop->woken) {
+        uint64_t one = 1;
+        loop->woken = 1;
+        // Cannot fail but by overflow, and then the wait ends as well.
+        if (write(loop->wake_fd, &one, sizeof one) < 0) loop->woken = 1;
+    }
+    pthread_mutex_unlock(&loop->lock);
+}
+
+static void watch_update(watch_t *entry) {
+    unsigned flags = dbus_watch_get_flags(entry->watch);
+    entry->events = 0;
+    if (!dbus_watch_get_enabled(entry->watch)) return;
+    if (flags & DBUS_WATCH_READABLE) entry->events |= POLLIN;
+    if (flags & DBUS_WATCH_WRITABLE) entry->events |= POLLOUT;
+}
+
+static dbus_bool_t watch_add(DBusWatch *watch, void *data) {
+    cdbus_loop_t *loop = data;
+    dbus_bool_t added = FALSE;
+    pthread_mutex_lock(&loop->lock);
+    for (int i = 0; i < MAX_WATCHES && !added; i++) {
+        if (loop->watches[i].watch) continue;
+        loop->watches[i] = (watch_t){.watch = watch, .fd = dbus_watch_get_unix_fd(watch)};
+        watch_update(&loop->watches[i]);
+        added = TRUE;
+    }
+    pthread_mutex_unlock(&loop->lock);
+    cdbus_loop_wake(loop);
+    return added;
+}
+
+static void watch_remove(DBusWatch *watch, void *data) {
+    cdbus_loop_t *loop = data;
+    pthread_mutex_lock(&loop->lock);
+    for (int i = 0; i < MAX_WATCHES; i++)
+        if (loop->watches[i].watch == watch) loop->watches[i] = (watch_t){0};
+    pthread_mutex_unlock(&loop->lock);
+    cdbus_loop_wake(loop);
+}
+
+static void watch_toggled(DBusWatch *watch, void *data) {
+    cdbus_loop_t *loop = data;
+    short more = 0;
+    pthread_mutex_lock(&loop->lock);
+    for (int i = 0; i < MAX_WATCHES; i++) {
+        if (loop->watches[i].watch != watch) continue;
+        short before = loop->watches[i].events;
+        watch_update(&loop->watches[i]);
+        more = loop->watches[i].events & ~before;
+    }
+    pthread_mutex_unlock(&loop->lock);
+    // Only a new interest has to end a wait. A lost one makes `handle` find nothing, once.
+    if (more) cdbus_loop_wake(loop);
+}
+
+static void timeout_update(timeout_t *entry) {
+    entry->due = dbus_timeout_get_enabled(entry->timeout) ? now_ms() + dbus_timeout_get_interval(entry->timeout) : -1;
+}
+
+static dbus_bool_t timeout_add(DBusTimeout *timeout, void *data) {
+    cdbus_loop_t *loop = data;
+    dbus_bool_t added = FALSE;
+    pthread_mutex_lock(&loop->lock);
+    for (int i = 0; i < MAX_TIMEOUTS && !added; i++) {
+        if (loop->timeouts[i].timeout) continue;
+        loop->timeouts[i].timeout = timeout;
+        timeout_update(&loop->timeouts[i]);
+        added = TRUE;
+    }
+    pthread_mutex_unlock(&loop->lock);
+    cdbus_loop_wake(loop);
+    return added;
+}
+
+static void timeout_remove(DBusTimeout *timeout, void *data) {
+    cdbus_loop_t *loop = data;
+    pthread_mutex_lock(&loop->lock);
+    for (int i = 0; i < MAX_TIMEOUTS; i++)
+        if (loop->timeouts[i].timeout == timeout) loop->timeouts[i] = (timeout_t){0};
+    pthread_mutex_unlock(&loop->lock);
+}
+
+static void timeout_toggled(DBusTimeout *timeout, void *data) {
+    cdbus_loop_t *loop = data;
+    pthread_mutex_lock(&loop->lock);
+    for (int i = 0; i < MAX_TIMEOUTS; i++)
+        if (loop->timeouts[i].timeout == timeout) timeout_update(&loop->timeouts[i]);
+    pthread_mutex_unlock(&loop->lock);
+    cdbus_loop_wake(loop);
+}
+
+int cdbus_loop_attach(cdbus_loop_t *loop, DBusConnection *connection) {
+    if (!dbus_connection_set_watch_functions(connection, watch_add, watch_remove, watch_toggled, loop, NULL))
+        return -ENOMEM;
+    if (!dbus_connection_set_timeout_functions(connection, timeout_add, timeout_remove, timeout_toggled, loop, NULL)) {
+        cdbus_loop_detach(loop, connection);
+        return -ENOMEM;
+    }
+    return 0;
+}
+
+void cdbus_loop_detach(cdbus_loop_t *loop, DBusConnection *connection) {
+    (void)loop;
+    dbus_connection_set_watch_functions(connection, NULL, NULL, NULL, NULL, NULL);
+    dbus_connection_set_timeout_functions(connection, NULL, NULL, NULL, NULL, NULL);
+}
+
+void cdbus_loop_wait(cdbus_loop_t *loop) {
+    struct pollfd fds[MAX_WATCHES + 1];
+    DBusWatch *polled[MAX_WATCHES];
+    int count = 0;
+    int64_t due = -1;
+    pthread_mutex_lock(&loop->lock);
+    for (int i = 0; i < MAX_WATCHES; i++) {
+        loop->watches[i].ready = 0;
+        if (!loop->watches[i].watch || !loop->watches[i].events) continue;
+        fds[count] = (struct pollfd){.fd = loop->watches[i].fd, .events = loop->watches[i].events};
+        polled[count++] = loop->watches[i].watch;
+    }
+    for (int i = 0; i < MAX_TIMEOUTS; i++) {
+        if (!loop->timeouts[i].timeout || loop->timeouts[i].due < 0) continue;
+        if (due < 0 || loop->timeouts[i].due < due) due = loop->timeouts[i].due;
+    }
+    pthread_mutex_unlock(&loop->lock);
+    fds[count] = (struct pollfd){.fd = loop->wake_fd, .events = POLLIN};
+
+    int wait_ms = -1;
+    if (due >= 0) {
+        int64_t left = due - now_ms();
+        wait_ms = left < 0 ? 0 : left > 3600000 ? 3600000 : (int)left;
+    }
+    if (poll(fds, (nfds_t)count + 1, wait_ms) <= 0) return;  // a timeout, or EINTR
+
+    pthread_mutex_lock(&loop->lock);
+    if (fds[count].revents) {
+        uint64_t ignored;
+        loop->woken = 0;
+        if (read(loop->wake_fd, &ignored, sizeof ignored) < 0) loop->woken = 0;  // EAGAIN: nothing to clear
+    }
+    for (int k = 0; k < count; k++)
+        for (int i = 0; i < MAX_WATCHES; i++)  // a watch may have gone meanwhile
+            if (loop->watches[i].watch == polled[k] && loop->watches[i].fd == fds[k].fd)
+                loop->watches[i].ready = fds[k].revents;
+    pthread_mutex_unlock(&loop->lock);
+}
+
+void cdbus_loop_handle(cdbus_loop_t *loop) {
+    for (int i = 0; i < MAX_WATCHES; i++) {
+        pthread_mutex_lock(&loop->lock);
+        DBusWatch *watch = loop->watches[i].watch;
+        short ready = loop->watches[i].ready;
+        loop->watches[i].ready = 0;
+        pthread_mutex_unlock(&loop->lock);
+        if (!watch || !ready) continue;
+        unsigned flags = 0;
+        if (ready & POLLIN) flags |= DBUS_WATCH_READABLE;
+        if (ready & POLLOUT) flags |= DBUS_WATCH_WRITABLE;
+        if (ready & (POLLERR | POLLNVAL)) flags |= DBUS_WATCH_ERROR;
+        if (ready & POLLHUP) flags |= DBUS_WATCH_HANGUP;
+        dbus_watch_handle(watch, flags);  // without the lock: it may add and remove watches
+    }
+    int64_t now = now_ms();
+    for (int i = 0; i < MAX_TIMEOUTS; i++) {
+        pthread_mutex_lock(&loop->lock);
+        DBusTimeout *timeout = loop->timeouts[i].timeout;
+        int due = timeout && loop->timeouts[i].due >= 0 && loop->timeouts[i].due <= now;
+        if (due) timeout_update(&loop->timeouts[i]);
+        pthread_mutex_unlock(&loop->lock);
+        if (due) dbus_timeout_handle(timeout);
+    }
+}

@@ -1,0 +1,108 @@
+#include "CDBus.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+int cdbus_is_path(const char *string) { return dbus_validate_path(string, NULL); }
+int cdbus_is_interface(const char *string) { return dbus_validate_interface(string, NULL); }
+int cdbus_is_member(const char *string) { return dbus_validate_member(string, NULL); }
+int cdbus_is_bus_name(const char *string) { return dbus_validate_bus_name(string, NULL); }
+int cdbus_is_single_signature(const char *string) { return dbus_signature_validate_single(string, NULL); }
+
+DBusMessage *cdbus_message_new_call(const char *destination, const char *path, const char *interface,
+                                    const char *member) {
+    if (destination && !cdbus_is_bus_name(destination)) return NULL;
+    if (interface && !cdbus_is_interface(interface)) return NULL;
+    if (!cdbus_is_path(path) || !cdbus_is_member(member)) return NULL;
+    return dbus_message_new_method_call(destination, path, interface, member);
+}
+
+DBusMessage *cdbus_message_new_signal(const char *destination, const char *path, const char *interface,
+                                      const char *member) {
+    if (destination && !cdbus_is_bus_name(destination)) return NULL;
+    if (!cdbus_is_path(path) || !cdbus_is_interface(interface) || !cdbus_is_member(member)) return NULL;
+    DBusMessage *message = dbus_message_new_signal(path, interface, member);
+    if (message && destination && !dbus_message_set_destination(message, destination)) {
+        dbus_message_unref(message);
+        return NULL;
+    }
+    return message;
+}
+
+DBusMessage *cdbus_message_new_error(DBusMessage *call, const char *name, const char *message) {
+    if (!dbus_validate_error_name(name, NULL) || !dbus_validate_utf8(message, NULL)) return NULL;
+    return dbus_message_new_error(call, name, message);
+}
+
+int cdbus_iter_append_string(DBusMessageIter *iter, int type, const char *string) {
+    int valid;
+    switch (type) {
+        case DBUS_TYPE_STRING: valid = dbus_validate_utf8(string, NULL); break;
+        case DBUS_TYPE_OBJECT_PATH: valid = dbus_validate_path(string, NULL); break;
+        case DBUS_TYPE_SIGNATURE: valid = dbus_signature_validate(string, NULL); break;
+        default: valid = 0;
+    }
+    if (!valid) return -EINVAL;
+    return dbus_message_iter_append_basic(iter, type, &string) ? 0 : -ENOMEM;
+}
+
+int cdbus_iter_append_basic(DBusMessageIter *iter, int type, const void *value) {
+    switch (type) {
+        case DBUS_TYPE_STRING:
+        case DBUS_TYPE_OBJECT_PATH:
+        case DBUS_TYPE_SIGNATURE: return -EINVAL;
+        case DBUS_TYPE_UNIX_FD:
+            if (fcntl(*(const int *)value, F_GETFD) < 0) return -EINVAL;
+            break;
+        case DBUS_TYPE_BOOLEAN:  // libdbus aborts on anything but 0 and 1
+            if (*(const dbus_bool_t *)value > 1) return -EINVAL;
+            break;
+        default:
+            if (!dbus_type_is_basic(type)) return -EINVAL;
+    }
+    return dbus_message_iter_append_basic(iter, type, value) ? 0 : -ENOMEM;
+}
+
+int cdbus_iter_append_bytes(DBusMessageIter *iter, const uint8_t *bytes, size_t count) {
+    DBusMessageIter array;
+    if (count > DBUS_MAXIMUM_ARRAY_LENGTH) return -E2BIG;
+    if (!dbus_message_iter_open_container(iter, DBUS_TYPE_ARRAY, DBUS_TYPE_BYTE_AS_STRING, &array)) return -ENOMEM;
+    if (count && !dbus_message_iter_append_fixed_array(&array, DBUS_TYPE_BYTE, &bytes, (int)count)) {
+        dbus_message_iter_abandon_container(iter, &array);
+        return -ENOMEM;
+    }
+    return dbus_message_iter_close_container(iter, &array) ? 0 : -ENOMEM;
+}
+
+int cdbus_iter_open(DBusMessageIter *iter, int type, const char *contained, DBusMessageIter *sub) {
+    if (contained && type != DBUS_TYPE_ARRAY && type != DBUS_TYPE_VARIANT) return -EINVAL;
+    if (contained && type == DBUS_TYPE_VARIANT && !cdbus_is_single_signature(contained)) return -EINVAL;
+    if (contained && type == DBUS_TYPE_ARRAY && contained[0] != DBUS_DICT_ENTRY_BEGIN_CHAR &&
+        !cdbus_is_single_signature(contained))
+        return -EINVAL;
+    return dbus_message_iter_open_container(iter, type, contained, sub) ? 0 : -ENOMEM;
+}
+
+int cdbus_iter_close(DBusMessageIter *iter, DBusMessageIter *sub) {
+    return dbus_message_iter_close_container(iter, sub) ? 0 : -ENOMEM;
+}
+
+const uint8_t *cdbus_iter_get_bytes(DBusMessageIter *iter, size_t *count) {
+    static const uint8_t none;  // an empty array has no address of its own
+    DBusMessageIter array;
+    const uint8_t *bytes = NULL;
+    int length = 0;
+    *count = 0;
+    if (dbus_message_iter_get_arg_type(iter) != DBUS_TYPE_ARRAY) return NULL;
+    if (dbus_message_iter_get_element_type(iter) != DBUS_TYPE_BYTE) return NULL;
+    dbus_message_iter_recurse(iter, &array);
+    dbus_message_iter_get_fixed_array(&array, &bytes, &length);
+    *count = (size_t)length;
+    return bytes ? bytes : &none;
+}
+
+uint64_t cdbus_hash(const char *string) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (; *string; string++) hash = (hash ^ (uint8_t)*string) * 0x100000001b3u;
+    return hash;
+}

@@ -1,0 +1,28 @@
+import Foundation
+
+/// Where a bus is. Any address that libdbus takes: `unix:path=…`, `unix:abstract=…`, `tcp:host=…,port=…`,
+/// `unixexec:path=ssh,argv1=…`, or several, separated by semicolons.
+public struct BusAddress: Hashable, Sendable, CustomStringConvertible {
+    public let rawValue: String
+
+    public init(_ rawValue: String) { self.rawValue = rawValue }
+
+    /// `DBUS_SYSTEM_BUS_ADDRESS`, else the usual place.
+    public static var system: BusAddress {
+        BusAddress(environment("DBUS_SYSTEM_BUS_ADDRESS") ?? "unix:path=/run/dbus/system_bus_socket")
+    }
+
+    /// `DBUS_SESSION_BUS_ADDRESS`, else the user's own bus.
+    public static var session: BusAddress {
+        if let address = environment("DBUS_SESSION_BUS_ADDRESS") { return BusAddress(address) }
+        return BusAddress(environment("XDG_RUNTIME_DIR").map { "unix:path=\($0)/bus" } ?? "autolaunch:")
+    }
+
+    public var description: String { rawValue }
+
+    private static func environment(_ name: String) -> String? {
+        // getenv, not ProcessInfo: a program may have changed it for itself with setenv.
+        guard let value = getenv(name), value.pointee != 0 else { return nil }
+        return String(cString: value)
+    }
+}

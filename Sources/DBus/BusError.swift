@@ -1,0 +1,39 @@
+/// What can go wrong between this process and an object on the bus. Data, not text: nobody has to parse it.
+public enum BusError: Error, Hashable, Sendable {
+    /// The other side answered with an error. Name and message are unchanged.
+    case remote(name: String, message: String)
+    /// No answer within the deadline. The other side may still be working on the call.
+    case timedOut
+    /// The caller withdrew the call. The other side may still be working on it.
+    case cancelled
+    /// The connection to the bus is gone, or could not be made. `name` is libdbus' error name.
+    case disconnected(name: String, message: String)
+    /// A received message does not have the types it should have.
+    case malformed(String)
+    /// A path, name, signature or text that D-Bus forbids; nothing was sent.
+    case invalid(String)
+    /// libdbus is out of memory, or a limit of the protocol is exceeded.
+    case limit(String)
+
+    /// The D-Bus name of the error: the remote's own, or the standard one that fits.
+    public var name: String {
+        switch self {
+        case .remote(let name, _), .disconnected(let name, _): name
+        case .timedOut: "org.freedesktop.DBus.Error.NoReply"
+        case .cancelled: "org.freedesktop.DBus.Error.Failed"
+        case .malformed: "org.freedesktop.DBus.Error.InvalidSignature"
+        case .invalid: "org.freedesktop.DBus.Error.InvalidArgs"
+        case .limit: "org.freedesktop.DBus.Error.LimitsExceeded"
+        }
+    }
+
+    /// The text that goes with the name.
+    public var message: String {
+        switch self {
+        case .remote(_, let message), .disconnected(_, let message): message
+        case .timedOut: "no reply within the deadline"
+        case .cancelled: "the call was cancelled"
+        case .malformed(let what), .invalid(let what), .limit(let what): what
+        }
+    }
+}

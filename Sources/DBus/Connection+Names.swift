@@ -1,0 +1,101 @@
+import CDBus
+import Glibc
+
+/// Who owns a well-known name, as the bus itself says.
+final class WatchedName {
+    /// The owner's unique name, with its terminating zero, for comparing without making a string; nil: nobody.
+    var owner: ContiguousArray<CChar>?
+    let rule: MatchRule
+    let onChange: (_ owner: String?) -> Void
+
+    init(rule: MatchRule, onChange: @escaping (String?) -> Void) {
+        (self.rule, self.onChange) = (rule, onChange)
+    }
+}
+
+extension Connection {
+    /// Follows the owner of a well-known name: `onChange` gets the present owner first, then each change; nil means
+    /// that nobody owns it. One watcher for each name.
+    public func watchName(_ name: String, onChange: @escaping (_ owner: String?) -> Void) {
+        assertOnQueue()
+        let rule = MatchRule(
+            sender: "org.freedesktop.DBus", interface: "org.freedesktop.DBus", member: "NameOwnerChanged",
+            path: "/org/freedesktop/DBus", argument0: name)
+        watchedNames[name] = WatchedName(rule: rule, onChange: onChange)
+        addMatch(rule)  // before asking, so that no change falls between
+        let question = MethodCall.bus("GetNameOwner") { (writer) throws(BusError) in try writer.write(name) }
+        call(question, deadline: .seconds(30)) { [weak self] result in
+            guard let watched = self?.watchedNames[name], watched.owner == nil else { return }  // a signal was faster
+            var reader = (try? result.get())?.reader
+            let owner = try? reader?.readString()
+            watched.owner = owner.map { ContiguousArray($0.utf8CString) }
+            watched.onChange(owner)
+        }
+    }
+
+    public func unwatchName(_ name: String) {
+        if let watched = watchedNames.removeValue(forKey: name) { removeMatch(watched.rule) }
+    }
+
+    /// The unique name of the present owner of a watched name.
+    public func owner(of name: String) -> String? {
+        watchedNames[name]?.owner.map { $0.withUnsafeBufferPointer { String(cString: $0.baseAddress ?? emptyCString) } }
+    }
+
+    /// Whether the owner of a watched name sent this message. Anybody on the bus can send a signal that looks like
+    /// the owner's, so ask before believing one.
+    public func isFromOwner(_ message: Message, of name: String) -> Bool {
+        guard let owner = watchedNames[name]?.owner, let sender = message.senderC else { return false }
+        return owner.withUnsafeBufferPointer { strcmp($0.baseAddress ?? emptyCString, sender) } == 0
+    }
+
+    /// Calls `RequestName`: this process becomes `name` on the bus, or an error says why not.
+    public func requestName(_ name: String, completion: @escaping (Result<Void, BusError>) -> Void) {
+        let doNotQueue = UInt32(DBUS_NAME_FLAG_DO_NOT_QUEUE)
+        let request = MethodCall.bus("RequestName") { (writer) throws(BusError) in
+            try writer.write(name)
+            try writer.write(doNotQueue)
+        }
+        call(request, deadline: .seconds(30)) { result in
+            completion(
+                result.flatMap { reply in
+                    var reader = reply.reader
+                    let answer = (try? reader.readUInt32()) ?? 0
+                    return answer == UInt32(DBUS_REQUEST_NAME_REPLY_PRIMARY_OWNER)
+                        ? .success(())
+                        : .failure(.remote(name: "org.freedesktop.DBus.Error.Failed", message: "\(name) is taken"))
+                })
+        }
+    }
+
+    /// Gives a name back.
+    public func releaseName(_ name: String, completion: @escaping (Result<Message, BusError>) -> Void) {
+        call(
+            .bus("ReleaseName") { (writer) throws(BusError) in try writer.write(name) }, deadline: .seconds(30),
+            completion: completion)
+    }
+
+    func noteOwnerChange(_ message: Message) {
+        guard message.isSignal("org.freedesktop.DBus", "NameOwnerChanged"),
+            message.senderC.matches("org.freedesktop.DBus")
+        else { return }
+        var reader = message.reader
+        guard let name = try? reader.readString(), let watched = watchedNames[name],
+            (try? reader.readCString()) != nil, let owner = try? reader.readString()
+        else { return }
+        // The owner can change without a gap; whoever watches sees the old one go first.
+        if watched.owner != nil, !owner.isEmpty {
+            watched.owner = nil
+            watched.onChange(nil)
+        }
+        watched.owner = owner.isEmpty ? nil : ContiguousArray(owner.utf8CString)
+        watched.onChange(owner.isEmpty ? nil : owner)
+    }
+}
+
+private nonisolated(unsafe) let emptyCString: UnsafePointer<CChar> = {
+    // holds: written once, never freed, only read
+    let empty = UnsafeMutablePointer<CChar>.allocate(capacity: 1)
+    empty.pointee = 0
+    return UnsafePointer(empty)
+}()

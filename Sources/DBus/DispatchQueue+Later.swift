@@ -1,0 +1,20 @@
+import Dispatch
+
+extension DispatchQueue {
+    /// Runs `body` on this queue, after what runs on it now. Call it on this queue, which must be serial: `body` may
+    /// then hold what only this queue may touch.
+    public func later(_ body: @escaping () -> Void) {
+        let confined = Confined(run: body)
+        async { confined.run() }
+    }
+
+    /// The same, not before `delay` is over.
+    public func later(_ delay: Duration, _ body: @escaping () -> Void) {
+        let confined = Confined(run: body)
+        asyncAfter(deadline: .now() + delay) { confined.run() }
+    }
+
+    private struct Confined: @unchecked Sendable {  // holds: made on the queue and run on the queue
+        let run: () -> Void
+    }
+}

@@ -1,0 +1,210 @@
+import CDBus
+
+/// Reads the arguments of a message, one after the other and in place: strings and byte arrays are handed out as
+/// pointers into the message, valid as long as it lives. A wrong type is a thrown error, never a trap.
+///
+/// A value type: a copy reads on from the same place.
+public struct MessageReader {
+    private var iterator = DBusMessageIter()
+    /// The message that owns the memory; also for sub-readers.
+    private let message: Message
+
+    init(_ message: Message) {
+        self.message = message
+        dbus_message_iter_init(message.raw, &iterator)
+    }
+
+    private init(entering parent: inout MessageReader) {
+        message = parent.message
+        dbus_message_iter_recurse(&parent.iterator, &iterator)
+    }
+
+    private var type: Int32 {
+        mutating get { dbus_message_iter_get_arg_type(&iterator) }
+    }
+
+    /// Whether there is nothing more to read at this level.
+    public var atEnd: Bool {
+        mutating get { type == CDBUS_TYPE_INVALID }
+    }
+
+    /// Passes one argument without looking into it.
+    public mutating func skip() { dbus_message_iter_next(&iterator) }
+
+    private mutating func expect(_ expected: Int32) throws(BusError) {
+        let found = type
+        guard found == expected else { throw wrongType(found, expected) }
+    }
+
+    private func wrongType(_ found: Int32, _ expected: Int32) -> BusError {
+        func name(_ type: Int32) -> String {
+            type == CDBUS_TYPE_INVALID ? "nothing" : "type '\(Character(Unicode.Scalar(UInt8(truncatingIfNeeded: type))))'"
+        }
+        return .malformed("expected \(name(expected)), found \(name(found))")
+    }
+
+    // MARK: Basic types
+
+    private mutating func readBasic<T: BitwiseCopyable>(_ type: Int32, _ initial: T) throws(BusError) -> T {
+        try expect(type)
+        var value = initial
+        dbus_message_iter_get_basic(&iterator, &value)
+        dbus_message_iter_next(&iterator)
+        return value
+    }
+
+    public mutating func readByte() throws(BusError) -> UInt8 { try readBasic(CDBUS_TYPE_BYTE, 0) }
+    public mutating func readBool() throws(BusError) -> Bool { try readBasic(CDBUS_TYPE_BOOLEAN, dbus_bool_t(0)) != 0 }
+    public mutating func readInt16() throws(BusError) -> Int16 { try readBasic(CDBUS_TYPE_INT16, 0) }
+    public mutating func readUInt16() throws(BusError) -> UInt16 { try readBasic(CDBUS_TYPE_UINT16, 0) }
+    public mutating func readInt32() throws(BusError) -> Int32 { try readBasic(CDBUS_TYPE_INT32, 0) }
+    public mutating func readUInt32() throws(BusError) -> UInt32 { try readBasic(CDBUS_TYPE_UINT32, 0) }
+    public mutating func readInt64() throws(BusError) -> Int64 { try readBasic(CDBUS_TYPE_INT64, 0) }
+    public mutating func readUInt64() throws(BusError) -> UInt64 { try readBasic(CDBUS_TYPE_UINT64, 0) }
+    public mutating func readDouble() throws(BusError) -> Double { try readBasic(CDBUS_TYPE_DOUBLE, 0) }
+
+    /// A duplicate of the descriptor, close-on-exec: the caller closes it.
+    public mutating func readFileDescriptor() throws(BusError) -> Int32 {
+        let descriptor: Int32 = try readBasic(CDBUS_TYPE_UNIX_FD, -1)
+        guard descriptor >= 0 else { throw .limit("no file descriptor left") }
+        return descriptor
+    }
+
+    /// A string, in place.
+    public mutating func readCString() throws(BusError) -> UnsafePointer<CChar> {
+        try readText(CDBUS_TYPE_STRING)
+    }
+
+    /// An object path, in place.
+    public mutating func readPathC() throws(BusError) -> UnsafePointer<CChar> {
+        try readText(CDBUS_TYPE_OBJECT_PATH)
+    }
+
+    private mutating func readText(_ type: Int32) throws(BusError) -> UnsafePointer<CChar> {
+        let text: UnsafePointer<CChar>? = try readBasic(type, nil)
+        guard let text else { throw .malformed("text without an address") }
+        return text
+    }
+
+    public mutating func readString() throws(BusError) -> String { String(cString: try readCString()) }
+
+    /// libdbus has checked the path when the message came in.
+    public mutating func readPath() throws(BusError) -> ObjectPath {
+        ObjectPath(trusted: String(cString: try readPathC()))
+    }
+
+    // MARK: Containers
+
+    /// An `ay`, in place.
+    public mutating func readBytes() throws(BusError) -> UnsafeRawBufferPointer {
+        var count = 0
+        guard let bytes = cdbus_iter_get_bytes(&iterator, &count) else { throw .malformed("expected 'ay'") }
+        dbus_message_iter_next(&iterator)
+        return UnsafeRawBufferPointer(start: bytes, count: count)
+    }
+
+    /// Opens a variant: `body` reads its one value, or does not.
+    public mutating func readVariant<R>(
+        _ body: (inout MessageReader) throws(BusError) -> R
+    ) throws(BusError) -> R {
+        try enter(CDBUS_TYPE_VARIANT, body)
+    }
+
+    public mutating func readStruct<R>(_ body: (inout MessageReader) throws(BusError) -> R) throws(BusError) -> R {
+        try enter(CDBUS_TYPE_STRUCT, body)
+    }
+
+    private mutating func enter<R>(
+        _ type: Int32, _ body: (inout MessageReader) throws(BusError) -> R
+    ) throws(BusError) -> R {
+        try expect(type)
+        var inner = MessageReader(entering: &self)
+        let result = try body(&inner)
+        dbus_message_iter_next(&iterator)
+        return result
+    }
+
+    /// Calls `body` before each element of an array; what it does not read of one element is passed over.
+    public mutating func readArray(_ body: (inout MessageReader) throws(BusError) -> Void) throws(BusError) {
+        try expect(CDBUS_TYPE_ARRAY)
+        var inner = MessageReader(entering: &self)
+        while !inner.atEnd {
+            var element = inner
+            try body(&element)
+            inner.skip()
+        }
+        dbus_message_iter_next(&iterator)
+    }
+
+    /// Calls `body` with a reader inside each entry of a dictionary (key first, then value).
+    public mutating func readDictionary(_ body: (inout MessageReader) throws(BusError) -> Void) throws(BusError) {
+        try readArray { (element) throws(BusError) in try element.enter(CDBUS_TYPE_DICT_ENTRY, body) }
+    }
+
+    /// An `a{sv}`: `body` gets each key, in place, and a reader inside the value's variant. What `body` does not
+    /// read costs nothing.
+    public mutating func readProperties(
+        _ body: (UnsafePointer<CChar>, inout MessageReader) throws(BusError) -> Void
+    ) throws(BusError) {
+        try readDictionary { (entry) throws(BusError) in
+            let key = try entry.readCString()
+            try entry.readVariant { (value) throws(BusError) in try body(key, &value) }
+        }
+    }
+
+    public mutating func readStrings() throws(BusError) -> [String] {
+        var result: [String] = []
+        try readArray { (element) throws(BusError) in result.append(try element.readString()) }
+        return result
+    }
+
+    // MARK: Anything
+
+    public mutating func readValue() throws(BusError) -> Value {
+        switch type {
+        case CDBUS_TYPE_BYTE: return .byte(try readByte())
+        case CDBUS_TYPE_BOOLEAN: return .bool(try readBool())
+        case CDBUS_TYPE_INT16: return .int16(try readInt16())
+        case CDBUS_TYPE_UINT16: return .uint16(try readUInt16())
+        case CDBUS_TYPE_INT32: return .int32(try readInt32())
+        case CDBUS_TYPE_UINT32: return .uint32(try readUInt32())
+        case CDBUS_TYPE_INT64: return .int64(try readInt64())
+        case CDBUS_TYPE_UINT64: return .uint64(try readUInt64())
+        case CDBUS_TYPE_DOUBLE: return .double(try readDouble())
+        case CDBUS_TYPE_STRING: return .string(try readString())
+        case CDBUS_TYPE_OBJECT_PATH: return .path(try readPath())
+        case CDBUS_TYPE_SIGNATURE: return .signature(String(cString: try readText(CDBUS_TYPE_SIGNATURE)))
+        case CDBUS_TYPE_UNIX_FD: return .fileDescriptor(try readFileDescriptor())
+        case CDBUS_TYPE_VARIANT:
+            return .variant(try readVariant { (inner) throws(BusError) in try inner.readValue() })
+        case CDBUS_TYPE_STRUCT:
+            return try readStruct { (inner) throws(BusError) in
+                var members: [Value] = []
+                while !inner.atEnd { members.append(try inner.readValue()) }
+                return .structure(members)
+            }
+        case CDBUS_TYPE_ARRAY: return try readAnyArray()
+        case let other: throw wrongType(other, CDBUS_TYPE_VARIANT)
+        }
+    }
+
+    private mutating func readAnyArray() throws(BusError) -> Value {
+        if dbus_message_iter_get_element_type(&iterator) == CDBUS_TYPE_BYTE { return .bytes(Array(try readBytes())) }
+        guard let text = dbus_message_iter_get_signature(&iterator) else { throw .limit("out of memory") }
+        let signature = String(cString: text)
+        dbus_free(text)
+        if dbus_message_iter_get_element_type(&iterator) == CDBUS_TYPE_DICT_ENTRY {
+            var entries: [Value.Entry] = []
+            try readDictionary { (entry) throws(BusError) in
+                let key = try entry.readValue()
+                entries.append(Value.Entry(key, try entry.readValue()))
+            }
+            // a{KV}: the key is a basic type, one character.
+            let inside = signature.dropFirst(2).dropLast()
+            return .dictionary(key: String(inside.prefix(1)), value: String(inside.dropFirst()), entries)
+        }
+        var elements: [Value] = []
+        try readArray { (element) throws(BusError) in elements.append(try element.readValue()) }
+        return .array(element: String(signature.dropFirst()), elements)
+    }
+}

@@ -1,0 +1,58 @@
+/// A call to be made: where to, what, and a closure that writes the arguments straight into the message.
+public struct MethodCall {
+    public var destination: String
+    public var path: ObjectPath
+    public var interface: String
+    public var member: String
+    /// Whether the bus may start the destination if it is not running.
+    public var mayStartDestination: Bool
+    public var arguments: ((inout MessageWriter) throws(BusError) -> Void)?
+
+    public init(
+        destination: String, path: ObjectPath, interface: String, member: String, mayStartDestination: Bool = false,
+        arguments: ((inout MessageWriter) throws(BusError) -> Void)? = nil
+    ) {
+        self.destination = destination
+        self.path = path
+        self.interface = interface
+        self.member = member
+        self.mayStartDestination = mayStartDestination
+        self.arguments = arguments
+    }
+
+    /// `org.freedesktop.DBus.Properties.Get`.
+    public static func getProperty(
+        _ name: String, of interface: String, at path: ObjectPath, on destination: String,
+        mayStartDestination: Bool = false
+    ) -> MethodCall {
+        MethodCall(
+            destination: destination, path: path, interface: "org.freedesktop.DBus.Properties", member: "Get",
+            mayStartDestination: mayStartDestination
+        ) { (writer) throws(BusError) in
+            try writer.write(interface)
+            try writer.write(name)
+        }
+    }
+
+    /// `org.freedesktop.DBus.Properties.GetAll`.
+    public static func getAllProperties(
+        of interface: String, at path: ObjectPath, on destination: String
+    ) -> MethodCall {
+        MethodCall(
+            destination: destination, path: path, interface: "org.freedesktop.DBus.Properties", member: "GetAll"
+        ) { (writer) throws(BusError) in try writer.write(interface) }
+    }
+
+    /// A method of the bus itself.
+    static func bus(
+        _ member: String, arguments: ((inout MessageWriter) throws(BusError) -> Void)? = nil
+    ) -> MethodCall {
+        MethodCall(
+            destination: "org.freedesktop.DBus", path: "/org/freedesktop/DBus", interface: "org.freedesktop.DBus",
+            member: member, arguments: arguments)
+    }
+}
+
+/// A call that somebody on the bus makes to this process. Answer it once, now or later, with
+/// ``Connection/reply(to:_:)`` or ``Connection/refuse(_:name:message:)``.
+public typealias IncomingCall = Message
