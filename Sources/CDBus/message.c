@@ -100,9 +100,3 @@ const uint8_t *cdbus_iter_get_bytes(DBusMessageIter *iter, size_t *count) {
     *count = (size_t)length;
     return bytes ? bytes : &none;
 }
-
-uint64_t cdbus_hash(const char *string) {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (; *string; string++) hash = (hash ^ (uint8_t)*string) * 0x100000001b3u;
-    return hash;
-}

@@ -114,8 +114,5 @@ int cdbus_is_bus_name(const char *string);
 int cdbus_is_single_signature(const char *string);
 
 
-/// FNV-1a of a C string: routes signals by path without making a string of it.
-uint64_t cdbus_hash(const char *string);
-
 #pragma clang assume_nonnull end
 #endif

@@ -1,0 +1,196 @@
+import DBus
+
+/// The GATT table of one device as BlueZ shows it. Kept in step by `InterfacesAdded` and `InterfacesRemoved`; lists come
+/// out in the order of the remote table, by the handles that BlueZ writes into its paths.
+struct AttributeTree {
+    struct Service {
+        let path: ObjectPath
+        let uuid: CBUUID
+        let isPrimary: Bool
+        var includes: [String] = []
+    }
+
+    struct Characteristic {
+        let path: ObjectPath
+        let uuid: CBUUID
+        let properties: CBCharacteristicProperties
+        var mtu: Int?
+    }
+
+    struct Descriptor {
+        let path: ObjectPath
+        let uuid: CBUUID
+    }
+
+    private(set) var services: [String: Service] = [:]
+    private(set) var characteristics: [String: Characteristic] = [:]
+    private(set) var descriptors: [String: Descriptor] = [:]
+
+    /// What an app knows by UUID, in table order. GAP and GATT belong to the system (GD-8).
+    func visibleServices() -> [Service] {
+        services.values.filter { $0.isPrimary && !Self.systemServices.contains($0.uuid) }.sorted { $0.path < $1.path }
+    }
+
+    func includedServices(of service: String) -> [Service] {
+        (services[service]?.includes ?? []).compactMap { services[$0] }.sorted { $0.path < $1.path }
+    }
+
+    func characteristics(of service: String) -> [Characteristic] {
+        characteristics.values.filter { $0.path.parent?.rawValue == service }.sorted { $0.path < $1.path }
+    }
+
+    func descriptors(of characteristic: String) -> [Descriptor] {
+        descriptors.values.filter { $0.path.parent?.rawValue == characteristic }.sorted { $0.path < $1.path }
+    }
+
+    /// Whether BlueZ shows a Client Characteristic Configuration descriptor.
+    func hasCCCD(_ characteristic: String) -> Bool {
+        descriptors(of: characteristic).contains { $0.uuid == Self.clientConfiguration }
+    }
+
+    /// ATT_MTU of the link, where BlueZ tells it (5.62 and later).
+    var mtuBytes: Int? { characteristics.values.lazy.compactMap(\.mtu).first }
+
+    private static let systemServices: Set<CBUUID> = [CBUUID(string: "1800"), CBUUID(string: "1801")]
+    private static let clientConfiguration = CBUUID(string: CBUUIDClientCharacteristicConfigurationString)
+
+    // MARK: Keeping in step
+
+    /// Takes over the interfaces of one object, an `a{sa{sv}}`.
+    /// - Returns: The path of the service that has changed by it, if it is an attribute.
+    mutating func add(
+        _ path: ObjectPath, _ interfaces: inout MessageReader, uuids: inout UUIDPool
+    ) throws(BusError) -> String? {
+        var tree = self
+        var changed: String?
+        try interfaces.readDictionary { (entry) throws(BusError) in
+            let interface = try entry.readCString()
+            guard interface.matches("org.bluez.GattService1") || interface.matches("org.bluez.GattCharacteristic1")
+                || interface.matches("org.bluez.GattDescriptor1")
+            else { return }
+            changed = try tree.add(path, properties: &entry, uuids: &uuids)
+        }
+        self = tree
+        return changed
+    }
+
+    /// Takes over the properties of one object, an `a{sv}`. What it is, its path tells: `serviceHHHH`, `charHHHH` or
+    /// `descHHHH`.
+    /// - Returns: The path of the service that has changed by it; nil if it is no attribute.
+    mutating func add(
+        _ path: ObjectPath, properties: inout MessageReader, uuids: inout UUIDPool
+    ) throws(BusError) -> String? {
+        var fields = AttributeFields()
+        try fields.apply(&properties, uuids: &uuids)
+        guard let uuid = fields.uuid else { throw .malformed("\(path) has no UUID") }
+        let key = path.rawValue
+        switch Self.interface(of: path) {
+        case BlueZ.service?:
+            services[key] = Service(
+                path: path, uuid: uuid, isPrimary: fields.isPrimary ?? true, includes: fields.includes ?? [])
+            return key
+        case BlueZ.characteristic?:
+            characteristics[key] = Characteristic(
+                path: path, uuid: uuid, properties: fields.properties ?? [], mtu: fields.mtu)
+            return path.parent?.rawValue
+        case BlueZ.descriptor?:
+            descriptors[key] = Descriptor(path: path, uuid: uuid)
+            return path.parent?.parent?.rawValue
+        default: return nil
+        }
+    }
+
+    /// Which of BlueZ's attribute interfaces the object at `path` has.
+    static func interface(of path: ObjectPath) -> String? {
+        let element = path.lastElement
+        return element.hasPrefix("service") ? BlueZ.service
+            : element.hasPrefix("char") ? BlueZ.characteristic
+            : element.hasPrefix("desc") ? BlueZ.descriptor : nil
+    }
+
+    /// Drops an object and all below it.
+    /// - Returns: The path of the service that has changed by it.
+    mutating func remove(_ path: ObjectPath) -> String? {
+        let key = path.rawValue
+        if services.removeValue(forKey: key) != nil {
+            characteristics = characteristics.filter { !$0.value.path.isWithin(path) }
+            descriptors = descriptors.filter { !$0.value.path.isWithin(path) }
+            return key
+        }
+        if characteristics.removeValue(forKey: key) != nil {
+            descriptors = descriptors.filter { !$0.value.path.isWithin(path) }
+            return path.parent?.rawValue
+        }
+        return descriptors.removeValue(forKey: key) != nil ? path.parent?.parent?.rawValue : nil
+    }
+
+    /// A PropertiesChanged of an attribute: only `Includes` and `MTU` matter here.
+    mutating func change(_ path: String, _ properties: inout MessageReader, uuids: inout UUIDPool) throws(BusError) {
+        var fields = AttributeFields()
+        try fields.apply(&properties, uuids: &uuids)
+        if let includes = fields.includes { services[path]?.includes = includes }
+        if let mtu = fields.mtu { characteristics[path]?.mtu = mtu }
+    }
+
+    /// The link has ended: a new one has an ATT_MTU of its own.
+    mutating func forgetMTU() {
+        for key in characteristics.keys { characteristics[key]?.mtu = nil }
+    }
+}
+
+extension ObjectPath {
+    /// Table order: BlueZ writes handles as four hexadecimal digits, so the order of the text is that of the handles.
+    fileprivate static func < (a: ObjectPath, b: ObjectPath) -> Bool { a.rawValue < b.rawValue }
+}
+
+/// The properties of BlueZ's three attribute interfaces that matter.
+private struct AttributeFields {
+    var uuid: CBUUID?
+    var isPrimary: Bool?
+    var includes: [String]?
+    var properties: CBCharacteristicProperties?
+    var mtu: Int?
+
+    mutating func apply(_ reader: inout MessageReader, uuids: inout UUIDPool) throws(BusError) {
+        var fields = self
+        try reader.readProperties { (key, value) throws(BusError) in
+            if key.matches("UUID") {
+                fields.uuid = uuids[try value.readCString()]
+            } else if key.matches("Primary") {
+                fields.isPrimary = try value.readBool()
+            } else if key.matches("Includes") {
+                var includes: [String] = []
+                try value.readArray { (element) throws(BusError) in
+                    includes.append(String(cString: try element.readPathC()))
+                }
+                fields.includes = includes
+            } else if key.matches("Flags") {
+                var properties: CBCharacteristicProperties = []
+                try value.readArray { (element) throws(BusError) in
+                    properties.formUnion(CBCharacteristicProperties(flag: try element.readCString()))
+                }
+                fields.properties = properties
+            } else if key.matches("MTU") {
+                fields.mtu = Int(try value.readUInt16())
+            }
+        }
+        self = fields
+    }
+}
+
+extension CBCharacteristicProperties {
+    /// BlueZ's word for a property; nothing for words that have no counterpart (GD-11).
+    /// - SeeAlso: BlueZ doc/org.bluez.GattCharacteristic.rst, `Flags`.
+    fileprivate init(flag: UnsafePointer<CChar>) {
+        self =
+            if flag.matches("broadcast") { .broadcast }
+            else if flag.matches("read") { .read }
+            else if flag.matches("write-without-response") { .writeWithoutResponse }
+            else if flag.matches("write") { .write }
+            else if flag.matches("notify") { .notify }
+            else if flag.matches("indicate") { .indicate }
+            else if flag.matches("authenticated-signed-writes") { .authenticatedSignedWrites }
+            else if flag.matches("extended-properties") { .extendedProperties }
+            else { [] }
+    }
+}

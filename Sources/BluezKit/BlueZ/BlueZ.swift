@@ -1,0 +1,157 @@
+import DBus
+
+/// BlueZ's names on the bus.
+enum BlueZ {
+    static let busName = "org.bluez"
+    static let adapter = "org.bluez.Adapter1"
+    static let device = "org.bluez.Device1"
+    static let service = "org.bluez.GattService1"
+    static let characteristic = "org.bluez.GattCharacteristic1"
+    static let descriptor = "org.bluez.GattDescriptor1"
+    static let root: ObjectPath = "/org/bluez"
+
+    /// `/org/bluez/hci0/dev_` plus the 17 characters of an address; hence the length of the path of the device that
+    /// `path` is, or is below. Nil for adapters and everything else.
+    static func devicePathLength(_ path: UnsafePointer<CChar>) -> Int? {
+        // Addresses have no '/', so the device ends where the element after "dev_" ends.
+        var slashes = 0
+        var i = 0
+        while path[i] != 0 {
+            if path[i] == CChar(bitPattern: UInt8(ascii: "/")) {
+                slashes += 1
+                if slashes == 4 {
+                    guard strncmpDevice(path + i + 1) else { return nil }
+                } else if slashes == 5 {
+                    return i
+                }
+            }
+            i += 1
+        }
+        return slashes == 4 ? i : nil
+    }
+
+    private static func strncmpDevice(_ element: UnsafePointer<CChar>) -> Bool {
+        element[0] == 0x64 && element[1] == 0x65 && element[2] == 0x76 && element[3] == 0x5F  // "dev_"
+    }
+}
+
+/// Typed calls on BlueZ's objects. Stateless: what BlueZ says of itself is kept in ``Device`` and ``AttributeTree``.
+///
+/// Each call has a deadline that suits it: what BlueZ itself may take, and some more. After a deadline BlueZ still works
+/// on the call.
+struct BlueZProxy {
+    let bus: Connection
+    let path: ObjectPath
+    let interface: String
+
+    typealias Completion = (Result<Message, BusError>) -> Void
+
+    private func call(
+        _ member: String, deadline: Duration = .seconds(30), completion: @escaping Completion,
+        _ arguments: ((inout MessageWriter) throws(BusError) -> Void)? = nil
+    ) {
+        bus.call(
+            MethodCall(
+                destination: BlueZ.busName, path: path, interface: interface, member: member, arguments: arguments),
+            deadline: deadline, completion: completion)
+    }
+
+    // MARK: Adapter1
+
+    /// - SeeAlso: BlueZ doc/org.bluez.Adapter.rst, `SetDiscoveryFilter`.
+    func setDiscoveryFilter(_ filter: DiscoveryStateMachine.Filter, completion: @escaping Completion) {
+        call("SetDiscoveryFilter", completion: completion) { (writer) throws(BusError) in
+            var properties: [(String, Value)] = [("Transport", .string("le"))]
+            if let services = filter.services { properties.append(("UUIDs", .strings(services.sorted()))) }
+            // Left out when false: up to BlueZ 5.70 the daemon overwrites its own memory with booleans.
+            if filter.wantsDuplicates { properties.append(("DuplicateData", .bool(true))) }
+            try writer.write(Value.properties(properties))
+        }
+    }
+
+    func startDiscovery(completion: @escaping Completion) { call("StartDiscovery", completion: completion) }
+    func stopDiscovery(completion: @escaping Completion) { call("StopDiscovery", completion: completion) }
+
+    // MARK: Device1
+
+    /// Answers when the link is up; GATT discovery has only started then. BlueZ gives up after 40 s.
+    func connect(completion: @escaping Completion) { call("Connect", deadline: .seconds(70), completion: completion) }
+
+    /// Answers after 2 s (BlueZ's own timer), or at once if there is no link. Also ends a pending `Connect`.
+    func disconnect(completion: @escaping Completion) { call("Disconnect", completion: completion) }
+
+    // MARK: GattCharacteristic1, GattDescriptor1
+
+    /// Reading may pair, and pairing may ask a human: 30 s of ATT and 60 s of BlueZ's agent.
+    static let attributeDeadline = Duration.seconds(95)
+
+    func readValue(completion: @escaping Completion) {
+        call("ReadValue", deadline: Self.attributeDeadline, completion: completion) { (writer) throws(BusError) in
+            try writer.write(Value.properties([]))
+        }
+    }
+
+    /// - Parameter type: `request` or `command`; nil for descriptors, which are always written by request.
+    func writeValue(_ data: [UInt8], type: String?, completion: @escaping Completion) {
+        call("WriteValue", deadline: Self.attributeDeadline, completion: completion) { (writer) throws(BusError) in
+            try writer.write(.bytes(data))
+            try writer.write(Value.properties(type.map { [("type", .string($0))] } ?? []))
+        }
+    }
+
+    func startNotify(completion: @escaping Completion) {
+        call("StartNotify", deadline: Self.attributeDeadline, completion: completion)
+    }
+
+    func stopNotify(completion: @escaping Completion) { call("StopNotify", completion: completion) }
+
+    /// - SeeAlso: BlueZ doc/org.bluez.GattCharacteristic.rst, `AcquireWrite`.
+    func acquireWrite(completion: @escaping Completion) {
+        call("AcquireWrite", completion: completion) { (writer) throws(BusError) in
+            try writer.write(Value.properties([]))
+        }
+    }
+
+    // MARK: Standard interfaces
+
+    func getAll(completion: @escaping Completion) {
+        bus.call(
+            .getAllProperties(of: interface, at: path, on: BlueZ.busName), deadline: .seconds(30),
+            completion: completion)
+    }
+
+    func get(_ property: String, mayStartDestination: Bool = false, completion: @escaping Completion) {
+        bus.call(
+            .getProperty(
+                property, of: interface, at: path, on: BlueZ.busName, mayStartDestination: mayStartDestination),
+            deadline: .seconds(30), completion: completion)
+    }
+
+    /// The names of the objects right below this one, from the introspection data: the one question whose cost does
+    /// not grow with the devices that BlueZ knows.
+    static func children(
+        of path: ObjectPath, on bus: Connection, completion: @escaping (Result<[String], BusError>) -> Void
+    ) {
+        let call = MethodCall(
+            destination: BlueZ.busName, path: path, interface: "org.freedesktop.DBus.Introspectable",
+            member: "Introspect")
+        bus.call(call, deadline: .seconds(30)) { result in
+            completion(
+                result.flatMap { reply in
+                    var reader = reply.reader
+                    guard let xml = try? reader.readString() else { return .failure(.malformed("Introspect")) }
+                    return .success(childNodes(inIntrospection: xml))
+                })
+        }
+    }
+
+    /// Child nodes are `<node name="hci0"/>`, one level below the outer `<node>`.
+    static func childNodes(inIntrospection xml: String) -> [String] {
+        xml.split(separator: "<node ").dropFirst().compactMap { piece in
+            guard let start = piece.range(of: "name=\"") else { return nil }
+            let rest = piece[start.upperBound...]
+            guard let end = rest.firstIndex(of: "\""), rest[..<end].first != "/" else { return nil }
+            return String(rest[..<end])
+        }
+    }
+}

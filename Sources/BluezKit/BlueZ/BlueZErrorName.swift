@@ -1,0 +1,36 @@
+import DBus
+
+/// D-Bus errors that mean something to the library itself. What the app is told of errors is in ErrorMapping.swift.
+enum BlueZErrorName {
+    static let notReady = "org.bluez.Error.NotReady"
+
+    /// The object is gone. Which of the two names comes depends on the daemon's libdbus.
+    static func meansUnknownObject(_ name: String) -> Bool {
+        name == "org.freedesktop.DBus.Error.UnknownObject" || name == "org.freedesktop.DBus.Error.UnknownMethod"
+    }
+
+    /// Nobody owns `org.bluez`, and starting it failed.
+    static func meansNoDaemon(_ name: String) -> Bool {
+        name == "org.freedesktop.DBus.Error.ServiceUnknown" || name == "org.freedesktop.DBus.Error.NameHasNoOwner"
+            || name.hasPrefix("org.freedesktop.DBus.Error.Spawn.") || name == "org.freedesktop.systemd1.NoSuchUnit"
+            || name == "org.freedesktop.DBus.Error.TimedOut"
+    }
+
+    /// Somebody, perhaps this process a moment ago, holds the socket of the characteristic.
+    static func meansAcquired(_ error: BusError) -> Bool {
+        error.name == "org.bluez.Error.NotPermitted" && error.message == "Write acquired"
+    }
+}
+
+/// What an error of `Device1.Connect` means for the attempt. BlueZ has one text for nearly every cause, so all but a
+/// few are worth another attempt.
+enum ConnectFailure {
+    static func classify(name: String, message: String) -> LinkStateMachine.Failure {
+        if BlueZErrorName.meansUnknownObject(name) { return .unknownDevice }
+        // BlueZ 5.81 and later give it a name; before it was a text.
+        if name == "org.bluez.Error.InProgress" || message == "Operation already in progress" { return .inProgress }
+        if message.hasSuffix("key-missing") || message.hasSuffix("concurrent-connection-limit") { return .final }
+        if name == "org.freedesktop.DBus.Error.AccessDenied" || name == "org.bluez.Error.NotSupported" { return .final }
+        return .transient
+    }
+}

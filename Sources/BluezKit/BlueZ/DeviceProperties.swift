@@ -1,0 +1,190 @@
+import DBus
+import Foundation
+
+/// What BlueZ tells of a device and the API can show, in typed fields. Decoded straight from the message; keys that
+/// are not here are passed over without a copy.
+struct DeviceProperties {
+    /// The kinds of information that an advertisement can bring. A second `didDiscover` without AllowDuplicates comes
+    /// when there is a new kind (SC-6).
+    struct Kinds: OptionSet {
+        let rawValue: UInt8
+        static let name = Kinds(rawValue: 1)
+        static let services = Kinds(rawValue: 2)
+        static let manufacturerData = Kinds(rawValue: 4)
+        static let serviceData = Kinds(rawValue: 8)
+        static let txPower = Kinds(rawValue: 16)
+        static let solicited = Kinds(rawValue: 32)
+    }
+
+    var identity: DeviceIdentity?
+    var name: String?
+    var rssiDBm: Int16?
+    var txPowerDBm: Int16?
+    var services: [CBUUID] = []
+    var solicitedServices: [CBUUID] = []
+    /// Company identifier (2 bytes, little endian) and payload of the entry that changed last.
+    var manufacturerData: [UInt8]?
+    private var manufacturerEntries: [UInt16: [UInt8]] = [:]
+    var serviceData: [CBUUID: Data] = [:]
+    var isConnected = false
+    var areServicesResolved = false
+    var isBonded = false
+
+    var kinds: Kinds {
+        var kinds: Kinds = []
+        if name != nil { kinds.insert(.name) }
+        if !services.isEmpty { kinds.insert(.services) }
+        if manufacturerData != nil { kinds.insert(.manufacturerData) }
+        if !serviceData.isEmpty { kinds.insert(.serviceData) }
+        if txPowerDBm != nil { kinds.insert(.txPower) }
+        if !solicitedServices.isEmpty { kinds.insert(.solicited) }
+        return kinds
+    }
+
+    /// What one message changed.
+    struct Changes: OptionSet {
+        let rawValue: UInt8
+        /// Something that only an advertisement brings: an advertisement was received.
+        static let advertisement = Changes(rawValue: 1)
+        static let name = Changes(rawValue: 2)
+        static let connected = Changes(rawValue: 4)
+        static let servicesResolved = Changes(rawValue: 8)
+        /// `UUIDs` after resolution names the services of the GATT table.
+        static let services = Changes(rawValue: 16)
+    }
+
+    /// Takes over an `a{sv}` of `org.bluez.Device1`. A value of a wrong type is left out and reported by the thrown
+    /// error after all others were read.
+    mutating func apply(_ reader: inout MessageReader, uuids: inout UUIDPool) throws(BusError) -> Changes {
+        var changes: Changes = []
+        var address: UnsafePointer<CChar>?
+        var isRandom: Bool?
+        var bad: BusError?
+        var fields = self
+        try reader.readProperties { (key, value) throws(BusError) in
+            do throws(BusError) {
+                switch key[0] {
+                case 0x41 where key.matches("Address"): address = try value.readCString()
+                case 0x41 where key.matches("AddressType"): isRandom = try value.readCString().matches("random")
+                case 0x41 where key.matches("AdvertisingData"): try fields.readAdvertisingData(&value, &uuids)
+                case 0x42 where key.matches("Bonded"): fields.isBonded = try value.readBool()
+                case 0x43 where key.matches("Connected"):
+                    fields.isConnected = try value.readBool()
+                    changes.insert(.connected)
+                case 0x4D where key.matches("ManufacturerData"):
+                    try fields.readManufacturerData(&value)
+                    changes.insert(.advertisement)
+                case 0x4E where key.matches("Name"):
+                    fields.name = try value.readString()
+                    changes.insert(.name)
+                case 0x52 where key.matches("RSSI"):
+                    fields.rssiDBm = try value.readInt16()
+                    changes.insert(.advertisement)
+                case 0x53 where key.matches("ServicesResolved"):
+                    fields.areServicesResolved = try value.readBool()
+                    changes.insert(.servicesResolved)
+                case 0x53 where key.matches("ServiceData"):
+                    try fields.readServiceData(&value, &uuids)
+                    changes.insert(.advertisement)
+                case 0x54 where key.matches("TxPower"): fields.txPowerDBm = try value.readInt16()
+                case 0x55 where key.matches("UUIDs"):
+                    fields.services = try Self.readUUIDs(&value, &uuids)
+                    changes.insert(.services)
+                default: break
+                }
+            } catch { bad = error }
+        }
+        if let address { fields.identity = DeviceIdentity(address: address, isRandom: isRandom ?? false) }
+        self = fields
+        if let bad { throw bad }
+        return changes
+    }
+
+    /// The second list of PropertiesChanged: what BlueZ does not know any more.
+    mutating func invalidate(_ reader: inout MessageReader) throws(BusError) {
+        var gone = (rssi: false, txPower: false, name: false, manufacturer: false)
+        try reader.readArray { (element) throws(BusError) in
+            let key = try element.readCString()
+            if key.matches("RSSI") { gone.rssi = true }
+            if key.matches("TxPower") { gone.txPower = true }
+            if key.matches("Name") { gone.name = true }
+            if key.matches("ManufacturerData") { gone.manufacturer = true }
+        }
+        if gone.rssi { rssiDBm = nil }
+        if gone.txPower { txPowerDBm = nil }
+        if gone.name { name = nil }
+        if gone.manufacturer { (manufacturerData, manufacturerEntries) = (nil, [:]) }
+    }
+
+    /// BlueZ gives a map and keeps old entries; an advertisement has one. The one that is new, or changed, is it.
+    private mutating func readManufacturerData(_ value: inout MessageReader) throws(BusError) {
+        var entries: [UInt16: [UInt8]] = [:]
+        var latest: (company: UInt16, payload: [UInt8])?
+        try value.readDictionary { (entry) throws(BusError) in
+            let company = try entry.readUInt16()
+            let payload = try entry.readVariant { (inner) throws(BusError) in [UInt8](try inner.readBytes()) }
+            entries[company] = payload
+            if latest == nil || manufacturerEntries[company] != payload { latest = (company, payload) }
+        }
+        manufacturerEntries = entries.count > 1 ? entries : [:]
+        manufacturerData = latest.map { [UInt8($0.company & 0xFF), UInt8($0.company >> 8)] + $0.payload }
+    }
+
+    private mutating func readServiceData(
+        _ value: inout MessageReader, _ uuids: inout UUIDPool
+    ) throws(BusError) {
+        var data: [CBUUID: Data] = [:]
+        try value.readDictionary { (entry) throws(BusError) in
+            let uuid = try entry.readCString()
+            let payload = try entry.readVariant { (inner) throws(BusError) in Data(try inner.readBytes()) }
+            if let uuid = uuids[uuid] { data[uuid] = payload }
+        }
+        serviceData = data
+    }
+
+    /// Raw AD structures that BlueZ does not parse itself (experimental before BlueZ 5.79): solicited services.
+    /// Whatever is truncated or odd is left out: these bytes come from the air.
+    private mutating func readAdvertisingData(
+        _ value: inout MessageReader, _ uuids: inout UUIDPool
+    ) throws(BusError) {
+        var solicited: [CBUUID] = []
+        try value.readDictionary { (entry) throws(BusError) in
+            let type = try entry.readByte()
+            // Core Specification Supplement, Part A, 1.10: 16-, 32- and 128-bit service solicitation.
+            guard let length = [0x14: 2, 0x1F: 4, 0x15: 16][type] else { return }
+            try entry.readVariant { (inner) throws(BusError) in
+                let bytes = try inner.readBytes()
+                for start in stride(from: 0, through: bytes.count - length, by: length) {
+                    solicited.append(CBUUID(data: Data(bytes[start..<start + length].reversed())))
+                }
+            }
+        }
+        solicitedServices = solicited
+    }
+
+    private static func readUUIDs(
+        _ value: inout MessageReader, _ uuids: inout UUIDPool
+    ) throws(BusError) -> [CBUUID] {
+        var result: [CBUUID] = []
+        try value.readArray { (element) throws(BusError) in
+            if let uuid = uuids[try element.readCString()] { result.append(uuid) }
+        }
+        return result
+    }
+}
+
+/// One `CBUUID` for each UUID that BlueZ names: thousands of devices share a few dozen.
+struct UUIDPool {
+    private var pool = PathTable<CBUUID>()
+
+    /// The UUID that `text` is, in its shortest form; nil if it is none.
+    subscript(text: UnsafePointer<CChar>) -> CBUUID? {
+        mutating get {
+            if let known = pool[text] { return known }
+            guard let uuid = CBUUID(bluez: text) else { return nil }
+            // Devices choose their UUIDs: random ones must not fill the memory.
+            if pool.count < 4096 { pool[String(cString: text)] = uuid }
+            return uuid
+        }
+    }
+}

@@ -1,0 +1,261 @@
+import DBus
+import Dispatch
+import Foundation
+
+/// Scans for, and connects to, peripherals.
+///
+/// All callbacks come on the queue given to `init`, one at a time and in order, never inside a call that the app makes.
+/// Every method may be called from any thread. The manager holds its peripherals weakly: keep those that matter.
+/// - SeeAlso: Apple, `CBCentralManager`; Core Spec 5.4, Vol 3, Part C (GAP).
+open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what changes is under `shared`'s lock
+    let core: ManagerCore
+
+    private struct Shared {
+        weak var delegate: (any CBCentralManagerDelegate)?
+        var scan: ScanParameters?
+        var scanToken: UInt64 = 0
+        var peripherals: [UUID: WeakPeripheral] = [:]
+        var pruneAt = 64
+    }
+
+    private struct WeakPeripheral { weak var peripheral: CBPeripheral? }
+
+    private struct ScanParameters: Equatable {
+        var services: Set<CBUUID>?
+        var solicited: Set<CBUUID>
+        var wantsDuplicates: Bool
+    }
+
+    private let shared = Protected(Shared())
+
+    /// Receives the events of this manager. The delegate in force when an event is delivered gets it; with none, the
+    /// event is lost.
+    open weak var delegate: (any CBCentralManagerDelegate)? {
+        get { shared.withLock { $0.delegate } }
+        set { shared.withLock { $0.delegate = newValue } }
+    }
+
+    /// Whether a scan is under way: true within `scanForPeripherals`, false within `stopScan`.
+    open var isScanning: Bool { shared.withLock { $0.scan != nil } }
+
+    /// A manager without a delegate, on the main queue.
+    public override convenience init() { self.init(delegate: nil, queue: nil, options: nil) }
+
+    /// A manager with no options.
+    public convenience init(delegate: (any CBCentralManagerDelegate)?, queue: DispatchQueue?) {
+        self.init(delegate: delegate, queue: queue, options: nil)
+    }
+
+    /// Creates a manager. `centralManagerDidUpdateState(_:)` follows, always, after this has returned; no command is
+    /// accepted before.
+    /// - Parameters:
+    ///   - delegate: Held weakly.
+    ///   - queue: Where callbacks run; nil: the main queue, which the program must then run
+    ///     (`RunLoop.main.run()` or `dispatchMain()`). A concurrent queue is used one callback at a time.
+    ///   - options: `CBCentralManagerOption…` keys, and the BluezKit additions ``BluezManagerOptionBusAddressKey``
+    ///     and ``BluezManagerOptionAdapterKey``. Unknown keys are ignored.
+    public init(delegate: (any CBCentralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil) {
+        let session = Session.shared(Session.Key(options: options))
+        core = ManagerCore(session: session, queue: queue)
+        super.init()
+        self.delegate = delegate
+        core.manager = self
+        if options?[CBCentralManagerOptionRestoreIdentifierKey] != nil {
+            Log.warning(
+                "state preservation is not in this version of BluezKit: the restore identifier has no effect, and "
+                    + "willRestoreState will not be called")
+        }
+        let core = core
+        session.run { session.add(core) }
+    }
+
+    deinit {
+        let core = core
+        core.session.run { core.session.remove(core) }
+    }
+
+    /// Whether the hardware offers `features`. BlueZ does not tell what a controller can do of them: never.
+    @discardableResult
+    open class func supports(_ features: CBCentralManager.Feature) -> Bool { features.isEmpty }
+
+    /// Optional abilities of the hardware.
+    public struct Feature: OptionSet, Sendable {
+        public let rawValue: UInt
+        public init(rawValue: UInt) { self.rawValue = rawValue }
+        /// Bluetooth 5 extended advertising and the LE Coded and 2M PHYs.
+        public static let extendedScanAndConnect = Feature(rawValue: 1 << 0)
+    }
+
+    // MARK: State
+
+    /// On the delegate's queue: the new state, what it does to everything, and the callback (section 11 of the
+    /// contract).
+    func enter(_ state: CBManagerState) {
+        setState(state)
+        if state != .poweredOn {
+            let peripherals = shared.withLock { shared in
+                shared.scan = nil
+                shared.scanToken += 1
+                let peripherals = shared.peripherals.values.compactMap(\.peripheral)
+                if state != .poweredOff { shared.peripherals = [:] }
+                return peripherals
+            }
+            for peripheral in peripherals { peripheral.lostBluetooth(invalidates: state != .poweredOff) }
+        }
+        delegate?.centralManagerDidUpdateState(self)
+    }
+
+    /// MIS-1: says whether commands are accepted, and logs if not.
+    private func accepts(_ command: StaticString) -> Bool {
+        if state == .poweredOn { return true }
+        Log.misuse("\(Self.self) \(command): can only accept this command while in the powered on state")
+        return false
+    }
+
+    // MARK: Scanning
+
+    /// Scans until ``stopScan()``, or Bluetooth goes off. `didDiscover` reports each peripheral once, or, with
+    /// `CBCentralManagerScanOptionAllowDuplicatesKey`, each advertisement that BlueZ reports.
+    ///
+    /// Calling again with equal parameters changes nothing; with others begins a new scan.
+    /// - Parameters:
+    ///   - serviceUUIDs: Report only peripherals that advertise one of these; nil or empty: all.
+    ///   - options: `CBCentralManagerScanOption…` keys.
+    open func scanForPeripherals(withServices serviceUUIDs: [CBUUID]?, options: [String: Any]? = nil) {
+        guard accepts("scanForPeripherals") else { return }
+        let services = serviceUUIDs.flatMap { $0.isEmpty ? nil : Set($0) }
+        let solicited = options?[CBCentralManagerScanOptionSolicitedServiceUUIDsKey] as? [CBUUID] ?? []
+        let parameters = ScanParameters(
+            services: services, solicited: Set(solicited),
+            wantsDuplicates: bool(options?[CBCentralManagerScanOptionAllowDuplicatesKey]))
+        let token: UInt64? = shared.withLock { shared in
+            guard shared.scan != parameters else { return nil }
+            shared.scan = parameters
+            shared.scanToken += 1
+            return shared.scanToken
+        }
+        guard let token else { return }
+        let scan = ManagerCore.Scan(
+            token: token, services: parameters.services, solicitedServices: parameters.solicited,
+            wantsDuplicates: parameters.wantsDuplicates)
+        let core = core
+        core.session.run {
+            guard core.session.adapter.state == .poweredOn else { return }
+            core.scan = scan
+            core.session.updateDiscovery(afresh: true)
+        }
+    }
+
+    /// Ends the scan. On the delegate's queue: no `didDiscover` follows.
+    open func stopScan() {
+        guard accepts("stopScan") else { return }
+        let wasScanning = shared.withLock { shared in
+            defer { shared.scan = nil }
+            shared.scanToken += 1
+            return shared.scan != nil
+        }
+        guard wasScanning else { return }
+        let core = core
+        core.session.run {
+            core.scan = nil
+            core.session.updateDiscovery()
+        }
+    }
+
+    /// On the delegate's queue.
+    func discovered(_ identity: DeviceIdentity, _ properties: DeviceProperties, scan token: UInt64) {
+        guard shared.withLock({ $0.scanToken == token && $0.scan != nil }) else { return }
+        let peripheral = peripheral(identity)
+        if let name = properties.name { _ = peripheral.takeName(name) }
+        let rssi = NSNumber(value: properties.rssiDBm ?? 127)
+        delegate?.centralManager(
+            self, didDiscover: peripheral, advertisementData: properties.advertisementData, rssi: rssi)
+    }
+
+    // MARK: Retrieving
+
+    /// The peripherals with these identifiers, near or not: `connect` waits until they are. Nothing is asked of the
+    /// bus: BluezKit's identifiers hold what it takes. Identifiers that BluezKit did not make are left out.
+    @discardableResult
+    open func retrievePeripherals(withIdentifiers identifiers: [UUID]) -> [CBPeripheral] {
+        guard accepts("retrievePeripherals") else { return [] }
+        return identifiers.compactMap { DeviceIdentity(identifier: $0).map(peripheral) }
+    }
+
+    /// The peripherals that are connected to this machine, by whatever program, and have one of these services. To use
+    /// one, `connect` it: that completes at once.
+    ///
+    /// - Important: Asks BlueZ and waits for the answer: some milliseconds, at most some seconds where BlueZ hangs. It is
+    ///   the only method that waits.
+    @discardableResult
+    open func retrieveConnectedPeripherals(withServices serviceUUIDs: [CBUUID]) -> [CBPeripheral] {
+        guard accepts("retrieveConnectedPeripherals"), !serviceUUIDs.isEmpty else { return [] }
+        let wanted = Set(serviceUUIDs)
+        return core.session.connectedDevices().compactMap { device in
+            guard device.services.contains(where: { wanted.contains($0) }) else { return nil }
+            let peripheral = peripheral(device.identity)
+            if let name = device.name { _ = peripheral.takeName(name) }
+            return peripheral
+        }
+    }
+
+    /// One object for each device, as long as the app keeps it (ID-3).
+    func peripheral(_ identity: DeviceIdentity) -> CBPeripheral {
+        let identifier = identity.identifier
+        return shared.withLock { shared in
+            if let known = shared.peripherals[identifier]?.peripheral { return known }
+            let new = CBPeripheral(identity: identity, manager: self)
+            shared.peripherals[identifier] = WeakPeripheral(peripheral: new)
+            if shared.peripherals.count > shared.pruneAt {
+                shared.peripherals = shared.peripherals.filter { $0.value.peripheral != nil }
+                shared.pruneAt = max(64, shared.peripherals.count * 2)
+            }
+            return new
+        }
+    }
+
+    // MARK: Connecting
+
+    /// Connects, however long it takes: the attempt ends with `didConnect`, with ``cancelPeripheralConnection(_:)``, or
+    /// when Bluetooth goes off. `peripheral.state` is `.connecting` when this returns. Keep the peripheral: releasing it
+    /// cancels the attempt.
+    /// - Parameter options: `CBConnectPeripheralOption…` keys. `StartDelay` and `EnableAutoReconnect` have an effect;
+    ///   the others concern Apple's services.
+    open func connect(_ peripheral: CBPeripheral, options: [String: Any]? = nil) {
+        guard accepts("connect"), isMine(peripheral), let token = peripheral.beginConnecting() else { return }
+        let reconnects = bool(options?[CBConnectPeripheralOptionEnableAutoReconnect])
+        let delay = (options?[CBConnectPeripheralOptionStartDelayKey] as? NSNumber)?.doubleValue ?? 0
+        let core = peripheral.core
+        let start: @Sendable () -> Void = { core.manager.session.connect(core, link: token, reconnects: reconnects) }
+        guard delay > 0, delay.isFinite else { return core.manager.session.run(start) }
+        core.manager.session.run {
+            core.manager.session.after(.seconds(delay)) { _ in start() }
+        }
+    }
+
+    /// Ends a connection or an attempt. `peripheral.state` is `.disconnecting` when this returns; one
+    /// `didDisconnectPeripheral` without an error follows. For this app the link is gone at once; the physical link
+    /// stays while another manager of this process uses it. Does nothing to a peripheral that is not connected.
+    open func cancelPeripheralConnection(_ peripheral: CBPeripheral) {
+        guard accepts("cancelPeripheralConnection"), isMine(peripheral), peripheral.beginDisconnecting() else { return }
+        let core = peripheral.core
+        core.manager.session.run { core.manager.session.cancel(core) }
+    }
+
+    /// MIS-3.
+    private func isMine(_ peripheral: CBPeripheral) -> Bool {
+        if peripheral.core.manager === core, !peripheral.isInvalid { return true }
+        Log.misuse(
+            "\(peripheral) belongs to another manager, or Bluetooth was reset since: retrieve or discover it anew")
+        return false
+    }
+
+    /// Registers for connections that any program makes. Not in this version: logged, without effect.
+    open func registerForConnectionEvents(options: [CBConnectionEventMatchingOption: Any]? = nil) {
+        guard accepts("registerForConnectionEvents"), options != nil else { return }
+        Log.warning("registerForConnectionEvents is not in this version of BluezKit: there will be no events")
+    }
+}
+
+/// Option values arrive as `Bool`, `Int`, `Double` or `NSNumber` (LX-6).
+private func bool(_ value: Any?) -> Bool { (value as? NSNumber)?.boolValue ?? (value as? Bool) ?? false }

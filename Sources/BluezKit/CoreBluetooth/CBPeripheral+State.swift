@@ -1,0 +1,161 @@
+import Foundation
+
+/// How the library changes what the app sees. On the delegate's queue, right before the callback that tells, but for the
+/// first two, which happen within the app's call.
+extension CBPeripheral {
+    var isInvalid: Bool { shared.withLock { $0.isInvalid } }
+
+    /// ATT_MTU of the link, in bytes; nil until it is known.
+    var mtuBytes: Int? {
+        get { shared.withLock { $0.mtuBytes } }
+        set { shared.withLock { $0.mtuBytes = newValue } }
+    }
+
+    /// - Returns: Which connect this is; nil if one is under way already (CN-4).
+    func beginConnecting() -> UInt64? {
+        shared.withLock { shared in
+            switch shared.state {
+            case .connecting: return nil
+            case .connected: return core.link.load(ordering: .relaxed)
+            default:
+                shared.state = .connecting
+                (shared.commands, shared.isFull, shared.mtuBytes) = (0, false, nil)
+                return core.link.wrappingAdd(1, ordering: .relaxed).newValue
+            }
+        }
+    }
+
+    /// - Returns: Whether there is anything to end (CN-7).
+    func beginDisconnecting() -> Bool {
+        shared.withLock { shared in
+            guard shared.state == .connecting || shared.state == .connected else { return false }
+            shared.state = .disconnecting
+            core.link.wrappingAdd(1, ordering: .relaxed)
+            return true
+        }
+    }
+
+    /// - Returns: Whether `didConnect` is due: not if the app has cancelled meanwhile.
+    func enterConnected(link token: UInt64) -> Bool {
+        shared.withLock { shared in
+            guard core.link.load(ordering: .relaxed) == token, shared.state != .disconnecting else { return false }
+            if shared.state != .connected { (shared.services, shared.attributes) = (nil, [:]) }
+            shared.state = .connected
+            return true
+        }
+    }
+
+    /// The link has ended: services and all below are invalid (CN-11). The state stays as it is if the app has begun
+    /// something new meanwhile.
+    func leave(_ state: CBPeripheralState, link token: UInt64) {
+        let ended = shared.withLock { shared in
+            if core.link.load(ordering: .relaxed) == token { shared.state = state }
+            (shared.commands, shared.isFull, shared.mtuBytes) = (0, false, nil)
+            return takeAttributes(&shared)
+        }
+        stopNotifying(ended)
+    }
+
+    /// Bluetooth is off, or was reset: no callback tells, and after a reset the object cannot be used again.
+    func lostBluetooth(invalidates: Bool) {
+        let ended = shared.withLock { shared in
+            core.link.wrappingAdd(1, ordering: .relaxed)
+            shared.state = .disconnected
+            shared.isInvalid = invalidates
+            (shared.commands, shared.isFull, shared.mtuBytes) = (0, false, nil)
+            return takeAttributes(&shared)
+        }
+        stopNotifying(ended)
+    }
+
+    private func takeAttributes(_ shared: inout Shared) -> [CBAttribute] {
+        defer { (shared.services, shared.attributes) = (nil, [:]) }
+        return Array(shared.attributes.values)
+    }
+
+    /// NT-7: objects that the app still holds do not claim to notify.
+    private func stopNotifying(_ attributes: [CBAttribute]) {
+        for case let characteristic as CBCharacteristic in attributes where characteristic.isNotifying {
+            characteristic.setNotifying(false)
+        }
+    }
+
+    /// - Returns: Whether the name is another one than was known.
+    func takeName(_ name: String) -> Bool {
+        shared.withLock { shared in
+            defer { shared.name = name }
+            return shared.name != name
+        }
+    }
+
+    func setRSSI(_ rssi: NSNumber) { shared.withLock { $0.rssi = rssi } }
+
+    // MARK: Attributes
+
+    /// The object for an attribute: the one that was handed out before, if it was (GD-4).
+    private func object<A: CBAttribute>(_ path: String, make: () -> A) -> A {
+        if let known = shared.withLock({ $0.attributes[path] as? A }) { return known }
+        let new = make()
+        shared.withLock { $0.attributes[path] = new }
+        return new
+    }
+
+    private func object(_ service: AttributeTree.Service) -> CBService {
+        object(service.path.rawValue) {
+            CBService(
+                uuid: service.uuid, isPrimary: service.isPrimary, objectPath: service.path.rawValue, peripheral: self)
+        }
+    }
+
+    /// Results accumulate, once each, in table order (GD-3).
+    private func merge<A: CBAttribute>(_ old: [A]?, _ found: [A]) -> [A] {
+        let known = Set((old ?? []).map(ObjectIdentifier.init))
+        return ((old ?? []) + found.filter { !known.contains(ObjectIdentifier($0)) })
+            .sorted { $0.objectPath < $1.objectPath }
+    }
+
+    func reveal(services found: [AttributeTree.Service]) {
+        let objects = found.map(object)
+        let merged = merge(services, objects)
+        shared.withLock { $0.services = merged }
+    }
+
+    func reveal(includedServices found: [AttributeTree.Service], of service: CBService) {
+        service.reveal(includedServices: merge(service.includedServices, found.map(object)))
+    }
+
+    func reveal(characteristics found: [AttributeTree.Characteristic], of service: CBService) {
+        let objects = found.map { node in
+            object(node.path.rawValue) {
+                CBCharacteristic(
+                    uuid: node.uuid, properties: node.properties, objectPath: node.path.rawValue, service: service)
+            }
+        }
+        service.reveal(characteristics: merge(service.characteristics, objects))
+    }
+
+    func reveal(descriptors found: [AttributeTree.Descriptor], of characteristic: CBCharacteristic) {
+        let objects = found.map { node in
+            object(node.path.rawValue) {
+                CBDescriptor(uuid: node.uuid, objectPath: node.path.rawValue, characteristic: characteristic)
+            }
+        }
+        characteristic.reveal(descriptors: merge(characteristic.descriptors, objects))
+    }
+
+    /// The table has changed in these services: forgets them and all below (IV-1).
+    /// - Returns: Those that the app knew.
+    func invalidate(services paths: Set<String>) -> [CBService] {
+        let (known, ended) = shared.withLock { shared in
+            let known = paths.compactMap { shared.attributes[$0] as? CBService }
+            let gone = shared.attributes.filter { path, _ in
+                paths.contains { path == $0 || path.hasPrefix($0 + "/") }
+            }
+            for path in gone.keys { shared.attributes[path] = nil }
+            shared.services?.removeAll { paths.contains($0.objectPath) }
+            return (known, Array(gone.values))
+        }
+        stopNotifying(ended)
+        return known.sorted { $0.objectPath < $1.objectPath }
+    }
+}

@@ -1,0 +1,222 @@
+import DBus
+import Foundation
+
+/// A remote peripheral: its link, its services and their values.
+///
+/// Keep a reference for as long as it matters: releasing it cancels the attempt or ends the connection. All callbacks
+/// come on the queue of its manager. Every method may be called from any thread and returns at once; each request gets
+/// exactly one answer, in the order of the calls, unless the link ends: then it gets none.
+/// - SeeAlso: Apple, `CBPeripheral`; Core Spec 5.4, Vol 3, Part G (GATT).
+open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes is under `shared`'s lock
+    let core: PeripheralCore
+
+    struct Shared {
+        weak var delegate: (any CBPeripheralDelegate)?
+        var state = CBPeripheralState.disconnected
+        var name: String?
+        var rssi: NSNumber?
+        var services: [CBService]?
+        /// Every attribute that was handed out on this link, by BlueZ's path (GD-4).
+        var attributes: [String: CBAttribute] = [:]
+        var mtuBytes: Int?
+        var isInvalid = false
+        /// Writes without response that BlueZ has not taken yet.
+        var commands = 0
+        var isFull = false
+    }
+
+    let shared = Protected(Shared())
+
+    init(identity: DeviceIdentity, manager: CBCentralManager) {
+        core = PeripheralCore(identity: identity, manager: manager.core)
+        super.init(identifier: identity.identifier)
+        core.peripheral = self
+    }
+
+    deinit {
+        let state = state
+        guard state == .connecting || state == .connected else { return }
+        let core = core
+        Log.misuse(
+            state == .connecting
+                ? "Cancelling connection for unused peripheral \(core.identity.addressText), "
+                    + "Did you forget to keep a reference to it?"
+                : "Forcing disconnection of unused peripheral \(core.identity.addressText), "
+                    + "Did you forget to cancel the connection?")
+        core.manager.session.run { core.manager.session.release(core) }
+    }
+
+    /// Receives the events of this peripheral. Held weakly.
+    open weak var delegate: (any CBPeripheralDelegate)? {
+        get { shared.withLock { $0.delegate } }
+        set { shared.withLock { $0.delegate = newValue } }
+    }
+
+    /// The device's name: the advertised one until its GAP name is known, then that. Nil if neither is.
+    open var name: String? { shared.withLock { $0.name } }
+
+    /// The value of the last successful ``readRSSI()``.
+    @available(*, deprecated, message: "Use readRSSI() and peripheral(_:didReadRSSI:error:)")
+    open var rssi: NSNumber? { shared.withLock { $0.rssi } }
+
+    /// The connection as this app sees it. Another program's connection does not count.
+    open var state: CBPeripheralState { shared.withLock { $0.state } }
+
+    /// The primary services discovered on this link; nil before the first discovery and after the link has ended.
+    open var services: [CBService]? { shared.withLock { $0.services } }
+
+    /// Whether a write without response will not be lost in this computer. After it was false, go on in
+    /// `peripheralIsReady(toSendWriteWithoutResponse:)`.
+    open var canSendWriteWithoutResponse: Bool { shared.withLock { $0.state == .connected && !$0.isFull } }
+
+    /// Apple Notification Center Service, of which Linux has none: false.
+    open var ancsAuthorized: Bool { false }
+
+    open override var description: String {
+        let (name, state, mtu) = shared.withLock { ($0.name, $0.state, $0.mtuBytes) }
+        let address = String(UInt(bitPattern: ObjectIdentifier(self).hashValue), radix: 16)
+        return "<CBPeripheral: 0x\(address), identifier = \(identifier.uuidString), name = \(name ?? "(null)"), "
+            + "mtu = \(mtu ?? 23), state = \(state)>"
+    }
+
+    // MARK: Requests
+
+    /// MIS-2, and hands the request to the bus queue.
+    private func request(_ kind: AttributeOperation.Kind, _ command: StaticString = #function) {
+        guard state == .connected else {
+            return Log.misuse("\(self) \(command): can only accept commands while in the connected state")
+        }
+        let token = core.link.load(ordering: .relaxed)
+        let core = core
+        let operation = AttributeOperation(core: core, link: token, kind: kind)
+        core.manager.session.run { core.manager.session.perform(operation.kind, for: core, link: token) }
+    }
+
+    /// MIS-4: an attribute of another peripheral, or of a link that has ended.
+    private func isMine(_ attribute: CBAttribute, _ command: StaticString = #function) -> Bool {
+        if shared.withLock({ $0.attributes[attribute.objectPath] === attribute }) { return true }
+        guard state == .connected else { return true }  // MIS-2 says more
+        Log.misuse("\(command): \(attribute) is not an attribute of \(self), or was invalidated")
+        return false
+    }
+
+    private func warnWithoutDelegate(_ command: StaticString = #function) {
+        if delegate == nil { Log.misuse("\(self) \(command): delegate is nil, so nobody will get the answer") }
+    }
+
+    /// Reads the signal strength. Answered by `didReadRSSI`.
+    ///
+    /// - Important: BlueZ tells the strength of advertisements, not of links: the answer is the last one received, and
+    ///   an error (`CBError.operationNotSupported`, RSSI 127) if there was none in this process.
+    open func readRSSI() {
+        warnWithoutDelegate()
+        request(.readRSSI)
+    }
+
+    /// Discovers primary services. Answered by `didDiscoverServices`, once BlueZ has resolved the table.
+    /// - Parameter serviceUUIDs: Which ones; nil or empty: all.
+    open func discoverServices(_ serviceUUIDs: [CBUUID]?) {
+        warnWithoutDelegate()
+        request(.discoverServices(serviceUUIDs))
+    }
+
+    /// Discovers the services that `service` includes. Answered by `didDiscoverIncludedServicesFor`.
+    open func discoverIncludedServices(_ includedServiceUUIDs: [CBUUID]?, for service: CBService) {
+        guard isMine(service) else { return }
+        request(.discoverIncludedServices(includedServiceUUIDs, service))
+    }
+
+    /// Discovers characteristics. Answered by `didDiscoverCharacteristicsFor`.
+    /// - Parameter characteristicUUIDs: Which ones; nil or empty: all.
+    open func discoverCharacteristics(_ characteristicUUIDs: [CBUUID]?, for service: CBService) {
+        guard isMine(service) else { return }
+        warnWithoutDelegate()
+        request(.discoverCharacteristics(characteristicUUIDs, service))
+    }
+
+    /// Discovers descriptors. Answered by `didDiscoverDescriptorsFor`.
+    open func discoverDescriptors(for characteristic: CBCharacteristic) {
+        guard isMine(characteristic) else { return }
+        request(.discoverDescriptors(characteristic))
+    }
+
+    /// Reads the whole value. Answered by `didUpdateValueFor`; what the peer refuses comes as a `CBATTError`.
+    open func readValue(for characteristic: CBCharacteristic) {
+        guard isMine(characteristic) else { return }
+        request(.read(characteristic))
+    }
+
+    /// Reads a descriptor. Answered by `didUpdateValueFor`.
+    open func readValue(for descriptor: CBDescriptor) {
+        guard isMine(descriptor) else { return }
+        request(.readDescriptor(descriptor))
+    }
+
+    /// The largest value, in bytes, that one write can carry.
+    ///
+    /// `.withResponse`: 512, the largest attribute. `.withoutResponse`: ATT_MTU - 3, at most 512; 20 until BlueZ has
+    /// exchanged the MTU, right after connecting.
+    /// - Important: Ask before each write: the value may grow once after `didConnect`.
+    /// - SeeAlso: Core Spec 5.4, Vol 3, Part F, 3.2.9 and 3.4.5.3; BlueZ doc/org.bluez.GattCharacteristic.rst, `MTU`.
+    @discardableResult
+    open func maximumWriteValueLength(for type: CBCharacteristicWriteType) -> Int {
+        switch type {
+        case .withResponse: 512
+        case .withoutResponse: min((mtuBytes ?? 23) - 3, 512)
+        }
+    }
+
+    /// Writes a value. `.withResponse` is answered by `didWriteValueFor`; long values go in several pieces by themselves.
+    /// `.withoutResponse` is not answered: a write that is too long, or of a characteristic that does not allow it, is
+    /// dropped and logged; when ``canSendWriteWithoutResponse`` is false some more are kept, then dropped and logged.
+    open func writeValue(_ data: Data, for characteristic: CBCharacteristic, type: CBCharacteristicWriteType) {
+        guard isMine(characteristic) else { return }
+        switch type {
+        case .withResponse:
+            guard data.count <= 512 || state != .connected else {
+                return answer {
+                    $1?.peripheral($0, didWriteValueFor: characteristic, error: CBATTError(.invalidAttributeValueLength))
+                }
+            }
+            request(.write([UInt8](data), characteristic))
+        case .withoutResponse: writeCommand([UInt8](data), characteristic)
+        }
+    }
+
+    /// An answer that needs no question to the peer.
+    private func answer(_ body: @escaping (CBPeripheral, (any CBPeripheralDelegate)?) -> Void) {
+        let core = core
+        let confined = Confined(body: body)
+        core.manager.session.run { core.post(confined.body) }
+    }
+
+    private struct Confined: @unchecked Sendable {  // holds: runs once, on the delegate's queue
+        let body: (CBPeripheral, (any CBPeripheralDelegate)?) -> Void
+    }
+
+    /// Writes a descriptor. Answered by `didWriteValueFor`. The Client Characteristic Configuration, 2902, is
+    /// `setNotifyValue`'s: writing it is a programming error, as on Apple.
+    open func writeValue(_ data: Data, for descriptor: CBDescriptor) {
+        precondition(
+            descriptor.uuid != CBUUID(string: CBUUIDClientCharacteristicConfigurationString),
+            "Client Characteristic Configuration descriptors must be configured using setNotifyValue(_:for:)")
+        guard isMine(descriptor) else { return }
+        request(.writeDescriptor([UInt8](data), descriptor))
+    }
+
+    /// Subscribes to notifications or indications, or ends that. Answered by `didUpdateNotificationStateFor`, with
+    /// `isNotifying` updated; then each value comes by `didUpdateValueFor`. A subscription ends with the link.
+    open func setNotifyValue(_ enabled: Bool, for characteristic: CBCharacteristic) {
+        guard isMine(characteristic) else { return }
+        request(.setNotify(enabled, characteristic))
+    }
+
+    /// Opens an L2CAP channel. Not in this version: answered by `didOpen` with `CBError.operationNotSupported`.
+    open func openL2CAPChannel(_ PSM: CBL2CAPPSM) {
+        guard state == .connected else {
+            return Log.misuse("\(self) openL2CAPChannel: can only accept commands while in the connected state")
+        }
+        Log.warning("L2CAP channels are not in this version of BluezKit")
+        answer { $1?.peripheral($0, didOpen: nil, error: CBError(.operationNotSupported)) }
+    }
+}

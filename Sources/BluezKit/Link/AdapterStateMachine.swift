@@ -1,0 +1,121 @@
+/// Which adapter is used and what state that makes. Pure.
+struct AdapterStateMachine {
+    enum Event: Equatable {
+        /// The connection to the bus is gone, or could not be made.
+        case busLost
+        /// `org.bluez` has an owner, or has lost it.
+        case owner(present: Bool)
+        /// `Powered` of an adapter; nil: it does not exist.
+        case powered(String, Bool?)
+        /// All adapters that BlueZ has.
+        case listed([String])
+        case denied
+        /// The daemon is not there and cannot be started.
+        case noDaemon
+        case graceOver
+    }
+
+    enum Action: Equatable {
+        case setState(CBManagerState)
+        /// Ask for `Powered` of this adapter.
+        case askPowered(String)
+        /// Ask for the names of all adapters.
+        case list
+        case use(String?)
+        /// Time for an adapter or a daemon to come back, before there is none.
+        case startGrace, stopGrace
+    }
+
+    private(set) var state = CBManagerState.unknown
+    private(set) var used: String?
+    private var adapters: [String: Bool] = [:]
+    private var unanswered: Set<String> = []
+    private var isOwned = false
+    private var hasWorked = false
+    private var hasListed = false
+
+    /// `hci0` or the like, if the app chose one.
+    var choice: String?
+
+    mutating func handle(_ event: Event) -> [Action] {
+        switch event {
+        case .busLost:
+            forget()
+            return lost()
+        case .owner(true):
+            guard !isOwned else { return [] }
+            isOwned = true
+            // The usual case first: one question, whose cost does not depend on how many devices there are.
+            let first = choice ?? "hci0"
+            unanswered = [first]
+            return [.askPowered(first)]
+        case .owner(false):
+            let wasOwned = isOwned
+            forget()
+            return wasOwned || hasWorked ? lost() : []
+        case .powered(let name, let isPowered): return notePowered(name, isPowered)
+        case .listed(let names):
+            let relevant = names.filter { $0.hasPrefix("hci") && (choice == nil || $0 == choice) }
+            for gone in adapters.keys where !relevant.contains(gone) { adapters[gone] = nil }
+            let new = relevant.filter { adapters[$0] == nil }
+            unanswered.formUnion(new)
+            return new.isEmpty ? useFirst() : new.sorted().map { .askPowered($0) }
+        case .denied: return become(.unauthorized)
+        case .noDaemon: return isOwned ? [] : become(.unsupported)
+        case .graceOver: return used == nil ? become(.unsupported) : []
+        }
+    }
+
+    private mutating func notePowered(_ name: String, _ isPowered: Bool?) -> [Action] {
+        guard isOwned, choice == nil || name == choice else { return [] }
+        let wasAsked = unanswered.remove(name) != nil
+        adapters[name] = isPowered
+        if name == used, isPowered == nil {
+            used = nil
+            return become(.resetting) + [.use(nil), .startGrace, .list]
+        }
+        if let used {
+            let isBetter = isPowered == true && adapters[used] != true
+            return name == used ? become(isPowered == true ? .poweredOn : .poweredOff) : isBetter ? use(name) : []
+        }
+        if isPowered == true { return use(name) }
+        // The usual one is off or not there: is there another?
+        if wasAsked, choice == nil, unanswered.isEmpty, adapters.count <= 1, !hasListed {
+            hasListed = true
+            return [.list]
+        }
+        return unanswered.isEmpty ? useFirst() : []
+    }
+
+    private mutating func use(_ name: String) -> [Action] {
+        // Everything known belongs to the old adapter.
+        let goodbye = used == nil ? [] : become(.resetting)
+        (used, hasWorked) = (name, true)
+        return goodbye + [.stopGrace, .use(name)] + become(adapters[name] == true ? .poweredOn : .poweredOff)
+    }
+
+    /// hci2 comes before hci10.
+    private mutating func useFirst() -> [Action] {
+        let names = adapters.keys.sorted { ($0.count, $0) < ($1.count, $1) }
+        guard let first = names.first(where: { adapters[$0] == true }) ?? names.first else {
+            return used == nil ? [.startGrace] : []
+        }
+        return used == nil ? use(first) : []
+    }
+
+    private mutating func lost() -> [Action] {
+        (hasWorked || state != .unknown ? become(.resetting) : []) + [.use(nil), .startGrace]
+    }
+
+    private mutating func forget() {
+        (adapters, unanswered, used, isOwned, hasListed) = ([:], [], nil, false, false)
+    }
+
+    private mutating func become(_ next: CBManagerState) -> [Action] {
+        guard next != state else { return [] }
+        // Nothing to reset where nothing ever worked.
+        if next == .resetting, state == .unsupported || state == .unauthorized { return [] }
+        state = next
+        return [.setState(next)]
+    }
+}

@@ -1,0 +1,113 @@
+/// What BlueZ should scan for: all wishes of this process merged, since BlueZ knows one discovery for each bus
+/// client. Decides; calls nothing.
+struct DiscoveryStateMachine {
+    /// A merged wish.
+    struct Filter: Equatable {
+        /// UUIDs in BlueZ's spelling; nil: every device.
+        var services: Set<String>?
+        var wantsDuplicates: Bool
+
+        /// What satisfies both.
+        func merged(with other: Filter) -> Filter {
+            var both: Set<String>?
+            if let mine = services, let others = other.services { both = mine.union(others) }
+            return Filter(services: both, wantsDuplicates: wantsDuplicates || other.wantsDuplicates)
+        }
+    }
+
+    enum Action: Equatable {
+        case setFilter(Filter), start, stop
+        case startTimer(Duration)
+    }
+
+    enum Reply: Equatable {
+        case done
+        /// Refused: try again later.
+        case busy
+        /// The adapter is off: whoever wants to scan will be told so.
+        case notReady
+    }
+
+    private enum Step: Equatable { case none, setFilter(Filter), start(Filter), stop, wait }
+
+    private var wished: Filter?
+    private var running: Filter?
+    private var isPaused = false
+    private var mustRestart = false
+    private var step = Step.none
+    private var refusals = 0
+
+    /// Whether BlueZ scans for this process, as far as it has answered.
+    var isRunning: Bool { running != nil }
+
+    /// - Parameter afresh: Somebody began a new scan: devices that BlueZ has reported already must be reported
+    ///   again, which takes a restart.
+    mutating func wish(_ filter: Filter?, afresh: Bool = false) -> [Action] {
+        wished = filter
+        if afresh, running != nil || isStarting { mustRestart = true }
+        return next()
+    }
+
+    /// Connecting goes faster while nothing scans.
+    mutating func pause(_ paused: Bool) -> [Action] {
+        isPaused = paused
+        return next()
+    }
+
+    mutating func replied(_ reply: Reply) -> [Action] {
+        let finished = step
+        step = .none
+        switch (finished, reply) {
+        case (.setFilter(let filter), .done):
+            if running != nil {
+                running = filter
+                return next()
+            }
+            step = .start(filter)
+            return [.start]
+        case (.start(let filter), .done):
+            running = filter
+            refusals = 0
+        case (.stop, _): running = nil  // refused: there was none
+        case (_, .notReady):
+            running = nil
+            return []  // power-on resets this machine and scanning is asked for anew
+        case (_, .busy):
+            step = .wait
+            refusals += 1
+            return [.startTimer(.milliseconds(min(100 << min(refusals, 6), 5000)))]
+        default: break
+        }
+        return next()
+    }
+
+    mutating func timerFired() -> [Action] {
+        guard step == .wait else { return [] }
+        step = .none
+        return next()
+    }
+
+    /// BlueZ has forgotten: it was restarted, or the adapter was off.
+    mutating func reset() { self = DiscoveryStateMachine() }
+
+    private var isStarting: Bool {
+        switch step {
+        case .setFilter, .start: true
+        default: false
+        }
+    }
+
+    private mutating func next() -> [Action] {
+        guard step == .none else { return [] }
+        let target = isPaused ? nil : wished
+        if running != nil, target == nil || mustRestart {
+            mustRestart = false
+            step = .stop
+            return [.stop]
+        }
+        mustRestart = false
+        guard let target, target != running else { return [] }
+        step = .setFilter(target)
+        return [.setFilter(target)]
+    }
+}

@@ -1,0 +1,132 @@
+/// One LE link as BlueZ makes it, seen from one device. Decides; does nothing itself: no bus, no clock.
+///
+/// A connect of CoreBluetooth waits for ever (CN-2); BlueZ's gives up after 40 s, fails for any reason with one text,
+/// and knows only devices it has seen. So the machine looks first what BlueZ knows, scans for what it does not know,
+/// and tries again after every failure that is not final.
+struct LinkStateMachine {
+    enum Phase: Equatable {
+        /// No link, and nobody wants one.
+        case idle
+        /// Asking BlueZ whether it knows the device, and whether it is connected already.
+        case checking
+        /// Waiting for an advertisement.
+        case looking
+        /// `Connect` is on its way.
+        case attempting
+        /// `Connect` has succeeded, `Connected` has not come yet: it may never (BlueZ reports some aborts as success).
+        case settling
+        /// Waiting before the next attempt.
+        case backingOff
+        case up
+        /// `Disconnect` is on its way. BlueZ takes its time (2 s), and a `Connect` meanwhile would be cut with the link.
+        case closing
+    }
+
+    enum Event: Equatable {
+        case want(Bool)
+        /// What BlueZ says of the device; nil: it does not know it.
+        case deviceRead(connected: Bool?)
+        /// An advertisement was received.
+        case seen
+        case connectReply(Failure?)
+        case connectedChanged(Bool)
+        case disconnectReply
+        case timerFired
+    }
+
+    enum Failure: Equatable {
+        /// BlueZ does not know the device any more.
+        case unknownDevice
+        /// Somebody else's attempt is running.
+        case inProgress
+        /// May go well next time.
+        case transient
+        /// Will not go well next time.
+        case final
+    }
+
+    enum Action: Equatable {
+        case readDevice, connect, disconnect
+        /// Scan for the device, or stop doing so.
+        case look(Bool)
+        /// One timer; a new one replaces the old.
+        case startTimer(Duration), stopTimer
+        /// The link is there; it has ended, or the attempt that was called off has.
+        case linkUp, linkDown
+        /// The attempt has ended for good; nobody's wish holds any longer.
+        case giveUp
+    }
+
+    private(set) var phase = Phase.idle
+    private(set) var isWanted = false
+    /// What BlueZ said last of `Connected`.
+    private var isLinked = false
+    private var failures = 0
+
+    /// Whether an advertisement of late makes it likely that an attempt succeeds at once. While an app scans, an
+    /// attempt for a device that is away would keep the radio from scanning.
+    var attemptsOnlyWhenSeen = false
+
+    mutating func handle(_ event: Event) -> [Action] {
+        switch event {
+        case .want(let wanted): isWanted = wanted
+        case .connectedChanged(let connected), .deviceRead(connected: let connected?): isLinked = connected
+        default: break
+        }
+        switch (phase, event) {
+        case (.idle, .want(true)):
+            failures = 0
+            return enter(.checking, .readDevice)
+        case (.checking, .deviceRead(nil)): return enter(.looking, .look(true))
+        case (.checking, .deviceRead(true?)), (.checking, .connectedChanged(true)): return enter(.up, .linkUp)
+        case (.checking, .deviceRead(false?)):
+            return attemptsOnlyWhenSeen ? enter(.looking, .look(true)) : enter(.attempting, .connect)
+        case (.checking, .seen), (.closing, .seen), (.idle, _): return []
+        case (.checking, .want(false)): return enter(.idle)
+
+        case (.looking, .seen): return enter(.attempting, .look(false), .connect)
+        case (.looking, .connectedChanged(true)): return enter(.up, .look(false), .linkUp)
+        case (.looking, .want(false)): return enter(.idle, .look(false))
+
+        case (.attempting, .connectedChanged(true)), (.settling, .connectedChanged(true)),
+            (.backingOff, .connectedChanged(true)):
+            return enter(.up, .stopTimer, .linkUp)
+        case (.attempting, .connectReply(nil)): return enter(.settling, .startTimer(.seconds(5)))
+        case (.attempting, .connectReply(.unknownDevice?)): return enter(.looking, .look(true))
+        case (.attempting, .connectReply(.final?)): return enter(.idle, .giveUp)
+        case (.attempting, .connectReply(_?)), (.settling, .timerFired): return backOff()
+        case (.attempting, .want(false)), (.settling, .want(false)):
+            return enter(.closing, .stopTimer, .disconnect)
+
+        case (.backingOff, .timerFired), (.backingOff, .seen): return enter(.checking, .stopTimer, .readDevice)
+        case (.backingOff, .want(false)): return enter(.idle, .stopTimer)
+
+        case (.up, .connectedChanged(false)): return enter(.idle, .linkDown)
+        case (.up, .want(false)): return enter(.closing, .disconnect)
+
+        // The reply and `Connected` = false come in either order. Whoever wants the link again gets a new one.
+        case (.closing, .disconnectReply) where isLinked: return [.startTimer(.seconds(5))]
+        case (.closing, .connectedChanged(false)), (.closing, .disconnectReply), (.closing, .timerFired):
+            return isWanted
+                ? enter(.checking, .stopTimer, .linkDown, .readDevice) : enter(.idle, .stopTimer, .linkDown)
+        default: return []
+        }
+    }
+
+    /// Everything that BlueZ knew is void: it was restarted, or the adapter is gone or off.
+    mutating func reset() { self = LinkStateMachine() }
+
+    private mutating func enter(_ next: Phase, _ actions: Action...) -> [Action] {
+        phase = next
+        if next == .up { failures = 0 }
+        return actions
+    }
+
+    /// 0.25 s after the first failure, then twice as long each time, up to 8 s. BlueZ's own attempt waits 40 s for the
+    /// device, so the pause matters only where attempts fail at once.
+    private mutating func backOff() -> [Action] {
+        let delay = Duration.milliseconds(min(250 << min(failures, 5), 8000))
+        failures += 1
+        return enter(.backingOff, .startTimer(delay))
+    }
+}

@@ -1,0 +1,109 @@
+/// The subscription to one characteristic, shared by all who asked for it in this process: BlueZ counts by bus
+/// connection, and sends every value once for each. Pure: values in, values out.
+///
+/// Generic over who subscribes, so that tests need no peripheral.
+struct SubscriptionStateMachine<Subscriber: Hashable> {
+    enum Phase: Equatable { case off, starting, on, stopping }
+
+    enum Action: Equatable {
+        case startNotify, stopNotify
+        /// `setNotifyValue` of this subscriber is done.
+        case confirm(Subscriber, isNotifying: Bool)
+        case fail(Subscriber)
+        /// A value for all who are confirmed.
+        case deliver([UInt8])
+    }
+
+    private(set) var phase = Phase.off
+    private(set) var subscribers: Set<Subscriber> = []
+    private var asking: Subscriber?
+    private var held: [[UInt8]] = []
+    private var readsRunning = 0
+    private var possibleEcho: [UInt8]?
+
+    var isReading: Bool { readsRunning > 0 }
+    var isIdle: Bool { phase == .off && subscribers.isEmpty && readsRunning == 0 }
+
+    // MARK: setNotifyValue
+
+    /// The attribute queue runs one operation at a time, so a change is never asked for while another is on its way.
+    mutating func set(_ enabled: Bool, for subscriber: Subscriber) -> [Action] {
+        switch (enabled, phase) {
+        case (true, .on):
+            subscribers.insert(subscriber)
+            return [.confirm(subscriber, isNotifying: true)]
+        case (true, _):
+            (phase, asking) = (.starting, subscriber)
+            return [.startNotify]
+        case (false, .on) where !subscribers.contains(subscriber):
+            return [.confirm(subscriber, isNotifying: false)]
+        case (false, .on) where subscribers == [subscriber]:
+            (phase, asking) = (.stopping, subscriber)
+            return [.stopNotify]
+        case (false, _):
+            subscribers.remove(subscriber)
+            return [.confirm(subscriber, isNotifying: false)]
+        }
+    }
+
+    mutating func startReplied(_ succeeded: Bool) -> [Action] {
+        guard phase == .starting, let asker = asking else { return [] }
+        asking = nil
+        let values = held
+        held = []
+        guard succeeded else {
+            phase = .off
+            return [.fail(asker)]
+        }
+        phase = .on
+        subscribers.insert(asker)
+        // NT-9: BlueZ may signal values before it answers; the app hears of the subscription first.
+        return [.confirm(asker, isNotifying: true)] + values.map { .deliver($0) }
+    }
+
+    /// Whether BlueZ succeeds or not: it does not send for us any more.
+    mutating func stopReplied() -> [Action] {
+        guard phase == .stopping, let asker = asking else { return [] }
+        (phase, asking) = (.off, nil)
+        subscribers.remove(asker)
+        return [.confirm(asker, isNotifying: false)]
+    }
+
+    /// A subscriber has gone without a word. - Returns: whether BlueZ must be told that nobody is left.
+    mutating func drop(_ subscriber: Subscriber) -> Bool {
+        guard subscribers.remove(subscriber) != nil, subscribers.isEmpty, phase == .on else { return false }
+        phase = .off
+        return true
+    }
+
+    // MARK: Values
+
+    /// BlueZ announces the result of a read as it announces a notification, right before it answers the read. So
+    /// while a read runs the latest value is kept back, until a further one or the answer shows what it was.
+    mutating func readStarted() { readsRunning += 1 }
+
+    /// - Parameter value: What the read returned; nil: it failed.
+    mutating func readReplied(_ value: UnsafeRawBufferPointer?) -> [Action] {
+        readsRunning -= 1
+        guard readsRunning == 0, let last = possibleEcho else { return [] }
+        possibleEcho = nil
+        if let value, value.elementsEqual(last) { return [] }
+        return receive(last)
+    }
+
+    mutating func received(_ value: UnsafeRawBufferPointer) -> [Action] {
+        guard phase != .off else { return [] }
+        guard readsRunning > 0 else { return receive([UInt8](value)) }
+        let previous = possibleEcho
+        possibleEcho = [UInt8](value)
+        return previous.map { receive($0) } ?? []
+    }
+
+    private mutating func receive(_ value: [UInt8]) -> [Action] {
+        if phase == .starting {
+            held.append(value)
+            return []
+        }
+        return phase == .off ? [] : [.deliver(value)]
+    }
+}

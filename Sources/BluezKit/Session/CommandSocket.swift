@@ -1,0 +1,64 @@
+import Dispatch
+import Foundation
+
+/// The socket that BlueZ's `AcquireWrite` gives: one packet is one Write Command, without a bus or a daemon's main loop
+/// in between (D6). Confined to the bus queue.
+final class CommandSocket {
+    enum Outcome { case sent, full, broken }
+
+    private let descriptor: Int32
+    /// The largest payload of one packet: ATT_MTU - 3, and what BlueZ reads of a packet.
+    let capacity: Int
+    private var writable: (any DispatchSourceWrite)?
+    private(set) var lastUse = DispatchTime.now()
+
+    /// - Parameter descriptor: Taken over, and closed by ``close()``.
+    init(descriptor: Int32, mtuBytes: Int) {
+        self.descriptor = descriptor
+        capacity = min(mtuBytes - 3, 512)
+        _ = fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK)
+    }
+
+    func send(_ data: [UInt8]) -> Outcome {
+        lastUse = .now()
+        while true {
+            let sent = data.withUnsafeBytes { Glibc.send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL.rawValue)) }
+            if sent >= 0 { return .sent }
+            switch errno {
+            case EINTR: continue
+            case EAGAIN, ENOBUFS: return .full
+            default: return .broken
+            }
+        }
+    }
+
+    /// Whether BlueZ has read everything.
+    var isDrained: Bool {
+        var unread: Int32 = 0
+        return ioctl(descriptor, UInt(TIOCOUTQ), &unread) != 0 || unread == 0
+    }
+
+    /// Calls `body` once, when there is room again or the socket is broken.
+    func whenWritable(on queue: DispatchQueue, _ body: @escaping () -> Void) {
+        let source = DispatchSource.makeWriteSource(fileDescriptor: descriptor, queue: queue)
+        source.setEventHandler { [weak self] in
+            self?.writable?.cancel()
+            self?.writable = nil
+            body()
+        }
+        writable = source
+        source.activate()
+    }
+
+    func close() {
+        guard let source = writable else {
+            Glibc.close(descriptor)
+            return
+        }
+        // A descriptor must not be closed under a source that watches it.
+        writable = nil
+        let descriptor = descriptor
+        source.setCancelHandler { Glibc.close(descriptor) }
+        source.cancel()
+    }
+}

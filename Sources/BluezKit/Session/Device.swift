@@ -1,0 +1,92 @@
+import DBus
+import Dispatch
+import Foundation
+
+/// BlueZ's object for a remote device, or the one that we wait for. Confined to the bus queue.
+final class Device {
+    let identity: DeviceIdentity
+    let path: ObjectPath
+    var properties = DeviceProperties()
+    /// The peripherals that have something to do with its link. Few: one for each manager at most.
+    var clients: [PeripheralCore] = []
+    /// Made when somebody connects; thousands of devices that are only scanned have none.
+    var link: Link?
+    /// Of which scan `properties` are: what has changed between two scans was not followed.
+    var scanEpoch = 0
+    var lastSeen: DispatchTime?
+    /// What BlueZ measured last, also after the scan that it was measured in.
+    var lastRSSI: Int16?
+    /// Why the last attempt failed.
+    var attemptError: BusError?
+    /// `Device1.Disconnected`, which comes right before the link ends.
+    var disconnectReason: (name: String, message: String)?
+
+    init(identity: DeviceIdentity, path: ObjectPath) {
+        (self.identity, self.path) = (identity, path)
+    }
+
+    var isWanted: Bool { clients.contains { $0.wish != nil } }
+}
+
+/// What a device needs once somebody wants to connect to it. Confined to the bus queue.
+final class Link {
+    var machine = LinkStateMachine()
+    var tree = AttributeTree()
+    var queue = AttributeQueue<AttributeOperation>()
+    /// Sockets for writes without response, by characteristic.
+    var writers: [String: CommandSocket] = [:]
+    /// Characteristics whose socket BlueZ does not give us.
+    var withoutSocket: Set<String> = []
+    var timer: (any DispatchSourceTimer)?
+    /// Attributes that BlueZ had before we looked: they are not announced, so they are read.
+    var unreadObjects = PathQueue()
+    /// Whether `ServicesResolved` is true and ``tree`` complete.
+    var isDiscovered = false
+    /// Services that have changed since the app was told last, and whether a report is due.
+    var changedServices: Set<String> = []
+    var isChangeReportDue = false
+    var isPausingDiscovery = false
+    var isLooking = false
+    var matchRule: MatchRule?
+    /// Counts the links: answers to calls made for an earlier one are void.
+    var epoch = 0
+}
+
+/// What an app asked of a peripheral, in the order of the calls (RW-1).
+struct AttributeOperation {
+    enum Kind {
+        case discoverServices([CBUUID]?)
+        case discoverIncludedServices([CBUUID]?, CBService)
+        case discoverCharacteristics([CBUUID]?, CBService)
+        case discoverDescriptors(CBCharacteristic)
+        case read(CBCharacteristic)
+        case readDescriptor(CBDescriptor)
+        case write([UInt8], CBCharacteristic)
+        case writeWithoutResponse([UInt8], CBCharacteristic)
+        case writeDescriptor([UInt8], CBDescriptor)
+        case setNotify(Bool, CBCharacteristic)
+        case readRSSI
+    }
+
+    let core: PeripheralCore
+    let link: UInt64
+    let kind: Kind
+}
+
+/// A subscription to one characteristic and who shares it.
+final class Subscription {
+    /// One peripheral object's characteristic object.
+    struct Subscriber: Hashable {
+        let core: PeripheralCore
+        let characteristic: CBCharacteristic
+
+        static func == (a: Subscriber, b: Subscriber) -> Bool { a.core === b.core }
+        func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(core)) }
+    }
+
+    let device: Device
+    let path: ObjectPath
+    var machine = SubscriptionStateMachine<Subscriber>()
+
+    init(device: Device, path: ObjectPath) { (self.device, self.path) = (device, path) }
+}

@@ -1,0 +1,46 @@
+import Dispatch
+import Foundation
+
+/// What the bus queue knows of one `CBCentralManager`. It outlives the manager where work is under way.
+final class ManagerCore: @unchecked Sendable {
+    // holds: `session`, `inbox` and `manager` are set before anybody else sees this; the rest is confined to the bus queue
+    let session: Session
+    let inbox: Inbox
+    weak var manager: CBCentralManager?
+
+    /// A running scan, and what it has reported.
+    struct Scan {
+        let token: UInt64
+        /// Nil: everything.
+        let services: Set<CBUUID>?
+        let solicitedServices: Set<CBUUID>
+        let wantsDuplicates: Bool
+        var reported: [ObjectIdentifier: DeviceProperties.Kinds] = [:]
+    }
+
+    var scan: Scan?
+    /// What the app was told last.
+    var announcedState = CBManagerState.unknown
+    private var outgoing: [Inbox.Event] = []
+
+    init(session: Session, queue: DispatchQueue?) {
+        self.session = session
+        inbox = Inbox(target: queue ?? .main)
+    }
+
+    /// Adds an event to what is delivered when the bus queue has done its turn.
+    func post(_ event: Inbox.Event) {
+        session.assertOnQueue()
+        if outgoing.isEmpty { session.hasOutgoing(self) }
+        outgoing.append(event)
+    }
+
+    func post(_ body: @escaping (CBCentralManager) -> Void) { post(.run(body)) }
+
+    func flush() {
+        guard !outgoing.isEmpty else { return }
+        let events = outgoing
+        outgoing = []
+        inbox.post(events, to: self)
+    }
+}

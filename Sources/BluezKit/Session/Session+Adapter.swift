@@ -1,0 +1,155 @@
+import DBus
+import Dispatch
+import Foundation
+
+/// From the first question to the state that managers announce.
+extension Session {
+    /// Everything is asked at once, in the order in which the answers are needed: starting up takes one round trip,
+    /// however many devices BlueZ knows (D5).
+    func start(on bus: Connection) {
+        adapter.choice = key.adapter
+        bus.watchName(BlueZ.busName) { [weak self] owner in
+            guard let self else { return }
+            reconnectDelay = .milliseconds(250)
+            apply(adapter.handle(.owner(present: owner != nil)))
+        }
+        // Few and wide. What else is needed is asked for while it is: devices while scanning, a link's own signals.
+        bus.addMatch(MatchRule(sender: BlueZ.busName, interface: "org.freedesktop.DBus.ObjectManager"))
+        bus.addMatch(
+            MatchRule(
+                sender: BlueZ.busName, interface: "org.freedesktop.DBus.Properties", member: "PropertiesChanged",
+                argument0: BlueZ.adapter))
+        askPowered(key.adapter ?? "hci0", mayStart: true)
+    }
+
+    func apply(_ actions: [AdapterStateMachine.Action]) {
+        for action in actions {
+            switch action {
+            case .setState(let state): announce(state)
+            case .askPowered(let name): askPowered(name, mayStart: false)
+            case .list: listAdapters()
+            case .use(let name): adapterPath = name.flatMap { BlueZ.root.appending($0) }
+            case .startGrace: startGrace()
+            case .stopGrace:
+                graceTimer?.cancel()
+                graceTimer = nil
+            }
+        }
+    }
+
+    private func askPowered(_ name: String, mayStart: Bool) {
+        guard let bus, let path = BlueZ.root.appending(name), !poweredQuestions.contains(name) else { return }
+        poweredQuestions.insert(name)
+        let proxy = BlueZProxy(bus: bus, path: path, interface: BlueZ.adapter)
+        proxy.get("Powered", mayStartDestination: mayStart) { [weak self] result in
+            guard let self else { return }
+            poweredQuestions.remove(name)
+            switch result {
+            case .success(let reply):
+                var reader = reply.reader
+                let powered = try? reader.readVariant { (value) throws(BusError) in try value.readBool() }
+                // Only BlueZ's owner can have answered; but the answer may be older than a change of owner.
+                apply(adapter.handle(.powered(name, powered)))
+            case .failure(let error): note(error, asking: name)
+            }
+        }
+    }
+
+    private func note(_ error: BusError, asking name: String) {
+        switch error.name {
+        case "org.freedesktop.DBus.Error.AccessDenied":
+            Log.warning(
+                "the bus does not let this user talk to BlueZ: \(error.message). "
+                    + "Add the user to the group `bluetooth` and log in again, or see /etc/dbus-1/system.d/bluetooth.conf")
+            apply(adapter.handle(.denied))
+        case let name where BlueZErrorName.meansNoDaemon(name):
+            Log.warning("bluetoothd is not running and cannot be started: \(error.message)")
+            apply(adapter.handle(.noDaemon))
+        case "org.freedesktop.DBus.Error.NoReply", "org.freedesktop.DBus.Error.Disconnected": break  // owner or bus lost
+        default: apply(adapter.handle(.powered(name, nil)))
+        }
+    }
+
+    private func listAdapters() {
+        guard let bus else { return }
+        BlueZProxy.children(of: BlueZ.root, on: bus) { [weak self] result in
+            guard let self else { return }
+            apply(adapter.handle(.listed((try? result.get()) ?? [])))
+        }
+    }
+
+    /// USB controllers disappear for a moment when they are reset, and bluetoothd starts before its adapters: wait
+    /// before saying that there is none (ST-6).
+    private func startGrace() {
+        guard graceTimer == nil else { return }
+        let timer = DispatchSource.makeTimerSource(queue: queue)
+        timer.schedule(deadline: .now() + 3)
+        timer.setEventHandler { [weak self] in
+            guard let self else { return }
+            graceTimer = nil
+            apply(adapter.handle(.graceOver))
+            flush()
+        }
+        timer.activate()
+        graceTimer = timer
+    }
+
+    // MARK: Signals
+
+    /// PropertiesChanged of an adapter.
+    func receiveAdapterChange(_ message: Message, _ reader: inout MessageReader) throws(BusError) {
+        guard let name = message.path?.lastElement, let properties = try Self.powered(in: &reader) else { return }
+        apply(adapter.handle(.powered(String(name), properties)))
+    }
+
+    /// Interfaces of an object that is no device.
+    func adapterAdded(_ path: ObjectPath, _ interfaces: inout MessageReader) throws(BusError) {
+        var powered: Bool?
+        var isAdapter = false
+        try interfaces.readDictionary { (entry) throws(BusError) in
+            guard try entry.readCString().matches("org.bluez.Adapter1") else { return }
+            isAdapter = true
+            powered = try Self.powered(in: &entry)
+        }
+        // LEAdvertisingManager1 comes later, in a signal of its own.
+        if isAdapter { apply(adapter.handle(.powered(String(path.lastElement), powered ?? false))) }
+    }
+
+    func adapterRemoved(_ path: ObjectPath) { apply(adapter.handle(.powered(String(path.lastElement), nil))) }
+
+    private static func powered(in properties: inout MessageReader) throws(BusError) -> Bool? {
+        var powered: Bool?
+        try properties.readProperties { (key, value) throws(BusError) in
+            if key.matches("Powered") { powered = try value.readBool() }
+        }
+        return powered
+    }
+
+    // MARK: What the managers are told
+
+    func announceState(to core: ManagerCore) {
+        let state = adapter.state
+        guard state != .unknown, state != core.announcedState else { return }
+        core.announcedState = state
+        core.post { manager in manager.enter(state) }
+    }
+
+    /// The state has changed. Below power-on every scan and every link has ended, and no callback but this one tells
+    /// of it (section 11 of the contract).
+    private func announce(_ state: CBManagerState) {
+        if state != .poweredOn { dropEverything() }
+        for core in managers { announceState(to: core) }
+    }
+
+    private func dropEverything() {
+        discovery.reset()
+        discoveryPauses = 0
+        setFollowing(false)
+        unknownPaths = PathQueue()
+        for core in managers { core.scan = nil }
+        for device in linked { device.link.map { dropLink($0, of: device) } }
+        subscriptions.removeAll()
+        devicesByPath.removeAll()
+        devicesByIdentity.removeAll()
+    }
+}

@@ -1,0 +1,315 @@
+import DBus
+import Foundation
+
+/// The attribute table of a connected device, and what apps do with it: one operation after the other (RW-1).
+extension Session {
+    // MARK: The table
+
+    /// `ServicesResolved` is true: BlueZ has announced all attributes that it did not have before.
+    func resolved(_ device: Device, _ link: Link) {
+        guard link.machine.phase == .up, link.unreadObjects.isEmpty, !link.isDiscovered else { return }
+        link.isDiscovered = true
+        publishMTU(of: device, link)
+        if let running = link.queue.running, running.operation.waitsForServices { execute(running, device, link) }
+    }
+
+    /// Reads attributes that were there before us, level by level: names of children from the introspection data,
+    /// properties by GetAll. What BlueZ adds or removes meanwhile it announces, in order with the answers.
+    func readUnreadObjects(_ device: Device, _ link: Link) {
+        guard let bus else { return }
+        let epoch = link.epoch
+        while let text = link.unreadObjects.next() {
+            guard let path = ObjectPath(text), let interface = AttributeTree.interface(of: path) else {
+                _ = link.unreadObjects.finish(text)
+                continue
+            }
+            if interface != BlueZ.descriptor {
+                BlueZProxy.children(of: path, on: bus) { [weak link] result in
+                    guard let link, link.epoch == epoch else { return }
+                    for child in (try? result.get()) ?? [] { link.unreadObjects.add(text + "/" + child) }
+                }
+            }
+            BlueZProxy(bus: bus, path: path, interface: interface).getAll { [weak self, weak device] result in
+                guard let self, let device, let link = device.link, link.epoch == epoch else { return }
+                _ = link.unreadObjects.finish(text)
+                if case .success(let reply) = result {
+                    var reader = reply.reader
+                    do throws(BusError) {
+                        _ = try link.tree.add(path, properties: &reader, uuids: &uuids)
+                    } catch { Log.warning("\(path): \(error.message)") }
+                }
+                readUnreadObjects(device, link)
+                if device.properties.areServicesResolved { resolved(device, link) }
+            }
+        }
+    }
+
+    /// PropertiesChanged of an attribute that nobody is subscribed to.
+    func receiveAttributeChange(
+        _ message: Message, _ path: UnsafePointer<CChar>, _ link: Link
+    ) throws(BusError) {
+        var reader = message.reader
+        let interface = try reader.readCString()
+        guard interface.matches("org.bluez.GattCharacteristic1") || interface.matches("org.bluez.GattService1") else {
+            return
+        }
+        try link.tree.change(String(cString: path), &reader, uuids: &uuids)
+        if let device = devicesByPath.find(path, BlueZ.devicePathLength(path) ?? 0) { publishMTU(of: device, link) }
+    }
+
+    func publishMTU(of device: Device, _ link: Link) {
+        guard let mtu = link.tree.mtuBytes else { return }
+        for core in device.clients where core.isUp { core.peripheral?.mtuBytes = mtu }
+    }
+
+    /// A service has come, gone or changed while the link was up (IV-1): told once, when the changes have ended.
+    func tableChanged(_ service: String, of device: Device, _ link: Link) {
+        for subscription in subscriptions.values where subscription.device === device {
+            if link.tree.characteristics[subscription.path.rawValue] == nil {
+                subscriptions[subscription.path.rawValue] = nil
+            }
+        }
+        guard link.isDiscovered else { return }
+        link.changedServices.insert(service)
+        guard !link.isChangeReportDue else { return }
+        link.isChangeReportDue = true
+        let epoch = link.epoch
+        // BlueZ announces a change object by object, within some milliseconds.
+        after(.milliseconds(100)) { [weak device] session in
+            guard let device, let link = device.link else { return }
+            link.isChangeReportDue = false
+            guard link.epoch == epoch else { return }
+            session.reportChangedServices(of: device, link)
+        }
+    }
+
+    private func reportChangedServices(of device: Device, _ link: Link) {
+        let changed = link.changedServices
+        link.changedServices = []
+        for core in device.clients where core.isUp {
+            core.post { peripheral, delegate in
+                let invalidated = peripheral.invalidate(services: changed)
+                delegate?.peripheral(peripheral, didModifyServices: invalidated)
+            }
+        }
+    }
+
+    // MARK: Operations
+
+    /// An operation of an app, in the order of its calls.
+    func perform(_ kind: AttributeOperation.Kind, for core: PeripheralCore, link token: UInt64) {
+        guard core.isUp, core.wish?.link == token, let device = core.device, let link = device.link else {
+            // The link has ended meanwhile: no answer (CN-10).
+            if case .writeWithoutResponse = kind { core.peripheral?.commandDone(link: token) }
+            return
+        }
+        let operation = AttributeOperation(core: core, link: token, kind: kind)
+        if let entry = link.queue.add(operation) { execute(entry, device, link) }
+    }
+
+    /// The running operation is over: on with the next.
+    func finish(_ id: Int, _ device: Device, _ link: Link) {
+        if let next = link.queue.finish(id) { execute(next, device, link) }
+    }
+
+    func execute(_ entry: AttributeQueue<AttributeOperation>.Entry, _ device: Device, _ link: Link) {
+        let operation = entry.operation
+        // BlueZ resolves the whole table by itself; who comes earlier waits (GD-13).
+        if operation.waitsForServices, !link.isDiscovered { return }
+        // Sockets and calls reach BlueZ on different ways; what was written first must be there first (O-27).
+        guard link.isDrained(before: operation) else { return awaitDrained(entry, device, link) }
+        let core = operation.core
+        switch operation.kind {
+        case .discoverServices(let wanted):
+            let services = link.tree.visibleServices().matching(wanted, \.uuid)
+            core.post { peripheral, delegate in
+                peripheral.reveal(services: services)
+                delegate?.peripheral(peripheral, didDiscoverServices: nil)
+            }
+        case .discoverIncludedServices(let wanted, let service):
+            let included = link.tree.includedServices(of: service.objectPath).matching(wanted, \.uuid)
+            let error = link.tree.services[service.objectPath] == nil ? staleAttribute : nil
+            core.post { peripheral, delegate in
+                if error == nil { peripheral.reveal(includedServices: included, of: service) }
+                delegate?.peripheral(peripheral, didDiscoverIncludedServicesFor: service, error: error)
+            }
+        case .discoverCharacteristics(let wanted, let service):
+            let found = link.tree.characteristics(of: service.objectPath).matching(wanted, \.uuid)
+            let error = link.tree.services[service.objectPath] == nil ? staleAttribute : nil
+            core.post { peripheral, delegate in
+                if error == nil { peripheral.reveal(characteristics: found, of: service) }
+                delegate?.peripheral(peripheral, didDiscoverCharacteristicsFor: service, error: error)
+            }
+        case .discoverDescriptors(let characteristic):
+            let found = link.tree.descriptors(of: characteristic.objectPath)
+            let error = link.tree.characteristics[characteristic.objectPath] == nil ? staleAttribute : nil
+            core.post { peripheral, delegate in
+                if error == nil { peripheral.reveal(descriptors: found, of: characteristic) }
+                delegate?.peripheral(peripheral, didDiscoverDescriptorsFor: characteristic, error: error)
+            }
+        case .read(let characteristic): return read(characteristic, entry, device)
+        case .readDescriptor(let descriptor): return read(descriptor, entry, device)
+        case .write(let data, let characteristic): return write(data, to: characteristic, entry, device)
+        case .writeDescriptor(let data, let descriptor): return write(data, to: descriptor, entry, device)
+        case .setNotify(let enabled, let characteristic): return setNotify(enabled, characteristic, entry, device, link)
+        case .writeWithoutResponse(let data, let characteristic):
+            return writeWithoutResponse(data, to: characteristic, entry, device, link)
+        case .readRSSI: return readRSSI(entry, device)
+        }
+        finish(entry.id, device, link)
+    }
+
+    var staleAttribute: any Error { CBError(.invalidHandle) }
+
+    /// Makes a call for the running operation. `answer` gets the result if the link is still the same one; then the
+    /// next operation runs.
+    func call(
+        _ path: String, _ interface: String, _ entry: AttributeQueue<AttributeOperation>.Entry, _ device: Device,
+        _ make: (BlueZProxy, @escaping BlueZProxy.Completion) -> Void,
+        answer: @escaping (Result<Message, BusError>) -> Void
+    ) {
+        guard let bus, let path = ObjectPath(path), let link = device.link else { return }
+        let epoch = link.epoch
+        make(BlueZProxy(bus: bus, path: path, interface: interface)) { [weak self, weak device] result in
+            guard let self, let device, let link = device.link, link.epoch == epoch else { return }
+            answer(result)
+            finish(entry.id, device, link)
+        }
+    }
+
+    func error(_ error: BusError, _ context: BlueZErrorContext, _ device: Device) -> any Error {
+        if BlueZErrorName.meansUnknownObject(error.name) { return staleAttribute }
+        return coreBluetoothError(
+            name: error.name, message: error.message, context: context, isBonded: device.properties.isBonded)
+    }
+
+    // MARK: Reading
+
+    private func read(
+        _ characteristic: CBCharacteristic, _ entry: AttributeQueue<AttributeOperation>.Entry, _ device: Device
+    ) {
+        let path = characteristic.objectPath
+        let core = entry.operation.core
+        let subscription = subscriptions[path]
+        subscription?.machine.readStarted()
+        call(path, BlueZ.characteristic, entry, device, { $0.readValue(completion: $1) }) { [weak self] result in
+            guard let self else { return }
+            switch Self.bytes(result) {
+            case .success(let bytes):
+                if let subscription { apply(subscription.machine.readReplied(bytes), to: subscription) }
+                let value = Data(bytes)
+                core.post { peripheral, delegate in
+                    characteristic.setValue(value)
+                    delegate?.peripheral(peripheral, didUpdateValueFor: characteristic, error: nil)
+                }
+            case .failure(let failure):
+                if let subscription { apply(subscription.machine.readReplied(nil), to: subscription) }
+                let error = error(failure, .attributeRead, device)
+                core.post { $1?.peripheral($0, didUpdateValueFor: characteristic, error: error) }
+            }
+        }
+    }
+
+    private func read(
+        _ descriptor: CBDescriptor, _ entry: AttributeQueue<AttributeOperation>.Entry, _ device: Device
+    ) {
+        let core = entry.operation.core
+        call(descriptor.objectPath, BlueZ.descriptor, entry, device, { $0.readValue(completion: $1) }) {
+            [weak self] result in
+            guard let self else { return }
+            switch Self.bytes(result) {
+            case .success(let bytes):
+                let value = Data(bytes)
+                core.post { peripheral, delegate in
+                    descriptor.setValue(value)
+                    delegate?.peripheral(peripheral, didUpdateValueFor: descriptor, error: nil)
+                }
+            case .failure(let failure):
+                let error = error(failure, .attributeRead, device)
+                core.post { $1?.peripheral($0, didUpdateValueFor: descriptor, error: error) }
+            }
+        }
+    }
+
+    private static func bytes(_ result: Result<Message, BusError>) -> Result<UnsafeRawBufferPointer, BusError> {
+        result.flatMap { reply in
+            var reader = reply.reader
+            do throws(BusError) { return .success(try reader.readBytes()) } catch { return .failure(error) }
+        }
+    }
+
+    /// BlueZ measures a device's strength by its advertisements; of a link it tells nothing. So the answer is the last
+    /// known value, and an error where there is none.
+    private func readRSSI(_ entry: AttributeQueue<AttributeOperation>.Entry, _ device: Device) {
+        let core = entry.operation.core
+        call(device.path.rawValue, BlueZ.device, entry, device, { $0.get("RSSI", completion: $1) }) { result in
+            if case .success(let reply) = result, var reader = Optional(reply.reader),
+                let rssi = try? reader.readVariant({ (value) throws(BusError) in try value.readInt16() })
+            {
+                device.lastRSSI = rssi
+            }
+            let rssi = NSNumber(value: device.lastRSSI ?? 127)
+            let error: (any Error)? = device.lastRSSI == nil ? CBError(.operationNotSupported) : nil
+            core.post { peripheral, delegate in
+                if error == nil { peripheral.setRSSI(rssi) }
+                delegate?.peripheral(peripheral, didReadRSSI: rssi, error: error)
+                delegate?.peripheralDidUpdateRSSI(peripheral, error: error)
+            }
+        }
+    }
+
+    // MARK: Writing
+
+    private func write(
+        _ data: [UInt8], to characteristic: CBCharacteristic, _ entry: AttributeQueue<AttributeOperation>.Entry,
+        _ device: Device
+    ) {
+        let core = entry.operation.core
+        let path = characteristic.objectPath
+        device.link?.releaseWriter(of: path)
+        call(
+            path, BlueZ.characteristic, entry, device,
+            { [weak self] proxy, completion in
+                self?.retryingWhileAcquired({ proxy.writeValue(data, type: "request", completion: $0) }, completion)
+            }
+        ) { [weak self] result in
+            let error = result.failure.map { self?.error($0, .attributeWrite, device) } ?? nil
+            core.post { $1?.peripheral($0, didWriteValueFor: characteristic, error: error) }
+        }
+    }
+
+    private func write(
+        _ data: [UInt8], to descriptor: CBDescriptor, _ entry: AttributeQueue<AttributeOperation>.Entry,
+        _ device: Device
+    ) {
+        let core = entry.operation.core
+        call(
+            descriptor.objectPath, BlueZ.descriptor, entry, device, { $0.writeValue(data, type: nil, completion: $1) }
+        ) { [weak self] result in
+            let error = result.failure.map { self?.error($0, .attributeWrite, device) } ?? nil
+            core.post { $1?.peripheral($0, didWriteValueFor: descriptor, error: error) }
+        }
+    }
+}
+
+extension Result {
+    var failure: Failure? { if case .failure(let failure) = self { failure } else { nil } }
+}
+
+extension AttributeOperation {
+    fileprivate var waitsForServices: Bool {
+        switch kind {
+        case .discoverServices, .discoverIncludedServices, .discoverCharacteristics, .discoverDescriptors: true
+        default: false
+        }
+    }
+}
+
+extension Array {
+    /// GD-2: a list restricts; none, or an empty one, does not.
+    fileprivate func matching(_ wanted: [CBUUID]?, _ uuid: (Element) -> CBUUID) -> [Element] {
+        guard let wanted, !wanted.isEmpty else { return self }
+        let set = Set(wanted)
+        return filter { set.contains(uuid($0)) }
+    }
+}

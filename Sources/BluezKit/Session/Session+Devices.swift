@@ -1,0 +1,172 @@
+import DBus
+import Dispatch
+import Foundation
+
+/// BlueZ's devices as far as somebody is interested in them.
+extension Session {
+    /// The device with this identity, known or not. It gets the path that BlueZ would give it.
+    func device(_ identity: DeviceIdentity) -> Device? {
+        if let device = devicesByIdentity[identity] { return device }
+        guard let path = adapterPath?.appending(identity.pathElement) else { return nil }
+        return insert(Device(identity: identity, path: path))
+    }
+
+    @discardableResult
+    private func insert(_ device: Device) -> Device {
+        devicesByIdentity[device.identity] = device
+        devicesByPath[device.path.rawValue] = device
+        return device
+    }
+
+    /// InterfacesAdded of a device: a new one, or one that is wanted and has come.
+    func deviceAdded(_ path: ObjectPath, _ properties: inout MessageReader) throws(BusError) {
+        guard isOurs(path) else { return }
+        var fields = DeviceProperties()
+        let changes = try fields.apply(&properties, uuids: &uuids)
+        guard let identity = fields.identity else { throw .malformed("\(path) has no address") }
+        let device = known(identity, at: path)
+        device.properties = fields
+        device.scanEpoch = scanEpoch
+        process(changes, of: device)
+    }
+
+    /// A device may have got another path than we guessed, or another address than it had at this path.
+    private func known(_ identity: DeviceIdentity, at path: ObjectPath) -> Device {
+        if let device = devicesByIdentity[identity] {
+            if device.path == path { return device }
+            if device.link == nil { forget(device) } else { return device }
+        }
+        if let other = devicesByPath[path.rawValue], other.link == nil { forget(other) }
+        return insert(Device(identity: identity, path: path))
+    }
+
+    private func isOurs(_ path: ObjectPath) -> Bool { adapterPath.map { path.isWithin($0) } ?? false }
+
+    /// PropertiesChanged of a device, after its interface name.
+    func receiveChange(of device: Device, _ reader: inout MessageReader) throws(BusError) {
+        if device.link == nil {
+            guard isFollowingDevices else { return }
+            // Reported already, and nobody wants repetitions: look at the keys, decode nothing.
+            if device.scanEpoch == scanEpoch, try isOldNews(device, reader) { return }
+            if device.scanEpoch != scanEpoch {
+                unknownPaths.add(device.path.rawValue)
+                return readUnknownDevices()
+            }
+        }
+        let changes = try device.properties.apply(&reader, uuids: &uuids)
+        try device.properties.invalidate(&reader)
+        process(changes, of: device)
+    }
+
+    /// What the changes of a device lead to, whoever brought them.
+    func process(_ changes: DeviceProperties.Changes, of device: Device) {
+        if changes.contains(.advertisement) {
+            device.lastSeen = .now()
+            device.lastRSSI = device.properties.rssiDBm ?? device.lastRSSI
+            report(device)
+        }
+        guard let link = device.link else { return }
+        if changes.contains(.name), let name = device.properties.name { nameChanged(name, of: device) }
+        if changes.contains(.connected) {
+            apply(link.machine.handle(.connectedChanged(device.properties.isConnected)), to: device)
+        }
+        if changes.contains(.advertisement) { apply(link.machine.handle(.seen), to: device) }
+        if changes.contains(.servicesResolved), device.properties.areServicesResolved { resolved(device, link) }
+    }
+
+    /// The object has gone: BlueZ has forgotten the device, and with it the link.
+    func deviceRemoved(_ device: Device) {
+        device.properties.isConnected = false
+        device.properties.areServicesResolved = false
+        guard let link = device.link else { return forget(device) }
+        link.tree = AttributeTree()
+        apply(link.machine.handle(.connectedChanged(false)), to: device)
+        if device.link == nil { forget(device) }
+    }
+
+    /// - Important: Only without a link.
+    func forget(_ device: Device) {
+        devicesByIdentity[device.identity] = nil
+        if devicesByPath[device.path.rawValue] === device { devicesByPath[device.path.rawValue] = nil }
+    }
+
+    private func nameChanged(_ name: String, of device: Device) {
+        for core in device.clients {
+            core.manager.post { _ in
+                guard let peripheral = core.peripheral, peripheral.takeName(name) else { return }
+                peripheral.delegate?.peripheralDidUpdateName(peripheral)
+            }
+        }
+    }
+
+    // MARK: Devices that BlueZ knew before we looked
+
+    /// Reads devices of which only a change is known, a few at a time.
+    func readUnknownDevices() {
+        guard let bus else { return }
+        while let path = unknownPaths.next() {
+            guard let objectPath = ObjectPath(path) else { continue }
+            let epoch = scanEpoch
+            BlueZProxy(bus: bus, path: objectPath, interface: BlueZ.device).getAll { [weak self] result in
+                guard let self, unknownPaths.finish(path) else { return }
+                // Asking took no longer than the answer is fresh: the change that made us ask is in it.
+                if case .success(let reply) = result, epoch == scanEpoch {
+                    var reader = reply.reader
+                    do throws(BusError) { try deviceAdded(objectPath, &reader) } catch {
+                        Log.warning("ignored \(path): \(error.message)")
+                    }
+                }
+                readUnknownDevices()
+            }
+        }
+    }
+
+    // MARK: Synchronous questions
+
+    /// Devices that are connected to this machine, by whoever, with the services that BlueZ knows of them. Blocks:
+    /// the API answers synchronously. Not on the bus queue.
+    func connectedDevices() -> [(identity: DeviceIdentity, name: String?, services: [CBUUID])] {
+        dispatchPrecondition(condition: .notOnQueue(queue))
+        let answered = DispatchSemaphore(value: 0)
+        let found = Protected<[(identity: DeviceIdentity, name: String?, services: [CBUUID])]>([])
+        queue.async { [self] in
+            guard let bus else { return _ = answered.signal() }
+            let call = MethodCall(
+                destination: BlueZ.busName, path: "/", interface: "org.freedesktop.DBus.ObjectManager",
+                member: "GetManagedObjects")
+            bus.call(call, deadline: .seconds(2)) { [self] result in
+                if case .success(let reply) = result {
+                    found.withLock { $0 = self.connectedDevices(in: reply) }
+                } else {
+                    Log.warning("BlueZ did not tell the connected devices in time")
+                }
+                answered.signal()
+            }
+        }
+        // A little more than the call's own deadline: the bus queue may be busy.
+        _ = answered.wait(timeout: .now() + 4)
+        return found.withLock { $0 }
+    }
+
+    private func connectedDevices(
+        in reply: Message
+    ) -> [(identity: DeviceIdentity, name: String?, services: [CBUUID])] {
+        var result: [(identity: DeviceIdentity, name: String?, services: [CBUUID])] = []
+        var reader = reply.reader
+        try? reader.readDictionary { (entry) throws(BusError) in
+            let path = try entry.readPathC()
+            guard let length = BlueZ.devicePathLength(path), path[length] == 0, isOurs(ObjectPath(at: path)) else {
+                return
+            }
+            try entry.readDictionary { (interface) throws(BusError) in
+                guard try interface.readCString().matches("org.bluez.Device1") else { return }
+                var fields = DeviceProperties()
+                _ = try fields.apply(&interface, uuids: &uuids)
+                if fields.isConnected, let identity = fields.identity {
+                    result.append((identity, fields.name, fields.services))
+                }
+            }
+        }
+        return result
+    }
+}

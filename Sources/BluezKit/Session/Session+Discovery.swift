@@ -1,0 +1,119 @@
+import DBus
+import Dispatch
+import Foundation
+
+/// Scans: one discovery of BlueZ for all managers, filtered again for each.
+extension Session {
+    /// A manager's scan has begun, changed or ended. A new one wants to hear again of what was reported already.
+    func updateDiscovery(afresh: Bool = false) {
+        assertOnQueue()
+        guard adapter.state == .poweredOn else { return }
+        var filters = managers.compactMap { $0.scan?.filter }
+        // A connect that waits for its device needs every report: devices are not obliged to advertise a service.
+        if isLookingForDevices { filters.append(DiscoveryStateMachine.Filter(services: nil, wantsDuplicates: false)) }
+        let wish = filters.dropFirst().reduce(filters.first) { $0?.merged(with: $1) }
+        if afresh { scanEpoch += 1 }
+        setFollowing(wish != nil)
+        perform(discovery.wish(wish, afresh: afresh))
+    }
+
+    private var isLookingForDevices: Bool { linked.contains { $0.link?.isLooking == true } }
+
+    /// The rule for device signals exists only while somebody scans: other programs' scans are broadcast too.
+    func setFollowing(_ following: Bool) {
+        guard following != isFollowingDevices, let bus else { return isFollowingDevices = false }
+        isFollowingDevices = following
+        let rule = MatchRule(
+            sender: BlueZ.busName, interface: "org.freedesktop.DBus.Properties", member: "PropertiesChanged",
+            argument0: BlueZ.device)
+        if following { bus.addMatch(rule) } else { bus.removeMatch(rule) }
+    }
+
+    // MARK: BlueZ
+
+    private func perform(_ actions: [DiscoveryStateMachine.Action]) {
+        guard let bus, let adapterPath else { return }
+        let proxy = BlueZProxy(bus: bus, path: adapterPath, interface: BlueZ.adapter)
+        for action in actions {
+            switch action {
+            case .setFilter(let filter): proxy.setDiscoveryFilter(filter) { [weak self] in self?.replied($0) }
+            case .start: proxy.startDiscovery { [weak self] in self?.replied($0) }
+            case .stop: proxy.stopDiscovery { [weak self] in self?.replied($0) }
+            case .startTimer(let delay):
+                after(delay) { session in session.perform(session.discovery.timerFired()) }
+            }
+        }
+    }
+
+    private func replied(_ result: Result<Message, BusError>) {
+        switch result {
+        case .success: perform(discovery.replied(.done))
+        case .failure(let error) where error.name == BlueZErrorName.notReady: perform(discovery.replied(.notReady))
+        case .failure(let error):
+            Log.debug("discovery: \(error.name) \(error.message)")
+            perform(discovery.replied(.busy))
+        }
+    }
+
+    /// Connecting takes seconds while a scan goes on, and a fraction of one when it does not.
+    func pauseDiscovery(_ pause: Bool, for link: Link) {
+        guard link.isPausingDiscovery != pause else { return }
+        link.isPausingDiscovery = pause
+        discoveryPauses += pause ? 1 : -1
+        perform(discovery.pause(discoveryPauses > 0))
+    }
+
+    // MARK: Reports
+
+    /// Whether a change of a device brings nothing that a scan wants. Reads the keys and no value.
+    func isOldNews(_ device: Device, _ reader: MessageReader) throws(BusError) -> Bool {
+        let id = ObjectIdentifier(device)
+        var reportedToAll: DeviceProperties.Kinds?
+        for core in managers {
+            guard let scan = core.scan else { continue }
+            guard !scan.wantsDuplicates, let kinds = scan.reported[id] else { return false }
+            reportedToAll = reportedToAll.map { $0.intersection(kinds) } ?? kinds
+        }
+        guard let reportedToAll else { return false }
+        var keys: DeviceProperties.Kinds = []
+        var reader = reader
+        try reader.readDictionary { (entry) throws(BusError) in
+            let key = try entry.readCString()
+            if key.matches("Name") { keys.insert(.name) }
+            if key.matches("UUIDs") { keys.insert(.services) }
+            if key.matches("ManufacturerData") { keys.insert(.manufacturerData) }
+            if key.matches("ServiceData") { keys.insert(.serviceData) }
+            if key.matches("TxPower") { keys.insert(.txPower) }
+            if key.matches("AdvertisingData") { keys.insert(.solicited) }
+        }
+        return keys.isSubset(of: reportedToAll)
+    }
+
+    /// An advertisement of `device` was received: tells every scan that wants to know.
+    func report(_ device: Device) {
+        let id = ObjectIdentifier(device)
+        for core in managers {
+            guard let scan = core.scan, scan.accepts(device.properties) else { continue }
+            let kinds = device.properties.kinds
+            if let known = scan.reported[id], !scan.wantsDuplicates, kinds.isSubset(of: known) { continue }
+            core.scan?.reported[id] = scan.reported[id].map { $0.union(kinds) } ?? kinds
+            let (properties, identity, token) = (device.properties, device.identity, scan.token)
+            core.post { manager in manager.discovered(identity, properties, scan: token) }
+        }
+    }
+}
+
+extension ManagerCore.Scan {
+    /// What BlueZ should look for. It knows nothing of solicitation, so that is filtered here.
+    fileprivate var filter: DiscoveryStateMachine.Filter {
+        let names = solicitedServices.isEmpty ? services.map { Set($0.map(\.bluezString)) } : nil
+        return DiscoveryStateMachine.Filter(services: names, wantsDuplicates: wantsDuplicates)
+    }
+
+    /// SC-3: any of the services, advertised or solicited.
+    fileprivate func accepts(_ properties: DeviceProperties) -> Bool {
+        guard let services else { return true }
+        return properties.services.contains { services.contains($0) }
+            || properties.solicitedServices.contains { solicitedServices.contains($0) }
+    }
+}

@@ -1,0 +1,311 @@
+import DBus
+import Dispatch
+import Foundation
+
+/// Connections: what the managers wish, and what becomes of it.
+extension Session {
+    // MARK: Wishes
+
+    /// `connect(_:options:)`.
+    /// - Parameter link: Which of the app's connects this is. Answers to an earlier one are not delivered.
+    func connect(_ core: PeripheralCore, link token: UInt64, reconnects: Bool) {
+        guard adapter.state == .poweredOn, core.link.load(ordering: .relaxed) == token,
+            let device = device(core.identity)
+        else { return }
+        let link = device.link ?? makeLink(of: device)
+        core.device = device
+        core.wish = PeripheralCore.Wish(link: token, reconnects: reconnects)
+        if !device.clients.contains(where: { $0 === core }) { device.clients.append(core) }
+        if link.machine.phase == .up {
+            announceConnection(of: core)
+        } else {
+            updateSeen(device, link)
+            apply(link.machine.handle(.want(true)), to: device)
+        }
+    }
+
+    private func updateSeen(_ device: Device, _ link: Link) {
+        let isScanning = managers.contains { $0.scan != nil }
+        // A controller that filters duplicates reports a device once in a scan cycle, about 10 s.
+        let seen = device.lastSeen.map { $0 + DispatchTimeInterval.seconds(12) > .now() } ?? false
+        link.machine.attemptsOnlyWhenSeen = isScanning && !seen
+    }
+
+    private func makeLink(of device: Device) -> Link {
+        let link = Link()
+        device.link = link
+        linked.append(device)
+        let rule = MatchRule(
+            sender: BlueZ.busName, interface: "org.freedesktop.DBus.Properties", member: "PropertiesChanged",
+            within: device.path)
+        link.matchRule = rule
+        bus?.addMatch(rule)
+        return link
+    }
+
+    /// `cancelPeripheralConnection(_:)`: the app is told when the link is down, or at once if others use it.
+    func cancel(_ core: PeripheralCore) {
+        guard let device = core.device, let link = device.link, core.wish != nil else { return farewell(core) }
+        let wasUp = core.isUp
+        endWork(of: core, on: device, link)
+        if device.isWanted || !wasUp {
+            farewell(core)
+            device.clients.removeAll { $0 === core }
+        } else {
+            core.goodbye = core.link.load(ordering: .relaxed)
+        }
+        if !device.isWanted { apply(link.machine.handle(.want(false)), to: device) }
+    }
+
+    /// The app has released the peripheral, or its manager: as a cancel, but nobody is told.
+    func release(_ core: PeripheralCore) {
+        guard let device = core.device, let link = device.link else { return }
+        endWork(of: core, on: device, link)
+        core.goodbye = nil
+        device.clients.removeAll { $0 === core }
+        if !device.isWanted { apply(link.machine.handle(.want(false)), to: device) }
+        dropIfUnused(device)
+    }
+
+    private func endWork(of core: PeripheralCore, on device: Device, _ link: Link) {
+        core.wish = nil
+        core.isUp = false
+        link.queue.removeWaiting { $0.core === core }
+        unsubscribeAll(of: core, on: device)
+    }
+
+    /// `didDisconnectPeripheral` with no error: the app asked for it (CN-7).
+    private func farewell(_ core: PeripheralCore) {
+        let token = core.link.load(ordering: .relaxed)
+        core.goodbye = nil
+        core.manager.post { manager in
+            guard let peripheral = core.peripheral else { return }
+            peripheral.leave(.disconnected, link: token)
+            manager.delegate?.centralManager(
+                manager, didDisconnectPeripheral: peripheral, timestamp: CFAbsoluteTimeGetCurrent(),
+                isReconnecting: false, error: nil)
+        }
+    }
+
+    // MARK: What the machine decides
+
+    func apply(_ actions: [LinkStateMachine.Action], to device: Device) {
+        for action in actions {
+            guard let link = device.link else { return }
+            switch action {
+            case .readDevice: readDevice(device, link)
+            case .connect: attempt(device, link)
+            case .disconnect: disconnect(device, link)
+            case .look(let looks):
+                link.isLooking = looks
+                updateDiscovery()
+            case .startTimer(let delay): startTimer(delay, device, link)
+            case .stopTimer: stopTimer(link)
+            case .linkUp: linkUp(device, link)
+            case .linkDown: linkDown(device, link)
+            case .giveUp: giveUp(device, link)
+            }
+        }
+        dropIfUnused(device)
+    }
+
+    private func proxy(_ device: Device) -> BlueZProxy? {
+        bus.map { BlueZProxy(bus: $0, path: device.path, interface: BlueZ.device) }
+    }
+
+    /// Asks in one go whether BlueZ knows the device, and whether it has attributes of it already: those will not be
+    /// announced again.
+    private func readDevice(_ device: Device, _ link: Link) {
+        guard let bus, let proxy = proxy(device) else { return }
+        let epoch = link.epoch
+        link.tree = AttributeTree()
+        BlueZProxy.children(of: device.path, on: bus) { [weak link] result in
+            guard let link, link.epoch == epoch, case .success(let children) = result else { return }
+            for child in children where child.hasPrefix("service") {
+                link.unreadObjects.add(device.path.rawValue + "/" + child)
+            }
+        }
+        proxy.getAll { [weak self, weak device] result in
+            guard let self, let device, let link = device.link, link.epoch == epoch else { return }
+            var isConnected: Bool?
+            switch result {
+            case .success(let reply):
+                var reader = reply.reader
+                do throws(BusError) { _ = try device.properties.apply(&reader, uuids: &uuids) } catch {
+                    Log.warning("\(device.path): \(error.message)")
+                }
+                isConnected = device.properties.isConnected
+                if let name = device.properties.name { device.clients.forEach { $0.learn(name) } }
+            case .failure(let error) where !BlueZErrorName.meansUnknownObject(error.name):
+                isConnected = false  // try, and let Connect tell what is wrong
+            case .failure: break
+            }
+            readUnreadObjects(device, link)
+            apply(link.machine.handle(.deviceRead(connected: isConnected)), to: device)
+        }
+    }
+
+    private func attempt(_ device: Device, _ link: Link) {
+        guard let proxy = proxy(device) else { return }
+        let epoch = link.epoch
+        device.disconnectReason = nil
+        pauseDiscovery(true, for: link)
+        // A device that does not answer must not keep the app's scan from going on.
+        after(.seconds(5)) { [weak link] session in
+            if let link, link.epoch == epoch { session.pauseDiscovery(false, for: link) }
+        }
+        proxy.connect { [weak self, weak device] result in
+            guard let self, let device, let link = device.link, link.epoch == epoch else { return }
+            pauseDiscovery(false, for: link)
+            var failure: LinkStateMachine.Failure?
+            if case .failure(let error) = result {
+                Log.debug("connect \(device.path): \(error.name) \(error.message)")
+                failure = ConnectFailure.classify(name: error.name, message: error.message)
+                device.attemptError = error
+            }
+            updateSeen(device, link)
+            apply(link.machine.handle(.connectReply(failure)), to: device)
+        }
+    }
+
+    private func disconnect(_ device: Device, _ link: Link) {
+        pauseDiscovery(false, for: link)
+        let epoch = link.epoch
+        proxy(device)?.disconnect { [weak self, weak device] _ in
+            guard let self, let device, let link = device.link, link.epoch == epoch else { return }
+            apply(link.machine.handle(.disconnectReply), to: device)
+        }
+    }
+
+    private func startTimer(_ delay: Duration, _ device: Device, _ link: Link) {
+        stopTimer(link)
+        let timer = DispatchSource.makeTimerSource(queue: queue)
+        timer.schedule(deadline: .now() + .nanoseconds(Int(delay / .nanoseconds(1))))
+        timer.setEventHandler { [weak self, weak device] in
+            guard let self, let device, let link = device.link else { return }
+            stopTimer(link)
+            updateSeen(device, link)
+            apply(link.machine.handle(.timerFired), to: device)
+            flush()
+        }
+        timer.activate()
+        link.timer = timer
+    }
+
+    private func stopTimer(_ link: Link) {
+        link.timer?.cancel()
+        link.timer = nil
+    }
+
+    // MARK: The link is there, or has gone
+
+    private func linkUp(_ device: Device, _ link: Link) {
+        pauseDiscovery(false, for: link)
+        device.properties.isConnected = true
+        for core in device.clients where core.wish != nil { announceConnection(of: core) }
+        if device.properties.areServicesResolved { resolved(device, link) }
+    }
+
+    private func announceConnection(of core: PeripheralCore) {
+        guard let token = core.wish?.link else { return }
+        core.isUp = true
+        core.manager.post { manager in
+            guard let peripheral = core.peripheral, peripheral.enterConnected(link: token) else { return }
+            manager.delegate?.centralManager(manager, didConnect: peripheral)
+        }
+    }
+
+    private func linkDown(_ device: Device, _ link: Link) {
+        pauseDiscovery(false, for: link)
+        let reason = device.disconnectReason
+        device.disconnectReason = nil
+        endEpoch(device, link)
+        for core in device.clients {
+            if core.goodbye != nil {
+                farewell(core)
+            } else if core.isUp {
+                lose(core, reason: reason)
+            }
+        }
+        device.clients.removeAll { $0.wish == nil }
+        apply(link.machine.handle(.want(device.isWanted)), to: device)
+    }
+
+    /// A link that nobody asked to end has ended (CN-9 to CN-12, AR-2).
+    private func lose(_ core: PeripheralCore, reason: (name: String, message: String)?) {
+        guard let wish = core.wish else { return }
+        core.isUp = false
+        if !wish.reconnects { core.wish = nil }
+        let error = disconnectError(reason: reason?.name, message: reason?.message)
+        let when = CFAbsoluteTimeGetCurrent()
+        core.manager.post { manager in
+            guard let peripheral = core.peripheral, core.link.load(ordering: .relaxed) == wish.link else { return }
+            peripheral.leave(wish.reconnects ? .connecting : .disconnected, link: wish.link)
+            manager.delegate?.centralManager(
+                manager, didDisconnectPeripheral: peripheral, timestamp: when, isReconnecting: wish.reconnects,
+                error: error)
+        }
+    }
+
+    /// No attempt will succeed: the app is told why.
+    private func giveUp(_ device: Device, _ link: Link) {
+        let failure = device.attemptError
+        endEpoch(device, link)
+        for core in device.clients {
+            guard let wish = core.wish else { continue }
+            core.wish = nil
+            let error = coreBluetoothError(
+                name: failure?.name ?? "", message: failure?.message ?? "", context: .connect,
+                isBonded: device.properties.isBonded)
+            core.manager.post { manager in
+                guard let peripheral = core.peripheral, core.link.load(ordering: .relaxed) == wish.link else { return }
+                peripheral.leave(.disconnected, link: wish.link)
+                manager.delegate?.centralManager(manager, didFailToConnect: peripheral, error: error)
+            }
+        }
+        device.clients.removeAll()
+        _ = link.machine.handle(.want(false))
+    }
+
+    /// Nothing of the old link is answered or delivered any more.
+    private func endEpoch(_ device: Device, _ link: Link) {
+        link.epoch += 1
+        link.isDiscovered = false
+        link.unreadObjects = PathQueue()
+        link.changedServices = []
+        link.queue.removeAll()
+        for writer in link.writers.values { writer.close() }
+        (link.writers, link.withoutSocket) = ([:], [])
+        link.tree.forgetMTU()
+        device.properties.isConnected = false
+        device.properties.areServicesResolved = false
+        endSubscriptions(of: device)
+    }
+
+    /// A device that nobody is connected to keeps nothing.
+    private func dropIfUnused(_ device: Device) {
+        guard let link = device.link, device.clients.isEmpty, link.machine.phase == .idle else { return }
+        dropLink(link, of: device)
+    }
+
+    func dropLink(_ link: Link, of device: Device) {
+        pauseDiscovery(false, for: link)
+        stopTimer(link)
+        endEpoch(device, link)
+        if let rule = link.matchRule { bus?.removeMatch(rule) }
+        device.link = nil
+        linked.removeAll { $0 === device }
+        for core in device.clients {
+            (core.wish, core.isUp, core.goodbye, core.device) = (nil, false, nil, nil)
+        }
+        device.clients = []
+        if !isFollowingDevices { forget(device) }
+    }
+}
+
+extension PeripheralCore {
+    /// A name that BlueZ knew already: no news, so no callback.
+    fileprivate func learn(_ name: String) {
+        manager.post { [self] _ in _ = peripheral?.takeName(name) }
+    }
+}

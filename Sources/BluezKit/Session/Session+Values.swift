@@ -1,0 +1,120 @@
+import DBus
+import Foundation
+
+/// Notifications and indications, from the signal to the app.
+extension Session {
+    /// PropertiesChanged of a characteristic with a subscription.
+    func receiveChange(_ message: Message, of subscription: Subscription) throws(BusError) {
+        var reader = message.reader
+        guard try reader.readCString().matches("org.bluez.GattCharacteristic1") else { return }
+        try reader.readProperties { (key, value) throws(BusError) in
+            guard key.matches("Value") else { return }
+            let bytes = try value.readBytes()
+            if subscription.machine.passesThrough {
+                deliver(bytes, to: subscription)
+            } else {
+                apply(subscription.machine.received(bytes), to: subscription)
+            }
+        }
+    }
+
+    private func deliver(_ bytes: UnsafeRawBufferPointer, to subscription: Subscription) {
+        let value = Data(bytes)
+        for subscriber in subscription.machine.subscribers {
+            guard let link = subscriber.core.wish?.link else { continue }
+            subscriber.core.manager.post(.value(value, subscriber.characteristic, subscriber.core, link: link))
+        }
+    }
+
+    func apply(_ actions: [SubscriptionStateMachine<Subscription.Subscriber>.Action], to subscription: Subscription) {
+        for action in actions {
+            switch action {
+            case .deliver(let value): value.withUnsafeBytes { deliver($0, to: subscription) }
+            case .confirm(let subscriber, let isNotifying):
+                let characteristic = subscriber.characteristic
+                subscriber.core.post { peripheral, delegate in
+                    characteristic.setNotifying(isNotifying)
+                    delegate?.peripheral(peripheral, didUpdateNotificationStateFor: characteristic, error: nil)
+                }
+            case .fail, .startNotify, .stopNotify: break  // carried out by the operation that runs
+            }
+        }
+        if subscription.machine.isIdle { subscriptions[subscription.path.rawValue] = nil }
+    }
+
+    // MARK: setNotifyValue
+
+    func setNotify(
+        _ enabled: Bool, _ characteristic: CBCharacteristic, _ entry: AttributeQueue<AttributeOperation>.Entry,
+        _ device: Device, _ link: Link
+    ) {
+        let core = entry.operation.core
+        let path = characteristic.objectPath
+        if let error = refusal(characteristic, link) {
+            core.post { $1?.peripheral($0, didUpdateNotificationStateFor: characteristic, error: error) }
+            return finish(entry.id, device, link)
+        }
+        guard let objectPath = ObjectPath(path) else { return finish(entry.id, device, link) }
+        let subscription = subscriptions[path] ?? Subscription(device: device, path: objectPath)
+        subscriptions[path] = subscription
+        let subscriber = Subscription.Subscriber(core: core, characteristic: characteristic)
+        let actions = subscription.machine.set(enabled, for: subscriber)
+        if actions.contains(.startNotify) {
+            call(path, BlueZ.characteristic, entry, device, { $0.startNotify(completion: $1) }) { [weak self] result in
+                guard let self else { return }
+                if let failure = result.failure {
+                    let error = error(failure, .notify, device)
+                    core.post { $1?.peripheral($0, didUpdateNotificationStateFor: characteristic, error: error) }
+                }
+                apply(subscription.machine.startReplied(result.failure == nil), to: subscription)
+            }
+        } else if actions.contains(.stopNotify) {
+            call(path, BlueZ.characteristic, entry, device, { $0.stopNotify(completion: $1) }) { [weak self] _ in
+                self?.apply(subscription.machine.stopReplied(), to: subscription)
+            }
+        } else {
+            apply(actions, to: subscription)
+            finish(entry.id, device, link)
+        }
+    }
+
+    /// NT-3. BlueZ would report success for a characteristic without CCCD.
+    private func refusal(_ characteristic: CBCharacteristic, _ link: Link) -> (any Error)? {
+        guard let known = link.tree.characteristics[characteristic.objectPath] else { return staleAttribute }
+        if known.properties.isDisjoint(with: [.notify, .indicate]) { return CBATTError(.requestNotSupported) }
+        return link.tree.hasCCCD(characteristic.objectPath) ? nil : CBATTError(.attributeNotFound)
+    }
+
+    // MARK: The end of subscriptions
+
+    /// A peripheral has gone; nobody is told.
+    func unsubscribeAll(of core: PeripheralCore, on device: Device) {
+        for subscription in subscriptions.values where subscription.device === device {
+            for subscriber in subscription.machine.subscribers where subscriber.core === core {
+                if subscription.machine.drop(subscriber) { stopNotify(subscription) }
+            }
+            if subscription.machine.isIdle { subscriptions[subscription.path.rawValue] = nil }
+        }
+    }
+
+    /// The link has ended. BlueZ would subscribe again by itself on the next one, for as long as this process lives
+    /// (NT-7 says that the app must).
+    func endSubscriptions(of device: Device) {
+        let ended = subscriptions.values.filter { $0.device === device }
+        for subscription in ended {
+            if subscription.machine.phase != .off { stopNotify(subscription) }
+            subscriptions[subscription.path.rawValue] = nil
+        }
+    }
+
+    private func stopNotify(_ subscription: Subscription) {
+        guard let bus, bus.owner(of: BlueZ.busName) != nil else { return }
+        let proxy = BlueZProxy(bus: bus, path: subscription.path, interface: BlueZ.characteristic)
+        proxy.stopNotify { _ in }  // the object may be gone, and the subscription with it
+    }
+}
+
+extension SubscriptionStateMachine {
+    /// Nothing holds values back: they go straight to the subscribers. Almost always so.
+    var passesThrough: Bool { phase == .on && !isReading }
+}

@@ -1,0 +1,152 @@
+import DBus
+import Dispatch
+import Foundation
+
+/// Everything that this process has to do with one BlueZ: the connection, what is known of adapter and devices, and the
+/// wishes of all managers, merged. BlueZ counts by connection, so the managers of a process share one (D3).
+///
+/// Confined to ``queue``, but for ``run(_:)`` and what says otherwise. Decisions are made by the state machines in
+/// `Link/`; this class carries them out.
+final class Session: @unchecked Sendable {  // holds: all state is confined to `queue`
+    /// Which BlueZ and which of its adapters.
+    struct Key: Hashable {
+        let address: BusAddress
+        /// `hci0`, or the controller's address; nil: the first one that is powered.
+        let adapter: String?
+    }
+
+    let key: Key
+    let queue = DispatchQueue(label: "bluezkit.bus")
+
+    var bus: Connection?
+    var reconnectDelay = Duration.milliseconds(250)
+
+    // Adapter: Session+Adapter.swift
+    var adapter = AdapterStateMachine()
+    var adapterPath: ObjectPath?
+    var graceTimer: (any DispatchSourceTimer)?
+    var poweredQuestions: Set<String> = []
+
+    // Devices: Session+Devices.swift
+    var devicesByPath = PathTable<Device>()
+    var devicesByIdentity: [DeviceIdentity: Device] = [:]
+    /// Those that somebody is connected to or wants to be.
+    var linked: [Device] = []
+    var uuids = UUIDPool()
+
+    // Discovery: Session+Discovery.swift
+    var discovery = DiscoveryStateMachine()
+    var scanEpoch = 0
+    var discoveryPauses = 0
+    var isFollowingDevices = false
+    var unknownPaths = PathQueue()
+
+    // GATT: Session+Values.swift
+    var subscriptions = PathTable<Subscription>()
+
+    var managers: [ManagerCore] = []
+    private var outgoing: [ManagerCore] = []
+
+    private init(_ key: Key) { self.key = key }
+
+    deinit {
+        if let bus { bus.queue.async { bus.close() } }
+    }
+
+    // MARK: Sharing
+
+    private struct Reference { weak var session: Session? }
+    private static let sessions = Protected<[Key: Reference]>([:])
+
+    /// The session for `key`, which all managers share. Any thread.
+    static func shared(_ key: Key) -> Session {
+        sessions.withLock { sessions in
+            if let session = sessions[key]?.session { return session }
+            sessions = sessions.filter { $0.value.session != nil }
+            let session = Session(key)
+            sessions[key] = Reference(session: session)
+            return session
+        }
+    }
+
+    /// Does `body` on the bus queue, then hands on the events it led to. Any thread.
+    func run(_ body: @escaping @Sendable () -> Void) {
+        queue.async {
+            body()
+            self.flush()
+        }
+    }
+
+    /// The same after a delay, and only if the session is still there.
+    func after(_ delay: Duration, _ body: @escaping (Session) -> Void) {
+        queue.later(delay) { [weak self] in
+            guard let self else { return }
+            body(self)
+            flush()
+        }
+    }
+
+    func assertOnQueue() {
+        #if DEBUG
+            dispatchPrecondition(condition: .onQueue(queue))
+        #endif
+    }
+
+    // MARK: Managers
+
+    func add(_ core: ManagerCore) {
+        managers.append(core)
+        if bus == nil, managers.count == 1 { connect() }
+        announceState(to: core)
+    }
+
+    /// The app has released the manager: its scan and its connections end, silently (CN-15).
+    func remove(_ core: ManagerCore) {
+        managers.removeAll { $0 === core }
+        core.scan = nil
+        updateDiscovery()
+        for device in linked {
+            for client in device.clients where client.manager === core { release(client) }
+        }
+    }
+
+    func hasOutgoing(_ core: ManagerCore) { outgoing.append(core) }
+
+    func flush() {
+        guard !outgoing.isEmpty else { return }
+        let cores = outgoing
+        outgoing = []
+        for core in cores { core.flush() }
+    }
+
+    // MARK: The bus
+
+    /// Connects to the bus, and tries again for as long as there is a manager.
+    func connect() {
+        assertOnQueue()
+        do {
+            let bus = try Connection(address: key.address, queue: queue)
+            self.bus = bus
+            bus.onSignal = { [weak self] in self?.receive($0) }
+            bus.onTurnEnd = { [weak self] in self?.flush() }
+            bus.onDisconnected = { [weak self] in self?.lostBus($0) }
+            bus.onRuleRefused = { rule, error in
+                Log.warning("the bus refused a match rule; events will be missing: \(error.message) (\(rule))")
+            }
+            start(on: bus)
+        } catch {
+            lostBus(error)
+        }
+    }
+
+    private func lostBus(_ error: BusError) {
+        bus = nil
+        Log.warning("no connection to the bus at \(key.address): \(error.message) (\(error.name))")
+        apply(adapter.handle(.busLost))
+        let delay = reconnectDelay
+        reconnectDelay = min(delay * 2, .seconds(8))
+        after(delay) { session in
+            if session.bus == nil, !session.managers.isEmpty { session.connect() }
+        }
+    }
+}
