@@ -1,0 +1,34 @@
+# Each target is a script of the same name in scripts/, which can be run by hand as well.
+.DEFAULT_GOAL := help
+.PHONY: help build test demo bench docs lint format rules clean
+
+help: ## list the targets
+	@echo 'make TARGET, where TARGET is one of'
+	@sed -n 's/^\([a-z]*\): ## \(.*\)/  \1	\2/p' $(MAKEFILE_LIST) | expand -t 10
+
+build: ## build the package (debug)
+	@scripts/build
+
+test: ## build with warnings as errors, unit tests, simulator, real BlueZ in a virtual machine
+	@scripts/test
+
+demo: ## show a heart-rate sensor: a real one if there is an adapter, else a simulated one
+	@scripts/demo
+
+bench: ## measure the release build
+	@scripts/bench
+
+docs: ## build the documentation into .build/docs
+	@scripts/docs
+
+lint: ## check style and doc comments; changes nothing
+	@scripts/lint
+
+format: ## format the Swift sources
+	@scripts/format
+
+rules: ## show which rules of the contract have tests
+	@scripts/rules
+
+clean: ## remove everything that building made
+	@scripts/clean

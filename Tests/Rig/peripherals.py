@@ -1,0 +1,103 @@
+#!/usr/bin/env python3
+"""Virtual Bluetooth LE devices for tests, on a virtual radio that the kernel takes part in.
+
+Puts a virtual controller behind /dev/vhci, so that the kernel has an hci0, and other devices in range of it
+(devices.py), on one air (radio.py), all in this one process. The stack behind the devices is Google's bumble,
+so that a test of BlueZ does not test BlueZ against itself.
+
+Control: lines on a unix socket ($RIG_CONTROL), `TARGET COMMAND [ARGUMENT...]`, each answered by one line,
+`ok [TEXT]` or `error TEXT`. `help` lists the commands. After `watch`, the connection gets one line per event.
+"""
+
+import asyncio
+import inspect
+import os
+import time
+
+from devices import Central, CoC, Crowd, Heart, Sink
+from radio import Air, KernelRadio, Radio
+
+SOCKET = os.environ.get('RIG_CONTROL', '/run/rig/peripherals.sock')
+
+
+class Rig:
+    """The air, everything on it, and the control socket. Its own commands are those of the target `rig`."""
+
+    key = 'rig'
+
+    def __init__(self):
+        self.watchers, self.air = set(), Air()
+        self.kernel = KernelRadio(self.air, '00:B1:5E:00:00:01')
+        self.targets = {t.key: t for t in (self, *(kind(self) for kind in (Heart, Sink, CoC, Central, Crowd)))}
+
+    def event(self, text):
+        print(f'{time.monotonic():.3f} {text}', flush=True)
+        for writer in self.watchers:
+            writer.write(f'event {text}\n'.encode())
+
+    async def serve(self):
+        for target in self.targets.values():
+            if target is not self:
+                await target.start()
+        self.kernel.plug()
+        server = await asyncio.start_unix_server(self.on_client, SOCKET + '.new')
+        os.rename(SOCKET + '.new', SOCKET)  # the socket's name appears when everything is ready
+        await server.serve_forever()
+
+    async def on_client(self, reader, writer):
+        try:
+            while line := await reader.readline():
+                words = line.decode().split()
+                if words == ['watch']:
+                    self.watchers.add(writer)
+                    answer = 'ok'
+                else:
+                    answer = await self.execute(words)
+                writer.write(answer.encode() + b'\n')
+        finally:
+            self.watchers.discard(writer)
+            writer.close()
+
+    async def execute(self, words):
+        try:
+            if words == ['help']:
+                return 'ok ' + ' | '.join(' '.join(f'{t.key} {inspect.getdoc(getattr(t, name))}'.split())
+                                          for t in self.targets.values() for name in dir(t) if name.startswith('cmd_'))
+            target, command, *arguments = words
+            method = getattr(self.targets[target], 'cmd_' + command)
+        except (KeyError, ValueError, AttributeError):
+            return f'error unknown command: {" ".join(words)} (try: help)'
+        try:
+            return f'ok {await method(*arguments) or ""}'.rstrip()
+        except Exception as e:  # whatever it is, the test should see it
+            return f'error {type(e).__name__}: {e}'.replace('\n', ' ')
+
+    async def cmd_unplug(self):
+        """unplug: take the kernel's controller away"""
+        self.kernel.unplug()
+
+    async def cmd_plug(self):
+        """plug: give the kernel a controller again"""
+        self.kernel.plug()
+
+    async def cmd_duplicates(self, kind):
+        """duplicates address|data: what the kernel's controller takes for a duplicate advertisement"""
+        if kind not in ('address', 'data'):
+            raise ValueError(kind)
+        Radio.duplicate_filter = kind
+
+    async def cmd_reports(self):
+        """reports: how many advertising reports the kernel's controller has sent to the kernel"""
+        return str(self.kernel.radio.reports)
+
+    async def cmd_stop(self):
+        """stop: end the process"""
+        asyncio.get_running_loop().call_later(0.1, os._exit, 0)
+
+
+async def main():
+    await Rig().serve()
+
+
+if __name__ == '__main__':
+    asyncio.run(main())

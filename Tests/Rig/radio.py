@@ -1,0 +1,242 @@
+"""The radio: what the virtual devices and the kernel hear of each other.
+
+Built on the controller model of Google's bumble; class Radio lists what it adds.
+"""
+
+import asyncio
+import dataclasses
+import os
+import struct
+
+from bumble import controller, hci, link, ll
+from bumble.hci import Address
+
+ADV_IND, ADV_SCAN_IND, ADV_NONCONN_IND, SCAN_RSP = 0, 2, 3, 4  # event types of an LE Advertising Report
+
+
+@dataclasses.dataclass
+class Advertisement(ll.AdvertisingPdu):
+    """One advertising event, with the scan response a scanner would get by asking."""
+
+    advertiser_address: Address
+    data: bytes
+    scan_response: bytes = b''
+    event_type: int = ADV_IND
+    rssi: int = -50
+
+
+class Air(link.LocalLink):
+    """Carries packets between radios that are in range."""
+
+    def reachable(self, sender, receiver_address, sender_address):
+        """The other end of the link between the two addresses, or None if it is out of range or gone."""
+        for radio in self.controllers:
+            connection = radio.le_connections.get(sender_address)
+            if connection and connection.self_address == receiver_address:
+                return radio if radio.in_range and sender.in_range else None
+        return None
+
+    def send_acl_data(self, sender, destination_address, transport, data):
+        # bumble takes the sender's random address for granted; the kernel connects from its public one.
+        source = sender.le_connections[destination_address].self_address
+        if receiver := self.reachable(sender, destination_address, source):
+            asyncio.get_running_loop().call_soon(receiver.on_link_acl_data, source, transport, data)
+
+    def send_ll_control_pdu(self, sender_address, receiver_address, packet):
+        loop = asyncio.get_running_loop()
+        sender = next(r for r in self.controllers
+                      if (c := r.le_connections.get(receiver_address)) and c.self_address == sender_address)
+        if receiver := self.reachable(sender, receiver_address, sender_address):
+            loop.call_soon(receiver.on_ll_control_pdu, sender_address, packet)
+
+    def send_advertising_pdu(self, sender, packet):
+        if sender.in_range:
+            for radio in self.controllers:
+                if radio is not sender and radio.in_range:
+                    asyncio.get_running_loop().call_soon(radio.on_ll_advertising_pdu, packet)
+
+
+class Advertiser(controller.LegacyAdvertiser):
+    TYPES = {0: ADV_IND, 2: ADV_SCAN_IND, 3: ADV_NONCONN_IND}
+
+    def send_advertising_data(self):
+        if self.enabled and self.advertising_type in self.TYPES:
+            self.controller.send_advertising_pdu(Advertisement(
+                self.address, bytes(self.advertising_data), bytes(self.scan_response_data),
+                self.TYPES[self.advertising_type], self.controller.rssi))
+
+    def _on_timer_fired(self):
+        self.send_advertising_data()
+        interval = max(self.advertising_interval_min, 0x20) * 0.000625
+        self.timer_handle = asyncio.get_running_loop().call_later(interval, self._on_timer_fired)
+
+
+class Radio(controller.Controller):
+    """bumble's controller model, LE 4.2 without extended advertising, and with
+
+    - scan responses, non-connectable advertising, RSSI, passive and active scans, the accept list;
+    - duplicate filtering, by address as most controllers do (`data`: a change of the data is reported);
+    - cancelling a connection attempt; links that are lost after the supervision timeout.
+    """
+
+    le_features = (hci.LeFeatureMask.LE_ENCRYPTION | hci.LeFeatureMask.EXTENDED_REJECT_INDICATION
+                   | hci.LeFeatureMask.PERIPHERAL_INITIATED_FEATURE_EXCHANGE
+                   | hci.LeFeatureMask.LE_PING | hci.LeFeatureMask.LE_DATA_PACKET_LENGTH_EXTENSION)
+    acl_data_packet_length = le_acl_data_packet_length = 251
+    supported_max_tx_octets = supported_max_rx_octets = 251
+    filter_accept_list_size = 32
+    duplicate_filter = 'address'
+
+    def __init__(self, name, air, public_address):
+        super().__init__(name, link=air, public_address=public_address)
+        self.le_legacy_advertiser = Advertiser(self)
+        self.in_range, self.rssi = True, -50
+        self.seen, self.accept_list, self.reports = set(), set(), 0
+
+    # bumble formats every packet for its log; that is most of its time.
+    def on_hci_packet(self, packet):
+        if isinstance(packet, hci.HCI_AclDataPacket):
+            self.on_hci_acl_data_packet(packet)
+        else:
+            self.on_hci_command_packet(packet)
+
+    def send_hci_packet(self, packet):
+        asyncio.get_running_loop().call_soon(self.host.on_packet, bytes(packet))
+
+    # Scanning
+    def on_hci_le_set_scan_enable_command(self, command):
+        self.seen.clear()
+        return super().on_hci_le_set_scan_enable_command(command)
+
+    def on_hci_le_clear_filter_accept_list_command(self, command):
+        self.accept_list.clear()
+        return super().on_hci_le_clear_filter_accept_list_command(command)
+
+    def on_hci_le_add_device_to_filter_accept_list_command(self, command):
+        self.accept_list.add(command.address)
+        return super().on_hci_le_add_device_to_filter_accept_list_command(command)
+
+    def on_hci_le_remove_device_from_filter_accept_list_command(self, command):
+        self.accept_list.discard(command.address)
+        return super().on_hci_le_remove_device_from_filter_accept_list_command(command)
+
+    def on_ll_advertising_pdu(self, packet):
+        if isinstance(packet, ll.ConnectInd):
+            self.on_le_connect_ind(packet)
+        elif isinstance(packet, Advertisement):
+            self.on_advertisement(packet)
+
+    def on_advertisement(self, adv):
+        if self.le_scan_enable and (
+                not self.le_scanning_filter_policy & 1 or adv.advertiser_address in self.accept_list):
+            active = self.le_scan_type == 1
+            self.report(adv, adv.event_type, adv.data)
+            if active and adv.event_type in (ADV_IND, ADV_SCAN_IND):
+                self.report(adv, SCAN_RSP, adv.scan_response)
+        pending = self.pending_le_connection
+        if pending and adv.event_type == ADV_IND and (
+                adv.advertiser_address in self.accept_list if pending.initiator_filter_policy == 1
+                else adv.advertiser_address == pending.peer_address):
+            pending.peer_address = adv.advertiser_address
+            self.create_le_connection(adv.advertiser_address)
+
+    def report(self, adv, event_type, data):
+        if self.filter_duplicates:
+            key = (adv.advertiser_address, event_type, data if self.duplicate_filter == 'data' else None)
+            if key in self.seen:
+                return
+            self.seen.add(key)
+        self.reports += 1
+        report = struct.pack('<BBBB6sB', 0x02, 1, event_type, adv.advertiser_address.address_type,
+                             bytes(adv.advertiser_address), len(data)) + data + struct.pack('<b', adv.rssi)
+        self.host.on_packet(bytes([0x04, 0x3E, len(report)]) + report)
+
+    # Connections
+    def create_le_connection(self, peer_address):
+        parameters = self.pending_le_connection
+        super().create_le_connection(peer_address)
+        self.le_connections[peer_address].supervision_timeout = parameters.supervision_timeout / 100
+
+    def on_hci_le_create_connection_cancel_command(self, command):
+        pending, self.pending_le_connection = self.pending_le_connection, None
+        if pending is None:
+            return hci.HCI_StatusReturnParameters(hci.HCI_ErrorCode.COMMAND_DISALLOWED_ERROR)
+        asyncio.get_running_loop().call_soon(self.send_hci_packet, hci.HCI_LE_Connection_Complete_Event(
+            status=hci.HCI_ErrorCode.UNKNOWN_CONNECTION_IDENTIFIER_ERROR, connection_handle=0,
+            role=hci.Role.CENTRAL, peer_address_type=pending.peer_address.address_type,
+            peer_address=pending.peer_address, connection_interval=0, peripheral_latency=0,
+            supervision_timeout=0, central_clock_accuracy=0))
+        return hci.HCI_StatusReturnParameters(hci.HCI_ErrorCode.SUCCESS)
+
+    def on_hci_reset_command(self, command):
+        self.le_scan_enable, self.pending_le_connection = False, None
+        self.le_legacy_advertiser.stop()
+        self.accept_list.clear()
+        for connection in list(self.le_connections.values()):
+            self.lose(connection, hci.HCI_ErrorCode.CONNECTION_TIMEOUT_ERROR, tell_host=False)
+        return super().on_hci_reset_command(command)
+
+    def set_in_range(self, in_range):
+        """Out of range nothing is heard either way, and links are lost after their supervision timeout."""
+        self.in_range = in_range
+        if in_range:
+            return
+        for connection in list(self.le_connections.values()):
+            other = next((r for r in self.link.controllers if connection.self_address in r.le_connections), None)
+            central = self if hasattr(connection, 'supervision_timeout') else other
+            timeout = 0.42
+            if central:
+                key = connection.peer_address if central is self else connection.self_address
+                timeout = getattr(central.le_connections[key], 'supervision_timeout', timeout)
+            asyncio.get_running_loop().call_later(timeout, self.supervise, connection)
+
+    def supervise(self, connection):
+        if not self.in_range:
+            self.lose(connection, hci.HCI_ErrorCode.CONNECTION_TIMEOUT_ERROR)
+
+    def lose(self, connection, reason, tell_host=True):
+        """Ends a link on both sides without a word between them."""
+        for radio in self.link.controllers:
+            other = radio.le_connections.get(connection.self_address)
+            if other and other.self_address == connection.peer_address:
+                radio.on_le_disconnected(other, reason)
+        if self.le_connections.get(connection.peer_address) is connection:
+            if tell_host:
+                self.on_le_disconnected(connection, reason)
+            else:
+                del self.le_connections[connection.peer_address]
+
+
+class KernelRadio:
+    """The kernel's controller: a Radio whose host is the kernel, through /dev/vhci.
+
+    The kernel makes an hciN of it as long as the file is open."""
+
+    def __init__(self, air, address):
+        self.air, self.address, self.radio, self.fd = air, address, None, None
+
+    def plug(self):
+        self.radio = Radio('kernel', self.air, self.address)
+        self.radio.host = self
+        self.fd = os.open('/dev/vhci', os.O_RDWR | os.O_NONBLOCK)
+        os.write(self.fd, bytes([0xFF, 0x00]))  # create a primary controller
+        asyncio.get_running_loop().add_reader(self.fd, self.readable)
+
+    def unplug(self):
+        radio = self.radio
+        for connection in list(radio.le_connections.values()):
+            radio.lose(connection, hci.HCI_ErrorCode.CONNECTION_TIMEOUT_ERROR, tell_host=False)
+        radio.le_legacy_advertiser.stop()
+        self.air.remove_controller(radio)
+        asyncio.get_running_loop().remove_reader(self.fd)
+        os.close(self.fd)
+        self.radio = self.fd = None
+
+    def readable(self):
+        packet = os.read(self.fd, 4096)  # a read returns one whole packet
+        if packet and packet[0] != 0xFF:  # 0xFF: the answer to the request above
+            self.radio.on_packet(packet)
+
+    def on_packet(self, packet):
+        if self.fd is not None:
+            os.write(self.fd, packet)

@@ -1,0 +1,9 @@
+# Sourced by the scripts beside it: goes to the top of the repository and says things the same way everywhere.
+# shellcheck shell=bash
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+script=scripts/$(basename "$0")
+say() { echo "$script: $*"; }
+fail() { echo "$script: $*" >&2; exit 1; }
+elapsed() { printf '%d min %02d s' $((SECONDS / 60)) $((SECONDS % 60)); }
