@@ -39,7 +39,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     open var isScanning: Bool { shared.withLock { $0.scan != nil } }
 
     /// A manager without a delegate, on the main queue.
-    public override convenience init() { self.init(delegate: nil, queue: nil, options: nil) }
+    public convenience init() { self.init(delegate: nil, queue: nil, options: nil) }
 
     /// A manager with no options.
     public convenience init(delegate: (any CBCentralManagerDelegate)?, queue: DispatchQueue?) {
@@ -57,7 +57,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     public init(delegate: (any CBCentralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil) {
         let session = Session.shared(Session.Key(options: options))
         core = ManagerCore(session: session, queue: queue)
-        super.init()
+        super.init(state: .unknown)
         self.delegate = delegate
         core.manager = self
         if options?[CBCentralManagerOptionRestoreIdentifierKey] != nil {

@@ -5,7 +5,8 @@ import Foundation
 open class CBManager: NSObject, @unchecked Sendable {  // holds: the state is under a lock
     private let protectedState = Protected(CBManagerState.unknown)
 
-    override init() { super.init() }
+    // No public initialiser: apps make central and peripheral managers.
+    init(state: CBManagerState) { super.init() }
 
     /// The state of Bluetooth: `.unknown` from `init` until the first `…DidUpdateState`, and then what that
     /// announced. It changes on the delegate's queue, right before the callback.

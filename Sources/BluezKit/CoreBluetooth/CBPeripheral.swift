@@ -74,7 +74,7 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
 
     open override var description: String {
         let (name, state, mtu) = shared.withLock { ($0.name, $0.state, $0.mtuBytes) }
-        let address = String(UInt(bitPattern: ObjectIdentifier(self).hashValue), radix: 16)
+        let address = String(UInt(bitPattern: ObjectIdentifier(self)), radix: 16)
         return "<CBPeripheral: 0x\(address), identifier = \(identifier.uuidString), name = \(name ?? "(null)"), "
             + "mtu = \(mtu ?? 23), state = \(state)>"
     }

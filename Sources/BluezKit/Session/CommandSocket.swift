@@ -22,7 +22,7 @@ final class CommandSocket {
     func send(_ data: [UInt8]) -> Outcome {
         lastUse = .now()
         while true {
-            let sent = data.withUnsafeBytes { Glibc.send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL.rawValue)) }
+            let sent = data.withUnsafeBytes { Glibc.send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL)) }
             if sent >= 0 { return .sent }
             switch errno {
             case EINTR: continue
