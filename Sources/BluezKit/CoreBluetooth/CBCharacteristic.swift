@@ -1,0 +1,70 @@
+import Foundation
+import Synchronization
+
+/// A characteristic: a value that can be read, written or subscribed to.
+///
+/// A remote one is valid until its link ends or `didModifyServices` lists its service. What it shows changes on the
+/// delegate's queue, right before the callback that tells of it. Compared by identity.
+/// - SeeAlso: Apple, `CBCharacteristic`; Core Spec 5.4, Vol 3, Part G, 3.3.
+open class CBCharacteristic: CBAttribute, @unchecked Sendable {  // holds: what changes is under `shared`'s lock
+    private struct Shared: Sendable {
+        weak var service: CBService?
+        var properties: CBCharacteristicProperties
+        var value: Data?
+        var descriptors: [CBDescriptor]?
+        var isNotifying = false
+    }
+
+    private let shared: Mutex<Shared>
+
+    init(uuid: CBUUID, properties: CBCharacteristicProperties, objectPath: String, service: CBService?) {
+        shared = Mutex(Shared(service: service, properties: properties))
+        super.init(uuid: uuid, objectPath: objectPath)
+    }
+
+    /// The service that has it; nil if that is gone.
+    open var service: CBService? { shared.withLock { $0.service } }
+
+    /// What can be done with it.
+    open var properties: CBCharacteristicProperties { shared.withLock { $0.properties } }
+
+    /// The value last read or notified: inside `didUpdateValueFor`, that of this event. Writing does not change it.
+    open var value: Data? { shared.withLock { $0.value } }
+
+    /// The descriptors discovered; nil until then.
+    open var descriptors: [CBDescriptor]? { shared.withLock { $0.descriptors } }
+
+    /// Whether its value is broadcast: never.
+    @available(*, deprecated)
+    open var isBroadcasted: Bool { false }
+
+    /// Whether this app is subscribed to it. False once the link has ended.
+    open var isNotifying: Bool { shared.withLock { $0.isNotifying } }
+
+    open override var description: String {
+        let shown = value.map { data in
+            let bytes = data.prefix(32).map { String(format: "%02x", $0) }.joined()
+            return "{length = \(data.count), bytes = 0x\(bytes)\(data.count > 32 ? " ..." : "")}"
+        }
+        return describe(
+            "UUID = \(uuid)", "properties = 0x\(String(properties.rawValue, radix: 16, uppercase: true))",
+            "value = \(shown ?? "(null)")", "notifying = \(isNotifying ? "YES" : "NO")")
+    }
+
+    func setService(_ service: CBService?) { shared.withLock { $0.service = service } }
+
+    func setProperties(_ properties: CBCharacteristicProperties) { shared.withLock { $0.properties = properties } }
+
+    func setValue(_ value: Data?) { shared.withLock { $0.value = value } }
+
+    func setNotifying(_ isNotifying: Bool) { shared.withLock { $0.isNotifying = isNotifying } }
+
+    /// - Returns: What was there.
+    @discardableResult
+    func reveal(descriptors: [CBDescriptor]?) -> [CBDescriptor]? {
+        shared.withLock { shared in
+            defer { shared.descriptors = descriptors }
+            return shared.descriptors
+        }
+    }
+}

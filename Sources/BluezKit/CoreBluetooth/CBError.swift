@@ -1,0 +1,168 @@
+import Foundation
+
+/// The domain of ``CBError``: `"CBErrorDomain"`.
+public let CBErrorDomain: String = "CBErrorDomain"
+
+/// What went wrong, other than a refusal by the peer's attributes: that is a ``CBATTError``.
+///
+/// Where BlueZ had a part in it, `userInfo[NSUnderlyingErrorKey]` is an `NSError` in ``BluezErrorDomain`` with its error
+/// name and message.
+/// - SeeAlso: Apple, `CBError`.
+public struct CBError: _BridgedStoredNSError {
+    /// The error as `as NSError` gives it.
+    public let _nsError: NSError
+
+    /// Wraps an `NSError` of this domain.
+    public init(_nsError error: NSError) { _nsError = error }
+
+    /// An error with this code.
+    /// - Parameter userInfo: Replaces or adds to the description that each error has.
+    public init(_ code: Code, userInfo: [String: Any] = [:]) {
+        _nsError = NSError(
+            domain: CBErrorDomain, code: code.rawValue,
+            userInfo: [NSLocalizedDescriptionKey: code.text].merging(userInfo) { $1 })
+    }
+
+    /// ``CBErrorDomain``.
+    public static var _nsErrorDomain: String { CBErrorDomain }
+
+    /// ``CBErrorDomain``.
+    public static var errorDomain: String { CBErrorDomain }
+
+    /// Why.
+    public var code: Code { Code(rawValue: _nsError.code) ?? .unknown }
+
+    /// Whether two errors have the same code and user info.
+    public static func == (a: CBError, b: CBError) -> Bool { a._nsError.isEqual(b._nsError) }
+
+    /// Hashes the code.
+    public func hash(into hasher: inout Hasher) { hasher.combine(_nsError.code) }
+
+    // Foundation's own for such types traps on Linux.
+    /// The hash of the code.
+    public var hashValue: Int {
+        var hasher = Hasher()
+        hash(into: &hasher)
+        return hasher.finalize()
+    }
+
+    /// The codes of ``CBError``.
+    public enum Code: Int, _ErrorCodeProtocol, Sendable {
+        /// The error that has this code.
+        public typealias _ErrorType = CBError
+
+        /// Anything that has no code of its own.
+        case unknown = 0
+        /// A parameter was invalid: an option, or a descriptor of a service to add.
+        case invalidParameters = 1
+        /// The attribute is not there any more.
+        case invalidHandle = 2
+        /// The peripheral is not connected.
+        case notConnected = 3
+        /// Some resource is used up.
+        case outOfSpace = 4
+        /// The operation was cancelled.
+        case operationCancelled = 5
+        /// The link was lost: the peer went out of range or lost power.
+        case connectionTimeout = 6
+        /// The peer has ended the link.
+        case peripheralDisconnected = 7
+        /// A local service may not have this UUID: it is the system's.
+        case uuidNotAllowed = 8
+        /// `startAdvertising` while advertising.
+        case alreadyAdvertising = 9
+        /// No link could be established.
+        case connectionFailed = 10
+        /// The adapter has as many links as it can have.
+        case connectionLimitReached = 11
+        /// The device is not known any more. The spelling is Apple's; ``unknownDevice`` is the same.
+        case unkownDevice = 12
+        /// This system cannot do it.
+        case operationNotSupported = 13
+        /// The peer has forgotten the bond. Remove it here as well, and pair again.
+        case peerRemovedPairingInformation = 14
+        /// The link could not be encrypted in time.
+        case encryptionTimedOut = 15
+        /// There is no room for another bond.
+        case tooManyLEPairedDevices = 16
+        /// watchOS only.
+        case leGattExceededBackgroundNotificationLimit = 17
+        /// watchOS only.
+        case leGattNearBackgroundNotificationLimit = 18
+
+        /// ``unkownDevice``, spelt correctly.
+        public static var unknownDevice: Code { .unkownDevice }
+
+        /// Apple's English text where it is known.
+        var text: String {
+            switch self {
+            case .unknown: "Unknown error."
+            case .invalidParameters: "One or more parameters were invalid."
+            case .invalidHandle: "The specified attribute is no longer valid."
+            case .notConnected: "The specified device is not connected."
+            case .outOfSpace: "The system has run out of a resource that the operation needs."
+            case .operationCancelled: "The operation was cancelled."
+            case .connectionTimeout: "The connection has timed out unexpectedly."
+            case .peripheralDisconnected: "The specified device has disconnected from us."
+            case .uuidNotAllowed: "The specified UUID is not allowed for this operation."
+            case .alreadyAdvertising: "Advertising has already started."
+            case .connectionFailed: "The connection could not be established."
+            case .connectionLimitReached: "The system has reached the maximum number of connections."
+            case .unkownDevice: "The specified device is unknown."
+            case .operationNotSupported: "The operation is not supported."
+            case .peerRemovedPairingInformation: "Peer removed pairing information"
+            case .encryptionTimedOut:
+                "Failed to encrypt the connection, the connection has timed out unexpectedly."
+            case .tooManyLEPairedDevices: "The system has reached the maximum number of paired devices."
+            case .leGattExceededBackgroundNotificationLimit:
+                "The limit of notifications in the background has been exceeded."
+            case .leGattNearBackgroundNotificationLimit: "The limit of notifications in the background is near."
+            }
+        }
+    }
+}
+
+// The codes as `catch CBError.connectionTimeout` spells them.
+extension CBError {
+    /// ``Code/unknown``.
+    public static var unknown: Code { .unknown }
+    /// ``Code/invalidParameters``.
+    public static var invalidParameters: Code { .invalidParameters }
+    /// ``Code/invalidHandle``.
+    public static var invalidHandle: Code { .invalidHandle }
+    /// ``Code/notConnected``.
+    public static var notConnected: Code { .notConnected }
+    /// ``Code/outOfSpace``.
+    public static var outOfSpace: Code { .outOfSpace }
+    /// ``Code/operationCancelled``.
+    public static var operationCancelled: Code { .operationCancelled }
+    /// ``Code/connectionTimeout``.
+    public static var connectionTimeout: Code { .connectionTimeout }
+    /// ``Code/peripheralDisconnected``.
+    public static var peripheralDisconnected: Code { .peripheralDisconnected }
+    /// ``Code/uuidNotAllowed``.
+    public static var uuidNotAllowed: Code { .uuidNotAllowed }
+    /// ``Code/alreadyAdvertising``.
+    public static var alreadyAdvertising: Code { .alreadyAdvertising }
+    /// ``Code/connectionFailed``.
+    public static var connectionFailed: Code { .connectionFailed }
+    /// ``Code/connectionLimitReached``.
+    public static var connectionLimitReached: Code { .connectionLimitReached }
+    /// ``Code/unkownDevice``.
+    @available(*, deprecated, renamed: "unknownDevice")
+    public static var unkownDevice: Code { .unkownDevice }
+    /// ``Code/unkownDevice``, spelt correctly.
+    public static var unknownDevice: Code { .unkownDevice }
+    /// ``Code/operationNotSupported``.
+    public static var operationNotSupported: Code { .operationNotSupported }
+    /// ``Code/peerRemovedPairingInformation``.
+    public static var peerRemovedPairingInformation: Code { .peerRemovedPairingInformation }
+    /// ``Code/encryptionTimedOut``.
+    public static var encryptionTimedOut: Code { .encryptionTimedOut }
+    /// ``Code/tooManyLEPairedDevices``.
+    public static var tooManyLEPairedDevices: Code { .tooManyLEPairedDevices }
+    /// ``Code/leGattExceededBackgroundNotificationLimit``.
+    public static var leGattExceededBackgroundNotificationLimit: Code { .leGattExceededBackgroundNotificationLimit }
+    /// ``Code/leGattNearBackgroundNotificationLimit``.
+    public static var leGattNearBackgroundNotificationLimit: Code { .leGattNearBackgroundNotificationLimit }
+}

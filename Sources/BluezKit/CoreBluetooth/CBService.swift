@@ -1,0 +1,50 @@
+import Foundation
+import Synchronization
+
+/// A service: a group of characteristics.
+///
+/// A remote one is valid until its link ends or `didModifyServices` lists it. Compared by identity.
+/// - SeeAlso: Apple, `CBService`; Core Spec 5.4, Vol 3, Part G, 3.1.
+open class CBService: CBAttribute, @unchecked Sendable {  // holds: what changes is under `shared`'s lock
+    private struct Shared: Sendable {
+        weak var peripheral: CBPeripheral?
+        var includedServices: [CBService]?
+        var characteristics: [CBCharacteristic]?
+    }
+
+    private let shared: Mutex<Shared>
+    private let storedIsPrimary: Bool
+
+    init(uuid: CBUUID, isPrimary: Bool, objectPath: String, peripheral: CBPeripheral?) {
+        shared = Mutex(Shared(peripheral: peripheral))
+        storedIsPrimary = isPrimary
+        super.init(uuid: uuid, objectPath: objectPath)
+    }
+
+    /// The peripheral that has it; nil for a local service, and if the app has released the peripheral.
+    open var peripheral: CBPeripheral? { shared.withLock { $0.peripheral } }
+
+    /// Whether it stands for itself. A secondary service is only included by others.
+    open var isPrimary: Bool { storedIsPrimary }
+
+    /// The services that it refers to; nil until they are discovered.
+    open var includedServices: [CBService]? { shared.withLock { $0.includedServices } }
+
+    /// The characteristics discovered so far, in the order of the peripheral's table; nil until then.
+    open var characteristics: [CBCharacteristic]? { shared.withLock { $0.characteristics } }
+
+    open override var description: String {
+        describe("isPrimary = \(isPrimary ? "YES" : "NO")", "UUID = \(uuid)")
+    }
+
+    func reveal(includedServices: [CBService]?) { shared.withLock { $0.includedServices = includedServices } }
+
+    /// - Returns: What was there.
+    @discardableResult
+    func reveal(characteristics: [CBCharacteristic]?) -> [CBCharacteristic]? {
+        shared.withLock { shared in
+            defer { shared.characteristics = characteristics }
+            return shared.characteristics
+        }
+    }
+}
