@@ -82,6 +82,8 @@ extension Scenarios {
             try await central.powerOn()
             let heart = try await central.find("Rig Heart", services: [heartRate])
             try await central.connect(heart)
+            // BlueZ 5.66 crashes if the link is lost while it discovers.
+            _ = try await central.discoverServices(heart)
             try await world.control("heart vanish")
             let error = try await central.next("didDisconnect") {
                 if case .disconnected(heart, _, let error) = $0 { [error] } else { nil }
