@@ -21,6 +21,7 @@ extension Simulator {
             guard let connection, let server else { return }
             for adapter in adapters {
                 for device in adapter.devices.values { device.link?.end(reason: 0x15) }
+                server.flush()
                 adapter.unregister()
                 adapter.controller.isPowered = false
             }
@@ -33,6 +34,7 @@ extension Simulator {
 
     private func forgetDaemon() {
         generation += 1
+        server?.close()
         (connection, server) = (nil, nil)
         adapters = []
         watchedClients = []

@@ -77,8 +77,8 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
         let (connection, server, adapters) = (connection, server, adapters)
         let end = {
             for adapter in adapters { adapter.closeSockets() }
+            server?.close()  // a flush that waits on the queue must find nothing: objects refer to the simulator
             connection?.close()
-            _ = server
         }
         if DispatchQueue.getSpecific(key: Self.queueKey) == ObjectIdentifier(self) { end() } else { queue.sync(execute: end) }
     }
