@@ -143,7 +143,7 @@ extension Simulator {
 
     /// A characteristic by its four digits, `2a37` or `0013`.
     private func uuid(_ number: String, of peripheral: VirtualPeripheral) throws -> String {
-        guard let value = UInt16(number, radix: 16) else { throw ControlError("ValueError: no characteristic \(number)") }
+        let value = UInt16(number, radix: 16) ?? 0
         for uuid in [VirtualPeripheral.testUUID(value), UUIDText.full(Hex.handle(value))]
         where peripheral.value(of: uuid) != nil {
             return uuid

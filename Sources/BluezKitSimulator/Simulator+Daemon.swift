@@ -63,7 +63,11 @@ extension Simulator {
         let connection = try Connection(address: address, queue: queue)
         let server = ObjectServer(connection: connection)
         (self.connection, self.server) = (connection, server)
-        server.intercept = { [weak self] call in self?.intercept(call) ?? false }
+        server.intercept = { [weak self, weak server] call in
+            // The simulator stays alive while a call is dealt with.
+            if let self, !intercept(call) { server?.dispatch(call) }
+            return true
+        }
         server.addManager(at: "/")
         let life = generation
         connection.onDisconnected = { [weak self] _ in

@@ -49,7 +49,8 @@ extension Simulator {
             else { return }
             adapter.restore(
                 StoredDevice(
-                    addressType: peripheral.addressType, name: peripheral.content.localName, uuids: peripheral.table.uuids,
+                    addressType: peripheral.addressType, name: peripheral.content.localName,
+                    uuids: peripheral.table.uuids,
                     isTrusted: false, isBonded: bonded),
                 address: peripheral.address)
             adapter.devices[peripheral.address]?.store()

@@ -21,7 +21,7 @@ final class BusClient: @unchecked Sendable {  // holds: all state is touched on 
         let queue = queue
         connection = try queue.sync { try Connection(address: address, queue: queue) }
         queue.sync {
-            connection.onSignal = { [unowned self] message in hear(describe(message)) }
+            connection.onSignal = { [weak self] message in self?.hear(self?.describe(message)) }
             connection.addMatch(MatchRule(sender: service))
             connection.addMatch(MatchRule(sender: "org.freedesktop.DBus", argument0: service))
         }
@@ -69,7 +69,8 @@ final class BusClient: @unchecked Sendable {  // holds: all state is touched on 
                     case .success: hear("\(member) returns")
                     case .failure(let error): hear("\(member) fails \(error.name) \(error.message)")
                     }
-                    continuation.resume(with: result.flatMap { reply in Result { () throws(BusError) in try reply.values() } })
+                    continuation.resume(
+                        with: result.flatMap { reply in Result { () throws(BusError) in try reply.values() } })
                 }
             }
         }
@@ -101,7 +102,9 @@ final class BusClient: @unchecked Sendable {  // holds: all state is touched on 
     }
 
     func property(_ path: String, _ interface: String, _ name: String) async throws -> Value? {
-        try await call(path, "org.freedesktop.DBus.Properties", "Get", .string(interface), .string(name)).first?.unwrapped
+        let reply = try await call(
+            path, "org.freedesktop.DBus.Properties", "Get", .string(interface), .string(name))
+        return reply.first?.unwrapped
     }
 
     /// All objects: path, interface, property.
@@ -115,9 +118,9 @@ final class BusClient: @unchecked Sendable {  // holds: all state is touched on 
     /// Answers an agent's calls: with `passkey` where one is asked for.
     func beAgent(passkey: UInt32 = 0) async throws {
         queue.sync {
-            connection.onCall = { [unowned self] call in
-                hear("agent: \(call.member ?? "")")
-                connection.reply(to: call) { (writer) throws(BusError) in
+            connection.onCall = { [weak self] call in
+                self?.hear("agent: \(call.member ?? "")")
+                self?.connection.reply(to: call) { (writer) throws(BusError) in
                     if call.member == "RequestPasskey" { try writer.write(passkey) }
                 }
             }
@@ -150,7 +153,7 @@ final class BusClient: @unchecked Sendable {  // holds: all state is touched on 
             queue.sync {
                 if condition(heard) { return continuation.resume(returning: true) }
                 let id = UUID()
-                waiters.append(({ [unowned self] in condition(heard) }, continuation, id))
+                waiters.append(({ [weak self] in condition(self?.heard ?? []) }, continuation, id))
                 queue.later(timeout) { [weak self] in
                     guard let self, let index = waiters.firstIndex(where: { $0.id == id }) else { return }
                     waiters.remove(at: index).continuation.resume(returning: false)

@@ -38,7 +38,9 @@ struct SimulatorToolsTests {
         #expect(try await simulator.control("heart state") == "connections=[] advertising=0")
         #expect(try await simulator.control("sink value 0010") == "68656c6c6f")
         #expect(try await simulator.control("rig reports") == "0")
-        for wrong in ["heart", "lung beat 2", "heart fly", "sink value 0099", "rig duplicates some", "heart disconnect"] {
+        for wrong in [
+            "heart", "lung beat 2", "heart fly", "sink value 0099", "rig duplicates some", "heart disconnect",
+        ] {
             await #expect(throws: ControlError.self) { try await simulator.control(wrong) }
         }
     }
