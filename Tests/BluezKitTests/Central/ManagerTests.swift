@@ -5,10 +5,16 @@ import Testing
 
 /// State, queues and delivery of `CBCentralManager`.
 @Suite struct ManagerTests {
-    final class Delegate: NSObject, CBCentralManagerDelegate, Sendable {
+    final class Delegate: NSObject, CBCentralManagerDelegate, @unchecked Sendable {  // holds: constants
         let log = EventLog<String>()
         func centralManagerDidUpdateState(_ central: CBCentralManager) {
-            log.append("state \(central.state.rawValue) main \(Thread.isMainThread)")
+            let isMain = DispatchQueue.getSpecific(key: onMain) == true
+            log.append("state \(central.state.rawValue) main \(isMain)")
+        }
+        private let onMain = DispatchSpecificKey<Bool>()
+        override init() {
+            super.init()
+            DispatchQueue.main.setSpecific(key: onMain, value: true)
         }
     }
 

@@ -14,6 +14,7 @@ import Testing
         world.sink.advertise(false)
         world.simulator.options.duplicateFilter = .none
         let beacon = VirtualPeripheral("F0:00:00:00:00:01", advertisement, interval: .seconds(3600))
+        beacon.advertise(false)
         world.simulator.add(beacon)
         return (world, beacon)
     }
@@ -132,6 +133,7 @@ import Testing
         let other = VirtualPeripheral(
             "F0:00:00:00:00:02", VirtualAdvertisement(localName: "Other", serviceUUIDs: ["1234"]),
             interval: .seconds(3600))
+        other.advertise(false)
         world.simulator.add(other)
         let first = Central(world)
         let second = Central(world)

@@ -39,6 +39,8 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
         let depth: Int
     }
 
+    /// Kept: a simulator ends when nobody holds it.
+    let world: any World
     let queue: DispatchQueue
     /// Runs inside each callback, on the queue, after it was noted.
     let onEvent: (@Sendable (Central, Event) -> Void)?
@@ -52,6 +54,7 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
         _ world: any World, queue: DispatchQueue = DispatchQueue(label: "test.central"),
         options: [String: Any] = [:], onEvent: (@Sendable (Central, Event) -> Void)? = nil
     ) {
+        self.world = world
         self.queue = queue
         self.onEvent = onEvent
         super.init()

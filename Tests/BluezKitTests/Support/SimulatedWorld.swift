@@ -14,6 +14,7 @@ final class SimulatedWorld: World {
     let connectTimeout = 0.4
 
     init() async throws {
+        _ = LogCapture.shared
         simulator = try await Simulator()
         simulator.add(heart)
         simulator.add(sink)
@@ -30,14 +31,33 @@ final class SimulatedWorld: World {
 /// The library's log lines, of all tests of this process: look for what only your own test can have caused.
 final class LogCapture: Sendable {
     static let shared = LogCapture()
-    private let lines = EventLog<String>()
+    private let state = ProtectedBox<(lines: [String], waiters: [(String) -> Bool])>(([], []))
 
-    private init() { BluezKitLog.handler = { [lines] level, text in lines.append("\(level): \(text)") } }
-
-    /// Waits for a line with all these parts.
-    func expect(_ parts: String...) async throws {
-        _ = try await lines.next("log line with \(parts)") { line in parts.allSatisfy(line.contains) ? line : nil }
+    private init() {
+        BluezKitLog.handler = { [state] level, text in
+            let line = "\(level): \(text)"
+            state.withLock { state in
+                state.lines.append(line)
+                state.waiters.removeAll { $0(line) }
+            }
+        }
     }
 
-    func count(_ part: String) -> Int { lines.all.filter { $0.contains(part) }.count }
+    /// Waits for a line with all these parts; one that has come already counts. Install the capture, by naming
+    /// `shared`, before the line can come.
+    func expect(_ parts: String...) async throws {
+        let log = EventLog<String>()
+        let matches = { (line: String) in parts.allSatisfy(line.contains) }
+        state.withLock { state in
+            if let line = state.lines.first(where: matches) { return log.append(line) }
+            state.waiters.append { line in
+                guard matches(line) else { return false }
+                log.append(line)
+                return true
+            }
+        }
+        _ = try await log.next("log line with \(parts)") { $0 }
+    }
+
+    func count(_ part: String) -> Int { state.withLock { $0.lines.filter { $0.contains(part) }.count } }
 }
