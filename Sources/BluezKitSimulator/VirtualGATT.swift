@@ -108,7 +108,8 @@ public struct VirtualCharacteristic: Sendable {
     /// Descriptors other than 2902.
     public var descriptors: [VirtualDescriptor]
 
-    /// A characteristic that answers reads with `value` and remembers what is written to it, unless closures say otherwise.
+    /// A characteristic that answers reads with `value` and remembers what is written to it, unless closures say
+    /// otherwise.
     public init(
         _ uuid: String, _ flags: Flags, value: [UInt8] = [], read: (@Sendable () throws -> [UInt8])? = nil,
         write: (@Sendable ([UInt8]) throws -> Void)? = nil, delay: Duration = .zero, answers: Bool = true,
