@@ -112,7 +112,7 @@ final class Adapter {
     func remove(_ device: Device) {
         device.unregister()
         devices[device.address] = nil
-        found.removeAll { $0 === device }
+        if device.isFound { found.removeAll { $0 === device } }
         simulator.stored[controller.address]?[device.address] = nil
     }
 

@@ -19,6 +19,7 @@ public final class PrivateBus: Sendable {
         /// It did not start; with what it said.
         case failed(String)
 
+        /// The reason, for people.
         public var description: String {
             switch self {
             case .notInstalled: "dbus-daemon is not installed; it is in the package `dbus` (apt install dbus)"

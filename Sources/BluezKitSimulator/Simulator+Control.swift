@@ -3,6 +3,7 @@ import Foundation
 
 /// A control line that makes no sense.
 public struct ControlError: Error, CustomStringConvertible {
+    /// What is wrong with the line.
     public let description: String
     init(_ description: String) { self.description = description }
 }

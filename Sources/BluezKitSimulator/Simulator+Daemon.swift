@@ -39,6 +39,7 @@ extension Simulator {
         adapters = []
         watchedClients = []
         agents = []
+        scanningChanged()
     }
 
     /// Whether bluetoothd runs.

@@ -181,12 +181,18 @@ private final class Host: @unchecked Sendable {  // holds: all state is touched 
             ("/org/example/a", "Get", [.string("org.example.None1"), .string("X")], "InvalidArgs"),
             ("/org/example/a", "Get", [.string("org.example.Thing1"), .string("X")], "InvalidArgs"),
             ("/org/example/a", "GetAll", [.string("org.example.None1")], "InvalidArgs"),
-            ("/org/example/a", "Set", [.string("org.example.Thing1"), .string("X"), .variant(.bool(true))],
-             "UnknownProperty"),
-            ("/org/example/a", "Set", [.string("org.example.Thing1"), .string("Size"), .variant(.uint32(1))],
-             "PropertyReadOnly"),
-            ("/org/example/a", "Set", [.string("org.example.Thing1"), .string("Color"), .variant(.bool(true))],
-             "InvalidSignature"),
+            (
+                "/org/example/a", "Set", [.string("org.example.Thing1"), .string("X"), .variant(.bool(true))],
+                "UnknownProperty"
+            ),
+            (
+                "/org/example/a", "Set", [.string("org.example.Thing1"), .string("Size"), .variant(.uint32(1))],
+                "PropertyReadOnly"
+            ),
+            (
+                "/org/example/a", "Set", [.string("org.example.Thing1"), .string("Color"), .variant(.bool(true))],
+                "InvalidSignature"
+            ),
             ("/org/example/a", "Get", [.string("org.example.Thing1")], "UnknownMethod"),
             ("/org/example/z", "GetAll", [.string("org.example.Thing1")], "UnknownObject"),
         ] as [(String, String, [Value], String)])
