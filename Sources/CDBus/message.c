@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 
 int cdbus_is_path(const char *string) { return dbus_validate_path(string, NULL); }
 int cdbus_is_interface(const char *string) { return dbus_validate_interface(string, NULL); }
@@ -77,9 +78,11 @@ int cdbus_iter_append_bytes(DBusMessageIter *iter, const uint8_t *bytes, size_t 
 int cdbus_iter_open(DBusMessageIter *iter, int type, const char *contained, DBusMessageIter *sub) {
     if (contained && type != DBUS_TYPE_ARRAY && type != DBUS_TYPE_VARIANT) return -EINVAL;
     if (contained && type == DBUS_TYPE_VARIANT && !cdbus_is_single_signature(contained)) return -EINVAL;
-    if (contained && type == DBUS_TYPE_ARRAY && contained[0] != DBUS_DICT_ENTRY_BEGIN_CHAR &&
-        !cdbus_is_single_signature(contained))
-        return -EINVAL;
+    if (contained && type == DBUS_TYPE_ARRAY) {
+        char array[DBUS_MAXIMUM_SIGNATURE_LENGTH + 1];  // a dict entry is a type only inside an array
+        int length = snprintf(array, sizeof array, "a%s", contained);
+        if (length >= (int)sizeof array || !cdbus_is_single_signature(array)) return -EINVAL;
+    }
     return dbus_message_iter_open_container(iter, type, contained, sub) ? 0 : -ENOMEM;
 }
 

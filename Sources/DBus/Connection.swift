@@ -199,8 +199,10 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     public func cancel(_ id: CallID) { pending.removeValue(forKey: id.serial) }
 
     private func message(for call: MethodCall) throws(BusError) -> OpaquePointer {
-        let message = cdbus_message_new_call(call.destination, call.path.rawValue, call.interface, call.member)
-        guard let message else { throw .invalid("\(call.destination) \(call.interface).\(call.member)") }
+        let names = [call.destination, call.interface, call.member]
+        guard names.allSatisfy(isCString),
+            let message = cdbus_message_new_call(call.destination, call.path.rawValue, call.interface, call.member)
+        else { throw .invalid(names.joined(separator: " ")) }
         dbus_message_set_auto_start(message, call.mayStartDestination ? 1 : 0)
         if let arguments = call.arguments { try write(arguments, into: message) }
         return message
@@ -264,9 +266,9 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         path: ObjectPath, interface: String, member: String, to destination: String? = nil,
         _ arguments: (inout MessageWriter) throws(BusError) -> Void
     ) throws(BusError) {
-        guard let message = cdbus_message_new_signal(destination, path.rawValue, interface, member) else {
-            throw .invalid("signal \(interface).\(member)")
-        }
+        guard [destination ?? "", interface, member].allSatisfy(isCString),
+            let message = cdbus_message_new_signal(destination, path.rawValue, interface, member)
+        else { throw .invalid("signal \(interface).\(member)") }
         try write(arguments, into: message)
         try send(message)
     }
@@ -304,6 +306,9 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     /// The bus refused a rule: signals will be missing.
     public var onRuleRefused: ((MatchRule, BusError) -> Void)?
 }
+
+/// C would take a text with a NUL character for a shorter one: the name of somebody else.
+private func isCString(_ text: String) -> Bool { !text.utf8.contains(0) }
 
 /// The C array as a string.
 private func string<T>(_ tuple: T) -> String {

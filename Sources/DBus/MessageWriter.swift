@@ -6,27 +6,44 @@ import Glibc
 /// After an error the message is incomplete and must be dropped; ``Connection`` does so.
 public struct MessageWriter {
     private var iterator = DBusMessageIter()
+    /// Bytes written so far, or a few less: no padding is counted. And how many containers this is inside.
+    private var size = 0
+    private var depth = 0
+
+    // A bus hangs up on whoever exceeds these.
+    private static let largestArray = 64 << 20
+    private static let largestMessage = 128 << 20
+    private static let deepest = 64
 
     init(_ message: OpaquePointer) { dbus_message_iter_init_append(message, &iterator) }
-    private init() {}
+    private init(inside outer: MessageWriter) { depth = outer.depth + 1 }
+
+    private mutating func add(_ bytes: Int) throws(BusError) {
+        size += bytes
+        guard size <= Self.largestMessage else { throw .limit("a message exceeds the 128 MiB that D-Bus allows") }
+    }
 
     private func check(_ result: Int32, _ what: @autoclosure () -> String) throws(BusError) {
         switch result {
         case 0: return
         case -EINVAL: throw .invalid(what())
-        case -E2BIG: throw .limit("an array exceeds the 64 MiB that D-Bus allows")
+        case -E2BIG: throw Self.arrayIsTooLarge
         default: throw .limit("out of memory")
         }
     }
 
+    private static let arrayIsTooLarge = BusError.limit("an array exceeds the 64 MiB that D-Bus allows")
+
     // MARK: Basic types
 
     private mutating func write<T>(_ type: Int32, basic value: T) throws(BusError) {
+        try add(MemoryLayout<T>.size)
         try check(withUnsafePointer(to: value) { cdbus_iter_append_basic(&iterator, type, $0) }, "type \(type)")
     }
 
     private mutating func write(_ type: Int32, text: String, _ kind: StaticString) throws(BusError) {
         guard !text.utf8.contains(0) else { throw .invalid("\(kind) with a NUL character") }
+        try add(text.utf8.count + 2)  // its length and a zero
         try check(cdbus_iter_append_string(&iterator, type, text), "\"\(text)\" is no \(kind)")
     }
 
@@ -53,16 +70,22 @@ public struct MessageWriter {
     /// An `ay`.
     public mutating func write(bytes: UnsafeRawBufferPointer) throws(BusError) {
         let pointer = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
+        try add(bytes.count)
         try check(cdbus_iter_append_bytes(&iterator, pointer, bytes.count), "bytes")
     }
 
     private mutating func container(
         _ type: Int32, _ contained: String?, _ body: (inout MessageWriter) throws(BusError) -> Void
     ) throws(BusError) {
-        var inner = MessageWriter()
+        guard contained?.utf8.contains(0) != true else { throw .invalid("signature with a NUL character") }
+        var inner = MessageWriter(inside: self)
+        guard inner.depth <= Self.deepest else { throw .limit("values are nested deeper than D-Bus allows") }
         try check(cdbus_iter_open(&iterator, type, contained, &inner.iterator), "bad signature \(contained ?? "")")
-        do {
+        do throws(BusError) {
             try body(&inner)
+            if type == CDBUS_TYPE_STRUCT, inner.size == 0 { throw .invalid("a structure with nothing in it") }
+            if type == CDBUS_TYPE_ARRAY, inner.size > Self.largestArray { throw Self.arrayIsTooLarge }
+            try add(inner.size + (type == CDBUS_TYPE_ARRAY ? 4 : 0))
         } catch {
             dbus_message_iter_abandon_container(&iterator, &inner.iterator)
             throw error
@@ -129,6 +152,7 @@ public struct MessageWriter {
     }
 
     private mutating func writeBytes(_ bytes: [UInt8]) throws(BusError) {
+        try add(bytes.count)
         let result = bytes.withUnsafeBufferPointer { cdbus_iter_append_bytes(&iterator, $0.baseAddress, $0.count) }
         try check(result, "bytes")
     }

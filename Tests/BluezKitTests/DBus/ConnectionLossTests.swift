@@ -1,0 +1,188 @@
+import BluezKitSimulator
+import DBus
+import Dispatch
+import Foundation
+import Testing
+
+@Suite("DBus: loss of the bus")
+struct ConnectionLossTests {
+    @Test("the bus is killed: pending calls fail in order, then onDisconnected is called once, and calls fail at once")
+    func killed() async throws {
+        let bus = try PrivateBus()
+        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        server.serve { _, _ in }
+        let destination = server.name
+        let log = client.order
+        client.sync { connection in
+            for number in 1...3 {
+                let call = MethodCall(destination: destination, path: "/", interface: "a.b", member: "C")
+                connection.call(call, deadline: .seconds(60)) { log.append("call \(number) \($0.failureName)") }
+            }
+        }
+        try await server.killBus()
+        let lost = "org.freedesktop.DBus.Error.Disconnected"
+        for expected in ["call 1 \(lost)", "call 2 \(lost)", "call 3 \(lost)", "disconnected \(lost)"] {
+            #expect(try await log.next(expected) { $0.hasPrefix("signal") ? nil : $0 } == expected)
+        }
+        await #expect(throws: BusError.disconnected(name: lost, message: "not connected to a bus")) {
+            try await client.bus("GetId")
+        }
+        client.sync { connection in
+            #expect(!connection.carriesFileDescriptors)
+            connection.addMatch(MatchRule(sender: "a.b"))
+            connection.close()
+            connection.close()
+        }
+        #expect(throws: BusError.self) { try client.emit("/", "a.b", "C", []) }
+        #expect(log.all.filter { $0.hasPrefix("disconnected") }.count == 1)
+    }
+
+    @Test("close() ends it all in silence: no completion, no onDisconnected")
+    func closed() async throws {
+        let bus = try PrivateBus()
+        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        let arrived = EventLog<Bool>()
+        server.serve { _, _ in arrived.append(true) }
+        let destination = server.name
+        client.sync { connection in
+            let call = MethodCall(destination: destination, path: "/", interface: "a.b", member: "C")
+            connection.call(call, deadline: .seconds(30)) { [order = client.order] _ in order.append("answer") }
+        }
+        try await arrived.next("call") { $0 }
+        client.sync { $0.close() }
+        try await server.killBus()
+        try await server.order.next("the end of the bus") { $0.hasPrefix("disconnected") ? true : nil }
+        client.sync { _ in }
+        #expect(client.order.all.allSatisfy { $0.hasPrefix("signal") })
+    }
+
+    @Test("a connection may be closed in any of its own callbacks")
+    func closedInside() async throws {
+        let bus = try PrivateBus()
+        let server = try await Peer.named(bus.address)
+        server.serveEcho()
+        let inAnswer = try await Peer.named(bus.address)
+        let log = EventLog<String>()
+        let destination = server.name
+        inAnswer.sync { connection in
+            for _ in 1...2 {
+                let call = MethodCall(destination: destination, path: "/", interface: "a.b", member: "C")
+                connection.call(call, deadline: .seconds(20)) { [unowned connection] _ in
+                    log.append("answer")
+                    connection.close()
+                }
+            }
+        }
+        try await log.next("answer") { $0 }
+        inAnswer.sync { _ in }
+        #expect(log.all.count == 1)
+        let inSignal = try await Peer.named(bus.address)
+        inSignal.sync { connection in
+            connection.onSignal = { [unowned connection] _ in
+                log.append("signal")
+                connection.close()
+            }
+        }
+        for _ in 1...2 { try server.emit("/", "a.b", "C", to: inSignal.name, []) }
+        try await log.next("signal") { $0 == "signal" ? true : nil }
+        try await server.settle()
+        inSignal.sync { _ in }
+        #expect(log.all.filter { $0 == "signal" }.count == 1)
+        let inLoss = try await Peer.named(bus.address)
+        inLoss.sync { connection in
+            connection.onDisconnected = { [unowned connection] _ in
+                log.append("lost")
+                connection.close()
+            }
+        }
+        try await server.killBus()
+        try await log.next("loss") { $0 == "lost" ? true : nil }
+    }
+
+    @Test("a bus that is not there, an address that is none: a thrown error that says why", arguments: [
+        "unix:path=/nonexistent/bus", "", "nonsense", "unix:", "tcp:host=127.0.0.1,port=1", "unix:path=a\0b",
+        "unixexec:path=/nonexistent/program", "unix:path=/dev/null", ";;;", "unix:abstract=bluezkit-nobody",
+    ])
+    func noBus(_ address: String) async {
+        let queue = DispatchQueue(label: "test")
+        do {
+            // What opens in the background fails by the greeting.
+            let log = EventLog<String>()
+            let connection = try queue.sync {
+                let connection = try Connection(address: BusAddress(address), queue: queue)
+                connection.onDisconnected = { log.append($0.name) }
+                return connection
+            }
+            _ = try? await log.next("the end") { $0 }
+            #expect(log.all.count == 1)
+            queue.sync { connection.close() }
+        } catch {
+            guard case .disconnected(let name, let message) = error as? BusError else {
+                Issue.record("\(error)")
+                return
+            }
+            #expect(name.hasPrefix("org.freedesktop.DBus.Error.") && !message.isEmpty)
+        }
+    }
+
+    @Test("a server that refuses the greeting, or speaks no D-Bus, is a lost connection")
+    func noDBus() async throws {
+        let directory = FileManager.default.temporaryDirectory.appendingPathComponent("bluezkit-\(UUID().uuidString)")
+        try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
+        defer { try? FileManager.default.removeItem(at: directory) }
+        let path = directory.appendingPathComponent("s").path
+        let listener = try #require(listeningSocket(path))
+        Thread.detachNewThread {
+            let client = accept(listener, nil, nil)
+            _ = write(client, "HTTP/1.1 400 Bad Request\r\n\r\n", 28)
+            close(client)
+            close(listener)
+        }
+        let queue = DispatchQueue(label: "test")
+        let log = EventLog<String>()
+        let connection = try queue.sync {
+            let connection = try Connection(address: BusAddress("unix:path=\(path)"), queue: queue)
+            connection.onDisconnected = { log.append($0.name) }
+            return connection
+        }
+        #expect(try await log.next("the end") { $0 }.hasPrefix("org.freedesktop.DBus.Error."))
+        queue.sync { connection.close() }
+    }
+
+    @Test("ten thousand calls at once are all answered, in order")
+    func manyCalls() async throws {
+        let bus = try PrivateBus()
+        let client = try await Peer.named(bus.address)
+        let server = try await Peer.named(bus.address)
+        server.serveEcho()
+        let answers = EventLog<Int>()
+        let destination = server.name
+        client.sync { connection in
+            for number in 0..<10_000 {
+                let call = MethodCall(destination: destination, path: "/", interface: "a.b", member: "C") {
+                    (writer) throws(BusError) in try writer.write(Int32(number))
+                }
+                connection.call(call, deadline: .seconds(60)) { result in
+                    var reader = (try? result.get())?.reader
+                    answers.append(Int((try? reader?.readInt32()) ?? -1))
+                }
+            }
+        }
+        try await answers.next("the last answer", within: 60) { $0 == 9_999 ? true : nil }
+        #expect(answers.all == Array(0..<10_000))
+    }
+}
+
+/// A unix socket that listens.
+func listeningSocket(_ path: String) -> Int32? {
+    let listener = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
+    var address = sockaddr_un()
+    address.sun_family = sa_family_t(AF_UNIX)
+    withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path.utf8) }
+    let result = withUnsafePointer(to: &address) {
+        $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+            bind(listener, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
+        }
+    }
+    return result == 0 && listen(listener, 4) == 0 ? listener : nil
+}

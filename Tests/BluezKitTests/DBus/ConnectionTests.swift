@@ -1,0 +1,281 @@
+import BluezKitSimulator
+import DBus
+import Dispatch
+import Foundation
+import Testing
+
+@Suite("DBus: calls")
+struct ConnectionTests {
+    @Test("the error of the other side comes with its name and message unchanged, whatever its arguments are")
+    func remoteErrors() async throws {
+        let bus = try PrivateBus()
+        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        server.serve { connection, call in
+            let text = (try? call.values())?.first?.stringValue ?? ""
+            connection.refuse(call, name: "org.bluez.Error.Failed", message: text)
+        }
+        for text in ["Operation failed with ATT error: 0x81", "", "ä\n\"'<>", String(repeating: "x", count: 100_000)] {
+            await #expect(throws: BusError.remote(name: "org.bluez.Error.Failed", message: text)) {
+                try await client.echo(server, .string(text))
+            }
+        }
+        server.serve { connection, call in connection.refuse(call, name: "no error name", message: "text") }
+        await #expect(throws: BusError.remote(name: "org.freedesktop.DBus.Error.Failed", message: "text")) {
+            try await client.echo(server)
+        }
+        await #expect(throws: BusError.self) { try await client.call("test.nobody", "/", "a.b", "C") }
+    }
+
+    @Test("an object that nobody exports is UnknownObject, and Peer.Ping is answered by itself")
+    func unknownObject() async throws {
+        let bus = try PrivateBus()
+        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        do {
+            try await client.echo(server)
+            Issue.record("answered")
+        } catch let error as BusError { #expect(error.name == "org.freedesktop.DBus.Error.UnknownObject") }
+        #expect(try await client.call(server.name, "/x", "org.freedesktop.DBus.Peer", "Ping") == [])
+    }
+
+    @Test("a deadline gives timedOut once, and an answer that comes later is dropped")
+    func deadline() async throws {
+        let bus = try PrivateBus()
+        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        let calls = EventLog<Held<IncomingCall>>()
+        server.serve { _, call in calls.append(Held(value: call)) }
+        let outcomes = EventLog<Result<Void, BusError>>()
+        let (destination, start) = (server.name, ContinuousClock.now)
+        client.sync { connection in
+            let call = MethodCall(destination: destination, path: "/", interface: "a.b", member: "C")
+            connection.call(call, deadline: .milliseconds(50)) { outcomes.append($0.map { _ in }) }
+        }
+        let outcome = try await outcomes.next("timeout") { $0 }
+        #expect(throws: BusError.timedOut) { try outcome.get() }
+        #expect(ContinuousClock.now - start >= .milliseconds(49))
+        let late = try await calls.next("call") { $0 }
+        server.sync { $0.reply(to: late.value) }
+        try await server.settle()
+        try await client.settle()
+        #expect(outcomes.all.count == 1)
+    }
+
+    @Test("deadlines fire in their own order, not in that of the calls; a zero deadline is over at once")
+    func deadlineOrder() async throws {
+        let bus = try PrivateBus()
+        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        server.serve { _, _ in }
+        let order = EventLog<Int>()
+        let destination = server.name
+        client.sync { connection in
+            for milliseconds in [120, 0, 60, 30] {
+                let call = MethodCall(destination: destination, path: "/", interface: "a.b", member: "C")
+                connection.call(call, deadline: .milliseconds(milliseconds)) { result in
+                    if case .failure(.timedOut) = result { order.append(milliseconds) }
+                }
+            }
+        }
+        for expected in [0, 30, 60, 120] { #expect(try await order.next("timeout") { $0 } == expected) }
+    }
+
+    @Test("an endless deadline is none")
+    func endlessDeadline() async throws {
+        let bus = try PrivateBus()
+        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        server.serveEcho()
+        #expect(try await client.echo(server, .byte(1), deadline: .seconds(Int64.max)) == [.byte(1)])
+    }
+
+    @Test("a cancelled call has no completion; cancelling twice, or after the answer, does nothing")
+    func cancel() async throws {
+        let bus = try PrivateBus()
+        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        server.serveEcho()
+        let completions = EventLog<String>()
+        let destination = server.name
+        client.sync { connection in
+            let call = MethodCall(destination: destination, path: "/", interface: "a.b", member: "C")
+            let id = connection.call(call, deadline: .milliseconds(100)) { _ in completions.append("cancelled") }
+            if let id {
+                connection.cancel(id)
+                connection.cancel(id)
+            }
+            connection.call(call, deadline: .seconds(20)) { _ in completions.append("kept") }
+            connection.call(call, deadline: .milliseconds(1)) { _ in completions.append("deadline or answer") }
+        }
+        try await completions.next("deadline") { $0 == "deadline or answer" ? true : nil }
+        try await client.echo(server)
+        #expect(completions.all.sorted() == ["deadline or answer", "kept"])
+    }
+
+    @Test("completions come in the order of the answers, after every signal sent before them")
+    func order() async throws {
+        let bus = try PrivateBus()
+        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        server.serve { connection, call in
+            for member in ["One", "Two"] {
+                try? connection.emit(path: "/", interface: "a.b", member: member) { (_) throws(BusError) in }
+            }
+            connection.reply(to: call)
+            try? connection.emit(path: "/", interface: "a.b", member: "Three") { (_) throws(BusError) in }
+        }
+        let destination = server.name
+        client.sync { connection in
+            connection.addMatch(MatchRule(sender: destination))
+            for number in 1...2 {
+                let call = MethodCall(destination: destination, path: "/", interface: "a.b", member: "C")
+                connection.call(call, deadline: .seconds(20)) { [order = client.order] _ in
+                    order.append("answer \(number)")
+                }
+            }
+        }
+        var seen: [String] = []
+        while seen.count < 8 {
+            seen.append(try await client.order.next("8 events") { $0.hasPrefix("signal Name") ? nil : $0 })
+        }
+        let turn = ["signal One", "signal Two"]
+        #expect(seen == turn + ["answer 1", "signal Three"] + turn + ["answer 2", "signal Three"])
+    }
+
+    @Test("a completion never runs before call() has returned, even for a call that could not be sent")
+    func neverInside() async throws {
+        let bus = try PrivateBus()
+        let client = try await Peer.named(bus.address)
+        let log = EventLog<String>()
+        client.sync { connection in
+            connection.call(
+                MethodCall(destination: "no name", path: "/", interface: "a.b", member: "C"), deadline: .seconds(1)
+            ) { result in log.append("\(result.failureName)") }
+            log.append("returned")
+            connection.call(
+                MethodCall(destination: "a.b", path: "/", interface: "a.b", member: "C") { (_) throws(BusError) in
+                    throw .malformed("mine")
+                }, deadline: .seconds(1)
+            ) { result in log.append("\(result.failureName)") }
+            log.append("returned")
+        }
+        for expected in [
+            "returned", "returned", "org.freedesktop.DBus.Error.InvalidArgs",
+            "org.freedesktop.DBus.Error.InvalidSignature",
+        ] { #expect(try await log.next(expected) { $0 } == expected) }
+    }
+
+    @Test("a call without reply wants none, and nobody answers it")
+    func noReply() async throws {
+        let bus = try PrivateBus()
+        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        let calls = EventLog<Bool>()
+        server.serve { connection, call in
+            calls.append(call.expectsReply)
+            connection.reply(to: call)
+            connection.refuse(call, name: "a.b", message: "")
+        }
+        let destination = server.name
+        try client.sync {
+            try $0.send(MethodCall(destination: destination, path: "/", interface: "a.b", member: "C"))
+        }
+        #expect(try await calls.next("call") { $0 } == false)
+        try await client.settle()
+    }
+
+    @Test("match rules are counted: one AddMatch and one RemoveMatch, whoever else uses the rule")
+    func matchRules() async throws {
+        let bus = try PrivateBus()
+        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        let rule = MatchRule(sender: server.name, interface: "a.b", member: "S", path: "/p", argument0: "x")
+        func rules() async throws -> Int {
+            let stats = try? await client.call(
+                "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.Debug.Stats",
+                "GetConnectionStats", [.string(client.name)])
+            return stats?.first?.dictionaryValue?["MatchRules"]?.intValue ?? -1
+        }
+        let before = try await rules()
+        client.sync { for _ in 1...3 { $0.addMatch(rule) } }
+        #expect(client.sync { $0.matchRuleCount } == 1)
+        if before >= 0 { #expect(try await rules() == before + 1) }
+        func heard() async throws -> Bool {
+            let count = client.signals.all.filter { $0.member == "S" }.count
+            try server.emit("/p", "a.b", "S", [.string("x")])
+            try server.emit("/p", "a.b", "S", [.string("other")])
+            try server.emit("/q", "a.b", "S", [.string("x")])
+            try await server.settle()
+            try await client.settle()
+            return client.signals.all.filter { $0.member == "S" }.count == count + 1
+        }
+        #expect(try await heard())
+        client.sync { for _ in 1...2 { $0.removeMatch(rule) } }
+        #expect(try await heard())
+        client.sync { $0.removeMatch(rule) }
+        #expect(client.sync { $0.matchRuleCount } == 0)
+        #expect(try await !heard())
+        client.sync { $0.removeMatch(rule) }  // once too often
+        if before >= 0 { #expect(try await rules() == before) }
+    }
+
+    @Test("a rule that the bus refuses is told, and so is one with a quotation mark or a NUL in it")
+    func refusedRule() async throws {
+        let bus = try PrivateBus()
+        let client = try await Peer.named(bus.address)
+        let refused = EventLog<String>()
+        client.sync { connection in
+            connection.onRuleRefused = { _, error in refused.append(error.name) }
+            connection.addMatch(MatchRule(sender: "no name"))
+            connection.addMatch(MatchRule(sender: "a.b", argument0: "it's"))
+            connection.addMatch(MatchRule(sender: "a.b", argument0: "x\0"))
+        }
+        for _ in 1...3 { try await refused.next("refusal") { $0.hasPrefix("org.freedesktop.DBus.Error.") ? $0 : nil } }
+        try await client.settle()
+    }
+}
+
+@Suite("DBus: file descriptors")
+struct FileDescriptorTests {
+    @Test("descriptors are duplicated both ways, close-on-exec, and work")
+    func passes() async throws {
+        let bus = try PrivateBus()
+        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        #expect(client.sync { $0.carriesFileDescriptors })
+        server.serveEcho()
+        var ends: [Int32] = [-1, -1]
+        #expect(pipe(&ends) == 0)
+        let back = try await client.echo(server, .fileDescriptor(ends[1]), .structure([.fileDescriptor(ends[1])]))
+        guard case .fileDescriptor(let first)? = back.first, back.count == 2,
+            case .structure(let members) = back[1], case .fileDescriptor(let second)? = members.first
+        else {
+            Issue.record("\(back)")
+            return
+        }
+        #expect(first != ends[1] && second != first && fcntl(first, F_GETFD) & FD_CLOEXEC != 0)
+        close(ends[1])
+        #expect(write(first, "x", 1) == 1 && write(second, "y", 1) == 1)
+        close(first)
+        close(second)
+        var text = [UInt8](repeating: 0, count: 4)
+        #expect(read(ends[0], &text, 4) == 2)
+        #expect(await reachesEnd(ends[0]))
+        close(ends[0])
+    }
+
+    @Test("descriptors of calls that nobody reads are closed")
+    func closesUnread() async throws {
+        let bus = try PrivateBus()
+        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        server.serve { connection, call in connection.reply(to: call) }
+        var ends: [Int32] = [-1, -1]
+        #expect(pipe(&ends) == 0)
+        for _ in 1...50 { try await client.echo(server, .fileDescriptor(ends[1])) }
+        close(ends[1])
+        try await client.settle()
+        // The bus and the messages let go of theirs.
+        #expect(await reachesEnd(ends[0]))
+        close(ends[0])
+    }
+}
+
+/// Something handed from one queue to another by a test.
+struct Held<Value>: @unchecked Sendable {  // holds: used by one queue at a time
+    let value: Value
+}
+
+extension Result where Failure == BusError {
+    var failureName: String { if case .failure(let error) = self { error.name } else { "success" } }
+}

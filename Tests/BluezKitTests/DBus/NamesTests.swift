@@ -1,0 +1,113 @@
+import BluezKitSimulator
+import DBus
+import Foundation
+import Testing
+
+@Suite("DBus: names and paths")
+struct NamesTests {
+    @Test("what is no object path gives nil", arguments: [
+        "", "a", "//", "/a/", "/a//b", "/ä", "/a-b", "/a b", "/a\0", "/a\0b", "/a\n", "/a.b", "/:",
+    ])
+    func badPaths(_ text: String) { #expect(ObjectPath(text) == nil) }
+
+    @Test("paths know their parents, last elements and what is within them")
+    func pathAlgebra() throws {
+        let path: ObjectPath = "/org/bluez/hci0"
+        #expect(path.parent == "/org/bluez" && path.lastElement == "hci0")
+        #expect(ObjectPath("/a").parent == "/" && ObjectPath("/").parent == nil && ObjectPath("/").lastElement == "")
+        #expect(path.isWithin("/org/bluez") && path.isWithin(path) && path.isWithin("/"))
+        #expect(!path.isWithin("/org/blue") && !path.isWithin("/org/bluez/hci"))
+        #expect(!ObjectPath("/org/bluez/hci01").isWithin(path))
+        #expect(path.appending("dev_1") == "/org/bluez/hci0/dev_1" && ObjectPath("/").appending("a") == "/a")
+        for bad in ["", "a/", "a b", "ä", "a\0", "../x"] { #expect(path.appending(bad) == nil, "\(bad)") }
+        #expect(path.appending("a/b") == "/org/bluez/hci0/a/b")
+    }
+
+    /// Destination, interface, member.
+    static let forbidden: [[String]] = [
+        ["", "a.b", "C"], ["nodot", "a.b", "C"], ["a..b", "a.b", "C"], ["a.b\0c", "a.b", "C"], ["a.ä", "a.b", "C"],
+        [String(repeating: "a", count: 200) + "." + String(repeating: "b", count: 100), "a.b", "C"],
+        ["a.b", "", "C"], ["a.b", "nodot", "C"], ["a.b", "a.1b", "C"], ["a.b", "a.b\0", "C"], ["a.b", "a.b", ""],
+        ["a.b", "a.b", "C.D"], ["a.b", "a.b", "1C"], ["a.b", "a.b", "C\0D"], ["a.b", "a.b", "Ü"],
+        ["a.b", "a.b", "C D"],
+    ]
+
+    @Test("a call or a signal with a bad name is a thrown error, never an abort, nor sent to somebody else",
+        arguments: forbidden)
+    func badNames(_ names: [String]) async throws {
+        let bus = try PrivateBus()
+        let peer = try await Peer.named(bus.address)
+        do {
+            try await peer.call(names[0], "/a", names[1], names[2])
+            Issue.record("sent")
+        } catch let error as BusError {
+            guard case .invalid = error else {
+                Issue.record("\(names): \(error)")
+                return
+            }
+        }
+        #expect(throws: BusError.self) { try peer.emit("/a", names[1], names[2], to: names[0], []) }
+        try await peer.settle()
+    }
+
+    @Test("names come from the bus: unique, requested, taken, released")
+    func names() async throws {
+        let bus = try PrivateBus()
+        let (first, second) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        #expect(first.name.hasPrefix(":") && first.name != second.name)
+        func request(_ peer: Peer, _ name: String) async -> Result<Void, BusError> {
+            await withCheckedContinuation { continuation in
+                peer.sync { $0.requestName(name) { continuation.resume(returning: $0) } }
+            }
+        }
+        #expect((try? await request(first, "test.Name").get()) != nil)
+        await #expect(throws: BusError.remote(name: "org.freedesktop.DBus.Error.Failed", message: "test.Name is taken")) {
+            try await request(second, "test.Name").get()
+        }
+        await #expect(throws: BusError.self) { try await request(second, "no name").get() }
+        _ = await withCheckedContinuation { continuation in
+            first.sync { $0.releaseName("test.Name") { continuation.resume(returning: (try? $0.get()) != nil) } }
+        }
+        #expect((try? await request(second, "test.Name").get()) != nil)
+    }
+
+    @Test("a watched name tells its present owner, then each change, and whose messages are the owner's")
+    func watchesName() async throws {
+        let bus = try PrivateBus()
+        let watcher = try await Peer.named(bus.address)
+        let owners = EventLog<String?>()
+        watcher.sync { $0.watchName("test.Name") { owners.append($0) } }
+        func nextOwner() async throws -> String? { try await owners.next("owner") { [$0] }[0] }
+        #expect(try await nextOwner() == nil)
+        var first: Peer? = try await Peer.named(bus.address)
+        let name = first?.name
+        first?.sync { $0.requestName("test.Name") { _ in } }
+        #expect(try await nextOwner() == name && watcher.sync { $0.owner(of: "test.Name") } == name)
+        first?.sync { $0.close() }
+        first = nil
+        #expect(try await nextOwner() == nil)
+        let second = try await Peer.named(bus.address)
+        second.sync { $0.requestName("test.Name") { _ in } }
+        #expect(try await nextOwner() == second.name)
+        watcher.sync { $0.unwatchName("test.Name") }
+        #expect(watcher.sync { $0.owner(of: "test.Name") } == nil && watcher.sync { $0.matchRuleCount } == 0)
+    }
+
+    @Test("a NameOwnerChanged that another client sends changes nothing")
+    func forgedOwner() async throws {
+        let bus = try PrivateBus()
+        let (watcher, owner, forger) = (
+            try await Peer.named(bus.address), try await Peer.named(bus.address), try await Peer.named(bus.address)
+        )
+        let owners = EventLog<String?>()
+        owner.sync { $0.requestName("test.Name") { _ in } }
+        try await owner.settle()
+        watcher.sync { $0.watchName("test.Name") { owners.append($0) } }
+        #expect(try await owners.next("owner") { [$0] }[0] == owner.name)
+        try forger.emit(
+            "/org/freedesktop/DBus", "org.freedesktop.DBus", "NameOwnerChanged", to: watcher.name,
+            [.string("test.Name"), .string(owner.name), .string(forger.name)])
+        try await watcher.signals.next("the forgery") { $0.member == "NameOwnerChanged" && $0.sender == forger.name ? $0 : nil }
+        #expect(watcher.sync { $0.owner(of: "test.Name") } == owner.name && owners.all.count == 1)
+    }
+}
