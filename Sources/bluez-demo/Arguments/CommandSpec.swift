@@ -57,7 +57,7 @@ extension CommandSpec {
     static let inspect = CommandSpec(
         name: "inspect", summary: "show the services and values of a device", operand: "IDENTIFIER",
         options: [
-            OptionSpec(name: "--timeout", value: "SECONDS", help: "give up after this long (default: 30)")
+            OptionSpec(name: "--timeout", value: "SECONDS", help: "give up if nothing happens for this long (default: 30)")
         ] + common,
         notes: "IDENTIFIER is what `bluez-demo scan` shows. Reads every value that can be read.")
 

@@ -1,4 +1,5 @@
 import BluezKit
+import DBus
 import Dispatch
 import Foundation
 
@@ -18,6 +19,8 @@ class CentralCommand: NSObject, Command, CBCentralManagerDelegate {
 
     // MARK: For subclasses
 
+    /// What `--simulated` simulates.
+    var simulatedScenario: Scenario { .heartRate }
     /// The state became `.poweredOn`: the first time, or again after ``bluetoothWentOff()``.
     func bluetoothIsOn(_ central: CBCentralManager) {}
     /// It was on and is not any more. Links and scans have ended, without another callback.
@@ -28,24 +31,29 @@ class CentralCommand: NSObject, Command, CBCentralManagerDelegate {
 
     /// What ``end()`` waited for is done.
     func quit() {
-        simulatedBus?.stop()
+        simulatedBus = nil
         Program.quit(ending ?? .failure)
     }
 
     // MARK: Command
 
     func start() {
-        var options: [String: Any] = [:]
-        if common.isSimulated {
-            do {
-                let bus = try SimulatedBus(.heartRate)
+        guard common.isSimulated else { return makeManager([:]) }
+        SimulatedBus.start(simulatedScenario) { [self] result in
+            switch result {
+            case .success(let bus):
                 simulatedBus = bus
-                options[BluezManagerOptionBusAddressKey] = bus.address
-            } catch {
+                makeManager([BluezManagerOptionBusAddressKey: bus.address])
+            case .failure(let error):
                 output.complain("the simulator cannot be started: \(error)")
-                return stop(.failure)
+                stop(.failure)
             }
         }
+    }
+
+    private func makeManager(_ world: [String: Any]) {
+        guard ending == nil else { return }
+        var options = world
         if let adapter = common.adapter { options[BluezManagerOptionAdapterKey] = adapter }
         central = CBCentralManager(delegate: self, queue: .main, options: options)
     }
@@ -78,14 +86,15 @@ class CentralCommand: NSObject, Command, CBCentralManagerDelegate {
         case .resetting where !hasBeenOn: break
         default:
             guard hasBeenOn else { return explain(central.state) }
-            output.say(Line(Self.sentence(central.state) + "; waiting for it.", .yellow))
+            output.say(Line(Self.news(central.state), .yellow))
             bluetoothWentOff()
         }
     }
 
     /// Says why Bluetooth cannot be used, and ends.
     private func explain(_ state: CBManagerState) {
-        Surroundings.examine(adapter: common.adapter, onlyBus: true) { [self] surroundings in
+        let address = simulatedBus.map { BusAddress($0.address) } ?? .system
+        Surroundings.examine(address, adapter: common.adapter, onlyBus: true) { [self] surroundings in
             let problem = DoctorReport(surroundings).checks.first { $0.verdict == .problem }
             output.complain(problem?.sentence ?? Self.sentence(state) + ". `bluez-demo doctor` says more.")
             stop(.unavailable)
@@ -98,6 +107,16 @@ class CentralCommand: NSObject, Command, CBCentralManagerDelegate {
         case .poweredOff: "Bluetooth is switched off"
         case .resetting: "bluetoothd or the adapter has gone"
         default: "there is no Bluetooth adapter that can be used"
+        }
+    }
+
+    /// The same of a state that was `.poweredOn` before.
+    private static func news(_ state: CBManagerState) -> String {
+        switch state {
+        case .unauthorized: "This user may not use Bluetooth any more. Waiting."
+        case .poweredOff: "Bluetooth was switched off. Waiting until it is on again."
+        case .resetting: "bluetoothd or the adapter has gone. Waiting for it."
+        default: "It has not come back yet. Still waiting."
         }
     }
 

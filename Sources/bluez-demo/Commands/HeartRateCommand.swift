@@ -15,6 +15,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     /// Held: a peripheral that is released is disconnected.
     private var sensor: CBPeripheral?
     private var identifier: UUID?
+    private var name: String?
     private var noted: [String: String] = [:]
     private var count = 0
     /// Grows with each measurement, so that a time limit can tell whether there was one.
@@ -91,7 +92,8 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     }
 
     private func label(_ peripheral: CBPeripheral) -> String {
-        peripheral.name?.harmless ?? peripheral.identifier.uuidString
+        name = peripheral.name?.harmless ?? name  // after a reset the object is a new one, and has none
+        return name ?? peripheral.identifier.uuidString
     }
 
     override func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {

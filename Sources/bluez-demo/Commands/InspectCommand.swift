@@ -6,15 +6,23 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
     private let options: InspectOptions
     /// Held: a peripheral that is released is disconnected.
     private var device: CBPeripheral?
+    /// Kept, as the device forgets them when its link is lost.
+    private var services: [CBService] = []
     /// Questions without an answer yet.
     private var pending = 0
+    /// Values that were asked for and not answered yet, in order.
+    private var unanswered: [CBAttribute] = []
     private var visited = Set<ObjectIdentifier>()
     private var failures: [ObjectIdentifier: String] = [:]
+    /// Grows with each answer, so that a time limit can tell whether there was one.
+    private var progress = 0
 
     init(_ options: InspectOptions, common: CommonOptions, output: Output) {
         self.options = options
         super.init(common: common, output: output)
     }
+
+    override var simulatedScenario: Scenario { .crowd(SimulatedNeighbour.all.count) }
 
     override func bluetoothIsOn(_ central: CBCentralManager) {
         guard let device = central.retrievePeripherals(withIdentifiers: [options.device]).first else {
@@ -26,12 +34,33 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
         output.report(.connecting(device.identifier, name: device.name))
         output.say(Line("Connecting to \(device.name?.harmless ?? device.identifier.uuidString)..."))
         central.connect(device)
+        limitWaiting()
+    }
+
+    /// Gives up if nothing happens for too long.
+    private func limitWaiting() {
+        progress += 1
+        let before = progress
         after(options.timeout) { [self] _ in
-            guard ending == nil else { return }
-            let what = device.state == .connected ? "the device does not answer" : "the device cannot be reached"
-            output.complain("\(what) (waited \(JSONValue.double(options.timeout)) s); is it near, and free?")
-            stop(.failure)
+            guard progress == before, ending == nil, let device else { return }
+            let waited = "waited \(JSONValue.double(options.timeout)) s"
+            guard device.state == .connected else {
+                return fail("the device cannot be reached (\(waited)); is it near, and free?")
+            }
+            fail("the device does not answer (\(waited))")
         }
+    }
+
+    /// Shows what is known so far, and why that is not all.
+    private func fail(_ reason: String) {
+        guard ending == nil else { return }
+        showAll()
+        var reason = reason
+        if let attribute = unanswered.first {
+            reason += "; it was asked for \(attribute.uuid), which may need pairing (bluetoothctl pair)"
+        }
+        output.complain(reason)
+        stop(.failure)
     }
 
     override func bluetoothWentOff() {
@@ -43,6 +72,7 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
         output.report(.connected(peripheral.identifier, name: peripheral.name))
         output.say(Line("Connected. ", .green) + "Reading everything...")
         pending += 1
+        limitWaiting()
         peripheral.discoverServices(nil)
     }
 
@@ -50,8 +80,7 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
         _ central: CBCentralManager, didFailToConnect peripheral: CBPeripheral, error: (any Error)?
     ) {
         guard ending == nil else { return quit() }
-        output.complain("the connection failed: \(error?.sentence ?? "no reason given")")
-        stop(.failure)
+        fail("the connection failed: \(error?.sentence ?? "no reason given")")
     }
 
     override func centralManager(
@@ -60,8 +89,7 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
     ) {
         output.report(.disconnected(peripheral.identifier, reason: error?.sentence))
         guard ending == nil else { return quit() }
-        output.complain("the link was lost: \(error?.sentence ?? "no reason given")")
-        stop(.failure)
+        fail("the link was lost: \(error?.sentence ?? "no reason given")")
     }
 
     override func end() -> Bool {
@@ -75,13 +103,19 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
     /// An answer came, and led to no more than the questions that were counted meanwhile.
     private func answered() {
         pending -= 1
-        guard pending == 0, ending == nil, let device else { return }
-        if let name = device.name { output.say(Line(name.harmless, .bold)) }
-        for report in AttributeReports(device.services ?? [], failures: failures).all {
+        limitWaiting()
+        guard pending == 0, ending == nil else { return }
+        showAll()
+        stop(.success)
+    }
+
+    private func showAll() {
+        for attribute in unanswered { failures[ObjectIdentifier(attribute)] = "no answer" }
+        if let name = device?.name, !services.isEmpty { output.say(Line(name.harmless, .bold)) }
+        for report in AttributeReports(services, failures: failures).all {
             output.report(.attribute(report))
             output.say(report.line)
         }
-        stop(.success)
     }
 
     private func visit(_ services: [CBService], of peripheral: CBPeripheral) {
@@ -94,10 +128,10 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
 
     func peripheral(_ peripheral: CBPeripheral, didDiscoverServices error: (any Error)?) {
         if let error, ending == nil {
-            output.complain("the services cannot be discovered: \(error.sentence)")
-            return stop(.failure)
+            return fail("the services cannot be discovered: \(error.sentence)")
         }
-        visit(peripheral.services ?? [], of: peripheral)
+        services = peripheral.services ?? []
+        visit(services, of: peripheral)
         answered()
     }
 
@@ -116,6 +150,7 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
             peripheral.discoverDescriptors(for: characteristic)
             guard characteristic.properties.contains(.read) else { continue }
             pending += 1
+            unanswered.append(characteristic)
             peripheral.readValue(for: characteristic)
         }
         answered()
@@ -126,6 +161,7 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
     ) {
         for descriptor in characteristic.descriptors ?? [] {
             pending += 1
+            unanswered.append(descriptor)
             peripheral.readValue(for: descriptor)
         }
         answered()
@@ -147,6 +183,7 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
     ) {}
 
     private func note(_ error: (any Error)?, _ attribute: CBAttribute) {
+        unanswered.removeAll { $0 === attribute }
         if let error { failures[ObjectIdentifier(attribute)] = error.sentence }
         answered()
     }

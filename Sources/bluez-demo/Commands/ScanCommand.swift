@@ -13,6 +13,8 @@ final class ScanCommand: CentralCommand {
         super.init(common: common, output: output)
     }
 
+    override var simulatedScenario: Scenario { .crowd(SimulatedNeighbour.all.count) }
+
     override func bluetoothIsOn(_ central: CBCentralManager) {
         let isFirst = !isFresh
         isFresh = true

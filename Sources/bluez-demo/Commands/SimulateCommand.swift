@@ -13,21 +13,23 @@ final class SimulateCommand: Command {
             }
             Program.quit(.success)
         }
-        do {
-            let bus = try SimulatedBus(options.scenario)
-            self.bus = bus
-            output.report(.simulating(options.scenario, address: bus.address))
-            // For `eval` and for copying: alone on its line.
-            output.say(Line("DBUS_SYSTEM_BUS_ADDRESS=\(bus.address)"))
-            for line in Self.instructions { output.say(Line(line, .dim)) }
-        } catch {
-            output.complain("the simulator cannot be started: \(error)")
-            Program.quit(.failure)
+        SimulatedBus.start(options.scenario) { [self] result in
+            switch result {
+            case .success(let bus):
+                self.bus = bus
+                output.report(.simulating(options.scenario, address: bus.address))
+                // Alone on its line, for scripts and for copying.
+                output.say(Line("DBUS_SYSTEM_BUS_ADDRESS=\(bus.address)"))
+                for line in Self.instructions { output.say(Line(line, .dim)) }
+            case .failure(let error):
+                output.complain("the simulator cannot be started: \(error)")
+                Program.quit(.failure)
+            }
         }
     }
 
     func stop(_ status: ExitStatus) {
-        bus?.stop()
+        bus = nil
         Program.quit(status)
     }
 

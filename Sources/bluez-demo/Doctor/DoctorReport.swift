@@ -33,7 +33,7 @@ struct DoctorReport: Equatable {
             return true
         }
         add(
-            "bus", .problem, "the system bus at \(found.busAddress) cannot be reached (\(error))",
+            "bus", .problem, "the system bus cannot be reached (\(error))",
             found.isContainer
                 ? "start the container with -v /run/dbus/system_bus_socket:/run/dbus/system_bus_socket"
                 : "sudo systemctl start dbus")

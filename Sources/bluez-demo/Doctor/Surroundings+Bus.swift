@@ -6,8 +6,10 @@ import Foundation
 extension Surroundings {
     /// Finds out everything, and then calls `completion` on the main queue.
     /// - Parameter onlyBus: Leaves out what takes long and does not stop programs.
-    static func examine(adapter: String?, onlyBus: Bool, completion: @escaping (Surroundings) -> Void) {
-        let address = BusAddress.system
+    static func examine(
+        _ address: BusAddress = .system, adapter: String?, onlyBus: Bool,
+        completion: @escaping (Surroundings) -> Void
+    ) {
         var found = Surroundings()
         found.chosenAdapter = adapter
         found.busAddress = address.rawValue
