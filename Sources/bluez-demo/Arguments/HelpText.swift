@@ -28,10 +28,7 @@ enum HelpText {
         return parts.joined(separator: "\n\n")
     }
 
-    static let scenarios = table(
-        Scenario.all.map { scenario in
-            if case .crowd = scenario { ("crowd [N]", scenario.summary) } else { (scenario.name, scenario.summary) }
-        })
+    private static let scenarios = table(Scenario.all.map { ($0.usage, $0.summary) })
 
     private static func usage(_ option: OptionSpec) -> String {
         option.name + (option.value.map { " " + $0 } ?? "")

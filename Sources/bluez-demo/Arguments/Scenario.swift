@@ -20,11 +20,14 @@ enum Scenario: Equatable, Sendable {
         }
     }
 
+    /// What to write on the command line.
+    var usage: String { if case .crowd = self { "crowd [N]" } else { name } }
+
     var summary: String {
         switch self {
         case .heartRate: "a heart-rate sensor, beating"
         case .kitchenSink: "a device with every kind of service, characteristic and descriptor"
-        case .crowd(let size): "N beacons that come and go in strength (default: \(size))"
+        case .crowd(let size): "a heart-rate sensor, the kitchen sink, and N others to be scanned (default: \(size))"
         }
     }
 }

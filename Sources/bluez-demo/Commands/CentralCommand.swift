@@ -31,7 +31,7 @@ class CentralCommand: NSObject, Command, CBCentralManagerDelegate {
 
     /// What ``end()`` waited for is done.
     func quit() {
-        simulatedBus = nil
+        // The simulated bus ends with the process, not before: nobody is to see it go.
         Program.quit(ending ?? .failure)
     }
 

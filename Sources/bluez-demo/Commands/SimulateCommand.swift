@@ -9,7 +9,8 @@ final class SimulateCommand: Command {
     func start() {
         if options.isList {
             for scenario in Scenario.all {
-                if output.mode != .json { output.say(Line(scenario.name + ": ", .bold) + Line(scenario.summary)) }
+                output.report(.scenario(scenario))
+                output.say(Line(scenario.usage, .bold) + Line(": " + scenario.summary))
             }
             Program.quit(.success)
         }
@@ -28,10 +29,7 @@ final class SimulateCommand: Command {
         }
     }
 
-    func stop(_ status: ExitStatus) {
-        bus = nil
-        Program.quit(status)
-    }
+    func stop(_ status: ExitStatus) { Program.quit(status) }
 
     private static let instructions = [
         "",

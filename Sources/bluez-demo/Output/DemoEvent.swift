@@ -14,6 +14,7 @@ enum DemoEvent: Equatable {
     case attribute(AttributeReport)
     case check(DoctorCheck)
     case verdict(isUsable: Bool)
+    case scenario(Scenario)
     case simulating(Scenario, address: String)
     case error(String)
 
@@ -32,6 +33,8 @@ enum DemoEvent: Equatable {
         case .attribute(let attribute): attribute.json
         case .check(let check): check.json
         case .verdict(let isUsable): ["event": "verdict", "usable": .bool(isUsable)]
+        case .scenario(let scenario):
+            ["event": "scenario", "name": .string(scenario.name), "summary": .string(scenario.summary)]
         case .simulating(let scenario, let address):
             ["event": "simulating", "scenario": .string(scenario.name), "address": .string(address)]
         case .error(let message): ["event": "error", "message": .string(message)]
