@@ -1,3 +1,4 @@
+import BluezKit
 import Dispatch
 import Glibc
 
@@ -14,6 +15,10 @@ enum Program {
     static func run(_ command: any Command, output: Output) -> Never {
         (self.command, self.output) = (command, output)
         output.onClosed = { command.stop(.success) }  // the reader of a pipe has seen enough
+        // The command itself says what matters; what the library logs besides is there for those who ask.
+        BluezKitLog.handler = { level, text in
+            if level == .misuse || BluezKitLog.level == .debug { BluezKitLog.writeToStandardError(level, text) }
+        }
         signal(SIGPIPE, SIG_IGN)
         for (number, status) in [(SIGINT, ExitStatus.interrupted), (SIGTERM, .terminated), (SIGHUP, .hungUp)] {
             var count = 0

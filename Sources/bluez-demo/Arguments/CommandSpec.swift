@@ -35,7 +35,8 @@ extension CommandSpec {
         options: [
             OptionSpec(name: "--duration", value: "SECONDS", help: "end after this long (default: with Ctrl-C)"),
             OptionSpec(
-                name: "--service", value: "UUID", help: "show only devices that advertise this service; may be repeated",
+                name: "--service", value: "UUID",
+                help: "show only devices that advertise this service; may be repeated",
                 repeats: true),
         ] + common,
         notes: """
@@ -57,7 +58,8 @@ extension CommandSpec {
     static let inspect = CommandSpec(
         name: "inspect", summary: "show the services and values of a device", operand: "IDENTIFIER",
         options: [
-            OptionSpec(name: "--timeout", value: "SECONDS", help: "give up if nothing happens for this long (default: 30)")
+            OptionSpec(
+                name: "--timeout", value: "SECONDS", help: "give up if nothing happens for this long (default: 30)")
         ] + common,
         notes: "IDENTIFIER is what `bluez-demo scan` shows. Reads every value that can be read.")
 

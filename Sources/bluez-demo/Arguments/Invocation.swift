@@ -19,9 +19,11 @@ enum Invocation: Equatable {
         while let first = rest.first, first.hasPrefix("-") {
             rest.removeFirst()
             switch first {
-            case "--help", "-h": self = .help(command: rest.first.flatMap(Self.spec)?.name)
+            case "--help", "-h":
+                self = .help(command: rest.first.flatMap(Self.spec)?.name)
                 return
-            case "--version": self = .version
+            case "--version":
+                self = .version
                 return
             case "--json", "--simulated": leading.append(first)
             case "--adapter":

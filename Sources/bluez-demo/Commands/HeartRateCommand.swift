@@ -139,6 +139,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     // MARK: Services
 
     func peripheral(_ peripheral: CBPeripheral, didDiscoverServices error: (any Error)?) {
+        guard ending == nil else { return }
         if let error { return complain("the services cannot be discovered", error) }
         let services = peripheral.services ?? []
         guard services.contains(where: { $0.uuid == Self.heartRate }) else {
@@ -151,6 +152,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     func peripheral(
         _ peripheral: CBPeripheral, didDiscoverCharacteristicsFor service: CBService, error: (any Error)?
     ) {
+        guard ending == nil else { return }
         if let error { return complain("the characteristics cannot be discovered", error) }
         for characteristic in service.characteristics ?? [] {
             switch characteristic.uuid {

@@ -177,11 +177,6 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
         note(error, descriptor)
     }
 
-    func peripheral(
-        _ peripheral: CBPeripheral, didUpdateNotificationStateFor characteristic: CBCharacteristic,
-        error: (any Error)?
-    ) {}
-
     private func note(_ error: (any Error)?, _ attribute: CBAttribute) {
         unanswered.removeAll { $0 === attribute }
         if let error { failures[ObjectIdentifier(attribute)] = error.sentence }

@@ -118,7 +118,8 @@ struct DoctorReport: Equatable {
         guard adapter.hasLE else {
             return add(
                 "adapter", bad, "\(label) has no Bluetooth Low Energy",
-                "use an adapter with Bluetooth 4.0 or later; ControllerMode in /etc/bluetooth/main.conf must not be bredr")
+                "use an adapter with Bluetooth 4.0 or later; ControllerMode in /etc/bluetooth/main.conf must not be bredr"
+            )
         }
         guard adapter.isPowered else {
             let blocked = isBlocked || adapter.powerState == "off-blocked"
@@ -143,7 +144,7 @@ struct DoctorReport: Equatable {
             add(
                 "sockets", .warning, "Bluetooth sockets cannot be opened (\(message))",
                 found.isContainer
-                    ? "only L2CAP channels need them; give the container the host's network and its seccomp profile leave"
+                    ? "only L2CAP channels need them; run the container with --network host and a seccomp profile that allows it"
                     : "only L2CAP channels need them; sudo modprobe bluetooth")
         case nil: break
         }

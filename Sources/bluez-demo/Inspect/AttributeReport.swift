@@ -64,7 +64,9 @@ struct AttributeReport: Equatable {
         guard !bytes.isEmpty else { return Line("empty", .dim) }
         let shown = bytes.prefix(20).map { [$0].hex }.joined(separator: " ")
         let more = bytes.count > 20 ? " ... (\(bytes.count) bytes)" : ""
-        if bytes.count > 1, let text = printable(bytes) { return Line("\"\(text)\" ", .green) + Line(shown + more, .dim) }
+        if bytes.count > 1, let text = printable(bytes) {
+            return Line("\"\(text)\" ", .green) + Line(shown + more, .dim)
+        }
         if bytes.count == 1 { return Line("\(bytes[0]) ", .green) + Line("0x" + shown, .dim) }
         return Line(shown + more, .green)
     }

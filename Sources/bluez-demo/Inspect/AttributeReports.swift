@@ -40,7 +40,7 @@ struct AttributeReports {
         properties: [String]? = nil, value: AttributeReport.Value? = nil
     ) -> AttributeReport {
         AttributeReport(
-            kind: kind, uuid: attribute.uuid.uuidString, name: attribute.uuid.knownName, depth: depth,
+            kind: kind, uuid: attribute.uuid.uuidString, name: attribute.uuid.assignedName, depth: depth,
             isPrimary: isPrimary, properties: properties, value: value)
     }
 

@@ -28,7 +28,7 @@ struct Advertisement: Equatable {
         name = peripheral.name ?? data[CBAdvertisementDataLocalNameKey] as? String
         rssiDBm = rssi.intValue == 127 ? nil : rssi.intValue
         let uuids = data[CBAdvertisementDataServiceUUIDsKey] as? [CBUUID] ?? []
-        services = uuids.map { Service(uuid: $0.uuidString, name: $0.knownName) }
+        services = uuids.map { Service(uuid: $0.uuidString, name: $0.assignedName) }
         isConnectable = (data[CBAdvertisementDataIsConnectable] as? NSNumber)?.boolValue
         txPowerDBm = (data[CBAdvertisementDataTxPowerLevelKey] as? NSNumber)?.intValue
         manufacturerData = (data[CBAdvertisementDataManufacturerDataKey] as? Data).map { [UInt8]($0) }
@@ -52,14 +52,6 @@ struct Advertisement: Equatable {
                 ("serviceData", .object(sorted.map { .init(key: $0.key, value: .string($0.value.hex)) })))
         }
         return .object(members.map { .init(key: $0.0, value: $0.1) })
-    }
-}
-
-extension CBUUID {
-    /// The name that the Bluetooth SIG has given this UUID, as far as the library knows it.
-    var knownName: String? {
-        let text = description
-        return text == uuidString ? nil : text
     }
 }
 

@@ -10,7 +10,9 @@ struct Line: Equatable, ExpressibleByStringLiteral {
 
     private(set) var pieces: [Piece] = []
 
-    init(_ text: String = "", _ style: Style = .plain) { pieces = text.isEmpty ? [] : [Piece(text: text, style: style)] }
+    init(_ text: String = "", _ style: Style = .plain) {
+        pieces = text.isEmpty ? [] : [Piece(text: text, style: style)]
+    }
     init(stringLiteral text: String) { self.init(text) }
 
     static func + (left: Line, right: Line) -> Line {

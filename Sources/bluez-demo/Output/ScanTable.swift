@@ -34,7 +34,7 @@ struct ScanTable {
 
     /// A heading, the strongest devices, and how many more there are: at most `height` - 1 lines.
     func lines(width: Int, height: Int, at time: Double) -> [Line] {
-        let available = max(1, height - 3)  // heading, last line, cursor
+        let available = max(0, height - 3)  // heading, last line, cursor
         let sorted = rows.values.sorted { left, right in
             let (a, b) = (Self.rank(left, at: time), Self.rank(right, at: time))
             return a != b ? a > b : left.advertisement.identifier.uuidString < right.advertisement.identifier.uuidString
