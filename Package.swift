@@ -20,7 +20,9 @@ let package = Package(
         .target(name: "CoreBluetooth", dependencies: ["BluezKit"]),
         .target(name: "BluezKitSimulator", dependencies: ["DBus"]),
         .executableTarget(name: "bluez-demo", dependencies: ["BluezKit", "BluezKitSimulator", "DBus"]),
-        .testTarget(name: "BluezKitTests", dependencies: ["CoreBluetooth", "BluezKit", "BluezKitSimulator", "DBus"]),
+        .testTarget(
+            name: "BluezKitTests",
+            dependencies: ["CoreBluetooth", "BluezKit", "BluezKitSimulator", "DBus", "bluez-demo"]),
     ],
     swiftLanguageModes: [.v6]
 )
