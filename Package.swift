@@ -20,6 +20,7 @@ let package = Package(
         .target(name: "CoreBluetooth", dependencies: ["BluezKit"]),
         .target(name: "BluezKitSimulator", dependencies: ["DBus"]),
         .executableTarget(name: "bluez-demo", dependencies: ["BluezKit", "BluezKitSimulator", "DBus"]),
+        .executableTarget(name: "bluezkit-bench", dependencies: ["BluezKit"], path: "Benchmarks/bluezkit-bench"),
         .testTarget(
             name: "BluezKitTests",
             dependencies: ["CoreBluetooth", "BluezKit", "BluezKitSimulator", "DBus", "bluez-demo"]),
