@@ -140,7 +140,8 @@ struct Measurement {
         timeNs = now.tv_sec * 1_000_000_000 + now.tv_nsec
         var usage = rusage()
         getrusage(RUSAGE_SELF.rawValue, &usage)
-        cpuUs = (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1_000_000
+        cpuUs =
+            (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1_000_000
             + usage.ru_utime.tv_usec + usage.ru_stime.tv_usec
     }
 
