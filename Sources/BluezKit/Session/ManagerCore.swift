@@ -26,7 +26,7 @@ final class ManagerCore: @unchecked Sendable {
 
     init(session: Session, queue: DispatchQueue?) {
         self.session = session
-        inbox = Inbox(target: queue ?? .main)
+        inbox = Inbox(queue: queue ?? .main)
         isOnMainQueue = queue == nil || queue === DispatchQueue.main
     }
 
