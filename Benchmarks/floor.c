@@ -1,10 +1,13 @@
 // floor: what the benchmark's work costs a C program on libdbus that has no object model, calls nobody back and keeps
 // nothing. It asks the bus for the same signals as BluezKit does.
 //
-// Usage: floor start | floor notify COUNT | floor scan
+// Usage: floor start | floor notify COUNT [hop] | floor scan
+// With `hop` each batch of values wakes a second thread: what any client must add that calls its user back on a queue.
 // The bus is that of DBUS_SYSTEM_BUS_ADDRESS. Prints one line of JSON; the fields are those of bluezkit-bench.
 #include <dbus/dbus.h>
 
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,6 +88,13 @@ static bool start(void) {
     return powered;
 }
 
+static sem_t batches;
+
+static void *wait_for_batches(void *unused) {
+    while (!sem_wait(&batches)) continue;
+    return unused;
+}
+
 static DBusMessage *next_message(void) {
     for (DBusMessage *message;;) {
         if ((message = dbus_connection_pop_message(bus))) return message;
@@ -94,16 +104,23 @@ static DBusMessage *next_message(void) {
 
 // the work ----------------------------------------------------------------------------------------------------
 
-static void notify(long count) {
+static void notify(long count, bool hops) {
+    pthread_t thread;
     char rule[256];
     snprintf(rule, sizeof rule, "type='signal',sender='org.bluez',interface='org.freedesktop.DBus.Properties',"
              "member='PropertiesChanged',path_namespace='%s'", SENSOR);
     add_match(rule);
     do_call(SENSOR, "org.bluez.Device1", "Connect");
     do_call(HEART_RATE, "org.bluez.GattCharacteristic1", "StartNotify");
+    if (hops && (sem_init(&batches, 0, 0) || pthread_create(&thread, NULL, wait_for_batches, NULL))) fail("no thread");
     long long cpu = cpu_us(), first = 0;
-    for (long received = 0; received < count;) {
-        DBusMessage *message = next_message();
+    for (long received = 0, handed_on = 0; received < count;) {
+        DBusMessage *message = dbus_connection_pop_message(bus);
+        if (!message) {
+            if (hops && handed_on < received) sem_post(&batches);
+            handed_on = received;
+            message = next_message();
+        }
         if (dbus_message_has_path(message, HEART_RATE) && dbus_message_has_member(message, "PropertiesChanged")) {
             // Begins with 'Notifying'; the rest are values.
             DBusMessageIter iter, entries, entry;
@@ -178,10 +195,10 @@ int main(int argc, char **argv) {
     if (!strcmp(mode, "start")) {
         printf("{\"powered_ns\": %lld, \"cpu_us\": %lld, \"rss_kib\": %ld}\n", powered, cpu_us(), rss_kib());
     } else if (!strcmp(mode, "notify") && argc > 2) {
-        notify(atol(argv[2]));
+        notify(atol(argv[2]), argc > 3 && !strcmp(argv[3], "hop"));
     } else if (!strcmp(mode, "scan")) {
         scan();
     } else {
-        fail("usage: floor start | notify COUNT | scan");
+        fail("usage: floor start | notify COUNT [hop] | scan");
     }
 }
