@@ -1,2 +1,0 @@
-import CoreBluetooth
-import Testing
