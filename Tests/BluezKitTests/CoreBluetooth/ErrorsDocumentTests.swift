@@ -39,8 +39,7 @@ import Testing
             "",
             "## Answers to calls",
             "",
-            "The first row that matches counts; `*` stands for any text. `org.bluez.Error.` and",
-            "`org.freedesktop.DBus.Error.` are shortened to `…bluez.` and `…DBus.`.",
+            "The first row that matches counts; `*` stands for any text.",
             "",
             "| Doing | Error name | Message | The app gets | Meaning |",
             "|---|---|---|---|---|",
@@ -49,12 +48,9 @@ import Testing
             let contexts =
                 row.contexts == BlueZErrorContext.allCases
                 ? "anything" : row.contexts.map(\.rawValue).joined(separator: ", ")
-            let name = row.name
-                .replacingOccurrences(of: "org.bluez.Error.", with: "…bluez.")
-                .replacingOccurrences(of: "org.freedesktop.DBus.Error.", with: "…DBus.")
             let message = row.message == "*" ? "any" : "`\(row.message)`"
-            let shownName = name == "*" ? "any" : "`\(name)`"
-            lines.append("| \(contexts) | \(shownName) | \(message) | \(text(row.result)) | \(row.meaning) |")
+            let name = row.name == "*" ? "any" : "`\(row.name)`"
+            lines.append("| \(contexts) | \(name) | \(message) | \(text(row.result)) | \(row.meaning) |")
         }
         lines += [
             "",
