@@ -1,1 +1,178 @@
 import DBus
+import Dispatch
+import Foundation
+
+/// BlueZ without Bluetooth: an `org.bluez` on a bus that imitates bluetoothd 5.66, over simulated adapters and a
+/// simulated air with peripherals on it.
+///
+/// ```swift
+/// let simulator = try await Simulator()
+/// simulator.add(.heart())
+/// // Any BlueZ client on simulator.address now finds a heart rate sensor.
+/// ```
+/// Everything may be called from any thread. Closures that are given to it run on its own queue, and may call it.
+public final class Simulator: @unchecked Sendable {  // holds: all state is touched inside `sync`
+    /// The bus it is on. A client connects there as it would to the system bus.
+    public let address: BusAddress
+    let queue = DispatchQueue(label: "bluezkit.simulator")
+    private let bus: PrivateBus?
+    private static let queueKey = DispatchSpecificKey<ObjectIdentifier>()
+
+    var timingState: SimulatorTiming
+    var optionsState: SimulatorOptions
+
+    // The daemon; nil while it is not running.
+    var connection: Connection?
+    var server: ObjectServer?
+    /// Counts the lives of the daemon: its timers die with it.
+    var generation = 0
+    var adapters: [Adapter] = []
+    let root = RootObject()
+    var watchedClients: Set<String> = []
+    var agents: [Agent] = []
+
+    // The world: outlives the daemon.
+    var controllers: [Controller] = []
+    var peripherals: [String: VirtualPeripheral] = [:]
+    var named: [String: VirtualPeripheral] = [:]
+    /// What bluetoothd would keep in /var/lib/bluetooth: by adapter address, then by device address.
+    var stored: [String: [String: StoredDevice]] = [:]
+    var crowd: Crowd?
+    var reportCount = 0
+
+    /// Addresses of peripherals whose services are not found, though they resolve.
+    var hidesServices: Set<String> = []
+    /// Addresses of devices that stay `Connected` when their link is lost.
+    var stuckConnections: Set<String> = []
+
+    // Testing.
+    var recorded: [RecordedCall] = []
+    var faults: [SimulatorFault] = []
+    var waiters: [Waiter] = []
+    var eventHandlers: [@Sendable (String) -> Void] = []
+
+    /// Starts a simulated bluetoothd with one powered adapter, `hci0`.
+    /// - Parameters:
+    ///   - address: The bus to be on. Nil: one of its own, which ends with the simulator.
+    public init(
+        timing: SimulatorTiming = .fast, options: SimulatorOptions = SimulatorOptions(), address: BusAddress? = nil,
+        adapterAddresses: [String] = ["00:B1:5E:00:00:01"]
+    ) async throws {
+        if let address {
+            (bus, self.address) = (nil, address)
+        } else {
+            let bus = try PrivateBus()
+            (self.bus, self.address) = (bus, bus.address)
+        }
+        (timingState, optionsState) = (timing, options)
+        queue.setSpecific(key: Self.queueKey, value: ObjectIdentifier(self))
+        root.simulator = self
+        for (index, address) in adapterAddresses.enumerated() {
+            controllers.append(Controller(index: index, address: address))
+        }
+        try await startDaemon()
+    }
+
+    deinit {
+        let (connection, server, adapters) = (connection, server, adapters)
+        let end = {
+            for adapter in adapters { adapter.closeSockets() }
+            connection?.close()
+            _ = server
+        }
+        if DispatchQueue.getSpecific(key: Self.queueKey) == ObjectIdentifier(self) { end() } else { queue.sync(execute: end) }
+    }
+
+    /// Runs `body` on the simulator's queue; right here if this is it.
+    func sync<R>(_ body: () throws -> R) rethrows -> R {
+        if DispatchQueue.getSpecific(key: Self.queueKey) == ObjectIdentifier(self) { return try body() }
+        return try queue.sync(execute: body)
+    }
+
+    /// The timers. A change holds for what starts after it.
+    public var timing: SimulatorTiming {
+        get { sync { timingState } }
+        set { sync { timingState = newValue } }
+    }
+
+    /// What the world is like. A change holds at once.
+    public var options: SimulatorOptions {
+        get { sync { optionsState } }
+        set { sync { optionsState = newValue } }
+    }
+
+    // MARK: Peripherals
+
+    /// Puts a peripheral on the air.
+    @discardableResult
+    public func add(_ peripheral: VirtualPeripheral) -> VirtualPeripheral {
+        peripheral.move(to: self)
+        sync {
+            peripherals[peripheral.address] = peripheral
+            named[peripheral.key] = peripheral
+            airChanged(peripheral)
+        }
+        return peripheral
+    }
+
+    /// Takes a peripheral off the air; its links are lost at once.
+    public func remove(_ peripheral: VirtualPeripheral) {
+        sync {
+            peripheral.isInRange = false
+            for link in peripheral.links { link.end(reason: 0x08) }
+            peripherals[peripheral.address] = nil
+            named[peripheral.key] = nil
+            airChanged(peripheral)
+        }
+        peripheral.move(to: nil)
+    }
+
+    /// The peripheral with this address.
+    public func peripheral(_ address: String) -> VirtualPeripheral? { sync { peripherals[address.uppercased()] } }
+
+    // MARK: Time
+
+    /// Runs `body` later, if the daemon still lives then.
+    @discardableResult
+    func after(_ delay: Duration, _ body: @escaping () -> Void) -> Alarm {
+        let life = generation
+        return afterAlways(delay) { [weak self] in if self?.generation == life { body() } }
+    }
+
+    /// Runs `body` later.
+    @discardableResult
+    func afterAlways(_ delay: Duration, _ body: @escaping () -> Void) -> Alarm {
+        let alarm = Alarm()
+        let run = { if !alarm.isCancelled { body() } }
+        if delay <= .zero { queue.later(run) } else { queue.later(delay, run) }
+        return alarm
+    }
+}
+
+/// Something that will happen, unless it is cancelled.
+final class Alarm {
+    private(set) var isCancelled = false
+    func cancel() { isCancelled = true }
+}
+
+/// A controller, as the kernel has it.
+final class Controller {
+    let index: Int
+    let address: String
+    var isPlugged = true
+    /// What the kernel keeps when bluetoothd dies.
+    var isPowered = false
+
+    init(index: Int, address: String) { (self.index, self.address) = (index, address.uppercased()) }
+}
+
+/// What bluetoothd keeps of a device on disk.
+struct StoredDevice {
+    var addressType: String
+    var name: String?
+    var alias: String?
+    var appearance: UInt16?
+    var uuids: [String]
+    var isTrusted: Bool
+    var isBonded: Bool
+}

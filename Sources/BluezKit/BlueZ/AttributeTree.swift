@@ -51,7 +51,8 @@ struct AttributeTree {
     /// ATT_MTU of the link, where BlueZ tells it (5.62 and later).
     var mtuBytes: Int? { characteristics.values.lazy.compactMap(\.mtu).first }
 
-    private static let systemServices: Set<CBUUID> = [CBUUID(string: "1800"), CBUUID(string: "1801")]
+    /// GAP and GATT.
+    static let systemServices: Set<CBUUID> = [CBUUID(string: "1800"), CBUUID(string: "1801")]
     private static let clientConfiguration = CBUUID(string: CBUUIDClientCharacteristicConfigurationString)
 
     // MARK: Keeping in step
@@ -131,6 +132,8 @@ struct AttributeTree {
         if let includes = fields.includes { services[path]?.includes = includes }
         if let mtu = fields.mtu { characteristics[path]?.mtu = mtu }
     }
+
+    mutating func setMTU(_ mtu: Int, of characteristic: String) { characteristics[characteristic]?.mtu = mtu }
 
     /// The link has ended: a new one has an ATT_MTU of its own.
     mutating func forgetMTU() {

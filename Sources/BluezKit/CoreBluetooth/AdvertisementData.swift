@@ -8,7 +8,9 @@ extension DeviceProperties {
         var data: [String: Any] = [CBAdvertisementDataIsConnectable: NSNumber(value: true)]
         data["kCBAdvDataTimestamp"] = NSNumber(value: CFAbsoluteTimeGetCurrent())
         if let name { data[CBAdvertisementDataLocalNameKey] = name }
-        if !services.isEmpty { data[CBAdvertisementDataServiceUUIDsKey] = services }
+        // BlueZ mixes in the table of a device that was connected before; what no device advertises is left out.
+        let advertised = services.filter { !AttributeTree.systemServices.contains($0) }
+        if !advertised.isEmpty { data[CBAdvertisementDataServiceUUIDsKey] = advertised }
         if let manufacturerData { data[CBAdvertisementDataManufacturerDataKey] = Data(manufacturerData) }
         if !serviceData.isEmpty { data[CBAdvertisementDataServiceDataKey] = serviceData }
         if let txPowerDBm { data[CBAdvertisementDataTxPowerLevelKey] = NSNumber(value: txPowerDBm) }

@@ -40,6 +40,8 @@ final class Link {
     var timer: (any DispatchSourceTimer)?
     /// Attributes that BlueZ had before we looked: they are not announced, so they are read.
     var unreadObjects = PathQueue()
+    /// Whether the ATT_MTU may still be asked for.
+    var mayAskMTU = true
     /// Whether `ServicesResolved` is true and ``tree`` complete.
     var isDiscovered = false
     /// Services that have changed since the app was told last, and whether a report is due.

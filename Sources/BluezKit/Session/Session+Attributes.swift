@@ -8,9 +8,25 @@ extension Session {
     /// `ServicesResolved` is true: BlueZ has announced all attributes that it did not have before.
     func resolved(_ device: Device, _ link: Link) {
         guard link.machine.phase == .up, link.unreadObjects.isEmpty, !link.isDiscovered else { return }
+        guard link.tree.mtuBytes != nil || !link.mayAskMTU else { return askMTU(of: device, link) }
         link.isDiscovered = true
         publishMTU(of: device, link)
         if let running = link.queue.running, running.operation.waitsForServices { execute(running, device, link) }
+    }
+
+    /// BlueZ announces the ATT_MTU with new attributes only: on a second link it must be asked. Old daemons do not know.
+    private func askMTU(of device: Device, _ link: Link) {
+        link.mayAskMTU = false
+        guard let bus, let characteristic = link.tree.characteristics.first?.value else { return resolved(device, link) }
+        let epoch = link.epoch
+        let proxy = BlueZProxy(bus: bus, path: characteristic.path, interface: BlueZ.characteristic)
+        proxy.get("MTU") { [weak self, weak device] result in
+            guard let self, let device, let link = device.link, link.epoch == epoch else { return }
+            var reader = (try? result.get())?.reader
+            let mtu = try? reader?.readVariant { (value) throws(BusError) in try value.readUInt16() }
+            if let mtu { link.tree.setMTU(Int(mtu), of: characteristic.path.rawValue) }
+            resolved(device, link)
+        }
     }
 
     /// Reads attributes that were there before us, level by level: names of children from the introspection data,

@@ -21,8 +21,9 @@ extension Session {
 
     /// The rule for device signals exists only while somebody scans: other programs' scans are broadcast too.
     func setFollowing(_ following: Bool) {
-        guard following != isFollowingDevices, let bus else { return isFollowingDevices = false }
+        guard following != isFollowingDevices else { return }
         isFollowingDevices = following
+        guard let bus else { return }
         let rule = MatchRule(
             sender: BlueZ.busName, interface: "org.freedesktop.DBus.Properties", member: "PropertiesChanged",
             argument0: BlueZ.device)

@@ -270,7 +270,7 @@ extension Session {
     /// Nothing of the old link is answered or delivered any more.
     private func endEpoch(_ device: Device, _ link: Link) {
         link.epoch += 1
-        link.isDiscovered = false
+        (link.isDiscovered, link.mayAskMTU) = (false, true)
         link.unreadObjects = PathQueue()
         link.changedServices = []
         link.queue.removeAll()

@@ -1,0 +1,148 @@
+import DBus
+
+/// Discovery: a session for each client, their filters merged, results for all.
+extension Adapter {
+    /// Whether the controller scans.
+    var isScanning: Bool { isPowered && !sessions.isEmpty }
+    private var isFiltered: Bool { sessions.contains { $0.filter != nil } }
+    private var reportsDuplicates: Bool { sessions.contains { $0.filter?.reportsDuplicates == true } }
+
+    func startDiscovery(_ call: IncomingCall) {
+        guard let server = simulator.server, let client = call.sender else { return }
+        guard isPowered else { return server.refuse(call, .notReady) }
+        guard !sessions.contains(where: { $0.client == client }) else {
+            return server.refuse(call, .alreadyInProgress)
+        }
+        sessions.append(DiscoverySession(client: client, filter: filters[client]))
+        simulator.watchClient(client)
+        server.reply(to: call)
+        if !isDiscovering {
+            isDiscovering = true
+            changed("Discovering")
+            startScanCycle()
+        }
+        simulator.scanningChanged()
+    }
+
+    func setDiscoveryFilter(_ call: IncomingCall) {
+        guard let server = simulator.server, let client = call.sender else { return }
+        guard isPowered else { return server.refuse(call, .notReady) }
+        do {
+            guard let values = try call.values().first?.dictionaryValue else { throw BlueZError.invalidArguments }
+            let filter = values.isEmpty ? nil : try DiscoveryFilter(values)
+            filters[client] = filter
+            if filter != nil { simulator.watchClient(client) }
+            if let index = sessions.firstIndex(where: { $0.client == client }), sessions[index].filter != filter {
+                sessions[index].filter = filter
+                reported.removeAll()  // the scan is restarted
+            }
+            server.reply(to: call)
+        } catch {
+            server.refuse(call, .invalidArguments)
+        }
+    }
+
+    func stopDiscovery(_ call: IncomingCall) {
+        guard let server = simulator.server else { return }
+        guard isPowered else { return server.refuse(call, .notReady) }
+        guard let index = sessions.firstIndex(where: { $0.client == call.sender }) else {
+            return server.refuse(call, .failed("No discovery started"))
+        }
+        sessions.remove(at: index)
+        server.reply(to: call)
+        if sessions.isEmpty { discoveryEnded() }
+    }
+
+    /// A client has left the bus.
+    func clientGone(_ client: String) {
+        filters[client] = nil
+        guard let index = sessions.firstIndex(where: { $0.client == client }) else { return }
+        sessions.remove(at: index)
+        if sessions.isEmpty { discoveryEnded() }
+    }
+
+    /// Power off, or the adapter is gone: all sessions and filters are forgotten.
+    func endAllDiscovery() {
+        filters = [:]
+        sessions = []
+        for device in found { device.rssi = nil }
+        found = []
+        scanCycle?.cancel()
+        if isDiscovering {
+            isDiscovering = false
+            changed("Discovering")
+        }
+        simulator.scanningChanged()
+    }
+
+    private func discoveryEnded() {
+        for device in found {
+            device.rssi = nil
+            device.changed("RSSI")
+            if device.txPower != nil {
+                device.txPower = nil
+                device.changed("TxPower")
+            }
+        }
+        // What cannot be connected to has no reason to stay.
+        for device in found where device.isTemporary && !device.isConnectable { remove(device) }
+        found = []
+        isDiscovering = false
+        changed("Discovering")
+        scanCycle?.cancel()
+        simulator.scanningChanged()
+    }
+
+    private func startScanCycle() {
+        reported.removeAll()
+        scanCycle?.cancel()
+        scanCycle = simulator.after(simulator.timing.scanCycle) { [weak self] in self?.startScanCycle() }
+    }
+
+    // MARK: Reports
+
+    /// The controller heard an advertisement.
+    func receive(_ report: AdvertisingReport, unfiltered: Bool) {
+        if !unfiltered, simulator.optionsState.duplicateFilter != .none {
+            let byData = simulator.optionsState.duplicateFilter == .data
+            let key = ReportKey(address: report.address, content: byData ? report.content : nil)
+            guard reported.insert(key).inserted else { return }
+        }
+        simulator.reportCount += 1
+        guard passesKernelFilter(report), passesPatterns(report) else { return }
+        let content = report.content
+        guard isFiltered || content.isDiscoverable else { return }
+        let known = devices[report.address]
+        let device = known ?? addDevice(report.address, type: report.addressType)
+        if known == nil { device.isTemporary = true }
+        device.isConnectable = content.isConnectable
+        if device.isTemporary, device.link == nil {
+            device.expiry = .now + simulator.timing.temporaryTimeout
+            armSweep()
+        }
+        if !device.isFound {
+            device.isFound = true
+            found.append(device)
+        }
+        device.update(from: report, isFiltered: isFiltered, always: reportsDuplicates)
+    }
+
+    /// UUIDs and signal strength are checked by the kernel, if all sessions ask for it.
+    private func passesKernelFilter(_ report: AdvertisingReport) -> Bool {
+        guard isFiltered, sessions.allSatisfy({ $0.filter != nil }) else { return true }
+        let filters = sessions.compactMap(\.filter)
+        if filters.allSatisfy({ $0.transport == "bredr" }) { return false }
+        if filters.allSatisfy({ $0.rssi != nil }), let least = filters.compactMap(\.rssi).min(), report.rssi < least {
+            return false
+        }
+        guard filters.allSatisfy({ !$0.uuids.isEmpty }) else { return true }
+        return filters.contains { $0.uuids.contains { report.content.serviceUUIDs.contains($0) } }
+    }
+
+    /// A pattern of any session hides all other devices from all sessions.
+    private func passesPatterns(_ report: AdvertisingReport) -> Bool {
+        let patterns = sessions.compactMap { $0.filter?.pattern }.filter { !$0.isEmpty }
+        return patterns.isEmpty
+            || patterns.contains { report.address.hasPrefix($0) || report.content.localName?.hasPrefix($0) == true }
+    }
+}

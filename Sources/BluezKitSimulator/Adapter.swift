@@ -1,0 +1,138 @@
+import DBus
+
+/// One adapter object, `/org/bluez/hciN`. Lives as long as the daemon knows the controller.
+final class Adapter {
+    unowned let simulator: Simulator
+    let controller: Controller
+    let path: ObjectPath
+    let name = "BlueZ 5.66"
+    var alias: String?
+    var isDiscoverable = false
+    var discoverableTimeout: UInt32 = 180
+    var isPairable = false
+    var pairableTimeout: UInt32 = 0
+    var isDiscovering = false
+    var devices: [String: Device] = [:]
+
+    // Discovery; see Adapter+Discovery.swift.
+    var sessions: [DiscoverySession] = []
+    /// Filters by client. They outlive the client's sessions.
+    var filters: [String: DiscoveryFilter] = [:]
+    var found: [Device] = []
+    var reported: Set<ReportKey> = []
+    var scanCycle: Alarm?
+    var sweep: Alarm?
+
+    var isPowered: Bool { controller.isPowered }
+
+    init(simulator: Simulator, controller: Controller) {
+        (self.simulator, self.controller) = (simulator, controller)
+        path = ObjectPath("/org/bluez/hci\(controller.index)") ?? "/org/bluez/hci0"
+    }
+
+    func changed(_ property: String) {
+        simulator.server?.propertyChanged(property, of: Self.interface.name, at: path)
+    }
+
+    func register() {
+        guard let server = simulator.server else { return }
+        server.add(Self.interface, to: path, owner: self)
+        server.add(Self.gattManager, to: path, owner: self)
+        server.add(Self.media, to: path, owner: self)
+        server.add(Self.networkServer, to: path, owner: self)
+        server.add(Self.advertisingManager, to: path, owner: self)
+    }
+
+    /// Removes all objects, those of devices first.
+    func unregister() {
+        for device in devices.values.sorted(by: { $0.address > $1.address }) { device.unregister() }
+        devices = [:]
+        simulator.server?.remove(path)
+    }
+
+    /// The controller is gone.
+    func unplugged() {
+        endAllDiscovery()
+        changed("Powered")
+        for device in devices.values { device.adapterGone() }
+        simulator.server?.flush()
+        unregister()
+    }
+
+    func setPowered(_ on: Bool, answer: (() -> Void)? = nil) {
+        guard on != isPowered else {
+            answer?()
+            return
+        }
+        controller.isPowered = on
+        if on {
+            answer?()
+            changed("Powered")
+            for device in devices.values { device.attemptConnection() }
+            return
+        }
+        // Seen order: discovered devices go, links end, the reply, then the adapter's own properties.
+        for device in devices.values.sorted(by: { $0.address > $1.address }) where device.isTemporary {
+            remove(device)
+        }
+        for device in devices.values { device.adapterGone() }
+        answer?()
+        changed("Powered")
+        endAllDiscovery()
+    }
+
+    func closeSockets() {
+        for device in devices.values { device.closeSockets() }
+    }
+
+    // MARK: Devices
+
+    /// Makes an object for a device that is new.
+    func addDevice(_ address: String, type: String) -> Device {
+        let device = Device(adapter: self, address: address, type: type)
+        devices[address] = device
+        simulator.server?.add(Device.interface, to: device.path, owner: device)
+        return device
+    }
+
+    func restore(_ stored: StoredDevice, address: String) {
+        let device = addDevice(address, type: stored.addressType)
+        device.name = stored.name
+        device.alias = stored.alias
+        device.appearance = stored.appearance
+        device.uuids = stored.uuids
+        device.isTrusted = stored.isTrusted
+        device.isBonded = stored.isBonded
+        device.isPaired = stored.isBonded
+    }
+
+    /// Removes a device with all its objects.
+    func remove(_ device: Device) {
+        device.unregister()
+        devices[device.address] = nil
+        found.removeAll { $0 === device }
+        simulator.stored[controller.address]?[device.address] = nil
+    }
+
+    // MARK: The life of temporary devices
+
+    /// Makes sure that devices whose time is over will be removed.
+    func armSweep() {
+        guard sweep == nil else { return }
+        var next: ContinuousClock.Instant?
+        for device in devices.values {
+            if let expiry = device.expiry, next.map({ expiry < $0 }) ?? true { next = expiry }
+        }
+        guard let next else { return }
+        // Not more often than 30 times in a device's life: each sweep looks at all.
+        let pause = max(next - .now, simulator.timing.temporaryTimeout / 30)
+        sweep = simulator.after(pause) { [weak self] in
+            guard let self else { return }
+            sweep = nil
+            let now = ContinuousClock.now
+            let expired = devices.values.filter { ($0.expiry ?? now + .seconds(1)) <= now }
+            for device in expired.sorted(by: { $0.address > $1.address }) { remove(device) }
+            armSweep()
+        }
+    }
+}

@@ -1,0 +1,212 @@
+import DBus
+
+/// Links: made, found out about, ended.
+extension Device {
+    // MARK: Connect
+
+    func connect(_ call: IncomingCall) {
+        guard let server else { return }
+        guard adapter.isPowered else { return server.refuse(call, .failed("Input/output error")) }
+        if isConnected {
+            disconnectAlarm == nil ? server.reply(to: call) : server.refuse(call, .alreadyInProgressFailed)
+            return
+        }
+        guard connectCall == nil else { return server.refuse(call, .alreadyInProgressFailed) }
+        connectCall = call
+        setPermanent()
+        connectAlarm = simulator.after(simulator.timing.connectTimeout) { [weak self] in
+            self?.failConnect(.failed("le-connection-abort-by-local"))
+        }
+        attemptConnection()
+    }
+
+    /// Makes the link that is asked for, if the peripheral can be heard now.
+    func attemptConnection() {
+        guard wantsLink, setupAlarm == nil, adapter.isPowered, connectable() != nil else { return }
+        setupAlarm = simulator.after(simulator.timing.linkSetup) { [weak self] in
+            guard let self else { return }
+            setupAlarm = nil
+            guard wantsLink, let peripheral = connectable() else { return }
+            linkUp(to: peripheral)
+        }
+    }
+
+    private var wantsLink: Bool { connectCall != nil || pairing?.waitsForLink == true }
+
+    private func connectable() -> VirtualPeripheral? {
+        guard let peripheral = simulator.peripherals[address], peripheral.isOnAir, !peripheral.refusesConnections,
+            peripheral.content.isConnectable
+        else { return nil }
+        return peripheral
+    }
+
+    private func failConnect(_ error: BlueZError) {
+        connectAlarm?.cancel()
+        setupAlarm?.cancel()
+        setupAlarm = nil
+        guard let call = connectCall else { return }
+        connectCall = nil
+        server?.refuse(call, error)
+        if !isBonded, !isConnected { setTemporary() }
+    }
+
+    private func linkUp(to peripheral: VirtualPeripheral) {
+        connectAlarm?.cancel()
+        setPermanent()
+        let link = Link(device: self, peripheral: peripheral)
+        self.link = link
+        peripheral.links.append(link)
+        simulator.airChanged(peripheral)
+        peripheral.event("connected \(adapter.controller.address)/P")
+        isConnected = true
+        changed("Connected")
+        // With their bond gone the peripheral refuses to encrypt; without one nobody tries.
+        link.isEncrypted = isBonded && peripheral.holdsBond
+        let call = connectCall
+        connectCall = nil
+        if let call { server?.reply(to: call) }
+        restoreSubscriptions()
+        let isKnown = !services.isEmpty
+        let timing = simulator.timing
+        simulator.after(isKnown ? timing.serviceRediscovery : timing.serviceDiscovery) { [weak self, weak link] in
+            guard let self, let link, self.link === link else { return }
+            resolve()
+        }
+        pairing?.linkIsUp()
+    }
+
+    // MARK: Services
+
+    /// Discovery of the services is over: objects, `UUIDs`, `ServicesResolved`, in this order.
+    private func resolve() {
+        guard let link, !isResolved else { return }
+        let peripheral = link.peripheral
+        if let name = peripheral.content.localName { setName(name) }
+        if !simulator.hidesServices.contains(address) {
+            synchronize(with: peripheral.table)
+            setUUIDs(peripheral.table.uuids)
+        }
+        isResolved = true
+        changed("ServicesResolved")
+        store()
+        simulator.tell("\(peripheral.key) mtu \(link.mtu)")
+        guard let level = peripheral.table.characteristic("2a19".asUUID), services.contains(where: { $0.has(level) })
+        else { return }
+        link.internalSubscriptions.insert(level.handle + 1)
+        link.read(level, offset: 0) { [weak self] result in
+            guard let self, case .success(let value) = result, let percentage = value.first else { return }
+            battery = percentage
+            server?.add(Device.batteryInterface, to: path, owner: self)
+        }
+    }
+
+    func setUUIDs(_ new: [String]) {
+        guard new != uuids else { return }
+        uuids = new
+        changed("UUIDs")
+    }
+
+    /// Makes the GATT objects those of the table. Services that stayed keep their objects.
+    func synchronize(with table: GATTTable) {
+        for service in services where !table.services.contains(where: { $0 === service.source }) {
+            service.unregister()
+            services.removeAll { $0 === service }
+        }
+        for source in table.services where !services.contains(where: { $0.source === source }) {
+            let service = RemoteService(device: self, source: source)
+            services.append(service)
+            service.register()
+        }
+        for service in services where simulator.optionsState.fillsIncludesLate && !service.source.includes.isEmpty {
+            server?.flush()
+            service.showsIncludes = true
+            server?.propertyChanged("Includes", of: RemoteService.interface.name, at: service.path)
+        }
+    }
+
+    /// The peripheral indicated Service Changed.
+    func servicesChanged() {
+        guard let link, isResolved else { return }
+        simulator.after(simulator.timing.serviceChanged) { [weak self, weak link] in
+            guard let self, let link, self.link === link else { return }
+            // Seen: with a new service `UUIDs` comes first, with one that has gone last. Other objects' removals are
+            // sent at once, so marking first gives the first; a removal precedes what was only marked.
+            setUUIDs(link.peripheral.table.uuids)
+            synchronize(with: link.peripheral.table)
+        }
+    }
+
+    /// Clients that stayed subscribed are subscribed again before anything else.
+    private func restoreSubscriptions() {
+        for service in services { for characteristic in service.characteristics { characteristic.resubscribe() } }
+    }
+
+    // MARK: The end of a link
+
+    /// Ends the link, after bluetoothd's pause of 2 s; at once if there is none. A pending connect ends as well.
+    func disconnect(completion: @escaping () -> Void) {
+        if connectCall != nil { failConnect(.failed("br-connection-canceled")) }
+        pairing?.cancel()
+        guard isConnected else { return completion() }
+        whenDisconnected.append(completion)
+        guard disconnectAlarm == nil else { return }
+        removeBattery()
+        disconnectAlarm = simulator.after(simulator.timing.disconnectDelay) { [weak self] in
+            guard let self else { return }
+            link?.end(reason: 0x16)
+        }
+    }
+
+    /// The link has ended, whoever did it.
+    func linkEnded(byDisconnect: Bool) {
+        let isOwn = disconnectAlarm != nil && byDisconnect
+        disconnectAlarm?.cancel()
+        disconnectAlarm = nil
+        let completions = whenDisconnected
+        whenDisconnected = []
+        link = nil
+        guard !simulator.stuckConnections.contains(address) else { return }
+        if isResolved {
+            isResolved = false
+            changed("ServicesResolved")
+        }
+        isConnected = false
+        if isOwn, !simulator.optionsState.signalsDisconnectionFirst {
+            for completion in completions { completion() }
+            changed("Connected")
+        } else {
+            changed("Connected")
+            removeBattery()
+            for completion in completions { completion() }
+        }
+        closeSockets()
+        pairing?.linkEnded()
+        if isPaired, !isBonded {
+            isPaired = false
+            changed("Paired")
+        }
+        if !isBonded { setTemporary() }
+    }
+
+    /// Power off or unplugged.
+    func adapterGone() {
+        failConnect(.failed("le-connection-abort-by-local"))
+        link?.end(reason: 0x16)
+        rssi = nil
+    }
+
+    private func removeBattery() {
+        guard battery != nil else { return }
+        battery = nil
+        server?.remove(Device.batteryInterface.name, from: path)
+    }
+}
+
+extension BlueZError {
+    /// Device1.Connect says so, with this name.
+    static let alreadyInProgressFailed = BlueZError.failed("Operation already in progress")
+}
+
+extension String {
+    var asUUID: String { UUIDText.full(self) }
+}

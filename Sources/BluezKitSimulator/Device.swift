@@ -1,0 +1,170 @@
+import DBus
+
+/// One remote device, as bluetoothd knows it. There may be thousands: it is kept small.
+final class Device {
+    unowned let adapter: Adapter
+    let address: String
+    let addressType: String
+    let path: ObjectPath
+    var name: String?
+    var alias: String?
+    var appearance: UInt16?
+    var rssi: Int16?
+    var txPower: Int16?
+    var uuids: [String] = []
+    /// By company.
+    var manufacturerData: [(UInt16, [UInt8])] = []
+    /// By UUID.
+    var serviceData: [(String, [UInt8])] = []
+    var flags: UInt8?
+    var unparsed: [UInt8: [UInt8]] = [:]
+    var isConnectable = true
+    var isFound = false
+    var isTemporary = false
+    var isPaired = false
+    var isBonded = false
+    var isTrusted = false
+    var isBlocked = false
+    /// What D-Bus shows; the link may be up a moment longer or shorter.
+    var isConnected = false
+    var isResolved = false
+    /// When it will be removed, if nothing happens.
+    var expiry: ContinuousClock.Instant? {
+        didSet { if expiry != nil, oldValue == nil { adapter.armSweep() } }
+    }
+
+    // The link; see Device+Connection.swift.
+    var link: Link?
+    var connectCall: IncomingCall?
+    var connectAlarm: Alarm?
+    var setupAlarm: Alarm?
+    var disconnectAlarm: Alarm?
+    var whenDisconnected: [() -> Void] = []
+    var services: [RemoteService] = []
+    var battery: UInt8?
+    var pairing: Pairing?
+
+    var simulator: Simulator { adapter.simulator }
+    var server: ObjectServer? { adapter.simulator.server }
+
+    init(adapter: Adapter, address: String, type: String) {
+        (self.adapter, self.address, addressType) = (adapter, address, type)
+        let element = "dev_" + String(address.map { $0 == ":" ? "_" : $0 })
+        path = adapter.path.appending(element) ?? adapter.path
+    }
+
+    func changed(_ property: String) { server?.propertyChanged(property, of: Self.interface.name, at: path) }
+
+    /// Removes all objects, the innermost first.
+    func unregister() {
+        link?.end(reason: 0x13, quietly: true)
+        closeSockets()
+        for service in services { service.unregister() }
+        services = []
+        if let connectCall {
+            self.connectCall = nil
+            server?.refuse(connectCall, .failed("br-connection-canceled"))
+        }
+        connectAlarm?.cancel()
+        setupAlarm?.cancel()
+        expiry = nil
+        server?.remove(path)
+    }
+
+    func closeSockets() {
+        for service in services { for characteristic in service.characteristics { characteristic.closeSockets() } }
+    }
+
+    /// Writes down what outlives the daemon.
+    func store() {
+        simulator.stored[adapter.controller.address, default: [:]][address] = StoredDevice(
+            addressType: addressType, name: name, alias: alias, appearance: appearance, uuids: uuids,
+            isTrusted: isTrusted, isBonded: isBonded)
+    }
+
+    func setTemporary() {
+        isTemporary = true
+        expiry = .now + simulator.timing.temporaryTimeout
+    }
+
+    func setPermanent() {
+        isTemporary = false
+        expiry = nil
+    }
+
+    // MARK: Advertisements
+
+    /// Takes over what an advertisement says, in bluetoothd's order.
+    func update(from report: AdvertisingReport, isFiltered: Bool, always: Bool) {
+        let content = report.content
+        updateRSSI(report.rssi, isFiltered: isFiltered)
+        if let power = content.txPower, power != txPower {
+            txPower = power
+            changed("TxPower")
+        }
+        if let value = content.appearance, value != appearance {
+            appearance = value
+            changed("Appearance")
+        }
+        if let text = content.localName { setName(text) }
+        let new = content.serviceUUIDs.filter { !uuids.contains($0) }
+        if !new.isEmpty {
+            uuids = (uuids + new).sorted()
+            changed("UUIDs")
+        }
+        if merge(content.manufacturerData.sorted { $0.key < $1.key }, into: &manufacturerData, always) {
+            changed("ManufacturerData")
+        }
+        if merge(content.serviceData.sorted { $0.key < $1.key }, into: &serviceData, always) { changed("ServiceData") }
+        if simulator.optionsState.isExperimental, content.unparsed != unparsed {
+            unparsed = content.unparsed
+            changed("AdvertisingData")
+        }
+        if let value = content.flags, value != flags {
+            flags = value
+            changed("AdvertisingFlags")
+        }
+    }
+
+    private func updateRSSI(_ value: Int16, isFiltered: Bool) {
+        if let rssi {
+            let delta = abs(Int(rssi) - Int(value))
+            if isFiltered {
+                if delta == 0, !simulator.optionsState.repeatsEqualRSSI { return }
+            } else if delta < 8 {
+                return
+            }
+        }
+        rssi = value
+        changed("RSSI")
+    }
+
+    func setName(_ text: String) {
+        guard text != name else { return }
+        name = text
+        changed("Name")
+        if alias == nil { changed("Alias") }
+    }
+
+    /// Entries are merged by key. With DuplicateData only the last report's stay, and count as changed in any case.
+    private func merge<Key: Equatable>(
+        _ new: [(key: Key, value: [UInt8])], into old: inout [(Key, [UInt8])], _ always: Bool
+    ) -> Bool {
+        guard !new.isEmpty else { return false }
+        if always {
+            old = new.map { ($0.key, $0.value) }
+            return true
+        }
+        var isChanged = false
+        for (key, value) in new {
+            if let index = old.firstIndex(where: { $0.0 == key }) {
+                if old[index].1 == value { continue }
+                old[index].1 = value
+            } else {
+                old.append((key, value))
+            }
+            isChanged = true
+        }
+        return isChanged
+    }
+}

@@ -1,0 +1,116 @@
+/// The attributes that a peripheral has now, with their handles and values.
+struct GATTTable {
+    /// A service with its handles. A service that changes is a new one.
+    final class Service {
+        let definition: VirtualService
+        let handle: UInt16
+        var endHandle: UInt16
+        var includes: [Service] = []
+        var characteristics: [Characteristic] = []
+
+        init(_ definition: VirtualService, handle: UInt16) {
+            (self.definition, self.handle, endHandle) = (definition, handle, handle)
+        }
+    }
+
+    final class Characteristic {
+        let definition: VirtualCharacteristic
+        /// The handle of the declaration; the value's is the next one.
+        let handle: UInt16
+        var value: [UInt8]
+        var descriptors: [Descriptor] = []
+
+        init(_ definition: VirtualCharacteristic, handle: UInt16) {
+            (self.definition, self.handle, value) = (definition, handle, definition.value)
+        }
+
+        var flagTexts: [String] {
+            var texts = definition.flags.texts
+            let extended = descriptors.first { $0.uuid == UUIDText.full("2900") }?.value.first ?? 0
+            if extended & 1 != 0 { texts.append("reliable-write") }
+            if extended & 2 != 0 { texts.append("writable-auxiliaries") }
+            return texts
+        }
+    }
+
+    final class Descriptor {
+        let uuid: String
+        let handle: UInt16
+        let isWritable: Bool
+        var value: [UInt8]
+
+        init(_ definition: VirtualDescriptor, handle: UInt16) {
+            (uuid, self.handle, isWritable, value) =
+                (definition.uuid, handle, definition.isWritable, definition.value)
+        }
+
+        var isConfiguration: Bool { uuid == UUIDText.full("2902") }
+    }
+
+    private(set) var services: [Service] = []
+    /// GAP (without objects in BlueZ) takes the handles 1 to 5, as in most stacks.
+    private var nextHandle: UInt16 = 6
+
+    /// A table with the Generic Attribute service and these.
+    init(_ definitions: [VirtualService]) {
+        add(
+            VirtualService(
+                "1801",
+                [
+                    VirtualCharacteristic("2A05", .indicate),
+                    VirtualCharacteristic("2B29", [.read, .write], value: [0]),
+                    VirtualCharacteristic("2B2A", .read, value: Array(repeating: 0, count: 16)),
+                ]))
+        for definition in definitions { add(definition) }
+    }
+
+    /// Adds a service at the end.
+    @discardableResult
+    mutating func add(_ definition: VirtualService) -> Service {
+        var handle = nextHandle
+        func take() -> UInt16 {
+            defer { handle += 1 }
+            return handle
+        }
+        let service = Service(definition, handle: take())
+        for uuid in definition.includes {
+            guard let included = services.first(where: { $0.definition.uuid == uuid }) else { continue }
+            service.includes.append(included)
+            _ = take()
+        }
+        for definition in definition.characteristics {
+            let characteristic = Characteristic(definition, handle: take())
+            _ = take()
+            for descriptor in definition.descriptors {
+                characteristic.descriptors.append(Descriptor(descriptor, handle: take()))
+            }
+            if !definition.flags.isDisjoint(with: [.notify, .indicate]) {
+                characteristic.descriptors.append(
+                    Descriptor(VirtualDescriptor("2902", value: [0, 0], isWritable: true), handle: take()))
+            }
+            service.characteristics.append(characteristic)
+        }
+        service.endHandle = handle - 1
+        nextHandle = handle
+        services.append(service)
+        return service
+    }
+
+    /// Removes the last service with this UUID; its handles are free again if they were the last.
+    mutating func remove(_ uuid: String) -> Service? {
+        guard let index = services.lastIndex(where: { $0.definition.uuid == uuid }) else { return nil }
+        let service = services.remove(at: index)
+        if index == services.count { nextHandle = service.handle }
+        return service
+    }
+
+    func characteristic(_ uuid: String) -> Characteristic? {
+        for service in services {
+            if let found = service.characteristics.first(where: { $0.definition.uuid == uuid }) { return found }
+        }
+        return nil
+    }
+
+    /// All UUIDs as in `Device1.UUIDs`: sorted, GAP included.
+    var uuids: [String] { Array(Set(services.map(\.definition.uuid) + [UUIDText.full("1800")])).sorted() }
+}

@@ -1,0 +1,161 @@
+import DBus
+
+/// One pairing of one device, asked for by Pair or needed by a characteristic.
+final class Pairing {
+    unowned let device: Device
+    /// Pair itself; nil when a read or write needs encryption.
+    private var call: IncomingCall?
+    /// Who asked for it by Pair.
+    private let client: String?
+    private let agent: Agent?
+    private var continuations: [(ATTFailure?) -> Void] = []
+    private(set) var waitsForLink = false
+
+    init(device: Device, call: IncomingCall?, agent: Agent?) {
+        (self.device, self.call, self.agent) = (device, call, agent)
+        client = call?.sender
+    }
+
+    private var simulator: Simulator { device.simulator }
+
+    func add(_ continuation: @escaping (ATTFailure?) -> Void) { continuations.append(continuation) }
+
+    func start() {
+        guard let link = device.link else {
+            waitsForLink = true
+            return device.attemptConnection()
+        }
+        let peripheral = link.peripheral
+        guard peripheral.pairing != .reject else { return rejectedByPeer(link) }
+        guard let agent else { return failed() }
+        switch peripheral.pairing {
+        case .justWorks, .reject:
+            // A pairing of one's own asks nobody; one that an access needs is to be authorised.
+            if call != nil { return succeeded() }
+            ask(agent, "RequestAuthorization") { _ in true }
+        case .display:
+            let passkey = peripheral.passkey
+            ask(agent, "RequestPasskey") { reply in
+                var reader = reply.reader
+                return (try? reader.readUInt32()) == passkey
+            }
+        case .numeric:
+            ask(agent, "RequestConfirmation", number: UInt32.random(in: 0..<1_000_000)) { _ in true }
+        }
+    }
+
+    func linkIsUp() {
+        guard waitsForLink else { return }
+        waitsForLink = false
+        start()
+    }
+
+    private func ask(_ agent: Agent, _ member: String, number: UInt32? = nil, accepts: @escaping (Message) -> Bool) {
+        let path = device.path
+        let question = MethodCall(
+            destination: agent.client, path: agent.path, interface: "org.bluez.Agent1", member: member
+        ) { (writer) throws(BusError) in
+            try writer.write(path)
+            if let number { try writer.write(number) }
+        }
+        simulator.server?.flush()
+        simulator.connection?.call(question, deadline: .seconds(60)) { [weak self] result in
+            guard let self, device.pairing === self else { return }
+            if case .success(let reply) = result, accepts(reply) { succeeded() } else { failed() }
+        }
+    }
+
+    private func succeeded() {
+        guard let link = device.link else { return linkEnded() }
+        device.pairing = nil
+        link.isEncrypted = true
+        link.peripheral.holdsBond = true
+        link.peripheral.event("paired")
+        let device = device
+        // Marked when the first answer over the encrypted link comes: so `Value` is signalled before them, and the
+        // reply after.
+        simulator.after(simulator.timing.attRoundTrip) { [weak device] in
+            guard let device else { return }
+            device.isBonded = true
+            device.changed("Bonded")
+            device.isPaired = true
+            device.changed("Paired")
+            device.store()
+        }
+        for continuation in continuations { continuation(nil) }
+        if let call {
+            simulator.after(simulator.timing.attRoundTrip) { [weak device] in device?.server?.reply(to: call) }
+        }
+    }
+
+    /// With no agent, or one that refuses. A read or write that waits is never answered, and in the end the device
+    /// is removed though it is connected.
+    private func failed() {
+        let device = device
+        device.pairing = nil
+        if let call { device.server?.refuse(call, .authenticationFailed) }
+        guard call == nil else { return }
+        simulator.after(simulator.timing.failedPairingRemoval) { [weak device] in
+            guard let device, !device.isPaired, device.adapter.devices[device.address] === device else { return }
+            device.adapter.remove(device)
+        }
+    }
+
+    private func rejectedByPeer(_ link: Link) {
+        device.pairing = nil
+        link.end(reason: 0x13)
+        if let call { simulator.server?.refuse(call, .authenticationFailed) }
+        for continuation in continuations { continuation(ATTFailure(0x0E)) }
+    }
+
+    /// Disconnect or CancelPairing.
+    func cancel() {
+        device.pairing = nil
+        if let call { simulator.server?.refuse(call, .authenticationCanceled) }
+        for continuation in continuations { continuation(ATTFailure(0x0E)) }
+    }
+
+    func linkEnded() { cancel() }
+
+    /// Who asked for it left the bus: unlike with Connect, that ends it, and the link.
+    func clientGone(_ client: String) {
+        guard client == self.client else { return }
+        device.pairing = nil
+        device.link?.end(reason: 0x16)
+    }
+}
+
+extension Device {
+    /// Calls back when the link is as secure as asked for, or with the error why it cannot be; or, as bluetoothd,
+    /// never.
+    func secured(_ security: VirtualSecurity, _ continuation: @escaping (ATTFailure?) -> Void) {
+        guard security != .none, let link, !link.isEncrypted else { return continuation(nil) }
+        if let pairing { return pairing.add(continuation) }
+        let pairing = Pairing(device: self, call: nil, agent: simulator.agents.first)
+        self.pairing = pairing
+        pairing.add(continuation)
+        pairing.start()
+    }
+
+    func pair(_ call: IncomingCall) {
+        guard let server else { return }
+        guard pairing == nil else { return server.refuse(call, .inProgress) }
+        guard !isBonded else { return server.refuse(call, .alreadyExists) }
+        setPermanent()
+        let agent = simulator.agents.first { $0.client == call.sender } ?? simulator.agents.first
+        let pairing = Pairing(device: self, call: call, agent: agent)
+        self.pairing = pairing
+        if let client = call.sender { simulator.watchClient(client) }
+        pairing.start()
+    }
+
+    func cancelPairing(_ call: IncomingCall) {
+        guard let server else { return }
+        guard let pairing else {
+            isBonded = false
+            return server.refuse(call, .doesNotExist)
+        }
+        pairing.cancel()
+        server.reply(to: call)
+    }
+}

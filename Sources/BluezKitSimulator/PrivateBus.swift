@@ -1,0 +1,150 @@
+import DBus
+import Foundation
+import Glibc
+
+/// A D-Bus daemon of one's own: nobody else is on it, everything is allowed, and it ends with this process however
+/// that ends. Needs the program `dbus-daemon`.
+public final class PrivateBus: Sendable {
+    /// Where it listens; for other programs, put it into `DBUS_SYSTEM_BUS_ADDRESS`.
+    public let address: BusAddress
+
+    private let shell: pid_t
+    private let lifeline: Int32
+    private let directory: String
+
+    /// Why a bus could not be started.
+    public enum StartError: Error, CustomStringConvertible {
+        /// There is no program `dbus-daemon`.
+        case notInstalled
+        /// It did not start; with what it said.
+        case failed(String)
+
+        public var description: String {
+            switch self {
+            case .notInstalled: "dbus-daemon is not installed; it is in the package `dbus` (apt install dbus)"
+            case .failed(let text): "dbus-daemon did not start: \(text)"
+            }
+        }
+    }
+
+    /// Starts a daemon and returns when it listens.
+    public init() throws(StartError) {
+        guard let program = Self.program() else { throw .notInstalled }
+        var template = Array((NSTemporaryDirectory() + "/bluezkit-bus-XXXXXX").utf8CString)
+        guard mkdtemp(&template) != nil else { throw .failed("no temporary directory: \(Self.errnoText)") }
+        directory = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        do {
+            try Self.configuration(directory).write(
+                toFile: directory + "/bus.conf", atomically: false, encoding: .utf8)
+            try FileManager.default.createDirectory(
+                atPath: directory + "/services", withIntermediateDirectories: false)
+            // As on a machine where bluetoothd cannot be started: calls while it is away get a Spawn error.
+            try "[D-BUS Service]\nName=org.bluez\nExec=/bin/false\n".write(
+                toFile: directory + "/services/org.bluez.service", atomically: false, encoding: .utf8)
+        } catch {
+            throw .failed("cannot write to \(directory): \(error)")
+        }
+        (shell, lifeline, address) = try Self.start(program, directory)
+    }
+
+    deinit {
+        close(lifeline)  // ends the shell's `read`; it stops the daemon and removes the directory
+        waitpid(shell, nil, 0)
+    }
+
+    private static var errnoText: String { String(cString: strerror(errno)) }
+
+    private static func program() -> String? {
+        let search = (ProcessInfo.processInfo.environment["PATH"] ?? "") + ":/usr/bin:/bin:/usr/sbin"
+        return search.split(separator: ":").map { "\($0)/dbus-daemon" }.first { access($0, X_OK) == 0 }
+    }
+
+    private static func configuration(_ directory: String) -> String {
+        let limits = [
+            "max_incoming_bytes", "max_outgoing_bytes", "max_message_size", "max_incoming_unix_fds",
+            "max_outgoing_unix_fds", "max_completed_connections", "max_incomplete_connections",
+            "max_connections_per_user", "max_names_per_connection", "max_match_rules_per_connection",
+            "max_replies_per_connection",
+        ].map { "<limit name=\"\($0)\">100000000</limit>" }.joined(separator: "\n")
+        return """
+            <!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
+             "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+            <busconfig>
+            <type>session</type>
+            <listen>unix:path=\(directory)/bus</listen>
+            <auth>EXTERNAL</auth>
+            <servicedir>\(directory)/services</servicedir>
+            <policy context="default">
+            <allow send_destination="*" eavesdrop="true"/>
+            <allow eavesdrop="true"/>
+            <allow own="*"/>
+            </policy>
+            \(limits)
+            </busconfig>
+            """
+    }
+
+    /// Runs the daemon under a shell that waits for its standard input to end. The other end of it is held by
+    /// this process alone, so the kernel closes it whatever happens to us. (PR_SET_PDEATHSIG would watch the thread
+    /// that started the child, and threads of a dispatch queue come and go.)
+    private static func start(
+        _ program: String, _ directory: String
+    ) throws(StartError) -> (pid_t, Int32, BusAddress) {
+        var life: [Int32] = [-1, -1], output: [Int32] = [-1, -1]
+        // Sockets, as they can be made close-on-exec in one step: a child of another thread must not get them.
+        let kind = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue)
+        guard socketpair(AF_UNIX, kind, 0, &life) == 0, socketpair(AF_UNIX, kind, 0, &output) == 0 else {
+            throw .failed(errnoText)
+        }
+        defer { close(output[0]) }
+        let script = """
+            "$1" --nofork --nopidfile --nosyslog --config-file="$2/bus.conf" --print-address=1 2>"$2/log" &
+            daemon=$!
+            exec >/dev/null
+            read line
+            kill $daemon; wait $daemon
+            rm -rf "$2"
+            """
+        let arguments = ["/bin/sh", "-c", script, "bluezkit-bus", program, directory]
+        var actions = posix_spawn_file_actions_t()
+        posix_spawn_file_actions_init(&actions)
+        defer { posix_spawn_file_actions_destroy(&actions) }
+        posix_spawn_file_actions_adddup2(&actions, life[0], 0)
+        posix_spawn_file_actions_adddup2(&actions, output[1], 1)
+        var attributes = posix_spawnattr_t()
+        posix_spawnattr_init(&attributes)
+        defer { posix_spawnattr_destroy(&attributes) }
+        // Its own process group: Ctrl-C in a terminal ends the program, and that ends the bus.
+        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETPGROUP))
+        var pid: pid_t = 0
+        var pointers: [UnsafeMutablePointer<CChar>?] = arguments.map { strdup($0) } + [nil]
+        defer { pointers.forEach { free($0) } }
+        let result = posix_spawn(&pid, "/bin/sh", &actions, &attributes, &pointers, environ)
+        close(life[0])
+        close(output[1])
+        guard result == 0 else {
+            close(life[1])
+            throw .failed(String(cString: strerror(result)))
+        }
+        guard let line = readLine(output[0]) else {
+            close(life[1])
+            let log = (try? String(contentsOfFile: directory + "/log", encoding: .utf8)) ?? ""
+            waitpid(pid, nil, 0)
+            throw .failed(log.isEmpty ? "it printed no address within 20 s" : log)
+        }
+        return (pid, life[1], BusAddress(line))
+    }
+
+    /// The first line of what comes in, or nil at its end or after 20 s.
+    private static func readLine(_ descriptor: Int32) -> String? {
+        var bytes: [UInt8] = []
+        while true {
+            var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+            guard poll(&entry, 1, 20_000) > 0 else { return nil }
+            var byte: UInt8 = 0
+            guard read(descriptor, &byte, 1) == 1 else { return nil }
+            if byte == UInt8(ascii: "\n") { return String(decoding: bytes, as: UTF8.self) }
+            bytes.append(byte)
+        }
+    }
+}

@@ -1,0 +1,172 @@
+import DBus
+
+/// Subscriptions: by StartNotify, shared by clients; or by AcquireNotify, for one alone.
+extension RemoteCharacteristic {
+    private var subscription: UInt16 { flags.contains(.notify) ? 1 : 2 }
+
+    func startNotify(_ call: IncomingCall) {
+        guard let server, let client = call.sender else { return }
+        guard device.disconnectAlarm == nil else { return server.refuse(call, .notConnected) }
+        guard notifySocket == nil, !isAcquiringNotify else {
+            return server.refuse(call, .notPermitted("Notify acquired"))
+        }
+        guard canNotify else { return server.refuse(call, .notSupported) }
+        if let known = notifyClients.first(where: { $0.client == client }) {
+            return known.pending == nil ? server.reply(to: call) : server.refuse(call, .inProgress)
+        }
+        simulator.watchClient(client)
+        let isFirst = notifyClients.isEmpty
+        guard let link = device.link else {
+            notifyClients.append((client, nil))
+            return server.reply(to: call)  // it is subscribed when the link comes up
+        }
+        let isPending = isFirst || notifyClients.contains { $0.pending != nil }
+        notifyClients.append((client, isPending ? call : nil))
+        guard isPending else { return server.reply(to: call) }
+        guard isFirst else { return }
+        link.configure(source, subscription) { [weak self] in self?.configured($0) }
+    }
+
+    private func configured(_ result: Result<Void, ATTFailure>) {
+        guard let server else { return }
+        let calls = notifyClients.compactMap(\.pending)
+        switch result {
+        case .success:
+            for index in notifyClients.indices { notifyClients[index].pending = nil }
+            setNotifying(!notifyClients.isEmpty)
+            for call in calls { server.reply(to: call) }
+        case .failure(let failure):
+            notifyClients.removeAll { $0.pending != nil }
+            for call in calls { server.refuse(call, BlueZError(att: failure.code)) }
+        }
+    }
+
+    private func setNotifying(_ on: Bool) {
+        guard on != isNotifying else { return }
+        isNotifying = on
+        changed("Notifying")
+    }
+
+    func stopNotify(_ call: IncomingCall) {
+        guard let server else { return }
+        if let notifySocket {
+            notifySocket.close()
+            return server.reply(to: call)
+        }
+        guard let index = notifyClients.firstIndex(where: { $0.client == call.sender }) else {
+            return server.refuse(call, .failed("No notify session started"))
+        }
+        removeClient(at: index)
+        server.reply(to: call)
+    }
+
+    private func removeClient(at index: Int) {
+        notifyClients.remove(at: index)
+        guard notifyClients.isEmpty else { return }
+        device.link?.configure(source, 0) { _ in }
+        setNotifying(false)
+    }
+
+    func clientGone(_ client: String) {
+        if let index = notifyClients.firstIndex(where: { $0.client == client }) { removeClient(at: index) }
+    }
+
+    /// A link is up again: clients that did not stop are subscribed again.
+    func resubscribe() {
+        guard !notifyClients.isEmpty else { return }
+        device.link?.configure(source, subscription) { [weak self] result in
+            guard let self, case .success = result else { return }
+            setNotifying(!notifyClients.isEmpty)
+        }
+    }
+
+    /// A notification or indication has come.
+    func received(_ bytes: [UInt8]) {
+        if let notifySocket {
+            notifySocket.send(bytes)
+            return
+        }
+        guard !notifyClients.isEmpty else { return }
+        value = bytes
+        // Each client's session broadcasts it: as many equal signals as clients.
+        for _ in notifyClients { changed("Value") }
+    }
+
+    // MARK: Sockets
+
+    func acquireNotify(_ call: IncomingCall) {
+        guard let server else { return }
+        guard let link = device.link else { return server.refuse(call, .noLink) }
+        guard notifySocket == nil, !isAcquiringNotify else {
+            return server.refuse(call, .notPermitted("Notify acquired"))
+        }
+        guard notifyClients.isEmpty else { return server.refuse(call, .inProgress) }
+        guard flags.contains(.notify) else { return server.refuse(call, .notSupported) }
+        isAcquiringNotify = true
+        link.configure(source, 1) { [weak self] result in
+            // 5.66 never answers when the peripheral refuses, and stays half acquired.
+            guard let self, case .success = result else { return }
+            isAcquiringNotify = false
+            guard let socket = AcquiredSocket(queue: simulator.queue) else {
+                return server.refuse(call, .failed)
+            }
+            notifySocket = socket
+            socket.onClosed = { [weak self] in
+                guard let self else { return }
+                notifySocket = nil
+                device.link?.configure(source, 0) { _ in }
+                changed("NotifyAcquired")
+            }
+            changed("NotifyAcquired")
+            hand(socket, to: call, mtu: link.mtu)
+        }
+    }
+
+    func acquireWrite(_ call: IncomingCall) {
+        guard let server else { return }
+        guard flags.contains(.writeWithoutResponse) else { return server.refuse(call, .notSupported) }
+        guard writeSocket == nil else { return server.refuse(call, .notPermitted("Write acquired")) }
+        guard let link = device.link else { return server.refuse(call, .noLink) }
+        guard let socket = AcquiredSocket(queue: simulator.queue) else { return server.refuse(call, .failed) }
+        writeSocket = socket
+        socket.onPacket = { [weak self] bytes in
+            guard let self, let link = device.link, bytes.count <= Int(link.mtu) - 3 else { return }
+            link.command(bytes, to: source)
+        }
+        socket.onClosed = { [weak self] in
+            self?.writeSocket = nil
+            self?.changed("WriteAcquired")
+        }
+        changed("WriteAcquired")
+        hand(socket, to: call, mtu: link.mtu)
+    }
+
+    private func hand(_ socket: AcquiredSocket, to call: IncomingCall, mtu: UInt16) {
+        server?.reply(to: call) { (writer) throws(BusError) in
+            try writer.write(fileDescriptor: socket.clientEnd)
+            try writer.write(mtu)
+        }
+        socket.handedOver()
+    }
+
+    func closeSockets() {
+        notifySocket?.close()
+        writeSocket?.close()
+        isAcquiringNotify = false
+    }
+}
+
+extension Device {
+    /// A notification from the peripheral.
+    func received(_ bytes: [UInt8], of source: GATTTable.Characteristic) {
+        if source.definition.uuid == "2a19".asUUID, battery != nil, let level = bytes.first, level != battery {
+            battery = level
+            server?.propertyChanged("Percentage", of: Device.batteryInterface.name, at: path)
+        }
+        for service in services {
+            for characteristic in service.characteristics where characteristic.source === source {
+                return characteristic.received(bytes)
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+import DBus
+
+/// The life of the simulated bluetoothd.
+extension Simulator {
+    /// bluetoothd crashes: its name is lost and nothing else is said. Links are lost 2 s later, as the daemon's sockets
+    /// are gone.
+    public func killDaemon() {
+        sync {
+            guard let connection else { return }
+            let links = adapters.flatMap { $0.devices.values.compactMap(\.link) }
+            for adapter in adapters { adapter.closeSockets() }
+            forgetDaemon()
+            connection.close()
+            afterAlways(timing.disconnectDelay) { for link in links { link.dropped() } }
+        }
+    }
+
+    /// bluetoothd ends in order: links end, all objects go, the adapters are powered off, the name is released.
+    public func stopDaemon() {
+        sync {
+            guard let connection, let server else { return }
+            for adapter in adapters {
+                for device in adapter.devices.values { device.link?.end(reason: 0x15) }
+                adapter.unregister()
+                adapter.controller.isPowered = false
+            }
+            server.remove("/org/bluez")
+            server.flush()
+            forgetDaemon()
+            connection.close()
+        }
+    }
+
+    private func forgetDaemon() {
+        generation += 1
+        (connection, server) = (nil, nil)
+        adapters = []
+        watchedClients = []
+        agents = []
+    }
+
+    /// Whether bluetoothd runs.
+    public var isDaemonRunning: Bool { sync { connection != nil } }
+
+    /// Starts bluetoothd again: its name, `/org/bluez`, each plugged adapter with the devices it has stored. Returns
+    /// when all that has been announced.
+    public func startDaemon() async throws {
+        try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<Void, any Error>) in
+            sync {
+                do {
+                    try startDaemon { continuation.resume(with: $0) }
+                } catch {
+                    continuation.resume(throwing: error)
+                }
+            }
+        }
+    }
+
+    private func startDaemon(completion: @escaping (Result<Void, any Error>) -> Void) throws {
+        guard connection == nil else { return completion(.success(())) }
+        let connection = try Connection(address: address, queue: queue)
+        let server = ObjectServer(connection: connection)
+        (self.connection, self.server) = (connection, server)
+        server.intercept = { [weak self] call in self?.intercept(call) ?? false }
+        server.addManager(at: "/")
+        let life = generation
+        connection.onDisconnected = { [weak self] _ in
+            guard let self, generation == life else { return }
+            forgetDaemon()
+        }
+        connection.requestName("org.bluez") { [weak self] result in
+            guard let self else { return }
+            if case .failure(let error) = result { return completion(.failure(error)) }
+            after(timing.adapterStart) { [self] in
+                server.add(RootObject.agentManager, to: "/org/bluez", owner: root)
+                server.add(RootObject.profileManager, to: "/org/bluez", owner: root)
+                for controller in controllers where controller.isPlugged { attach(controller) }
+                server.flush()
+                after(timing.adapterStart) { completion(.success(())) }
+            }
+        }
+    }
+
+    // MARK: Adapters
+
+    /// The controller gets an adapter object; it is powered a moment later if the kernel does not say it is already.
+    private func attach(_ controller: Controller) {
+        let adapter = Adapter(simulator: self, controller: controller)
+        adapters.append(adapter)
+        adapter.register()
+        for (address, device) in (stored[controller.address] ?? [:]).sorted(by: { $0.key < $1.key }) {
+            adapter.restore(device, address: address)
+        }
+        guard !controller.isPowered else { return }
+        if generation == 0 {
+            controller.isPowered = true
+        } else {
+            after(timing.adapterStart) { [weak self, weak adapter] in
+                guard let adapter else { return }
+                adapter.controller.isPowered = true
+                adapter.changed("Powered")
+                for peripheral in self?.peripherals.values.map({ $0 }) ?? [] { self?.airChanged(peripheral) }
+            }
+        }
+    }
+
+    /// Plugs in one more adapter, `hciN`.
+    /// - Returns: Its number.
+    @discardableResult
+    public func addAdapter(address: String) -> Int {
+        sync {
+            let index = (controllers.map(\.index).max() ?? -1) + 1
+            let controller = Controller(index: index, address: address)
+            controllers.append(controller)
+            generation = max(generation, 1)
+            if connection != nil { attach(controller) }
+            return index
+        }
+    }
+
+    /// Pulls out an adapter: its links are lost, all its objects go.
+    public func unplugAdapter(_ index: Int = 0) {
+        sync {
+            guard let controller = controllers.first(where: { $0.index == index }) else { return }
+            controller.isPlugged = false
+            controller.isPowered = false
+            guard let position = adapters.firstIndex(where: { $0.controller === controller }) else { return }
+            adapters[position].unplugged()
+            adapters.remove(at: position)
+        }
+    }
+
+    /// Plugs an adapter in again.
+    public func plugAdapter(_ index: Int = 0) {
+        sync {
+            guard let controller = controllers.first(where: { $0.index == index && !$0.isPlugged }) else { return }
+            controller.isPlugged = true
+            generation = max(generation, 1)
+            if connection != nil { attach(controller) }
+        }
+    }
+
+    /// Switches an adapter on or off, as the user does in the system's settings.
+    public func setPowered(_ on: Bool, adapter index: Int = 0) {
+        sync { adapters.first { $0.controller.index == index }?.setPowered(on) }
+    }
+
+    // MARK: The air
+
+    /// A peripheral can be heard now, or cannot any more.
+    func airChanged(_ peripheral: VirtualPeripheral) {
+        updateAdvertising(of: peripheral)
+        guard peripheral.isOnAir else { return }
+        for adapter in adapters { adapter.devices[peripheral.address]?.attemptConnection() }
+    }
+
+    /// Reports an advertisement to all who scan.
+    func emit(_ report: AdvertisingReport, unfiltered: Bool = false) {
+        for adapter in adapters where adapter.isScanning { adapter.receive(report, unfiltered: unfiltered) }
+    }
+
+    /// Advertisements cost something only while somebody scans.
+    func updateAdvertising(of peripheral: VirtualPeripheral) {
+        let due = peripheral.isOnAir && adapters.contains { $0.isScanning }
+        if !due {
+            peripheral.advertising?.cancel()
+            peripheral.advertising = nil
+        } else if peripheral.advertising == nil {
+            advertiseNext(peripheral, after: .zero)
+        }
+    }
+
+    private func advertiseNext(_ peripheral: VirtualPeripheral, after delay: Duration) {
+        peripheral.advertising = afterAlways(delay) { [weak self, weak peripheral] in
+            guard let self, let peripheral else { return }
+            emit(peripheral.report)
+            advertiseNext(peripheral, after: peripheral.interval ?? timing.advertisingInterval)
+        }
+    }
+
+    func scanningChanged() {
+        for peripheral in peripherals.values { updateAdvertising(of: peripheral) }
+        crowd?.update()
+    }
+}

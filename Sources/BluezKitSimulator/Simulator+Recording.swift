@@ -1,0 +1,152 @@
+import DBus
+import Foundation
+
+/// A method call that the simulated bluetoothd received.
+public struct RecordedCall: Hashable, Sendable {
+    /// The caller's unique name, `:1.7`.
+    public let sender: String
+    public let path: String
+    public let interface: String
+    public let member: String
+}
+
+/// What happens to calls that match, instead of or before the usual.
+public struct SimulatorFault: Sendable {
+    public enum Effect: Sendable {
+        /// The call is answered with this error, and has no effect.
+        case fail(name: String, message: String)
+        /// The call is never answered, and has no effect.
+        case ignore
+        /// The call is dealt with as usual, but later.
+        case delay(Duration)
+    }
+
+    /// Nil: any.
+    public var interface: String?
+    /// Nil: any.
+    public var member: String?
+    /// Nil: any.
+    public var path: String?
+    public var effect: Effect
+    /// How many calls it strikes; nil: all.
+    public var times: Int?
+
+    /// - Parameter member: `Connect`, or `org.bluez.Device1.Connect`.
+    public init(_ member: String? = nil, path: String? = nil, times: Int? = 1, _ effect: Effect) {
+        if let member, let dot = member.lastIndex(of: ".") {
+            interface = String(member[..<dot])
+            self.member = String(member[member.index(after: dot)...])
+        } else {
+            self.member = member
+        }
+        (self.path, self.times, self.effect) = (path, times, effect)
+    }
+
+    /// Every call is refused as a bus policy without the right group does.
+    public static let accessDenied = SimulatorFault(
+        times: nil,
+        .fail(
+            name: "org.freedesktop.DBus.Error.AccessDenied",
+            message: "Rejected send message, 2 matched rules; type=\"method_call\""))
+
+    func matches(_ call: RecordedCall) -> Bool {
+        (interface ?? call.interface) == call.interface && (member ?? call.member) == call.member
+            && (path ?? call.path) == call.path
+    }
+}
+
+/// Somebody waits for calls.
+struct Waiter {
+    let id: UUID
+    let isMet: () -> [RecordedCall]?
+    let continuation: CheckedContinuation<[RecordedCall]?, Never>
+}
+
+extension Simulator {
+    /// All method calls received so far, of all clients and on all interfaces.
+    public var calls: [RecordedCall] { sync { recorded } }
+
+    /// The calls of one method so far.
+    /// - Parameter member: `StartDiscovery`.
+    public func calls(_ member: String, path: String? = nil) -> [RecordedCall] {
+        sync { matching(member, path) }
+    }
+
+    private func matching(_ member: String, _ path: String?) -> [RecordedCall] {
+        recorded.filter { $0.member == member && (path ?? $0.path) == $0.path }
+    }
+
+    /// Forgets the calls received so far.
+    public func forgetCalls() { sync { recorded = [] } }
+
+    /// Waits until a method has been called `count` times.
+    /// - Returns: All its calls so far; nil if that did not happen in time.
+    @discardableResult
+    public func waitForCalls(
+        _ member: String, path: String? = nil, count: Int = 1, timeout: Duration = .seconds(20)
+    ) async -> [RecordedCall]? {
+        await withCheckedContinuation { continuation in
+            sync {
+                let isMet = { [weak self] () -> [RecordedCall]? in
+                    guard let found = self?.matching(member, path), found.count >= count else { return nil }
+                    return found
+                }
+                if let found = isMet() { return continuation.resume(returning: found) }
+                let id = UUID()
+                waiters.append(Waiter(id: id, isMet: isMet, continuation: continuation))
+                afterAlways(timeout) { [weak self] in
+                    guard let self, let index = waiters.firstIndex(where: { $0.id == id }) else { return }
+                    waiters.remove(at: index).continuation.resume(returning: nil)
+                }
+            }
+        }
+    }
+
+    /// Adds a fault. Faults strike in the order in which they were added.
+    public func inject(_ fault: SimulatorFault) { sync { faults.append(fault) } }
+
+    /// Removes all faults.
+    public func clearFaults() { sync { faults = [] } }
+
+    /// Sends any signal from the daemon, true or not.
+    public func emit(
+        path: String, interface: String, member: String, to destination: String? = nil, arguments: [Value] = []
+    ) throws {
+        try sync {
+            guard let path = ObjectPath(path) else { throw BusError.invalid("no object path: \(path)") }
+            try server?.emit(path: path, interface: interface, member: member, to: destination) {
+                (writer) throws(BusError) in
+                for argument in arguments { try writer.write(argument) }
+            }
+        }
+    }
+
+    /// Calls `handler`, on the simulator's queue, with each event of the peripherals: `heart connected …`,
+    /// `sink written 0011 6162`, `heart subscribed 2a37 10`, `heart disconnected 0x13`.
+    public func onEvent(_ handler: @escaping @Sendable (String) -> Void) { sync { eventHandlers.append(handler) } }
+
+    func tell(_ event: String) { for handler in eventHandlers { handler(event) } }
+
+    /// Every call passes here first.
+    func intercept(_ call: IncomingCall) -> Bool {
+        let record = RecordedCall(
+            sender: call.sender ?? "", path: call.path?.rawValue ?? "", interface: call.interface ?? "",
+            member: call.member ?? "")
+        recorded.append(record)
+        while let index = waiters.firstIndex(where: { $0.isMet() != nil }) {
+            let waiter = waiters.remove(at: index)
+            waiter.continuation.resume(returning: waiter.isMet())
+        }
+        guard let index = faults.firstIndex(where: { $0.matches(record) }) else { return false }
+        let fault = faults[index]
+        if let times = fault.times {
+            if times <= 1 { faults.remove(at: index) } else { faults[index].times = times - 1 }
+        }
+        switch fault.effect {
+        case .fail(let name, let message): server?.refuse(call, name: name, message: message)
+        case .ignore: break
+        case .delay(let delay): after(delay) { [weak self] in self?.server?.dispatch(call) }
+        }
+        return true
+    }
+}

@@ -1,0 +1,25 @@
+/// What the simulated world is like, apart from its ``SimulatorTiming``.
+public struct SimulatorOptions: Sendable {
+    /// What the controllers take for a duplicate advertisement, which they report only once in a scan cycle.
+    public enum DuplicateFilter: String, Sendable {
+        /// The same address: what most controllers do.
+        case address
+        /// The same address and data.
+        case data
+        /// Nothing: every advertisement is reported.
+        case none
+    }
+
+    public var duplicateFilter = DuplicateFilter.address
+    /// As with `bluetoothd -E`: some more properties.
+    public var isExperimental = false
+    /// `Includes` of services is filled after they were announced, with a signal, instead of before.
+    public var fillsIncludesLate = false
+    /// In a discovery with a filter, an RSSI that is the same as before is signalled again.
+    public var repeatsEqualRSSI = false
+    /// The reply to `Disconnect` comes after `Connected` = false has been signalled; otherwise before it.
+    /// bluetoothd does both.
+    public var signalsDisconnectionFirst = false
+
+    public init() {}
+}

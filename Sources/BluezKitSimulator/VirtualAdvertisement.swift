@@ -1,0 +1,56 @@
+import DBus
+
+/// What a peripheral or beacon advertises, scan response included.
+public struct VirtualAdvertisement: Hashable, Sendable {
+    public var localName: String?
+    public var serviceUUIDs: [String]
+    /// By UUID.
+    public var serviceData: [String: [UInt8]]
+    /// By company identifier.
+    public var manufacturerData: [UInt16: [UInt8]]
+    /// In dBm.
+    public var txPower: Int16?
+    public var appearance: UInt16?
+    /// Only seen with ``SimulatorOptions/isExperimental``.
+    public var solicitedServiceUUIDs: [String]
+    /// The Flags field. Without one of its two lowest bits the device is not discoverable, and BlueZ shows it only in
+    /// a discovery with a filter.
+    public var flags: UInt8?
+    public var isConnectable: Bool
+
+    public init(
+        localName: String? = nil, serviceUUIDs: [String] = [], serviceData: [String: [UInt8]] = [:],
+        manufacturerData: [UInt16: [UInt8]] = [:], txPower: Int16? = nil, appearance: UInt16? = nil,
+        solicitedServiceUUIDs: [String] = [], flags: UInt8? = 0x06, isConnectable: Bool = true
+    ) {
+        self.localName = localName
+        self.serviceUUIDs = serviceUUIDs.map(UUIDText.full)
+        self.serviceData = Dictionary(serviceData.map { (UUIDText.full($0), $1) }) { $1 }
+        self.manufacturerData = manufacturerData
+        self.txPower = txPower
+        self.appearance = appearance
+        self.solicitedServiceUUIDs = solicitedServiceUUIDs.map(UUIDText.full)
+        self.flags = flags
+        self.isConnectable = isConnectable
+    }
+
+    var isDiscoverable: Bool { (flags ?? 0) & 0x03 != 0 }
+
+    /// Fields that bluetoothd does not understand itself, by type.
+    var unparsed: [UInt8: [UInt8]] {
+        let bytes = solicitedServiceUUIDs.map(UUIDText.bytes)
+        let short = bytes.filter { $0.count == 2 }.flatMap { $0 }, long = bytes.filter { $0.count == 16 }.flatMap { $0 }
+        var fields: [UInt8: [UInt8]] = [:]
+        if !short.isEmpty { fields[0x14] = short }
+        if !long.isEmpty { fields[0x15] = long }
+        return fields
+    }
+}
+
+/// One advertisement on the air, as a scanner reports it.
+struct AdvertisingReport {
+    var address: String
+    var addressType: String
+    var rssi: Int16
+    var content: VirtualAdvertisement
+}

@@ -1,0 +1,161 @@
+/// What a test makes a peripheral do.
+extension VirtualPeripheral {
+    /// What it advertises. A change is on the air with the next advertisement.
+    public var advertisement: VirtualAdvertisement {
+        get { sync { content } }
+        set { sync { content = newValue } }
+    }
+
+    /// Signal strength at which others hear it, in dBm.
+    public var rssi: Int16 {
+        get { sync { signalStrength } }
+        set { sync { signalStrength = newValue } }
+    }
+
+    /// Links are refused: a `Connect` to it fails after the connect timeout.
+    public var refusesLinks: Bool {
+        get { sync { refusesConnections } }
+        set { sync { refusesConnections = newValue } }
+    }
+
+    /// The ATT_MTU that it agrees to; 517 unless set.
+    public var mtu: UInt16 {
+        get { sync { offeredMTU } }
+        set { sync { offeredMTU = newValue } }
+    }
+
+    /// How it pairs from now on.
+    public func setPairing(_ pairing: VirtualPairing, passkey: UInt32 = 123_456) {
+        sync { (self.pairing, self.passkey) = (pairing, passkey) }
+    }
+
+    /// Loses its bond, while the other side keeps its own.
+    public func forgetBond() { sync { holdsBond = false } }
+
+    /// Whether a link to it is up.
+    public var isConnected: Bool { sync { !links.isEmpty } }
+
+    /// Starts or stops advertising; stopped, it also does not start again after a disconnection.
+    public func advertise(_ on: Bool) {
+        sync {
+            isAdvertisingEnabled = on
+            simulator?.airChanged(self)
+        }
+    }
+
+    /// Sends exactly one advertisement, now. It is reported whatever the controller's duplicate filter would say, if
+    /// anybody discovers.
+    public func advertiseOnce(rssi: Int16? = nil) {
+        sync {
+            var report = self.report
+            if let rssi { report.rssi = rssi }
+            simulator?.emit(report, unfiltered: true)
+        }
+    }
+
+    /// Ends its links, as a peripheral does that has no more to say.
+    public func disconnect() {
+        sync { for link in links { link.end(reason: 0x13) } }
+    }
+
+    /// Goes out of range: it is not heard any more, and its links are lost after the supervision timeout.
+    public func vanish() {
+        sync {
+            isInRange = false
+            simulator?.airChanged(self)
+            guard !links.isEmpty, let simulator else { return }
+            supervision = simulator.afterAlways(simulator.timing.supervisionTimeout) { [weak self] in
+                guard let self, !isInRange else { return }
+                for link in links { link.end(reason: 0x08) }
+            }
+        }
+    }
+
+    /// Comes back into range.
+    public func comeBack() {
+        sync {
+            isInRange = true
+            supervision?.cancel()
+            simulator?.airChanged(self)
+        }
+    }
+
+    /// The stored value of a characteristic, without a notification.
+    public func value(of uuid: String) -> [UInt8]? { sync { table.characteristic(UUIDText.full(uuid))?.value } }
+
+    /// Sets the stored value of a characteristic, without a notification.
+    public func setValue(_ value: [UInt8], of uuid: String) {
+        sync { table.characteristic(UUIDText.full(uuid))?.value = value }
+    }
+
+    /// Sends one notification or indication, if a central subscribed to the characteristic.
+    /// - Returns: Whether anybody had.
+    @discardableResult
+    public func notify(_ uuid: String, _ value: [UInt8]) -> Bool {
+        sync {
+            guard isInRange, let characteristic = table.characteristic(UUIDText.full(uuid)) else { return false }
+            var sent = false
+            for link in links where link.isSubscribed(to: characteristic) {
+                sent = true
+                link.deliver(Array(value.prefix(Int(link.mtu) - 3)), of: characteristic)
+            }
+            return sent
+        }
+    }
+
+    /// Whether a central subscribed to the characteristic.
+    public func isSubscribed(to uuid: String) -> Bool {
+        sync {
+            guard let characteristic = table.characteristic(UUIDText.full(uuid)) else { return false }
+            return links.contains { $0.isSubscribed(to: characteristic) }
+        }
+    }
+
+    /// Notifies `value(0)`, `value(1)`… again and again; the previous stream of that characteristic ends.
+    /// - Parameters:
+    ///   - count: How many; nil: until ``stopNotifying(_:)``.
+    public func notifyRepeatedly(
+        _ uuid: String, every interval: Duration, count: Int? = nil, value: @escaping @Sendable (Int) -> [UInt8]
+    ) {
+        sync {
+            let uuid = UUIDText.full(uuid)
+            streams[uuid]?.cancel()
+            func next(_ index: Int) {
+                if let count, index >= count { return }
+                notify(uuid, value(index))
+                streams[uuid] = simulator?.afterAlways(interval) { next(index + 1) }
+            }
+            next(0)
+        }
+    }
+
+    /// Ends ``notifyRepeatedly(_:every:count:value:)``.
+    public func stopNotifying(_ uuid: String) { sync { streams.removeValue(forKey: UUIDText.full(uuid))?.cancel() } }
+
+    /// Adds a service at the end of the table and indicates Service Changed where a link is up; otherwise the next
+    /// connection shows it.
+    public func addService(_ service: VirtualService) {
+        sync {
+            table.add(service)
+            for link in links { link.servicesChanged() }
+        }
+    }
+
+    /// Removes the last service with this UUID, likewise.
+    @discardableResult
+    public func removeService(_ uuid: String) -> Bool {
+        sync {
+            guard table.remove(UUIDText.full(uuid)) != nil else { return false }
+            for link in links { link.servicesChanged() }
+            return true
+        }
+    }
+
+    /// Replaces the whole table, as new firmware does. Where a link is up, Service Changed is indicated.
+    public func replaceServices(_ services: [VirtualService]) {
+        sync {
+            table = GATTTable(services)
+            for link in links { link.servicesChanged() }
+        }
+    }
+}

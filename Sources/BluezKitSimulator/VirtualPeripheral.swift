@@ -1,0 +1,87 @@
+import Foundation
+
+/// A Bluetooth LE peripheral on the simulated air.
+///
+/// ```swift
+/// let lamp = VirtualPeripheral(
+///     "F0:00:00:00:00:01", VirtualAdvertisement(localName: "Lamp", serviceUUIDs: ["1815"]),
+///     services: [VirtualService("1815", [VirtualCharacteristic("2A56", [.read, .write, .notify], value: [0])])])
+/// simulator.add(lamp)
+/// lamp.notify("2A56", [1])
+/// ```
+public final class VirtualPeripheral: @unchecked Sendable {  // holds: all state is touched inside `sync`
+    /// Six bytes in upper case, with colons.
+    public let address: String
+    /// `random` or `public`.
+    public let addressType: String
+
+    private let lock = NSRecursiveLock()
+    private weak var home: Simulator?
+
+    // State. Of the simulator's queue, once the peripheral is on the air.
+    var content: VirtualAdvertisement
+    var interval: Duration?
+    var isAdvertisingEnabled = true
+    var isInRange = true
+    var signalStrength: Int16 = -50
+    var refusesConnections = false
+    var table: GATTTable
+    var batteryLevelSource: String { UUIDText.full("2A19") }
+    var links: [Link] = []
+    var advertising: Alarm?
+    var supervision: Alarm?
+    var streams: [String: Alarm] = [:]
+    var pairing = VirtualPairing.justWorks
+    var passkey: UInt32 = 123_456
+    var holdsBond = false
+    var offeredMTU: UInt16 = 517
+    /// Events of this peripheral, as control lines show them, carry this name.
+    let key: String
+
+    /// - Parameters:
+    ///   - address: `F0:00:00:00:00:01`; the path of its BlueZ object is made from it.
+    ///   - interval: Between two advertisements; nil: the simulator's ``SimulatorTiming/advertisingInterval``.
+    public init(
+        _ address: String, _ advertisement: VirtualAdvertisement = VirtualAdvertisement(),
+        services: [VirtualService] = [], interval: Duration? = nil, addressType: String = "random", key: String? = nil
+    ) {
+        self.address = address.uppercased()
+        self.addressType = addressType
+        content = advertisement
+        self.interval = interval
+        table = GATTTable(services)
+        self.key = key ?? address
+    }
+
+    var simulator: Simulator? {
+        lock.withLock { home }
+    }
+
+    func move(to simulator: Simulator?) { lock.withLock { home = simulator } }
+
+    func sync<R>(_ body: () throws -> R) rethrows -> R {
+        if let simulator { return try simulator.sync(body) }
+        return try lock.withLock(body)
+    }
+
+    /// Whether somebody could hear it advertise now.
+    var isOnAir: Bool { isAdvertisingEnabled && isInRange && links.isEmpty }
+
+    var report: AdvertisingReport {
+        AdvertisingReport(address: address, addressType: addressType, rssi: signalStrength, content: content)
+    }
+
+    func event(_ text: String) { simulator?.tell("\(key) \(text)") }
+}
+
+/// How a peripheral pairs.
+public enum VirtualPairing: String, Sendable {
+    /// Without anybody's help.
+    case justWorks = "justworks"
+    /// It displays a passkey, which the other side's agent must type.
+    case display
+    /// Both sides show a number.
+    case numeric
+    /// It refuses.
+    case reject
+}

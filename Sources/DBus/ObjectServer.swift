@@ -1,0 +1,164 @@
+/// Exports objects on a connection: answers for their properties, methods and introspection, and signals what changes.
+///
+/// Behaves as BlueZ's own D-Bus library (gdbus) does. Changes are queued and merged into one PropertiesChanged for each
+/// interface; whatever waits is sent before any reply, error or other signal, so that the changes a call causes arrive
+/// before its answer. Objects are announced parents first. The order of the keys in a signal is that of the changes.
+///
+/// Confined to the connection's queue. Takes over ``Connection/onCall``.
+public final class ObjectServer {
+    public let connection: Connection
+
+    /// Sees each call before the objects do. True: it has been dealt with.
+    public var intercept: ((IncomingCall) -> Bool)?
+
+    var objects: [String: ExportedObject] = [:]
+    var queued: [ExportedObject] = []
+    private var isFlushScheduled = false
+
+    public init(connection: Connection) {
+        self.connection = connection
+        connection.onCall = { [weak self] call in self?.receive(call) }
+    }
+
+    // MARK: The tree
+
+    /// Makes `path` an object manager: it lists the objects below it and announces them.
+    public func addManager(at path: ObjectPath) {
+        connection.assertOnQueue()
+        object(at: path).isManager = true
+    }
+
+    /// Adds an interface to the object at `path`, which appears if it was not there.
+    public func add(_ interface: ExportedInterface, to path: ObjectPath, owner: AnyObject) {
+        connection.assertOnQueue()
+        precondition(interface.accepts(owner), "\(interface.name) does not belong to a \(type(of: owner))")
+        let object = object(at: path)
+        guard object.slotIndex(interface.name) == nil else { return }
+        object.slots.append(.init(interface: interface, owner: owner))
+        if object.manager == nil {
+            object.slots[object.slots.count - 1].isAnnounced = true
+        } else {
+            enqueue(object)
+        }
+    }
+
+    /// Takes an interface away from an object; with the last one the object goes, as by ``remove(_:)``.
+    public func remove(_ interface: String, from path: ObjectPath) {
+        connection.assertOnQueue()
+        guard let object = objects[path.rawValue], let index = object.slotIndex(interface) else { return }
+        guard object.slots.count > 1 || object.isManager else { return remove(path) }
+        signalChanges(of: object, slot: index)
+        if object.slots.remove(at: index).isAnnounced, object.manager != nil {
+            object.removed.append(interface)
+            enqueue(object)
+        }
+    }
+
+    /// Takes an object away, at once: first its own pending changes are signalled, then its removal; nothing at all
+    /// if nobody has heard of it. Remove what is below it first.
+    public func remove(_ path: ObjectPath) {
+        connection.assertOnQueue()
+        guard let object = objects[path.rawValue], !object.slots.isEmpty else { return }
+        if object.isQueued { signalPropertyChanges(of: object) }
+        if object.isAnnounced {
+            var names = object.hasProperties ? [StandardInterface.properties] : []
+            names.append(StandardInterface.introspectable)
+            names += object.slots.filter(\.isAnnounced).map(\.interface.name)
+            object.removed = names + object.removed
+            signalRemoval(of: object)
+        }
+        object.slots = []
+        object.isAnnounced = false
+        prune(object)
+    }
+
+    /// Whether there is an object with this interface.
+    public func has(_ interface: String, at path: ObjectPath) -> Bool {
+        objects[path.rawValue]?.slotIndex(interface) != nil
+    }
+
+    private func object(at path: ObjectPath) -> ExportedObject {
+        if let known = objects[path.rawValue] { return known }
+        let new = ExportedObject(path: path)
+        objects[path.rawValue] = new
+        if let parent = path.parent { new.link(under: object(at: parent)) }
+        return new
+    }
+
+    /// Drops steps that lead nowhere any more.
+    private func prune(_ object: ExportedObject) {
+        guard !object.isExported, object.firstChild == nil else { return }
+        let parent = object.parent
+        object.unlink()
+        objects[object.path.rawValue] = nil
+        if let parent { prune(parent) }
+    }
+
+    // MARK: Changes
+
+    /// Says that a property has a new value, which is read when the signal is sent. Does nothing if the object or the
+    /// interface is not there, or not announced yet.
+    public func propertyChanged(_ name: String, of interface: String, at path: ObjectPath) {
+        connection.assertOnQueue()
+        guard let object = objects[path.rawValue], let slot = object.slotIndex(interface),
+            object.slots[slot].isAnnounced,
+            let property = object.slots[slot].interface.propertyIndex(name)
+        else { return }
+        if !object.slots[slot].changed.contains(property) { object.slots[slot].changed.append(property) }
+        if object.slots[slot].interface.properties[property].flushes {
+            signalPropertyChanges(of: object)
+        } else {
+            enqueue(object)
+        }
+    }
+
+    private func enqueue(_ object: ExportedObject) {
+        if !object.isQueued {
+            object.isQueued = true
+            queued.append(object)
+        }
+        guard !isFlushScheduled else { return }
+        isFlushScheduled = true
+        connection.queue.later { [weak self] in
+            guard let self else { return }
+            isFlushScheduled = false
+            flush()
+        }
+    }
+
+    /// Sends all signals that wait.
+    public func flush() {
+        connection.assertOnQueue()
+        while !queued.isEmpty {
+            let batch = queued
+            queued = []
+            for object in batch {
+                object.isQueued = false
+                signalChanges(of: object)
+            }
+        }
+    }
+
+    // MARK: Answers and signals
+
+    /// Answers a call, after everything that waits was signalled.
+    public func reply(to call: IncomingCall, _ arguments: ((inout MessageWriter) throws(BusError) -> Void)? = nil) {
+        flush()
+        connection.reply(to: call, arguments)
+    }
+
+    /// Answers a call with an error, after everything that waits was signalled.
+    public func refuse(_ call: IncomingCall, name: String, message: String) {
+        flush()
+        connection.refuse(call, name: name, message: message)
+    }
+
+    /// Sends a signal of an object's own, after everything that waits.
+    public func emit(
+        path: ObjectPath, interface: String, member: String, to destination: String? = nil,
+        _ arguments: (inout MessageWriter) throws(BusError) -> Void
+    ) throws(BusError) {
+        flush()
+        try connection.emit(path: path, interface: interface, member: member, to: destination, arguments)
+    }
+}

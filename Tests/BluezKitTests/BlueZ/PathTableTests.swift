@@ -1,0 +1,45 @@
+import Testing
+
+@testable import BluezKit
+
+@Suite struct PathTableTests {
+    @Test("what was put in is found by text, by C string and by prefix; what was taken out is not")
+    func finds() {
+        var table = PathTable<Int>()
+        for n in 0..<1000 { table["/org/bluez/hci0/dev_\(n)"] = n }
+        #expect(table.count == 1000)
+        "/org/bluez/hci0/dev_7/service0001".withCString { path in
+            #expect(table[path] == nil)
+            #expect(table.find(path, 21) == 7)
+        }
+        "/org/bluez/hci0/dev_999".withCString { #expect(table[$0] == 999) }
+        for n in 0..<500 { table["/org/bluez/hci0/dev_\(n)"] = nil }
+        #expect(table.count == 500 && table["/org/bluez/hci0/dev_7"] == nil && table["/org/bluez/hci0/dev_777"] == 777)
+        table.removeAll { $0 % 2 == 0 }
+        #expect(table.count == 250 && Set(table.values).count == 250)
+    }
+
+    @Test("which device a path belongs to")
+    func devicePaths() {
+        let device = "/org/bluez/hci0/dev_F0_F1_F2_00_00_01"
+        for (path, length) in [
+            (device, device.utf8.count), (device + "/service0001/char0002", device.utf8.count),
+            ("/org/bluez/hci0", nil), ("/org/bluez", nil), ("/", nil), ("/org/bluez/hci0/set_1", nil),
+            ("/org/bluez/hci0/de", nil),
+        ] as [(String, Int?)] {
+            #expect(path.withCString { BlueZ.devicePathLength($0) } == length, "\(path)")
+        }
+    }
+
+    @Test("names of children in introspection data")
+    func children() {
+        let xml = """
+            <!DOCTYPE node PUBLIC "x" "y">
+            <node name="/org/bluez"><interface name="a.b"><method name="c"></method></interface>
+            <node name="hci0"/><node name="hci1"></node></node>
+            """
+        #expect(BlueZProxy.childNodes(inIntrospection: xml) == ["hci0", "hci1"])
+        #expect(BlueZProxy.childNodes(inIntrospection: "<node name=\"").isEmpty)
+        #expect(BlueZProxy.childNodes(inIntrospection: "").isEmpty)
+    }
+}

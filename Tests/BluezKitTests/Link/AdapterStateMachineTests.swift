@@ -1,0 +1,86 @@
+import Testing
+
+@testable import BluezKit
+
+@Suite struct AdapterStateMachineTests {
+    private func machine(_ events: AdapterStateMachine.Event..., choice: String? = nil) -> AdapterStateMachine {
+        var machine = AdapterStateMachine()
+        machine.choice = choice
+        for event in events { _ = machine.handle(event) }
+        return machine
+    }
+
+    @Test("the usual adapter takes one question")
+    func oneQuestion() {
+        var machine = AdapterStateMachine()
+        #expect(machine.handle(.owner(present: true)) == [.askPowered("hci0")])
+        #expect(machine.handle(.powered("hci0", true)) == [.stopGrace, .use("hci0"), .setState(.poweredOn)])
+    }
+
+    @Test("the first adapter that is powered is used, whatever its number")
+    func firstPowered() {
+        var machine = machine(.owner(present: true))
+        #expect(machine.handle(.powered("hci0", false)) == [.list])
+        #expect(machine.handle(.listed(["hci0", "hci10", "hci2"])) == [.askPowered("hci10"), .askPowered("hci2")])
+        #expect(machine.handle(.powered("hci10", false)) == [])
+        #expect(machine.handle(.powered("hci2", true)).contains(.use("hci2")))
+        #expect(machine.state == .poweredOn)
+    }
+
+    @Test("with none powered the first one counts, and is off")
+    func noneIsPowered() {
+        var machine = machine(.owner(present: true), .powered("hci0", false))
+        #expect(machine.handle(.listed(["hci0"])) == [.stopGrace, .use("hci0"), .setState(.poweredOff)])
+        #expect(machine.handle(.powered("hci0", true)) == [.setState(.poweredOn)])
+    }
+
+    @Test("the app's choice is the only one")
+    func choice() {
+        var machine = machine(.owner(present: true), choice: "hci1")
+        #expect(machine.handle(.powered("hci0", true)) == [])
+        #expect(machine.handle(.powered("hci1", true)).contains(.use("hci1")))
+    }
+
+    @Test("ST-6 no adapter: a grace period, then unsupported; and an adapter that comes later counts")
+    func noAdapter() {
+        var machine = machine(.owner(present: true))
+        #expect(machine.handle(.powered("hci0", nil)) == [.list])
+        #expect(machine.handle(.listed([])) == [.startGrace])
+        #expect(machine.handle(.graceOver) == [.setState(.unsupported)])
+        #expect(machine.handle(.powered("hci0", true)) == [.stopGrace, .use("hci0"), .setState(.poweredOn)])
+    }
+
+    @Test("ST-6 O-44 the daemon goes: resetting; it comes back: powered on")
+    func daemonRestart() {
+        var machine = machine(.owner(present: true), .powered("hci0", true))
+        #expect(machine.handle(.owner(present: false)) == [.setState(.resetting), .use(nil), .startGrace])
+        #expect(machine.handle(.owner(present: true)) == [.askPowered("hci0")])
+        #expect(machine.handle(.powered("hci0", true)) == [.stopGrace, .use("hci0"), .setState(.poweredOn)])
+    }
+
+    @Test("ST-6 the adapter is unplugged: resetting; another takes over; or it comes back")
+    func unplugged() {
+        var machine = machine(.owner(present: true), .powered("hci0", true))
+        #expect(
+            machine.handle(.powered("hci0", nil)) == [.setState(.resetting), .use(nil), .startGrace, .list])
+        #expect(machine.handle(.listed([])) == [.startGrace])
+        #expect(machine.handle(.powered("hci0", false)).contains(.setState(.poweredOff)))
+        #expect(machine.handle(.powered("hci0", true)) == [.setState(.poweredOn)])
+    }
+
+    @Test("ST-3 equal states are not repeated")
+    func noRepetition() {
+        var machine = machine(.owner(present: true), .powered("hci0", true))
+        #expect(machine.handle(.powered("hci0", true)) == [])
+        #expect(machine.handle(.owner(present: true)) == [])
+    }
+
+    @Test("no daemon at the start is unsupported, a refusing bus unauthorized")
+    func noDaemon() {
+        var machine = AdapterStateMachine()
+        #expect(machine.handle(.owner(present: false)) == [])
+        #expect(machine.handle(.noDaemon) == [.setState(.unsupported)])
+        var denied = AdapterStateMachine()
+        #expect(denied.handle(.denied) == [.setState(.unauthorized)])
+    }
+}

@@ -1,0 +1,81 @@
+import Testing
+
+@testable import BluezKit
+
+@Suite struct DiscoveryStateMachineTests {
+    typealias Filter = DiscoveryStateMachine.Filter
+    private let hearts = Filter(services: ["180d"], wantsDuplicates: false)
+    private let everything = Filter(services: nil, wantsDuplicates: true)
+
+    @Test("a wish sets the filter, then starts")
+    func starts() {
+        var machine = DiscoveryStateMachine()
+        #expect(machine.wish(hearts) == [.setFilter(hearts)])
+        #expect(machine.replied(.done) == [.start])
+        #expect(machine.replied(.done) == [])
+        #expect(machine.isRunning)
+    }
+
+    @Test("SC-2 an equal wish does nothing; another one changes the filter without a stop")
+    func changesFilter() {
+        var machine = running(hearts)
+        #expect(machine.wish(hearts) == [])
+        #expect(machine.wish(everything) == [.setFilter(everything)])
+        #expect(machine.replied(.done) == [])
+    }
+
+    @Test("a new scan of a second manager restarts discovery, so that it hears of what was reported already")
+    func restarts() {
+        var machine = running(hearts)
+        #expect(machine.wish(hearts, afresh: true) == [.stop])
+        #expect(machine.replied(.done) == [.setFilter(hearts)])
+        #expect(machine.replied(.done) == [.start])
+        #expect(machine.replied(.done) == [])
+    }
+
+    @Test("calls are made one at a time, and the latest wish wins")
+    func serialises() {
+        var machine = DiscoveryStateMachine()
+        #expect(machine.wish(hearts) == [.setFilter(hearts)])
+        #expect(machine.wish(nil) == [])
+        #expect(machine.wish(everything) == [])
+        #expect(machine.replied(.done) == [.start])
+        #expect(machine.replied(.done) == [.setFilter(everything)])
+    }
+
+    @Test("a busy adapter is asked again, later and later")
+    func retries() {
+        var machine = DiscoveryStateMachine()
+        _ = machine.wish(hearts)
+        _ = machine.replied(.done)
+        #expect(machine.replied(.busy) == [.startTimer(.milliseconds(200))])
+        #expect(machine.timerFired() == [.setFilter(hearts)])
+        _ = machine.replied(.done)
+        #expect(machine.replied(.busy) == [.startTimer(.milliseconds(400))])
+        #expect(machine.wish(nil) == [])
+        #expect(machine.timerFired() == [])
+    }
+
+    @Test("connecting pauses the scan, and it goes on")
+    func pauses() {
+        var machine = running(hearts)
+        #expect(machine.pause(true) == [.stop])
+        #expect(machine.replied(.done) == [])
+        #expect(machine.pause(false) == [.setFilter(hearts)])
+    }
+
+    @Test("filters merge: any service of either, all if one wants all")
+    func merges() {
+        let bikes = Filter(services: ["1816"], wantsDuplicates: true)
+        #expect(hearts.merged(with: bikes) == Filter(services: ["180d", "1816"], wantsDuplicates: true))
+        #expect(hearts.merged(with: everything) == everything)
+    }
+
+    private func running(_ filter: Filter) -> DiscoveryStateMachine {
+        var machine = DiscoveryStateMachine()
+        _ = machine.wish(filter)
+        _ = machine.replied(.done)
+        _ = machine.replied(.done)
+        return machine
+    }
+}

@@ -1,0 +1,136 @@
+import Testing
+
+@testable import BluezKit
+
+@Suite struct LinkStateMachineTests {
+    private func machine(_ events: LinkStateMachine.Event...) -> LinkStateMachine {
+        var machine = LinkStateMachine()
+        for event in events { _ = machine.handle(event) }
+        return machine
+    }
+
+    @Test("a device that BlueZ knows is connected to without a scan")
+    func connectsKnown() {
+        var link = LinkStateMachine()
+        #expect(link.handle(.want(true)) == [.readDevice])
+        #expect(link.handle(.deviceRead(connected: false)) == [.connect])
+        #expect(link.handle(.connectedChanged(true)) == [.stopTimer, .linkUp])
+        #expect(link.handle(.connectReply(nil)) == [])
+        #expect(link.phase == .up)
+    }
+
+    @Test("a link that is up already is adopted")
+    func adopts() {
+        var link = machine(.want(true))
+        #expect(link.handle(.deviceRead(connected: true)) == [.linkUp])
+    }
+
+    @Test("LX-15 an attempt that fails is repeated, later and later, without a word")
+    func retries() {
+        var link = machine(.want(true), .deviceRead(connected: false))
+        var delays: [Duration] = []
+        for _ in 0..<8 {
+            guard case .startTimer(let delay) = link.handle(.connectReply(.transient)).first else {
+                Issue.record("no retry")
+                return
+            }
+            delays.append(delay)
+            #expect(link.handle(.timerFired) == [.stopTimer, .readDevice])
+            #expect(link.handle(.deviceRead(connected: false)) == [.connect])
+        }
+        #expect(delays.first == .milliseconds(250) && delays.last == .seconds(8) && delays == delays.sorted())
+    }
+
+    @Test("success without Connected is no success")
+    func settles() {
+        var link = machine(.want(true), .deviceRead(connected: false))
+        #expect(link.handle(.connectReply(nil)) == [.startTimer(.seconds(5))])
+        #expect(link.handle(.timerFired) == [.startTimer(.milliseconds(250))])
+    }
+
+    @Test("a device that BlueZ does not know is looked for")
+    func looks() {
+        var link = machine(.want(true))
+        #expect(link.handle(.deviceRead(connected: nil)) == [.look(true)])
+        #expect(link.handle(.seen) == [.look(false), .connect])
+        #expect(link.handle(.connectReply(.unknownDevice)) == [.look(true)])
+        #expect(link.handle(.want(false)) == [.look(false)])
+    }
+
+    @Test("a cancelled attempt is withdrawn, and a link that comes of it all the same is not announced")
+    func cancelsAttempt() {
+        var link = machine(.want(true), .deviceRead(connected: false))
+        #expect(link.handle(.want(false)) == [.stopTimer, .disconnect])
+        #expect(link.handle(.connectReply(.transient)) == [])
+        #expect(link.handle(.disconnectReply) == [.stopTimer, .linkDown])
+        #expect(link.phase == .idle)
+    }
+
+    @Test("Disconnect's reply before Connected = false does not end the link; the signal does")
+    func replyBeforeSignal() {
+        var link = machine(.want(true), .deviceRead(connected: true))
+        #expect(link.handle(.want(false)) == [.disconnect])
+        #expect(link.handle(.disconnectReply) == [.startTimer(.seconds(5))])
+        #expect(link.handle(.connectedChanged(false)) == [.stopTimer, .linkDown])
+    }
+
+    @Test("a connect during a disconnect waits for its end")
+    func connectsAgain() {
+        var link = machine(.want(true), .deviceRead(connected: true), .want(false))
+        #expect(link.handle(.want(true)) == [])
+        #expect(link.handle(.connectedChanged(false)) == [.stopTimer, .linkDown, .readDevice])
+    }
+
+    @Test("an error that will not go away ends the wish")
+    func givesUp() {
+        var link = machine(.want(true), .deviceRead(connected: false))
+        #expect(link.handle(.connectReply(.final)) == [.giveUp])
+        #expect(link.phase == .idle)
+    }
+
+    /// Every sequence of five events: whatever comes, the machine keeps its promises.
+    @Test("every interleaving: a link is announced only when wanted, ends once, and an unwanted one is closed")
+    func everyInterleaving() {
+        let alphabet: [LinkStateMachine.Event] = [
+            .want(true), .want(false), .deviceRead(connected: nil), .deviceRead(connected: false),
+            .deviceRead(connected: true), .seen, .connectReply(nil), .connectReply(.transient),
+            .connectReply(.unknownDevice), .connectReply(.final), .connectReply(.inProgress), .connectedChanged(true),
+            .connectedChanged(false), .disconnectReply, .timerFired,
+        ]
+        struct State {
+            var link = LinkStateMachine()
+            var ups = 0
+            var downs = 0
+            var looks = false
+        }
+        var frontier = [State()]
+        for depth in 0..<5 {
+            var next: [State] = []
+            next.reserveCapacity(depth == 4 ? 0 : frontier.count * alphabet.count)
+            for state in frontier {
+                for event in alphabet {
+                    var state = state
+                    let before = state.link.phase
+                    for action in state.link.handle(event) {
+                        switch action {
+                        case .linkUp:
+                            state.ups += 1
+                            #expect(state.link.isWanted)
+                        case .linkDown:
+                            state.downs += 1
+                            #expect(before == .up || before == .closing)
+                        case .connect: #expect(state.link.isWanted && state.link.phase == .attempting)
+                        case .disconnect: #expect(!state.link.isWanted && state.link.phase == .closing)
+                        case .look(let looks): state.looks = looks
+                        default: break
+                        }
+                    }
+                    #expect(state.looks == (state.link.phase == .looking))
+                    #expect(state.link.phase != .up || state.ups > 0)
+                    if depth < 4 { next.append(state) }
+                }
+            }
+            frontier = next
+        }
+    }
+}

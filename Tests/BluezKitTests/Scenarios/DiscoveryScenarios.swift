@@ -1,0 +1,114 @@
+import CoreBluetooth
+import Foundation
+import Testing
+
+/// Finding peripherals. In the simulator and against the real bluetoothd.
+extension Scenarios {
+    @Suite struct DiscoveryScenarios {
+        let heartRate = CBUUID(string: "180D")
+
+        @Test(
+            "SC-3 SC-8 SC-9 O-48 UU-6 UU-7 a scan with a filter finds the heart-rate sensor and tells what it advertises"
+        )
+        func findsByService() async throws {
+            let world = try await Worlds.make()
+            let central = Central(world)
+            try await central.powerOn()
+            central.manager.scanForPeripherals(withServices: [heartRate])
+            let (peripheral, data, rssi) = try await central.next("discovery") {
+                if case .discovered(let peripheral, let data, let rssi) = $0 {
+                    Found(peripheral, data, rssi)
+                } else {
+                    nil
+                }
+            }.parts
+            central.manager.stopScan()
+            #expect(data[CBAdvertisementDataLocalNameKey] as? String == "Rig Heart")
+            let services = try #require(data[CBAdvertisementDataServiceUUIDsKey] as? [CBUUID])
+            // Of a device that was connected before, BlueZ tells the services of its table as well (LX-14).
+            #expect(Set(services.map(\.uuidString)).isSuperset(of: ["180D", "180F"]))
+            #expect(Set(services.map(\.uuidString)).isDisjoint(with: ["1800", "1801"]))
+            #expect(services.contains(CBUUID(string: "0000180d-0000-1000-8000-00805f9b34fb")))
+            #expect(data[CBAdvertisementDataIsConnectable] as? Bool == true)
+            #expect(data[CBAdvertisementDataIsConnectable] as? NSNumber == 1)
+            #expect((-100...0).contains(rssi.intValue))
+            #expect(peripheral.name == "Rig Heart")
+            #expect(peripheral.state == .disconnected)
+        }
+
+        @Test("SC-3 SC-6 a scan without a filter finds all, each once, and a filter keeps others out")
+        func findsAllWithoutFilter() async throws {
+            let world = try await Worlds.make()
+            let central = Central(world)
+            try await central.powerOn()
+            central.manager.scanForPeripherals(withServices: nil)
+            var names: Set<String> = []
+            while !names.isSuperset(of: ["Rig Heart", "Rig Sink"]) {
+                let name = try await central.next("both peripherals") {
+                    if case .discovered(_, let data, _) = $0 {
+                        data[CBAdvertisementDataLocalNameKey] as? String
+                    } else {
+                        nil
+                    }
+                }
+                names.insert(name)
+            }
+            central.manager.stopScan()
+            let filtered = Central(world)
+            try await filtered.powerOn()
+            let sink = try await filtered.find("Rig Sink", services: [sinkUUID(1)])
+            #expect(
+                filtered.count {
+                    if case .discovered(let peripheral, _, _) = $0 {
+                        peripheral.identifier != sink.identifier
+                    } else {
+                        false
+                    }
+                } == 0)
+        }
+
+        @Test(
+            "O-47 RT-1 RT-2 SC-14 a peripheral is retrieved by its identifier and connected without a scan by the app")
+        func connectsByIdentifier() async throws {
+            let world = try await Worlds.make()
+            let first = Central(world)
+            try await first.powerOn()
+            let identifier = try await first.find("Rig Heart", services: [heartRate]).identifier
+            first.release()
+
+            let second = Central(world)
+            try await second.powerOn()
+            let peripheral = try #require(
+                second.manager.retrievePeripherals(withIdentifiers: [identifier, UUID()]).first)
+            #expect(peripheral.identifier == identifier)
+            try await second.connect(peripheral)
+            #expect(second.count { if case .discovered = $0 { true } else { false } } == 0)
+            try await second.disconnect(peripheral)
+        }
+
+        @Test("RT-3 a connected peripheral is retrieved by its service, and connects at once for another manager")
+        func retrievesConnected() async throws {
+            let world = try await Worlds.make()
+            let first = Central(world)
+            try await first.powerOn()
+            let mine = try await first.find("Rig Heart", services: [heartRate])
+            try await first.connect(mine)
+            _ = try await first.discoverServices(mine)
+            let second = Central(world)
+            try await second.powerOn()
+            let found = try #require(second.manager.retrieveConnectedPeripherals(withServices: [heartRate]).first)
+            #expect(found.identifier == mine.identifier && found !== mine)
+            #expect(found.state == .disconnected)
+            #expect(second.manager.retrieveConnectedPeripherals(withServices: [CBUUID(string: "1234")]).isEmpty)
+            #expect(second.manager.retrieveConnectedPeripherals(withServices: []).isEmpty)
+            try await second.connect(found)
+            try await second.disconnect(found)
+            try await first.disconnect(mine)
+        }
+    }
+}
+
+struct Found: @unchecked Sendable {  // holds: handed over once
+    let parts: (CBPeripheral, [String: Any], NSNumber)
+    init(_ peripheral: CBPeripheral, _ data: [String: Any], _ rssi: NSNumber) { parts = (peripheral, data, rssi) }
+}

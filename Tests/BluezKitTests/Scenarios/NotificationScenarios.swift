@@ -1,0 +1,178 @@
+import CoreBluetooth
+import Foundation
+import Testing
+
+/// Notifications, indications and changes of the table. In the simulator and against the real bluetoothd.
+extension Scenarios {
+    @Suite struct NotificationScenarios {
+        private func connectedSink() async throws -> (any World, Central, CBPeripheral) {
+            let world = try await Worlds.make()
+            let central = Central(world)
+            try await central.powerOn()
+            let sink = try await central.find("Rig Sink", services: [sinkUUID(1)])
+            try await central.connect(sink)
+            return (world, central, sink)
+        }
+
+        @Test("NT-1 NT-4 O-23 a notification arrives after the confirmation; none after the confirmation of the end")
+        func notifies() async throws {
+            let (world, central, sink) = try await connectedSink()
+            let characteristic = try await central.characteristic(sinkUUID(0x13), of: sinkUUID(1), on: sink)
+            #expect(try await central.setNotify(true, characteristic) == nil)
+            #expect(characteristic.isNotifying)
+            try await world.control("sink notify 0013 0102")
+            let value = try await central.next("notification") {
+                if case .value(characteristic, let value, nil) = $0 { value } else { nil }
+            }
+            #expect(value == Data([1, 2]))
+            // NT-6
+            #expect(try await central.setNotify(true, characteristic) == nil)
+            #expect(try await central.setNotify(false, characteristic) == nil)
+            #expect(!characteristic.isNotifying)
+            let before = central.records.count
+            try await world.control("sink notify 0013 0304")
+            try await central.settle(sink)
+            #expect(central.records.count == before + 1)
+            try await central.disconnect(sink)
+        }
+
+        @Test("NT-2 indications are confirmed by the system, and arrive like notifications")
+        func indicates() async throws {
+            let (world, central, sink) = try await connectedSink()
+            let characteristic = try await central.characteristic(sinkUUID(0x14), of: sinkUUID(1), on: sink)
+            #expect(try await central.setNotify(true, characteristic) == nil)
+            for n in 1...5 {
+                try await world.control("sink indicate 0014 0\(n)")  // answers when it is confirmed
+                let value = try await central.next("indication") {
+                    if case .value(characteristic, let value, nil) = $0 { value } else { nil }
+                }
+                #expect(value == Data([UInt8(n)]))
+            }
+            try await central.disconnect(sink)
+        }
+
+        @Test(
+            "O-22 O-24 NT-4 DL-4 1,000 notifications in order, none merged or doubled, each callback seeing its own value"
+        )
+        func thousand() async throws {
+            let world = try await Worlds.make()
+            let central = Central(world)
+            try await central.powerOn()
+            let sink = try await central.find("Rig Sink", services: [sinkUUID(1)])
+            try await central.connect(sink)
+            let characteristic = try await central.characteristic(sinkUUID(0x13), of: sinkUUID(1), on: sink)
+            #expect(try await central.setNotify(true, characteristic) == nil)
+            try await world.control("sink burst 0013 1000 20 250")
+            var counters: [Int] = []
+            while counters.count < 1000 {
+                let value = try await central.next("notification \(counters.count)") {
+                    if case .value(characteristic, let value, nil) = $0 { value } else { nil }
+                }
+                #expect(value.count == 20)
+                counters.append(value.prefix(4).littleEndian)
+            }
+            let first = counters[0]
+            #expect(counters == Array(first..<first + 1000))
+            try await central.disconnect(sink)
+        }
+
+        @Test("RW-3 O-24 reading while subscribed neither doubles nor loses a value")
+        func readsWhileNotifying() async throws {
+            let (world, central, sink) = try await connectedSink()
+            let characteristic = try await central.characteristic(sinkUUID(0x13), of: sinkUUID(1), on: sink)
+            #expect(try await central.setNotify(true, characteristic) == nil)
+            let start = central.records.count
+            for n in 1...20 {
+                try await world.control("sink notify 0013 \(n < 16 ? "0" : "")\(String(n, radix: 16))")
+                sink.readValue(for: characteristic)
+            }
+            try await central.settle(sink)
+            let count = central.records[start...].filter { if case .value = $0.event { true } else { false } }.count
+            #expect(count == 40)
+            try await central.disconnect(sink)
+        }
+
+        @Test("NT-3 a characteristic that cannot notify refuses")
+        func refuses() async throws {
+            let (_, central, sink) = try await connectedSink()
+            let hello = try await central.characteristic(sinkUUID(0x10), of: sinkUUID(1), on: sink)
+            let error = try await central.setNotify(true, hello)
+            #expect((error as? CBATTError)?.code == .requestNotSupported && !hello.isNotifying)
+            try await central.disconnect(sink)
+        }
+
+        @Test("NT-7 a subscription ends with the link, and must be made anew")
+        func endsWithLink() async throws {
+            let (world, central, sink) = try await connectedSink()
+            let characteristic = try await central.characteristic(sinkUUID(0x13), of: sinkUUID(1), on: sink)
+            #expect(try await central.setNotify(true, characteristic) == nil)
+            try await world.control("sink disconnect")
+            try await central.next("didDisconnect") { if case .disconnected(sink, _, _) = $0 { true } else { nil } }
+            #expect(!characteristic.isNotifying)
+            try await central.connect(sink)
+            let again = try await central.characteristic(sinkUUID(0x13), of: sinkUUID(1), on: sink)
+            let start = central.records.count
+            try await world.control("sink notify 0013 01")
+            try await central.settle(sink)
+            #expect(central.records.count == start + 1)
+            #expect(try await central.setNotify(true, again) == nil)
+            try await world.control("sink notify 0013 02")
+            try await central.next("notification") { if case .value(again, Data([2]), nil) = $0 { true } else { nil } }
+            try await central.disconnect(sink)
+        }
+
+        @Test(
+            "NT-8 two managers subscribe to one characteristic: each gets every value once; one's leaving does not end the other's"
+        )
+        func twoSubscribers() async throws {
+            let (world, first, mine) = try await connectedSink()
+            let second = Central(world)
+            try await second.powerOn()
+            let theirs = try #require(second.manager.retrievePeripherals(withIdentifiers: [mine.identifier]).first)
+            try await second.connect(theirs)
+            let my = try await first.characteristic(sinkUUID(0x13), of: sinkUUID(1), on: mine)
+            let their = try await second.characteristic(sinkUUID(0x13), of: sinkUUID(1), on: theirs)
+            #expect(try await first.setNotify(true, my) == nil)
+            #expect(try await second.setNotify(true, their) == nil)
+            for n in 1...3 { try await world.control("sink notify 0013 0\(n)") }
+            try await first.settle(mine)
+            try await second.settle(theirs)
+            func values(_ central: Central) -> [Data] {
+                central.events.compactMap { if case .value(_, let value?, nil) = $0 { value } else { nil } }
+            }
+            #expect(values(first) == [Data([1]), Data([2]), Data([3])])
+            #expect(values(second) == [Data([1]), Data([2]), Data([3])])
+            #expect(try await first.setNotify(false, my) == nil)
+            try await world.control("sink notify 0013 04")
+            try await second.settle(theirs)
+            #expect(values(second).last == Data([4]) && values(first).count == 3)
+            try await second.disconnect(theirs)
+            try await first.disconnect(mine)
+        }
+
+        @Test("O-31 IV-1 IV-2 a service comes and goes: told once each, and the others keep working and notifying")
+        func servicesChange() async throws {
+            let (world, central, sink) = try await connectedSink()
+            let characteristic = try await central.characteristic(sinkUUID(0x13), of: sinkUUID(1), on: sink)
+            let main = try #require(characteristic.service)
+            #expect(try await central.setNotify(true, characteristic) == nil)
+            func nextChange() async throws -> [CBService] {
+                try await central.next("didModifyServices") {
+                    if case .modified(sink, let services) = $0 { services } else { nil }
+                }
+            }
+            try await world.control("sink services add")
+            #expect(try await nextChange().isEmpty)
+            let services = try await central.discoverServices(sink)
+            #expect(services.map(\.uuid) == [sinkUUID(1), sinkUUID(3)] && services[0] === main)
+            try await world.control("sink services remove")
+            #expect(try await nextChange().map(\.uuid) == [sinkUUID(3)])
+            #expect(sink.services?.map(\.uuid) == [sinkUUID(1)])
+            try await world.control("sink notify 0013 05")
+            try await central.next("notification") {
+                if case .value(characteristic, Data([5]), nil) = $0 { true } else { nil }
+            }
+            try await central.disconnect(sink)
+        }
+    }
+}

@@ -1,0 +1,184 @@
+import BluezKitSimulator
+import DBus
+import Dispatch
+import Foundation
+
+/// A client of the simulated bluetoothd that knows D-Bus and nothing else: it calls, and writes down what it hears in
+/// a form that reads like the traces of the real daemon.
+final class BusClient: @unchecked Sendable {  // holds: all state is touched on `queue`
+    static let heart = "/org/bluez/hci0/dev_F0_F1_F2_00_00_01"
+    static let sink = "/org/bluez/hci0/dev_F0_F1_F2_00_00_02"
+
+    let queue = DispatchQueue(label: "test.client")
+    private let connection: Connection
+    private var heard: [String] = []
+    private var waiters: [(met: () -> Bool, continuation: CheckedContinuation<Bool, Never>, id: UUID)] = []
+
+    /// Connects, and asks for all signals of `org.bluez` and of the bus.
+    init(_ address: BusAddress) async throws {
+        let queue = queue
+        connection = try queue.sync { try Connection(address: address, queue: queue) }
+        queue.sync {
+            connection.onSignal = { [unowned self] message in hear(describe(message)) }
+            connection.addMatch(MatchRule(sender: "org.bluez"))
+            connection.addMatch(MatchRule(sender: "org.freedesktop.DBus", argument0: "org.bluez"))
+        }
+        // The answer to this comes after those to the rules.
+        _ = try? await call("/", "org.freedesktop.DBus.Peer", "Ping")
+    }
+
+    deinit {
+        let connection = connection
+        queue.async { connection.close() }
+    }
+
+    /// Leaves the bus.
+    func leave() { queue.sync { connection.close() } }
+
+    var name: String { queue.sync { connection.uniqueName ?? "" } }
+
+    // MARK: Calling
+
+    @discardableResult
+    func call(
+        _ path: String, _ interface: String, _ member: String, _ arguments: Value..., deadline: Duration = .seconds(20)
+    ) async throws -> [Value] {
+        guard let path = ObjectPath(path) else { throw BusError.invalid(path) }
+        return try await withCheckedThrowingContinuation { continuation in
+            queue.async { [self] in
+                let call = MethodCall(destination: "org.bluez", path: path, interface: interface, member: member) {
+                    (writer) throws(BusError) in for argument in arguments { try writer.write(argument) }
+                }
+                connection.call(call, deadline: deadline) { [self] result in
+                    switch result {
+                    case .success: hear("\(member) returns")
+                    case .failure(let error): hear("\(member) fails \(error.name) \(error.message)")
+                    }
+                    continuation.resume(with: result.flatMap { reply in Result { () throws(BusError) in try reply.values() } })
+                }
+            }
+        }
+    }
+
+    func adapter(_ member: String, _ arguments: Value...) async throws {
+        _ = try await call("/org/bluez/hci0", "org.bluez.Adapter1", member, list: arguments)
+    }
+
+    func device(_ member: String, _ path: String = heart) async throws {
+        _ = try await call(path, "org.bluez.Device1", member, list: [])
+    }
+
+    @discardableResult
+    func characteristic(_ path: String, _ member: String, _ arguments: Value...) async throws -> [Value] {
+        try await call(path, "org.bluez.GattCharacteristic1", member, list: arguments)
+    }
+
+    private func call(_ path: String, _ interface: String, _ member: String, list: [Value]) async throws -> [Value] {
+        switch list.count {
+        case 0: try await call(path, interface, member)
+        case 1: try await call(path, interface, member, list[0])
+        default: try await call(path, interface, member, list[0], list[1])
+        }
+    }
+
+    func read(_ path: String) async throws -> [UInt8]? {
+        try await characteristic(path, "ReadValue", .noOptions).first?.bytesValue
+    }
+
+    func property(_ path: String, _ interface: String, _ name: String) async throws -> Value? {
+        try await call(path, "org.freedesktop.DBus.Properties", "Get", .string(interface), .string(name)).first?.unwrapped
+    }
+
+    /// All objects: path, interface, property.
+    func objects() async throws -> [String: [String: [String: Value]]] {
+        let reply = try await call("/", "org.freedesktop.DBus.ObjectManager", "GetManagedObjects")
+        return (reply.first?.dictionaryValue ?? [:]).mapValues {
+            ($0.dictionaryValue ?? [:]).mapValues { $0.dictionaryValue ?? [:] }
+        }
+    }
+
+    // MARK: Hearing
+
+    private func hear(_ line: String?) {
+        guard let line else { return }
+        heard.append(line)
+        while let index = waiters.firstIndex(where: { $0.met() }) {
+            waiters.remove(at: index).continuation.resume(returning: true)
+        }
+    }
+
+    /// All that was heard, in order.
+    var lines: [String] { queue.sync { heard } }
+    func forget() { queue.sync { heard = [] } }
+
+    /// Waits until something was heard `count` times.
+    func hears(_ line: String, count: Int = 1, timeout: Duration = .seconds(20)) async -> Bool {
+        await waits(timeout) { $0.filter { $0 == line }.count >= count }
+    }
+
+    func waits(_ timeout: Duration = .seconds(20), until condition: @escaping ([String]) -> Bool) async -> Bool {
+        await withCheckedContinuation { continuation in
+            queue.sync {
+                if condition(heard) { return continuation.resume(returning: true) }
+                let id = UUID()
+                waiters.append(({ [unowned self] in condition(heard) }, continuation, id))
+                queue.later(timeout) { [weak self] in
+                    guard let self, let index = waiters.firstIndex(where: { $0.id == id }) else { return }
+                    waiters.remove(at: index).continuation.resume(returning: false)
+                }
+            }
+        }
+    }
+
+    /// `hci0/dev…01: Connected=true`, `+ hci0/dev…01/service0006 GattService1`, `- …`, `org.bluez owner`.
+    private func describe(_ message: Message) -> String? {
+        guard let values = try? message.values() else { return "unreadable" }
+        let path = message.path?.rawValue ?? ""
+        switch message.member {
+        case "PropertiesChanged":
+            let changed = (values[1].entries ?? []).map { "\($0.0)=\(text($0.1))" }
+            let gone = (values[2].stringsValue ?? []).map { "\($0) gone" }
+            return "\(short(path)): " + (changed + gone).joined(separator: " ")
+        case "InterfacesAdded":
+            let names = (values[1].entries ?? []).map(\.0)
+            return "+ \(short(values[0].stringValue ?? "")) " + names.compactMap(shortName).joined(separator: " ")
+        case "InterfacesRemoved":
+            let names = values[1].stringsValue ?? []
+            return "- \(short(values[0].stringValue ?? "")) " + names.compactMap(shortName).joined(separator: " ")
+        case "NameOwnerChanged":
+            return values[2].stringValue == "" ? "org.bluez lost" : "org.bluez owned"
+        case "NameAcquired", "NameLost": return nil
+        default: return "\(short(path)) signal \(message.member ?? "")"
+        }
+    }
+
+    private func short(_ path: String) -> String {
+        path.replacingOccurrences(of: "/org/bluez/hci0/dev_F0_F1_F2_00_00_", with: "dev")
+            .replacingOccurrences(of: "/org/bluez/", with: "")
+    }
+
+    private func shortName(_ interface: String) -> String? {
+        interface.hasPrefix("org.bluez.") ? String(interface.dropFirst(10)) : nil
+    }
+
+    private func text(_ value: Value) -> String {
+        switch value.unwrapped {
+        case .bool(let v): "\(v)"
+        case .bytes(let v): v.map { String(format: "%02x", $0) }.joined()
+        case .array: "[\((value.stringsValue ?? []).count)]"
+        case .dictionary: "{}"
+        default: value.stringValue ?? value.intValue.map { "\($0)" } ?? "?"
+        }
+    }
+}
+
+extension Value {
+    static let noOptions = Value.properties([(String, Value)]())
+    static func options(_ options: [String: Value]) -> Value { .properties(options) }
+
+    /// The entries of a dictionary with text keys, in order.
+    var entries: [(String, Value)]? {
+        guard case .dictionary(_, _, let entries) = unwrapped else { return nil }
+        return entries.map { ($0.key.stringValue ?? "", $0.value) }
+    }
+}

@@ -1,0 +1,94 @@
+import CoreBluetooth
+import Foundation
+import Testing
+
+/// The steps that most scenarios begin with.
+extension Central {
+    func powerOn() async throws {
+        try await next("powered on") { if case .state(.poweredOn) = $0 { true } else { nil } }
+    }
+
+    /// Scans until the peripheral named `name` is found, with the given filter.
+    func find(_ name: String, services: [CBUUID]? = nil) async throws -> CBPeripheral {
+        manager.scanForPeripherals(withServices: services)
+        let found = try await next("discovery of \(name)") {
+            if case .discovered(let peripheral, let data, _) = $0,
+                data[CBAdvertisementDataLocalNameKey] as? String == name
+            {
+                peripheral
+            } else {
+                nil
+            }
+        }
+        manager.stopScan()
+        return found
+    }
+
+    func connect(_ peripheral: CBPeripheral) async throws {
+        manager.connect(peripheral)
+        try await next("connection") { if case .connected(peripheral) = $0 { true } else { nil } }
+    }
+
+    func discoverServices(_ peripheral: CBPeripheral, _ wanted: [CBUUID]? = nil) async throws -> [CBService] {
+        peripheral.discoverServices(wanted)
+        let error = try await next("services") {
+            if case .services(peripheral, let error) = $0 { [error] } else { nil }
+        }
+        #expect(error[0] == nil)
+        return try #require(peripheral.services)
+    }
+
+    func discoverCharacteristics(
+        _ service: CBService, _ wanted: [CBUUID]? = nil
+    ) async throws -> [CBCharacteristic] {
+        try #require(service.peripheral).discoverCharacteristics(wanted, for: service)
+        let error = try await next("characteristics") {
+            if case .characteristics(service, let error) = $0 { [error] } else { nil }
+        }
+        #expect(error[0] == nil)
+        return try #require(service.characteristics)
+    }
+
+    /// Everything up to one characteristic.
+    func characteristic(_ uuid: CBUUID, of service: CBUUID, on peripheral: CBPeripheral) async throws
+        -> CBCharacteristic
+    {
+        let services = try await discoverServices(peripheral, [service])
+        let found = try #require(services.first { $0.uuid == service })
+        return try #require(try await discoverCharacteristics(found, [uuid]).first { $0.uuid == uuid })
+    }
+
+    /// Reads; nil if the peer refuses.
+    func read(_ characteristic: CBCharacteristic) async throws -> Result<Data, any Error> {
+        try #require(characteristic.service?.peripheral).readValue(for: characteristic)
+        return try await next("value of \(characteristic.uuid)") {
+            guard case .value(characteristic, let value, let error) = $0 else { return nil }
+            return error.map { .failure($0) } ?? .success(value ?? Data())
+        }
+    }
+
+    func write(_ data: Data, to characteristic: CBCharacteristic) async throws -> (any Error)? {
+        try #require(characteristic.service?.peripheral).writeValue(data, for: characteristic, type: .withResponse)
+        return try await next("write of \(characteristic.uuid)") {
+            if case .written(characteristic, let error) = $0 { [error] } else { nil }
+        }[0]
+    }
+
+    func setNotify(_ enabled: Bool, _ characteristic: CBCharacteristic) async throws -> (any Error)? {
+        try #require(characteristic.service?.peripheral).setNotifyValue(enabled, for: characteristic)
+        return try await next("subscription to \(characteristic.uuid)") {
+            if case .notifying(characteristic, _, let error) = $0 { [error] } else { nil }
+        }[0]
+    }
+
+    func disconnect(_ peripheral: CBPeripheral) async throws {
+        manager.cancelPeripheralConnection(peripheral)
+        try await next("disconnection") { if case .disconnected(peripheral, _, nil) = $0 { true } else { nil } }
+    }
+}
+
+/// The custom UUIDs of the sink: bb1eNNNN-5d3b-4c6f-9a5e-000000000000.
+func sinkUUID(_ number: Int) -> CBUUID {
+    let hex = String(number, radix: 16)
+    return CBUUID(string: "bb1e" + String(repeating: "0", count: 4 - hex.count) + hex + "-5d3b-4c6f-9a5e-000000000000")
+}

@@ -1,0 +1,177 @@
+import CoreBluetooth
+import Foundation
+import Testing
+
+/// A central manager with a delegate that notes every callback: what came, in which order, on which queue, and what the
+/// objects said at that moment. Tests wait for what they expect, with a generous deadline, and never sleep.
+final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @unchecked Sendable {
+    // holds: the log is safe; the rest is constant after init, or touched on `queue` only
+    enum Event {
+        case state(CBManagerState)
+        case discovered(CBPeripheral, [String: Any], NSNumber)
+        case connected(CBPeripheral)
+        case failed(CBPeripheral, (any Error)?)
+        case disconnected(CBPeripheral, isReconnecting: Bool, (any Error)?)
+        case name(CBPeripheral)
+        case modified(CBPeripheral, [CBService])
+        case rssi(CBPeripheral, NSNumber, (any Error)?)
+        case services(CBPeripheral, (any Error)?)
+        case included(CBService, (any Error)?)
+        case characteristics(CBService, (any Error)?)
+        case descriptors(CBCharacteristic, (any Error)?)
+        case value(CBCharacteristic, Data?, (any Error)?)
+        case descriptorValue(CBDescriptor, (any Error)?)
+        case written(CBCharacteristic, (any Error)?)
+        case descriptorWritten(CBDescriptor, (any Error)?)
+        case notifying(CBCharacteristic, Bool, (any Error)?)
+        case ready(CBPeripheral)
+        case channel(CBL2CAPChannel?, (any Error)?)
+    }
+
+    /// A callback and what could be seen inside it.
+    struct Record {
+        let event: Event
+        let managerState: CBManagerState
+        let isScanning: Bool
+        let peripheralState: CBPeripheralState?
+        let services: [CBService]?
+        let wasOnQueue: Bool
+        let depth: Int
+    }
+
+    let queue: DispatchQueue
+    /// Runs inside each callback, on the queue, after it was noted.
+    let onEvent: (@Sendable (Central, Event) -> Void)?
+    private(set) var manager: CBCentralManager!  // set in init, nil only after `release`
+
+    private let log = EventLog<Record>()
+    private var depth = 0
+    private static let onQueue = DispatchSpecificKey<Bool>()
+
+    init(
+        _ world: any World, queue: DispatchQueue = DispatchQueue(label: "test.central"),
+        options: [String: Any] = [:], onEvent: (@Sendable (Central, Event) -> Void)? = nil
+    ) {
+        self.queue = queue
+        self.onEvent = onEvent
+        super.init()
+        queue.setSpecific(key: Self.onQueue, value: true)
+        manager = CBCentralManager(
+            delegate: self, queue: queue, options: world.managerOptions.merging(options) { $1 })
+    }
+
+    /// Lets go of the manager.
+    func release() { queue.sync { manager = nil } }
+
+    // MARK: Waiting
+
+    /// The next event, after those that were taken already, of which `pick` makes something.
+    @discardableResult
+    func next<T>(
+        _ what: String, within seconds: Double = world_deadline, _ pick: @escaping (Event) -> T?
+    ) async throws -> T {
+        try await log.next(what, within: seconds) { pick($0.event) }
+    }
+
+    func nextRecord<T>(
+        _ what: String, within seconds: Double = world_deadline, _ pick: @escaping (Record) -> T?
+    ) async throws -> T {
+        try await log.next(what, within: seconds, pick)
+    }
+
+    var records: [Record] { log.all }
+    var events: [Event] { records.map(\.event) }
+    func count(_ predicate: (Event) -> Bool) -> Int { events.filter(predicate).count }
+    func forgetRecords() { log.forget() }
+
+    /// Waits until everything posted so far, on the bus queue and on this one, was delivered: two questions with an
+    /// answer pass through both.
+    func settle(_ peripheral: CBPeripheral) async throws {
+        await perform { peripheral.readRSSI() }
+        try await next("RSSI, to settle") { if case .rssi = $0 { true } else { nil } }
+    }
+
+    /// Runs `body` on the manager's queue.
+    @discardableResult
+    func perform<T>(_ body: @escaping @Sendable () -> T) async -> T {
+        // holds: the body has returned its value when the continuation goes on
+        nonisolated(unsafe) var result: T?
+        await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in
+            queue.async {
+                result = body()
+                continuation.resume()
+            }
+        }
+        return result!
+    }
+
+    private func note(_ event: Event, _ peripheral: CBPeripheral? = nil) {
+        depth += 1
+        log.append(
+            Record(
+                event: event, managerState: manager?.state ?? .unknown, isScanning: manager?.isScanning ?? false,
+                peripheralState: peripheral?.state, services: peripheral?.services,
+                wasOnQueue: DispatchQueue.getSpecific(key: Self.onQueue) == true, depth: depth))
+        onEvent?(self, event)
+        depth -= 1
+    }
+
+    // MARK: Callbacks
+
+    func centralManagerDidUpdateState(_ central: CBCentralManager) { note(.state(central.state)) }
+    func centralManager(
+        _ central: CBCentralManager, didDiscover peripheral: CBPeripheral, advertisementData: [String: Any],
+        rssi RSSI: NSNumber
+    ) { note(.discovered(peripheral, advertisementData, RSSI), peripheral) }
+    func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {
+        peripheral.delegate = self
+        note(.connected(peripheral), peripheral)
+    }
+    func centralManager(_ central: CBCentralManager, didFailToConnect peripheral: CBPeripheral, error: (any Error)?) {
+        note(.failed(peripheral, error), peripheral)
+    }
+    func centralManager(
+        _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, timestamp: CFAbsoluteTime,
+        isReconnecting: Bool, error: (any Error)?
+    ) { note(.disconnected(peripheral, isReconnecting: isReconnecting, error), peripheral) }
+    func peripheralDidUpdateName(_ peripheral: CBPeripheral) { note(.name(peripheral), peripheral) }
+    func peripheral(_ peripheral: CBPeripheral, didModifyServices invalidatedServices: [CBService]) {
+        note(.modified(peripheral, invalidatedServices), peripheral)
+    }
+    func peripheral(_ peripheral: CBPeripheral, didReadRSSI RSSI: NSNumber, error: (any Error)?) {
+        note(.rssi(peripheral, RSSI, error), peripheral)
+    }
+    func peripheral(_ peripheral: CBPeripheral, didDiscoverServices error: (any Error)?) {
+        note(.services(peripheral, error), peripheral)
+    }
+    func peripheral(
+        _ peripheral: CBPeripheral, didDiscoverIncludedServicesFor service: CBService, error: (any Error)?
+    ) { note(.included(service, error), peripheral) }
+    func peripheral(
+        _ peripheral: CBPeripheral, didDiscoverCharacteristicsFor service: CBService, error: (any Error)?
+    ) { note(.characteristics(service, error), peripheral) }
+    func peripheral(
+        _ peripheral: CBPeripheral, didDiscoverDescriptorsFor characteristic: CBCharacteristic, error: (any Error)?
+    ) { note(.descriptors(characteristic, error), peripheral) }
+    func peripheral(
+        _ peripheral: CBPeripheral, didUpdateValueFor characteristic: CBCharacteristic, error: (any Error)?
+    ) { note(.value(characteristic, characteristic.value, error), peripheral) }
+    func peripheral(_ peripheral: CBPeripheral, didUpdateValueFor descriptor: CBDescriptor, error: (any Error)?) {
+        note(.descriptorValue(descriptor, error), peripheral)
+    }
+    func peripheral(_ peripheral: CBPeripheral, didWriteValueFor characteristic: CBCharacteristic, error: (any Error)?)
+    {
+        note(.written(characteristic, error), peripheral)
+    }
+    func peripheral(_ peripheral: CBPeripheral, didWriteValueFor descriptor: CBDescriptor, error: (any Error)?) {
+        note(.descriptorWritten(descriptor, error), peripheral)
+    }
+    func peripheral(
+        _ peripheral: CBPeripheral, didUpdateNotificationStateFor characteristic: CBCharacteristic,
+        error: (any Error)?
+    ) { note(.notifying(characteristic, characteristic.isNotifying, error), peripheral) }
+    func peripheralIsReady(toSendWriteWithoutResponse peripheral: CBPeripheral) { note(.ready(peripheral), peripheral) }
+    func peripheral(_ peripheral: CBPeripheral, didOpen channel: CBL2CAPChannel?, error: (any Error)?) {
+        note(.channel(channel, error), peripheral)
+    }
+}

@@ -1,0 +1,69 @@
+import Foundation
+
+/// Everything that happened, in order, and a way to wait for what must come: with a deadline, without polling.
+final class EventLog<Event>: @unchecked Sendable {  // holds: what changes is under `lock`
+    struct Missing: Error, CustomStringConvertible { let description: String }
+
+    private let lock = NSLock()
+    private var log: [Event] = []
+    private var cursor = 0
+    /// Each looks at what is new, and says whether it is done.
+    private var waiters: [() -> Bool] = []
+
+    var all: [Event] { lock.withLock { log } }
+
+    func append(_ event: Event) {
+        lock.withLock {
+            log.append(event)
+            waiters.removeAll { $0() }
+        }
+    }
+
+    /// Lets go of everything noted so far.
+    func forget() { lock.withLock { (log, cursor) = ([], 0) } }
+
+    /// What `pick` makes of the next event, after those that were taken already, of which it makes something.
+    func next<T>(
+        _ what: String, within seconds: Double = world_deadline, _ pick: @escaping (Event) -> T?
+    ) async throws -> T {
+        let found: Box<T> = await withCheckedContinuation { continuation in
+            let done = Once()
+            lock.withLock {
+                let look = { [self] in
+                    while !done.isSet, cursor < log.count {
+                        let event = log[cursor]
+                        cursor += 1
+                        guard let found = pick(event) else { continue }
+                        if done.set() { continuation.resume(returning: Box(value: found)) }
+                    }
+                    return done.isSet
+                }
+                if !look() { waiters.append(look) }
+            }
+            DispatchQueue.global().asyncAfter(deadline: .now() + seconds) {
+                if done.set() { continuation.resume(returning: Box(value: nil)) }
+            }
+        }
+        guard let value = found.value else {
+            let came = all.map { String(describing: $0).prefix(100) }.joined(separator: "; ")
+            throw Missing(description: "\(what) did not come within \(seconds) s. Came: \(came)")
+        }
+        return value
+    }
+
+    private struct Box<T>: @unchecked Sendable {  // holds: handed over once
+        let value: T?
+    }
+
+    private final class Once: @unchecked Sendable {  // holds: under its lock
+        private let lock = NSLock()
+        private var fired = false
+        var isSet: Bool { lock.withLock { fired } }
+        func set() -> Bool {
+            lock.withLock {
+                defer { fired = true }
+                return !fired
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+import BluezKit
+import Foundation
+import Testing
+
+/// The machine of `Tests/Rig`, from inside it: the system bus, and the control socket of its peripherals.
+final class RigWorld: World, @unchecked Sendable {  // holds: all its parts are safe; the options are constant
+    struct Refused: Error, CustomStringConvertible { let description: String }
+
+    var managerOptions: [String: Any] { [:] }
+    let connectTimeout = 42.0
+    private let commands: ControlSocket
+    private let events = EventLog<String>()
+
+    init() throws {
+        guard let path = ProcessInfo.processInfo.environment["RIG_CONTROL"] else {
+            throw Refused(description: "BLUEZKIT_WORLD=rig is for runs inside Tests/Rig/run")
+        }
+        commands = try ControlSocket(path: path)
+        let watcher = try ControlSocket(path: path)
+        watcher.send("watch")
+        Thread.detachNewThread { [weak self] in
+            while let line = watcher.readLine() {
+                if line.hasPrefix("event ") { self?.events.append(String(line.dropFirst(6))) }
+            }
+        }
+    }
+
+    func control(_ line: String) async throws -> String {
+        // The guest's own commands stand beside the peripherals'.
+        if line.hasPrefix("bluetoothd ") { return try run(line) }
+        let answer = await withCheckedContinuation { continuation in
+            DispatchQueue.global().async { [commands] in continuation.resume(returning: commands.ask(line)) }
+        }
+        guard let answer, answer.hasPrefix("ok") else {
+            throw Refused(description: "\(line): \(answer ?? "no answer")")
+        }
+        return String(answer.dropFirst(2).drop { $0 == " " })
+    }
+
+    private func run(_ line: String) throws -> String {
+        let words = line.split(separator: " ").map(String.init)
+        let process = Process()
+        process.executableURL = URL(
+            fileURLWithPath: ProcessInfo.processInfo.environment["RIG_DIR", default: "."] + "/" + words[0])
+        process.arguments = Array(words.dropFirst())
+        try process.run()
+        process.waitUntilExit()
+        guard process.terminationStatus == 0 else {
+            throw Refused(description: "\(line): \(process.terminationStatus)")
+        }
+        return ""
+    }
+
+    func nextEvent(_ what: String, where matches: @escaping @Sendable (String) -> Bool) async throws -> String {
+        try await events.next(what) { matches($0) ? $0 : nil }
+    }
+}
+
+/// Lines to and from a unix socket. Blocking.
+final class ControlSocket: @unchecked Sendable {  // holds: `ask` is under `lock`; a watcher is read by one thread
+    private let descriptor: Int32
+    private let lock = NSLock()
+    private var buffer: [UInt8] = []
+
+    init(path: String) throws {
+        descriptor = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path.utf8) }
+        let size = socklen_t(MemoryLayout<sockaddr_un>.size)
+        let result = withUnsafePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { connect(descriptor, $0, size) }
+        }
+        guard result == 0 else { throw RigWorld.Refused(description: "cannot connect to \(path)") }
+    }
+
+    deinit { close(descriptor) }
+
+    func send(_ line: String) {
+        let bytes = [UInt8]((line + "\n").utf8)
+        _ = bytes.withUnsafeBytes { write(descriptor, $0.baseAddress, $0.count) }
+    }
+
+    func ask(_ line: String) -> String? {
+        lock.withLock {
+            send(line)
+            return readLine()
+        }
+    }
+
+    func readLine() -> String? {
+        while true {
+            if let end = buffer.firstIndex(of: 10) {
+                defer { buffer.removeSubrange(...end) }
+                return String(decoding: buffer[..<end], as: UTF8.self)
+            }
+            var piece = [UInt8](repeating: 0, count: 4096)
+            let count = read(descriptor, &piece, piece.count)
+            guard count > 0 else { return nil }
+            buffer += piece[..<count]
+        }
+    }
+}

@@ -1,0 +1,52 @@
+import BluezKit
+import BluezKitSimulator
+import Foundation
+import Testing
+
+/// Where a scenario plays: the simulator, or a real kernel with a real bluetoothd and an independent Bluetooth stack
+/// (`Tests/Rig`). Both understand the same control lines (`heart beat 2`, `sink burst 0013 1000 20 250`), so every
+/// scenario is written once (D14).
+protocol World: Sendable {
+    /// Options that lead a manager to this world's BlueZ.
+    var managerOptions: [String: Any] { get }
+    /// How long this world's BlueZ tries to connect, in seconds.
+    var connectTimeout: Double { get }
+    /// Does something in the world, and returns what the world answers. Throws what it refuses.
+    @discardableResult
+    func control(_ line: String) async throws -> String
+    /// What peripherals have seen: `sink written 0012 6162`.
+    func nextEvent(_ what: String, where matches: @escaping @Sendable (String) -> Bool) async throws -> String
+}
+
+/// How long to wait for what must come, in seconds: the rig is emulated, and this machine has other work to do.
+let world_deadline: Double = Worlds.isRig ? 40 : 20
+
+enum Worlds {
+    static let isRig = ProcessInfo.processInfo.environment["BLUEZKIT_WORLD"] == "rig"
+
+    /// A fresh simulator, or the rig's one world with its peripherals as at the start.
+    static func make() async throws -> any World {
+        guard isRig else { return try await SimulatedWorld() }
+        let world = try RigWorld()
+        for line in ["heart return", "heart advertise on", "heart beat 0", "sink return", "sink advertise on"] {
+            _ = try await world.control(line)
+        }
+        return world
+    }
+}
+
+extension World {
+    /// Waits until a peripheral has so many links.
+    func awaitConnections(_ peripheral: String, _ count: Int) async throws {
+        let deadline = ContinuousClock.now + .seconds(world_deadline)
+        while try await control("\(peripheral) connections") != String(count) {
+            guard ContinuousClock.now < deadline else {
+                throw RigWorld.Refused(description: "\(peripheral) still has other than \(count) links")
+            }
+            await Task.yield()
+        }
+    }
+}
+
+/// All scenarios, one after the other: the rig has one world for all of them.
+@Suite(.serialized) struct Scenarios {}
