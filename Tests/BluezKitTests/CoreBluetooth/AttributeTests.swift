@@ -152,6 +152,21 @@ import Testing
         }
     }
 
+    @Test("NT-5 MIS-11 writing the configuration descriptor stops the process")
+    func writingTheConfiguration() async {
+        await #expect(processExitsWith: .failure) {
+            let manager = CBCentralManager(
+                delegate: nil, queue: DispatchQueue(label: "test"),
+                options: [BluezManagerOptionBusAddressKey: "unix:path=/nonexistent/bluezkit"])
+            let peripheral = CBPeripheral(
+                identity: DeviceIdentity(address: 0x0011_2233_4455, isRandom: false), manager: manager)
+            let descriptor = CBDescriptor(
+                uuid: CBUUID(string: CBUUIDClientCharacteristicConfigurationString), objectPath: "/d",
+                characteristic: nil)
+            peripheral.writeValue(Data([1, 0]), for: descriptor)
+        }
+    }
+
     @Test("MOD-3 MOD-11 peers are NSObjects whose copy is the same object")
     func peers() {
         let identifier = UUID()

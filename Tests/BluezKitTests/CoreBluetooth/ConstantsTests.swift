@@ -53,7 +53,7 @@ import Testing
         #expect(CBUUIDL2CAPPSMCharacteristicString == "ABDD3056-28FA-441D-A470-55A75A52553A")
     }
 
-    @Test("MOD-13 enums have Apple's raw values")
+    @Test("ST-2 MOD-13 enums have Apple's raw values")
     func rawValues() {
         let states: [CBManagerState] = [.unknown, .resetting, .unsupported, .unauthorized, .poweredOff, .poweredOn]
         #expect(states.map(\.rawValue) == [0, 1, 2, 3, 4, 5])
