@@ -20,6 +20,15 @@ public final class ObjectServer {
         connection.onCall = { [weak self] call in self?.receive(call) }
     }
 
+    /// Forgets all objects without a word, and answers no more calls. For when the connection ends.
+    public func close() {
+        connection.assertOnQueue()
+        intercept = nil
+        connection.onCall = nil
+        queued = []
+        objects = [:]
+    }
+
     // MARK: The tree
 
     /// Makes `path` an object manager: it lists the objects below it and announces them.
