@@ -24,6 +24,11 @@ let package = Package(
         .testTarget(
             name: "BluezKitTests",
             dependencies: ["CoreBluetooth", "BluezKit", "BluezKitSimulator", "DBus", "bluez-demo"]),
+        // Code as apps have it, in both language modes: the folders are one. It is compiled, not run.
+        .testTarget(
+            name: "PortingSwift5", dependencies: ["CoreBluetooth"], path: "Tests/Porting/Swift5",
+            swiftSettings: [.swiftLanguageMode(.v5)]),
+        .testTarget(name: "PortingSwift6", dependencies: ["CoreBluetooth"], path: "Tests/Porting/Swift6"),
     ],
     swiftLanguageModes: [.v6]
 )
