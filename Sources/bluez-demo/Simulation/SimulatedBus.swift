@@ -3,7 +3,8 @@ import Dispatch
 import Foundation
 
 /// The simulator in this process: devices on a bus of their own. Ends with this object, or with the process.
-final class SimulatedBus: @unchecked Sendable {  // holds: made once, then only read; the simulator is thread-safe
+// Holds: it is made once, then only read, and the simulator may be used from any thread.
+final class SimulatedBus: @unchecked Sendable {
     /// Where the bus is, as libdbus takes it.
     let address: String
     private let simulator: Simulator
@@ -23,7 +24,8 @@ final class SimulatedBus: @unchecked Sendable {  // holds: made once, then only 
         }
     }
 
-    private struct Confined: @unchecked Sendable {  // holds: runs once, on the main queue
+    // Holds: it runs once, on the main queue.
+    private struct Confined: @unchecked Sendable {
         let run: (Result<SimulatedBus, any Error>) -> Void
     }
 
