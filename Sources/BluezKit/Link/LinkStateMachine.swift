@@ -80,13 +80,16 @@ struct LinkStateMachine {
         case (.checking, .deviceRead(nil)): return enter(.looking, .look(true))
         case (.checking, .deviceRead(true?)), (.checking, .connectedChanged(true)): return enter(.up, .linkUp)
         case (.checking, .deviceRead(false?)):
-            return attemptsOnlyWhenSeen ? enter(.looking, .look(true)) : enter(.attempting, .connect)
+            // BlueZ may keep quiet about a device whose signal strength does not change: do not wait for ever.
+            return attemptsOnlyWhenSeen
+                ? enter(.looking, .look(true), .startTimer(.seconds(10))) : enter(.attempting, .connect)
         case (.checking, .seen), (.closing, .seen), (.idle, _): return []
         case (.checking, .want(false)): return enter(.idle)
 
-        case (.looking, .seen): return enter(.attempting, .look(false), .connect)
-        case (.looking, .connectedChanged(true)): return enter(.up, .look(false), .linkUp)
-        case (.looking, .want(false)): return enter(.idle, .look(false))
+        case (.looking, .seen), (.looking, .timerFired):
+            return enter(.attempting, .look(false), .stopTimer, .connect)
+        case (.looking, .connectedChanged(true)): return enter(.up, .look(false), .stopTimer, .linkUp)
+        case (.looking, .want(false)): return enter(.idle, .look(false), .stopTimer)
 
         case (.attempting, .connectedChanged(true)), (.settling, .connectedChanged(true)),
             (.backingOff, .connectedChanged(true)):

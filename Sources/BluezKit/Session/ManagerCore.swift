@@ -27,7 +27,8 @@ final class ManagerCore: @unchecked Sendable {
     init(session: Session, queue: DispatchQueue?) {
         self.session = session
         inbox = Inbox(queue: queue ?? .main)
-        isOnMainQueue = queue == nil || queue === DispatchQueue.main
+        // By name: every mention of `.main` makes an object of its own.
+        isOnMainQueue = queue == nil || queue?.label == DispatchQueue.main.label
     }
 
     /// Adds an event to what is delivered when the bus queue has done its turn.

@@ -53,8 +53,10 @@ extension Session {
                 return readUnknownDevices()
             }
         }
-        let changes = try device.properties.apply(&reader, uuids: &uuids)
+        var changes = try device.properties.apply(&reader, uuids: &uuids)
         try device.properties.invalidate(&reader)
+        // BlueZ does not signal an RSSI that has not changed; without a link names and services come from the air too.
+        if device.link == nil, !changes.isDisjoint(with: [.name, .services]) { changes.insert(.advertisement) }
         process(changes, of: device)
     }
 

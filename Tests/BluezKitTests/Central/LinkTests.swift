@@ -47,11 +47,9 @@ import Testing
         world.heart.vanish()
         central.manager.connect(heart)
         var connected: Set<UUID> = []
-        for n in 1...8 {
-            let peripheral = try await central.find("P\(n)")
-            central.keep(peripheral)
-            central.manager.connect(peripheral)
-        }
+        var peripherals: [CBPeripheral] = []
+        for n in 1...8 { peripherals.append(try await central.find("P\(n)")) }
+        for peripheral in peripherals { central.manager.connect(peripheral) }
         while connected.count < 8 {
             connected.insert(
                 try await central.next("connection") { if case .connected(let p) = $0 { p.identifier } else { nil } })

@@ -52,9 +52,17 @@ import Testing
     func looks() {
         var link = machine(.want(true))
         #expect(link.handle(.deviceRead(connected: nil)) == [.look(true)])
-        #expect(link.handle(.seen) == [.look(false), .connect])
+        #expect(link.handle(.seen) == [.look(false), .stopTimer, .connect])
         #expect(link.handle(.connectReply(.unknownDevice)) == [.look(true)])
-        #expect(link.handle(.want(false)) == [.look(false)])
+        #expect(link.handle(.want(false)) == [.look(false), .stopTimer])
+    }
+
+    @Test("while the app scans, a device is attempted when it is seen, or after a while")
+    func waitsForSight() {
+        var link = machine(.want(true))
+        link.attemptsOnlyWhenSeen = true
+        #expect(link.handle(.deviceRead(connected: false)) == [.look(true), .startTimer(.seconds(10))])
+        #expect(link.handle(.timerFired) == [.look(false), .stopTimer, .connect])
     }
 
     @Test("a cancelled attempt is withdrawn, and a link that comes of it all the same is not announced")
