@@ -252,7 +252,9 @@ extension Session {
     private func lose(_ core: PeripheralCore, reason: (name: String, message: String)?) {
         guard let wish = core.wish else { return }
         if wish.reconnects { core.wish?.wasUp = false } else { core.wish = nil }
-        let error = disconnectError(reason: reason?.name, message: reason?.message)
+        let error = disconnectError(
+            reason: reason?.name, message: reason?.message,
+            isBonded: core.device?.properties.isBonded ?? false)
         let when = CFAbsoluteTimeGetCurrent()
         core.manager.post { manager in
             guard let peripheral = core.peripheral, core.link.load(ordering: .relaxed) == wish.link else { return }

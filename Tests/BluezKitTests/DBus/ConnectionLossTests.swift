@@ -99,9 +99,26 @@ struct ConnectionLossTests {
         try await log.next("loss") { $0 == "lost" ? true : nil }
     }
 
+    @Test("a program that is not there: a thrown error, or the end of the connection")
+    func noProgram() async {
+        // In a process of its own: libdbus leaves its child for this process to reap, and the test runner waits for
+        // children of its own.
+        await #expect(processExitsWith: .success) {
+            let queue = DispatchQueue(label: "test")
+            let ended = DispatchSemaphore(value: 0)
+            let connection = queue.sync { () -> Connection? in
+                let connection = try? Connection(
+                    address: BusAddress("unixexec:path=/nonexistent/program"), queue: queue)
+                connection?.onDisconnected = { _ in ended.signal() }
+                return connection
+            }
+            exit(connection == nil || ended.wait(timeout: .now() + 20) == .success ? 0 : 1)
+        }
+    }
+
     @Test("a bus that is not there, an address that is none: a thrown error that says why", arguments: [
         "unix:path=/nonexistent/bus", "", "nonsense", "unix:", "tcp:host=127.0.0.1,port=1", "unix:path=a\0b",
-        "unixexec:path=/nonexistent/program", "unix:path=/dev/null", ";;;", "unix:abstract=bluezkit-nobody",
+        "unix:path=/dev/null", ";;;", "unix:abstract=bluezkit-nobody",
     ])
     func noBus(_ address: String) async {
         let queue = DispatchQueue(label: "test")

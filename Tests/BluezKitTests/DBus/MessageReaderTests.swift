@@ -67,8 +67,8 @@ struct MessageReaderTests {
                 end.skip()
                 #expect(failure(of: { (r) throws(BusError) in _ = try r.readValue() }, &end) != nil)
             }
-            connection.reply(to: call)
             done.append(found)
+            connection.reply(to: call)
         }
         for value in Self.values { try await client.echo(server, value) }
         #expect(done.all == Self.values.map(\.signature))

@@ -24,7 +24,9 @@ struct SimulatorFailureTests {
 
     @Test("absent: refused after the timeout; meanwhile a second Connect fails at once; Disconnect cancels")
     func absent() async throws {
-        let simulator = try await Simulator()
+        var timing = SimulatorTiming.fast
+        timing.connectTimeout = .seconds(3)  // longer than a second call takes on a busy machine
+        let simulator = try await Simulator(timing: timing)
         let heart = simulator.add(.heart())
         simulator.remember(heart)
         heart.vanish()
