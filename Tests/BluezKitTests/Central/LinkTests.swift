@@ -128,6 +128,7 @@ import Testing
     @Test("CN-1 MIS-5 releasing a pending peripheral withdraws the attempt, silently")
     func releasesPending() async throws {
         let world = try await SimulatedWorld()
+        world.simulator.timing.connectTimeout = .seconds(60)
         let central = Central(world)
         try await central.powerOn()
         var heart: CBPeripheral? = try await central.find("Rig Heart")
