@@ -1,9 +1,12 @@
 import Dispatch
 import Foundation
 
-/// The way from the bus queue to the app's queue: events in order, one hop for all that have gathered, and never a
+/// The way from the bus queue to the app's queue: events in order, one wake-up for all that have gathered, and never a
 /// wait for the app. What an event changes of the app's objects it changes when it is delivered (D2).
-final class Inbox: Sendable {
+///
+/// A thread of its own waits for events and brings them by `sync`, which runs right there when the app's queue is
+/// idle. `async` would cost more: libdispatch wakes and parks a worker of its pool for every single notification.
+final class Inbox: @unchecked Sendable {  // holds: what changes is under the lock of `state`
     enum Event: @unchecked Sendable {  // holds: made on the bus queue, consumed on the app's, never shared
         case run((CBCentralManager) -> Void)
         /// A notification or indication: by far the most frequent, so it carries no closure.
@@ -12,23 +15,61 @@ final class Inbox: Sendable {
 
     private struct State {
         var events: [Event] = []
-        var isScheduled = false
+        /// Whom the events are for; held while there are any.
+        var recipient: ManagerCore?
+        var hasThread = false
+        var isAsleep = false
+        var hasEnded = false
     }
 
     private let queue: DispatchQueue
     private let state = Protected(State())
+    private let wakeUp = DispatchSemaphore(value: 0)
 
-    /// - Parameter queue: The app's. It may be concurrent: the order is kept by scheduling one delivery at a time.
+    /// - Parameter queue: The app's. It may be concurrent: one thread delivers, so the order is kept.
     init(queue: DispatchQueue) { self.queue = queue }
 
     /// Delivers `events` to `manager` after all that were posted before. Events for a manager that is gone are lost.
     func post(_ events: [Event], to manager: ManagerCore) {
-        let mustSchedule = state.withLock { state in
+        let (mustStart, mustWake) = state.withLock { state in
             if state.events.isEmpty { state.events = events } else { state.events += events }
-            defer { state.isScheduled = true }
-            return !state.isScheduled
+            state.recipient = manager
+            defer { (state.hasThread, state.isAsleep) = (true, false) }
+            return (!state.hasThread, state.isAsleep)
         }
-        if mustSchedule { queue.async { self.deliver(to: manager) } }
+        if mustStart { startDelivering() }
+        if mustWake { wakeUp.signal() }
+    }
+
+    /// Nothing follows: the manager is gone.
+    func end() {
+        let mustWake = state.withLock { state in
+            state.hasEnded = true
+            defer { state.isAsleep = false }
+            return state.isAsleep
+        }
+        if mustWake { wakeUp.signal() }
+    }
+
+    private func startDelivering() {
+        let thread = Thread { [self] in
+            while let recipient = next() { queue.sync { deliver(to: recipient) } }
+        }
+        thread.name = "bluezkit.delivery"
+        thread.start()
+    }
+
+    /// Waits for events. - Returns: whom they are for; nil at the end.
+    private func next() -> ManagerCore? {
+        while true {
+            let (recipient, hasEnded) = state.withLock { state in
+                defer { state.recipient = nil }
+                state.isAsleep = state.events.isEmpty && !state.hasEnded
+                return (state.events.isEmpty ? nil : state.recipient, state.hasEnded)
+            }
+            if recipient != nil || hasEnded { return recipient }
+            wakeUp.wait()
+        }
     }
 
     private func deliver(to core: ManagerCore) {
@@ -45,10 +86,5 @@ final class Inbox: Sendable {
                 peripheral.deliver(data, of: characteristic, link: link)
             }
         }
-        let goesOn = state.withLock { state in
-            state.isScheduled = !state.events.isEmpty
-            return state.isScheduled
-        }
-        if goesOn { queue.async { self.deliver(to: core) } }
     }
 }

@@ -31,6 +31,8 @@ final class ManagerCore: @unchecked Sendable {
         isOnMainQueue = queue == nil || queue?.label == DispatchQueue.main.label
     }
 
+    deinit { inbox.end() }
+
     /// Adds an event to what is delivered when the bus queue has done its turn.
     func post(_ event: Inbox.Event) {
         session.assertOnQueue()
