@@ -4,7 +4,8 @@ import Foundation
 /// The way from the bus queue to the app's queue: events in order, one hop for all that have gathered, and never a
 /// wait for the app. What an event changes of the app's objects it changes when it is delivered (D2).
 final class Inbox: Sendable {
-    enum Event: @unchecked Sendable {  // holds: made on the bus queue, consumed on the app's, never shared
+    // holds: made on the bus queue, consumed on the app's, never shared
+    enum Event: @unchecked Sendable {
         case run((CBCentralManager) -> Void)
         /// A notification or indication: by far the most frequent, so it carries no closure.
         case value(Data, CBCharacteristic, PeripheralCore, link: UInt64)

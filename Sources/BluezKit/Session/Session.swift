@@ -88,7 +88,7 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
 
     func assertOnQueue() {
         #if DEBUG
-            dispatchPrecondition(condition: .onQueue(queue))
+        dispatchPrecondition(condition: .onQueue(queue))
         #endif
     }
 

@@ -6,9 +6,12 @@ import Testing
 
 /// GATT rules that need a simulator to be seen.
 @Suite struct GATTTests {
-    private func connected(_ services: [VirtualService]) async throws -> (SimulatedWorld, VirtualPeripheral, Central, CBPeripheral) {
+    private func connected(_ services: [VirtualService]) async throws -> (
+        SimulatedWorld, VirtualPeripheral, Central, CBPeripheral
+    ) {
         let world = try await SimulatedWorld()
-        let device = VirtualPeripheral("F0:00:00:00:00:01", VirtualAdvertisement(localName: "Device"), services: services)
+        let device = VirtualPeripheral(
+            "F0:00:00:00:00:01", VirtualAdvertisement(localName: "Device"), services: services)
         world.simulator.add(device)
         let central = Central(world)
         try await central.powerOn()
@@ -73,12 +76,17 @@ import Testing
         #expect(sink.maximumWriteValueLength(for: .withoutResponse) == 512)
     }
 
-    @Test("O-26 RW-9 RW-10 RW-11 flow control: full after some writes, ready once when there is room, true inside it; all arrive in order")
+    @Test(
+        "O-26 RW-9 RW-10 RW-11 flow control: full after some writes, ready once when there is room, true inside it; all arrive in order"
+    )
     func flowControl() async throws {
         let received = ProtectedBox<[[UInt8]]>([])
         let service = VirtualService(
             "1815",
-            [VirtualCharacteristic("2A56", .writeWithoutResponse, write: { value in received.withLock { $0.append(value) } })])
+            [
+                VirtualCharacteristic(
+                    "2A56", .writeWithoutResponse, write: { value in received.withLock { $0.append(value) } })
+            ])
         let (world, _, central, peripheral) = try await connected([service])
         let characteristic = try await central.characteristic(
             CBUUID(string: "2A56"), of: CBUUID(string: "1815"), on: peripheral)
@@ -240,7 +248,8 @@ import Testing
             let characteristic = try await central.characteristic(sinkUUID(0x13), of: sinkUUID(1), on: sink)
             sink.discoverDescriptors(for: characteristic)
             try await central.next("descriptors") { if case .descriptors = $0 { true } else { nil } }
-            guard let configuration = characteristic.descriptors?.first(where: { $0.uuid == CBUUID(string: "2902") }) else {
+            guard let configuration = characteristic.descriptors?.first(where: { $0.uuid == CBUUID(string: "2902") })
+            else {
                 exit(0)
             }
             sink.writeValue(Data([1, 0]), for: configuration)

@@ -73,7 +73,8 @@ import Testing
         #expect(central.count { if case .failed = $0 { true } else { false } } == 0)
     }
 
-    @Test("CN-13 ERR-1 D9 the controller's connection limit is an error with its cause; the peripheral can connect later")
+    @Test(
+        "CN-13 ERR-1 D9 the controller's connection limit is an error with its cause; the peripheral can connect later")
     func limit() async throws {
         let (world, central, heart) = try await found()
         world.simulator.inject(
@@ -82,7 +83,9 @@ import Testing
                 .fail(name: "org.bluez.Error.Failed", message: "le-connection-concurrent-connection-limit")))
         central.manager.connect(heart)
         let error = try await central.nextRecord("failure") { record -> NSError? in
-            guard case .failed(heart, let error?) = record.event, record.peripheralState == .disconnected else { return nil }
+            guard case .failed(heart, let error?) = record.event, record.peripheralState == .disconnected else {
+                return nil
+            }
             return (error as? CBError)?.code == .connectionLimitReached ? error as NSError : nil
         }
         let cause = try #require(error.userInfo[NSUnderlyingErrorKey] as? NSError)
@@ -138,7 +141,8 @@ import Testing
         #expect(central.records.isEmpty)
     }
 
-    @Test("O-17 AR-1 AR-2 AR-4 AR-6 AR-7 auto-reconnect: the new variant, connecting, then didConnect; a cancel ends it")
+    @Test(
+        "O-17 AR-1 AR-2 AR-4 AR-6 AR-7 auto-reconnect: the new variant, connecting, then didConnect; a cancel ends it")
     func autoReconnect() async throws {
         let (world, central, heart) = try await found()
         central.manager.connect(heart, options: [CBConnectPeripheralOptionEnableAutoReconnect: true])

@@ -150,7 +150,9 @@ import Testing
         #expect(central.count { if case .disconnected = $0 { true } else { false } } == 0)
     }
 
-    @Test("O-18 O-19 ST-2 ST-3 ST-4 CN-12 power off: one callback; scan, links and attempts gone inside it; on again: handles work")
+    @Test(
+        "O-18 O-19 ST-2 ST-3 ST-4 CN-12 power off: one callback; scan, links and attempts gone inside it; on again: handles work"
+    )
     func powerOff() async throws {
         let world = try await SimulatedWorld()
         let central = Central(world)
@@ -179,7 +181,9 @@ import Testing
         #expect(try await central.discoverServices(heart).count == 3)
     }
 
-    @Test("O-44 ST-6 MIS-3 bluetoothd restarts: resetting, then powered on; no disconnect callbacks; old handles are refused")
+    @Test(
+        "O-44 ST-6 MIS-3 bluetoothd restarts: resetting, then powered on; no disconnect callbacks; old handles are refused"
+    )
     func daemonRestart() async throws {
         let world = try await SimulatedWorld()
         let central = Central(world)

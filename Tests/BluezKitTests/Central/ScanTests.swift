@@ -31,7 +31,8 @@ import Testing
         // The reply to StartDiscovery passes the same way as signals: what is emitted now comes after it.
     }
 
-    @Test("O-6 SC-1 SC-4 SC-5 isScanning is true after scan and false after stop; no discovery after a stop on the queue")
+    @Test(
+        "O-6 SC-1 SC-4 SC-5 isScanning is true after scan and false after stop; no discovery after a stop on the queue")
     func isScanning() async throws {
         let (world, beacon) = try await quietWorld()
         let central = Central(world)
@@ -64,7 +65,9 @@ import Testing
         try await central.powerOn()
         try await scan(central, world)
         for _ in 0..<5 { beacon.advertiseOnce(rssi: -60) }
-        let peripheral = try await central.next("discovery") { if case .discovered(let p, _, _) = $0 { p } else { nil } }
+        let peripheral = try await central.next("discovery") {
+            if case .discovered(let p, _, _) = $0 { p } else { nil }
+        }
         central.manager.stopScan()
         _ = await world.simulator.waitForCalls("StopDiscovery")
         #expect(central.count(isDiscovery) == 1)
@@ -83,13 +86,21 @@ import Testing
         try await scan(central, world)
         beacon.advertiseOnce()
         let (peripheral, first) = try await central.next("discovery") {
-            if case .discovered(let p, let data, _) = $0 { (p, data[CBAdvertisementDataLocalNameKey] as? String) } else { nil }
+            if case .discovered(let p, let data, _) = $0 {
+                (p, data[CBAdvertisementDataLocalNameKey] as? String)
+            } else {
+                nil
+            }
         }
         #expect(first == nil && peripheral.name == nil)
         beacon.advertisement.localName = "Beacon"
         beacon.advertiseOnce()
         let second = try await central.next("discovery with the name") {
-            if case .discovered(peripheral, let data, _) = $0 { data[CBAdvertisementDataLocalNameKey] as? String } else { nil }
+            if case .discovered(peripheral, let data, _) = $0 {
+                data[CBAdvertisementDataLocalNameKey] as? String
+            } else {
+                nil
+            }
         }
         #expect(second == "Beacon" && peripheral.name == "Beacon")
     }
@@ -105,7 +116,9 @@ import Testing
         var strengths: [Int] = []
         while strengths.last != -89 {
             strengths.append(
-                try await central.next("discovery") { if case .discovered(_, _, let rssi) = $0 { rssi.intValue } else { nil } })
+                try await central.next("discovery") {
+                    if case .discovered(_, _, let rssi) = $0 { rssi.intValue } else { nil }
+                })
         }
         #expect(strengths == (0..<50).map { -40 - $0 })
     }
@@ -145,8 +158,12 @@ import Testing
         _ = await world.simulator.waitForCalls("StartDiscovery", count: 2)
         beacon.advertiseOnce()
         other.advertiseOnce()
-        try await first.next("beacon") { if case .discovered(let p, _, _) = $0, p.name == "Beacon" { true } else { nil } }
-        try await second.next("other") { if case .discovered(let p, _, _) = $0, p.name == "Other" { true } else { nil } }
+        try await first.next("beacon") {
+            if case .discovered(let p, _, _) = $0, p.name == "Beacon" { true } else { nil }
+        }
+        try await second.next("other") {
+            if case .discovered(let p, _, _) = $0, p.name == "Other" { true } else { nil }
+        }
         #expect(first.count(isDiscovery) == 1 && second.count(isDiscovery) == 1)
         #expect(Set(world.simulator.calls("StartDiscovery").map(\.sender)).count == 1)
     }
@@ -166,8 +183,10 @@ import Testing
         }
         #expect(rssi == -42)
         #expect(data[CBAdvertisementDataLocalNameKey] as? String == "Beacon")
-        #expect(Set(data[CBAdvertisementDataServiceUUIDsKey] as? [CBUUID] ?? []) == [CBUUID(string: "1815"), sinkUUID(1)])
-        #expect(data[CBAdvertisementDataServiceDataKey] as? [CBUUID: Data] == [CBUUID(string: "FEAA"): Data([1, 2, 3])])
+        #expect(
+            Set(data[CBAdvertisementDataServiceUUIDsKey] as? [CBUUID] ?? []) == [CBUUID(string: "1815"), sinkUUID(1)])
+        #expect(
+            data[CBAdvertisementDataServiceDataKey] as? [CBUUID: Data] == [CBUUID(string: "FEAA"): Data([1, 2, 3])])
         #expect(data[CBAdvertisementDataManufacturerDataKey] as? Data == Data([0x4C, 0, 2, 21]))
         #expect(data[CBAdvertisementDataTxPowerLevelKey] as? NSNumber == -7)
         #expect(data[CBAdvertisementDataTxPowerLevelKey] as? Int == -7)
@@ -200,11 +219,14 @@ import Testing
             central, world, services: [CBUUID(string: "1234")],
             options: [CBCentralManagerScanOptionSolicitedServiceUUIDsKey: [CBUUID(string: "1805")]])
         beacon.advertiseOnce()
-        let data = try await central.next("discovery") { if case .discovered(_, let data, _) = $0 { data } else { nil } }
+        let data = try await central.next("discovery") {
+            if case .discovered(_, let data, _) = $0 { data } else { nil }
+        }
         #expect(data[CBAdvertisementDataSolicitedServiceUUIDsKey] as? [CBUUID] == [CBUUID(string: "1805")])
     }
 
-    @Test("SC-10 CN-1 a peripheral nobody keeps is gone after the callback; its state is disconnected, its delegate nil")
+    @Test(
+        "SC-10 CN-1 a peripheral nobody keeps is gone after the callback; its state is disconnected, its delegate nil")
     func weakPeripherals() async throws {
         let (world, beacon) = try await quietWorld()
         let seen = ProtectedBox<(WeakBox, CBPeripheralState, Bool)?>(nil)
@@ -222,7 +244,9 @@ import Testing
         #expect(weakBox.object == nil && state == .disconnected && hadNoDelegate)
     }
 
-    @Test("O-9 ID-1 ID-3 the same device is the same object in discovery, retrieval and connection; another in another manager")
+    @Test(
+        "O-9 ID-1 ID-3 the same device is the same object in discovery, retrieval and connection; another in another manager"
+    )
     func identity() async throws {
         let world = try await SimulatedWorld()
         let central = Central(world)
@@ -256,7 +280,9 @@ import Testing
         _ = await world.simulator.waitForCalls("StartDiscovery", count: 2)
         #expect(central.count(isDiscovery) == 0)
         beacon.advertiseOnce(rssi: -77)
-        let name = try await central.next("discovery") { if case .discovered(let p, _, -77) = $0 { p.name } else { nil } }
+        let name = try await central.next("discovery") {
+            if case .discovered(let p, _, -77) = $0 { p.name } else { nil }
+        }
         #expect(name == "Beacon")
     }
 

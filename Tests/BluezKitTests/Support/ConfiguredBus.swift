@@ -18,19 +18,20 @@ final class ConfiguredBus: @unchecked Sendable {  // holds: constant after init
             "bluezkit-test-\(UUID().uuidString)")
         self.directory = directory
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
-        let lines = listen.map { "<listen>\($0.replacingOccurrences(of: "DIR", with: directory.path))</listen>" }
+        let lines =
+            listen.map { "<listen>\($0.replacingOccurrences(of: "DIR", with: directory.path))</listen>" }
             + auth.map { "<auth>\($0)</auth>" }
         try """
-            <!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
-             "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
-            <busconfig>
-            <type>session</type>
-            \(lines.joined(separator: "\n"))
-            <allow_anonymous/>
-            <policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/>
-            <allow own="*"/></policy>
-            </busconfig>
-            """.write(to: directory.appendingPathComponent("bus.conf"), atomically: false, encoding: .utf8)
+        <!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
+         "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+        <busconfig>
+        <type>session</type>
+        \(lines.joined(separator: "\n"))
+        <allow_anonymous/>
+        <policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/>
+        <allow own="*"/></policy>
+        </busconfig>
+        """.write(to: directory.appendingPathComponent("bus.conf"), atomically: false, encoding: .utf8)
         let output = Pipe()
         shell.executableURL = URL(fileURLWithPath: "/bin/sh")
         shell.arguments = [

@@ -70,9 +70,10 @@ final class Peer: @unchecked Sendable {  // holds: the connection is touched on 
         return try await withCheckedThrowingContinuation { continuation in
             queue.async { [self] in
                 connection.call(call, deadline: deadline) { result in
-                    continuation.resume(with: result.flatMap { reply in
-                        Result { () throws(BusError) in try reply.values() }
-                    })
+                    continuation.resume(
+                        with: result.flatMap { reply in
+                            Result { () throws(BusError) in try reply.values() }
+                        })
                 }
             }
         }
