@@ -3,8 +3,10 @@ import Foundation
 /// Where a bus is. Any address that libdbus takes: `unix:path=…`, `unix:abstract=…`, `tcp:host=…,port=…`,
 /// `unixexec:path=ssh,argv1=…`, or several, separated by semicolons.
 public struct BusAddress: Hashable, Sendable, CustomStringConvertible {
+    /// The address as libdbus takes it.
     public let rawValue: String
 
+    /// An address as libdbus takes it. It is checked when somebody connects.
     public init(_ rawValue: String) { self.rawValue = rawValue }
 
     /// `DBUS_SYSTEM_BUS_ADDRESS`, else the usual place.
@@ -18,6 +20,7 @@ public struct BusAddress: Hashable, Sendable, CustomStringConvertible {
         return BusAddress(environment("XDG_RUNTIME_DIR").map { "unix:path=\($0)/bus" } ?? "autolaunch:")
     }
 
+    /// The address itself.
     public var description: String { rawValue }
 
     private static func environment(_ name: String) -> String? {

@@ -33,6 +33,7 @@ extension Connection {
         }
     }
 
+    /// Ends ``watchName(_:onChange:)``. Harmless if nobody watches.
     public func unwatchName(_ name: String) {
         if let watched = watchedNames.removeValue(forKey: name) { removeMatch(watched.rule) }
     }

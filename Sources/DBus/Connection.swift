@@ -10,7 +10,9 @@ import Foundation
 /// Confined to `queue`, but for what says otherwise. Ends with ``close()``; a connection that the bus ended is not
 /// revived: make a new one.
 public final class Connection: @unchecked Sendable {  // holds: all state is confined to `queue`
+    /// The bus that this is a connection to.
     public let address: BusAddress
+    /// The serial queue on which everything happens.
     public let queue: DispatchQueue
 
     /// A signal that the bus delivered, whoever sent it: see ``isFromOwner(_:of:)``.
@@ -88,7 +90,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     /// In debug builds, traps if the caller is not on the connection's queue.
     public func assertOnQueue() {
         #if DEBUG
-            dispatchPrecondition(condition: .onQueue(queue))
+        dispatchPrecondition(condition: .onQueue(queue))
         #endif
     }
 
@@ -285,6 +287,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         if matches[rule] == 1 { setMatch(rule, "AddMatch") }
     }
 
+    /// Takes back one ``addMatch(_:)``; with the last one the bus stops to send these signals.
     public func removeMatch(_ rule: MatchRule) {
         assertOnQueue()
         guard let users = matches[rule] else { return }

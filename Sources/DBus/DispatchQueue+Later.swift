@@ -14,7 +14,8 @@ extension DispatchQueue {
         asyncAfter(deadline: .now() + delay) { confined.run() }
     }
 
-    private struct Confined: @unchecked Sendable {  // holds: made on the queue and run on the queue
+    // holds: made on the queue and run on the queue
+    private struct Confined: @unchecked Sendable {
         let run: () -> Void
     }
 }

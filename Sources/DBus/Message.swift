@@ -6,6 +6,7 @@ import Glibc
 ///
 /// Confined to the queue of its connection.
 public final class Message {
+    /// What a message is, by its header.
     public enum Kind: Sendable { case call, reply, error, signal }
 
     let raw: OpaquePointer
@@ -14,6 +15,7 @@ public final class Message {
     init(adopting raw: OpaquePointer) { self.raw = raw }
     deinit { dbus_message_unref(raw) }
 
+    /// What this message is.
     public var kind: Kind {
         switch dbus_message_get_type(raw) {
         case DBUS_MESSAGE_TYPE_METHOD_CALL: .call
@@ -27,20 +29,32 @@ public final class Message {
     public var serial: UInt32 { dbus_message_get_serial(raw) }
     var replySerial: UInt32 { dbus_message_get_reply_serial(raw) }
 
-    // C strings of the header, valid as long as the message lives. Nil where the header has no such field.
+    // C strings of the header are valid as long as the message lives. Nil where the header has no such field.
+
+    /// The unique name of the sender, in place.
     public var senderC: UnsafePointer<CChar>? { dbus_message_get_sender(raw) }
+    /// The object path, in place.
     public var pathC: UnsafePointer<CChar>? { dbus_message_get_path(raw) }
+    /// The interface, in place.
     public var interfaceC: UnsafePointer<CChar>? { dbus_message_get_interface(raw) }
+    /// The name of the method or signal, in place.
     public var memberC: UnsafePointer<CChar>? { dbus_message_get_member(raw) }
 
     /// The unique name of the sender, as the bus daemon wrote it.
     public var sender: String? { senderC.map { String(cString: $0) } }
+    /// The bus name that the message was sent to; nil for a broadcast.
     public var destination: String? { dbus_message_get_destination(raw).map { String(cString: $0) } }
+    /// The object that is called, or that signals.
     public var path: ObjectPath? { pathC.map { ObjectPath(trusted: String(cString: $0)) } }
+    /// The interface of the method or signal.
     public var interface: String? { interfaceC.map { String(cString: $0) } }
+    /// The name of the method or signal.
     public var member: String? { memberC.map { String(cString: $0) } }
+    /// The types of all arguments, as a D-Bus signature; empty if there are none.
     public var signature: String { String(cString: dbus_message_get_signature(raw)) }
+    /// The name of the error that an error reply carries.
     public var errorName: String? { dbus_message_get_error_name(raw).map { String(cString: $0) } }
+    /// Whether the caller waits for an answer.
     public var expectsReply: Bool { dbus_message_get_no_reply(raw) == 0 }
 
     /// Whether this is the signal `interface.member`.

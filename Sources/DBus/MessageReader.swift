@@ -38,7 +38,8 @@ public struct MessageReader {
 
     private func wrongType(_ found: Int32, _ expected: Int32) -> BusError {
         func name(_ type: Int32) -> String {
-            type == CDBUS_TYPE_INVALID ? "nothing" : "type '\(Character(Unicode.Scalar(UInt8(truncatingIfNeeded: type))))'"
+            type == CDBUS_TYPE_INVALID
+                ? "nothing" : "type '\(Character(Unicode.Scalar(UInt8(truncatingIfNeeded: type))))'"
         }
         return .malformed("expected \(name(expected)), found \(name(found))")
     }
@@ -53,14 +54,23 @@ public struct MessageReader {
         return value
     }
 
+    /// A `y`.
     public mutating func readByte() throws(BusError) -> UInt8 { try readBasic(CDBUS_TYPE_BYTE, 0) }
+    /// A `b`.
     public mutating func readBool() throws(BusError) -> Bool { try readBasic(CDBUS_TYPE_BOOLEAN, dbus_bool_t(0)) != 0 }
+    /// An `n`.
     public mutating func readInt16() throws(BusError) -> Int16 { try readBasic(CDBUS_TYPE_INT16, 0) }
+    /// A `q`.
     public mutating func readUInt16() throws(BusError) -> UInt16 { try readBasic(CDBUS_TYPE_UINT16, 0) }
+    /// An `i`.
     public mutating func readInt32() throws(BusError) -> Int32 { try readBasic(CDBUS_TYPE_INT32, 0) }
+    /// A `u`.
     public mutating func readUInt32() throws(BusError) -> UInt32 { try readBasic(CDBUS_TYPE_UINT32, 0) }
+    /// An `x`.
     public mutating func readInt64() throws(BusError) -> Int64 { try readBasic(CDBUS_TYPE_INT64, 0) }
+    /// A `t`.
     public mutating func readUInt64() throws(BusError) -> UInt64 { try readBasic(CDBUS_TYPE_UINT64, 0) }
+    /// A `d`.
     public mutating func readDouble() throws(BusError) -> Double { try readBasic(CDBUS_TYPE_DOUBLE, 0) }
 
     /// A duplicate of the descriptor, close-on-exec: the caller closes it.
@@ -86,6 +96,7 @@ public struct MessageReader {
         return text
     }
 
+    /// An `s`, copied.
     public mutating func readString() throws(BusError) -> String { String(cString: try readCString()) }
 
     /// libdbus has checked the path when the message came in.
@@ -110,6 +121,7 @@ public struct MessageReader {
         try enter(CDBUS_TYPE_VARIANT, body)
     }
 
+    /// Opens a structure: `body` reads its members from the first on, as many as it likes.
     public mutating func readStruct<R>(_ body: (inout MessageReader) throws(BusError) -> R) throws(BusError) -> R {
         try enter(CDBUS_TYPE_STRUCT, body)
     }
@@ -152,6 +164,7 @@ public struct MessageReader {
         }
     }
 
+    /// An `as`, copied.
     public mutating func readStrings() throws(BusError) -> [String] {
         var result: [String] = []
         try readArray { (element) throws(BusError) in result.append(try element.readString()) }
@@ -160,6 +173,7 @@ public struct MessageReader {
 
     // MARK: Anything
 
+    /// Whatever comes next. A file descriptor in it is the caller's to close.
     public mutating func readValue() throws(BusError) -> Value {
         switch type {
         case CDBUS_TYPE_BYTE: return .byte(try readByte())

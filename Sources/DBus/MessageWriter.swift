@@ -47,15 +47,23 @@ public struct MessageWriter {
         try check(cdbus_iter_append_string(&iterator, type, text), "\"\(text)\" is no \(kind)")
     }
 
+    /// A `y`.
     public mutating func write(_ value: UInt8) throws(BusError) { try write(CDBUS_TYPE_BYTE, basic: value) }
+    /// A `b`.
     public mutating func write(_ value: Bool) throws(BusError) {
         try write(CDBUS_TYPE_BOOLEAN, basic: dbus_bool_t(value ? 1 : 0))
     }
+    /// An `n`.
     public mutating func write(_ value: Int16) throws(BusError) { try write(CDBUS_TYPE_INT16, basic: value) }
+    /// A `q`.
     public mutating func write(_ value: UInt16) throws(BusError) { try write(CDBUS_TYPE_UINT16, basic: value) }
+    /// An `i`.
     public mutating func write(_ value: Int32) throws(BusError) { try write(CDBUS_TYPE_INT32, basic: value) }
+    /// A `u`.
     public mutating func write(_ value: UInt32) throws(BusError) { try write(CDBUS_TYPE_UINT32, basic: value) }
+    /// An `s`.
     public mutating func write(_ value: String) throws(BusError) { try write(CDBUS_TYPE_STRING, text: value, "string") }
+    /// An `o`.
     public mutating func write(_ path: ObjectPath) throws(BusError) {
         try write(CDBUS_TYPE_OBJECT_PATH, text: path.rawValue, "object path")
     }
@@ -93,28 +101,33 @@ public struct MessageWriter {
         try check(cdbus_iter_close(&iterator, &inner.iterator), "")
     }
 
+    /// A variant: `body` writes the one value in it, of type `signature`.
     public mutating func variant(
         _ signature: String, _ body: (inout MessageWriter) throws(BusError) -> Void
     ) throws(BusError) {
         try container(CDBUS_TYPE_VARIANT, signature, body)
     }
 
+    /// An array: `body` writes its elements, each of type `signature`; none is fine.
     public mutating func array(
         of signature: String, _ body: (inout MessageWriter) throws(BusError) -> Void
     ) throws(BusError) {
         try container(CDBUS_TYPE_ARRAY, signature, body)
     }
 
+    /// A structure: `body` writes its members, at least one.
     public mutating func structure(_ body: (inout MessageWriter) throws(BusError) -> Void) throws(BusError) {
         try container(CDBUS_TYPE_STRUCT, nil, body)
     }
 
+    /// An entry of a dictionary, which is an array of `{key value}`: `body` writes key and value.
     public mutating func dictEntry(_ body: (inout MessageWriter) throws(BusError) -> Void) throws(BusError) {
         try container(CDBUS_TYPE_DICT_ENTRY, nil, body)
     }
 
     // MARK: Anything
 
+    /// Any value. One whose elements are not of the type that it names is refused.
     public mutating func write(_ value: Value) throws(BusError) {
         switch value {
         case .byte(let v): try write(v)

@@ -1,13 +1,19 @@
 /// A call to be made: where to, what, and a closure that writes the arguments straight into the message.
 public struct MethodCall {
+    /// The bus name to call, well-known or unique.
     public var destination: String
+    /// The object to call.
     public var path: ObjectPath
+    /// The interface that has the method.
     public var interface: String
+    /// The name of the method.
     public var member: String
     /// Whether the bus may start the destination if it is not running.
     public var mayStartDestination: Bool
+    /// Writes the arguments, when the call is made; nil: there are none.
     public var arguments: ((inout MessageWriter) throws(BusError) -> Void)?
 
+    /// A call to be made with ``Connection/call(_:deadline:completion:)``.
     public init(
         destination: String, path: ObjectPath, interface: String, member: String, mayStartDestination: Bool = false,
         arguments: ((inout MessageWriter) throws(BusError) -> Void)? = nil

@@ -39,6 +39,7 @@ public struct ObjectPath: Hashable, Sendable, CustomStringConvertible {
         ObjectPath(rawValue == "/" ? "/" + name : rawValue + "/" + name)
     }
 
+    /// The path itself.
     public var description: String { rawValue }
 }
 

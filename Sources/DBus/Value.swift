@@ -17,8 +17,11 @@ public indirect enum Value: Hashable, Sendable {
 
     /// One entry of a dictionary.
     public struct Entry: Hashable, Sendable {
+        /// The key, of a basic type.
         public var key: Value
+        /// What belongs to it.
         public var value: Value
+        /// An entry. Writing it checks the types.
         public init(_ key: Value, _ value: Value) {
             self.key = key
             self.value = value
@@ -76,7 +79,9 @@ extension Value {
         }
     }
 
+    /// The value of a `b`, variants opened.
     public var boolValue: Bool? { if case .bool(let value) = unwrapped { value } else { nil } }
+    /// The bytes of an `ay`, variants opened.
     public var bytesValue: [UInt8]? { if case .bytes(let value) = unwrapped { value } else { nil } }
 
     /// Any integer type as `Int`; nil if it is none or does not fit.

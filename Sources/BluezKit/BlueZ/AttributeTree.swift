@@ -66,8 +66,9 @@ struct AttributeTree {
         var changed: String?
         try interfaces.readDictionary { (entry) throws(BusError) in
             let interface = try entry.readCString()
-            guard interface.matches("org.bluez.GattService1") || interface.matches("org.bluez.GattCharacteristic1")
-                || interface.matches("org.bluez.GattDescriptor1")
+            guard
+                interface.matches("org.bluez.GattService1") || interface.matches("org.bluez.GattCharacteristic1")
+                    || interface.matches("org.bluez.GattDescriptor1")
             else { return }
             changed = try tree.add(path, properties: &entry, uuids: &uuids)
         }
@@ -104,9 +105,9 @@ struct AttributeTree {
     /// Which of BlueZ's attribute interfaces the object at `path` has.
     static func interface(of path: ObjectPath) -> String? {
         let element = path.lastElement
-        return element.hasPrefix("service") ? BlueZ.service
-            : element.hasPrefix("char") ? BlueZ.characteristic
-            : element.hasPrefix("desc") ? BlueZ.descriptor : nil
+        if element.hasPrefix("service") { return BlueZ.service }
+        if element.hasPrefix("char") { return BlueZ.characteristic }
+        return element.hasPrefix("desc") ? BlueZ.descriptor : nil
     }
 
     /// Drops an object and all below it.
@@ -185,15 +186,16 @@ extension CBCharacteristicProperties {
     /// BlueZ's word for a property; nothing for words that have no counterpart (GD-11).
     /// - SeeAlso: BlueZ doc/org.bluez.GattCharacteristic.rst, `Flags`.
     fileprivate init(flag: UnsafePointer<CChar>) {
-        self =
-            if flag.matches("broadcast") { .broadcast }
-            else if flag.matches("read") { .read }
-            else if flag.matches("write-without-response") { .writeWithoutResponse }
-            else if flag.matches("write") { .write }
-            else if flag.matches("notify") { .notify }
-            else if flag.matches("indicate") { .indicate }
-            else if flag.matches("authenticated-signed-writes") { .authenticatedSignedWrites }
-            else if flag.matches("extended-properties") { .extendedProperties }
-            else { [] }
+        switch flag {
+        case _ where flag.matches("broadcast"): self = .broadcast
+        case _ where flag.matches("read"): self = .read
+        case _ where flag.matches("write-without-response"): self = .writeWithoutResponse
+        case _ where flag.matches("write"): self = .write
+        case _ where flag.matches("notify"): self = .notify
+        case _ where flag.matches("indicate"): self = .indicate
+        case _ where flag.matches("authenticated-signed-writes"): self = .authenticatedSignedWrites
+        case _ where flag.matches("extended-properties"): self = .extendedProperties
+        default: self = []
+        }
     }
 }

@@ -80,7 +80,9 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
 
     /// Optional abilities of the hardware.
     public struct Feature: OptionSet, Sendable {
+        /// The bits of the set.
         public let rawValue: UInt
+        /// A set with these bits.
         public init(rawValue: UInt) { self.rawValue = rawValue }
         /// Bluetooth 5 extended advertising and the LE Coded and 2M PHYs.
         public static let extendedScanAndConnect = Feature(rawValue: 1 << 0)

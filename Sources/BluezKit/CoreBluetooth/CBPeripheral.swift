@@ -175,7 +175,8 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
         case .withResponse:
             guard data.count <= 512 || state != .connected else {
                 return answer {
-                    $1?.peripheral($0, didWriteValueFor: characteristic, error: CBATTError(.invalidAttributeValueLength))
+                    $1?.peripheral(
+                        $0, didWriteValueFor: characteristic, error: CBATTError(.invalidAttributeValueLength))
                 }
             }
             request(.write([UInt8](data), characteristic))
@@ -190,7 +191,8 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
         core.manager.session.run { core.post(confined.body) }
     }
 
-    private struct Confined: @unchecked Sendable {  // holds: runs once, on the delegate's queue
+    // holds: runs once, on the delegate's queue
+    private struct Confined: @unchecked Sendable {
         let body: (CBPeripheral, (any CBPeripheralDelegate)?) -> Void
     }
 

@@ -6,8 +6,10 @@ import Foundation
 ///
 /// A thread of its own waits for events and brings them by `sync`, which runs right there when the app's queue is
 /// idle. `async` would cost more: libdispatch wakes and parks a worker of its pool for every single notification.
-final class Inbox: @unchecked Sendable {  // holds: what changes is under the lock of `state`
-    enum Event: @unchecked Sendable {  // holds: made on the bus queue, consumed on the app's, never shared
+// holds: what changes is under the lock of `state`
+final class Inbox: @unchecked Sendable {
+    // holds: made on the bus queue, consumed on the app's, never shared
+    enum Event: @unchecked Sendable {
         case run((CBCentralManager) -> Void)
         /// A notification or indication: by far the most frequent, so it carries no closure.
         case value(Data, CBCharacteristic, PeripheralCore, link: UInt64)

@@ -60,12 +60,14 @@ extension Session {
         case "org.freedesktop.DBus.Error.AccessDenied":
             Log.warning(
                 "the bus does not let this user talk to BlueZ: \(error.message). "
-                    + "Add the user to the group `bluetooth` and log in again, or see /etc/dbus-1/system.d/bluetooth.conf")
+                    + "Add the user to the group `bluetooth` and log in again, or see "
+                    + "/etc/dbus-1/system.d/bluetooth.conf")
             apply(adapter.handle(.denied))
         case let name where BlueZErrorName.meansNoDaemon(name):
             Log.warning("bluetoothd is not running and cannot be started: \(error.message)")
             apply(adapter.handle(.noDaemon))
-        case "org.freedesktop.DBus.Error.NoReply", "org.freedesktop.DBus.Error.Disconnected": break  // owner or bus lost
+        // The owner or the bus is lost, and says so by itself.
+        case "org.freedesktop.DBus.Error.NoReply", "org.freedesktop.DBus.Error.Disconnected": break
         default: apply(adapter.handle(.powered(name, nil)))
         }
     }

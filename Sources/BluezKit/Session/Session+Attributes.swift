@@ -17,7 +17,9 @@ extension Session {
     /// BlueZ announces the ATT_MTU with new attributes only: on a second link it must be asked. Old daemons do not know.
     private func askMTU(of device: Device, _ link: Link) {
         link.mayAskMTU = false
-        guard let bus, let characteristic = link.tree.characteristics.first?.value else { return resolved(device, link) }
+        guard let bus, let characteristic = link.tree.characteristics.first?.value else {
+            return resolved(device, link)
+        }
         let epoch = link.epoch
         let proxy = BlueZProxy(bus: bus, path: characteristic.path, interface: BlueZ.characteristic)
         proxy.get("MTU") { [weak self, weak device] result in

@@ -18,15 +18,17 @@ extension Session {
                 try receiveDisconnected(message)
             }
         } catch {
-            Log.warning("ignored a signal of BlueZ that is not as documented: \(error.message) "
-                + "(\(message.member ?? "?") of \(message.path?.rawValue ?? "?"))")
+            Log.warning(
+                "ignored a signal of BlueZ that is not as documented: \(error.message) "
+                    + "(\(message.member ?? "?") of \(message.path?.rawValue ?? "?"))")
         }
     }
 
     private func noteForgery(_ message: Message) {
         guard !message.senderC.matches("org.freedesktop.DBus"), bus?.owner(of: BlueZ.busName) != nil else { return }
-        Log.warning("ignored a signal that \(message.sender ?? "?") sent in the name of BlueZ "
-            + "(\(message.member ?? "?") of \(message.path?.rawValue ?? "?"))")
+        Log.warning(
+            "ignored a signal that \(message.sender ?? "?") sent in the name of BlueZ "
+                + "(\(message.member ?? "?") of \(message.path?.rawValue ?? "?"))")
     }
 
     private func receivePropertiesChanged(_ message: Message) throws(BusError) {

@@ -11,7 +11,7 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
     /// Which BlueZ and which of its adapters.
     struct Key: Hashable {
         let address: BusAddress
-        /// `hci0`, or the controller's address; nil: the first one that is powered.
+        /// `hci0` or the like; nil: the first one that is powered.
         let adapter: String?
     }
 
@@ -88,7 +88,7 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
 
     func assertOnQueue() {
         #if DEBUG
-            dispatchPrecondition(condition: .onQueue(queue))
+        dispatchPrecondition(condition: .onQueue(queue))
         #endif
     }
 

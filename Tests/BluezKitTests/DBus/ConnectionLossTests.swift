@@ -116,10 +116,12 @@ struct ConnectionLossTests {
         }
     }
 
-    @Test("a bus that is not there, an address that is none: a thrown error that says why", arguments: [
-        "unix:path=/nonexistent/bus", "", "nonsense", "unix:", "tcp:host=127.0.0.1,port=1", "unix:path=a\0b",
-        "unix:path=/dev/null", ";;;", "unix:abstract=bluezkit-nobody",
-    ])
+    @Test(
+        "a bus that is not there, an address that is none: a thrown error that says why",
+        arguments: [
+            "unix:path=/nonexistent/bus", "", "nonsense", "unix:", "tcp:host=127.0.0.1,port=1", "unix:path=a\0b",
+            "unix:path=/dev/null", ";;;", "unix:abstract=bluezkit-nobody",
+        ])
     func noBus(_ address: String) async {
         let queue = DispatchQueue(label: "test")
         do {

@@ -8,7 +8,8 @@ struct MessageReaderTests {
     typealias Read = @Sendable (inout MessageReader) throws(BusError) -> Void
     /// Every way to read, and the signature that it takes.
     static let reads: [(String, Read)] = [
-        ("y", { (r) throws(BusError) in _ = try r.readByte() }), ("b", { (r) throws(BusError) in _ = try r.readBool() }),
+        ("y", { (r) throws(BusError) in _ = try r.readByte() }),
+        ("b", { (r) throws(BusError) in _ = try r.readBool() }),
         ("n", { (r) throws(BusError) in _ = try r.readInt16() }),
         ("q", { (r) throws(BusError) in _ = try r.readUInt16() }),
         ("i", { (r) throws(BusError) in _ = try r.readInt32() }),
@@ -24,10 +25,13 @@ struct MessageReaderTests {
         ("(ys)", { (r) throws(BusError) in try r.readStruct { (_) throws(BusError) in } }),
         ("as", { (r) throws(BusError) in _ = try r.readStrings() }),
         ("a{sv}", { (r) throws(BusError) in try r.readProperties { (_, _) throws(BusError) in } }),
-        ("a{qv}", {
-            (r) throws(BusError) in
-            try r.readDictionary { (entry) throws(BusError) in _ = try entry.readUInt16() }
-        }),
+        (
+            "a{qv}",
+            {
+                (r) throws(BusError) in
+                try r.readDictionary { (entry) throws(BusError) in _ = try entry.readUInt16() }
+            }
+        ),
     ]
 
     static let values: [Value] = [

@@ -5,9 +5,11 @@ import Testing
 
 @Suite("DBus: names and paths")
 struct NamesTests {
-    @Test("what is no object path gives nil", arguments: [
-        "", "a", "//", "/a/", "/a//b", "/ä", "/a-b", "/a b", "/a\0", "/a\0b", "/a\n", "/a.b", "/:",
-    ])
+    @Test(
+        "what is no object path gives nil",
+        arguments: [
+            "", "a", "//", "/a/", "/a//b", "/ä", "/a-b", "/a b", "/a\0", "/a\0b", "/a\n", "/a.b", "/:",
+        ])
     func badPaths(_ text: String) { #expect(ObjectPath(text) == nil) }
 
     @Test("paths know their parents, last elements and what is within them")
@@ -32,7 +34,8 @@ struct NamesTests {
         ["a.b", "a.b", "C D"],
     ]
 
-    @Test("a call or a signal with a bad name is a thrown error, never an abort, nor sent to somebody else",
+    @Test(
+        "a call or a signal with a bad name is a thrown error, never an abort, nor sent to somebody else",
         arguments: forbidden)
     func badNames(_ names: [String]) async throws {
         let bus = try PrivateBus()
@@ -61,7 +64,8 @@ struct NamesTests {
             }
         }
         #expect((try? await request(first, "test.Name").get()) != nil)
-        await #expect(throws: BusError.remote(name: "org.freedesktop.DBus.Error.Failed", message: "test.Name is taken")) {
+        await #expect(throws: BusError.remote(name: "org.freedesktop.DBus.Error.Failed", message: "test.Name is taken"))
+        {
             try await request(second, "test.Name").get()
         }
         await #expect(throws: BusError.self) { try await request(second, "no name").get() }
@@ -107,7 +111,9 @@ struct NamesTests {
         try forger.emit(
             "/org/freedesktop/DBus", "org.freedesktop.DBus", "NameOwnerChanged", to: watcher.name,
             [.string("test.Name"), .string(owner.name), .string(forger.name)])
-        try await watcher.signals.next("the forgery") { $0.member == "NameOwnerChanged" && $0.sender == forger.name ? $0 : nil }
+        try await watcher.signals.next("the forgery") {
+            $0.member == "NameOwnerChanged" && $0.sender == forger.name ? $0 : nil
+        }
         #expect(watcher.sync { $0.owner(of: "test.Name") } == owner.name && owners.all.count == 1)
     }
 }

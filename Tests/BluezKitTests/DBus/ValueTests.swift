@@ -56,7 +56,9 @@ struct ValueTests {
         .variant(.array(element: "", [])), .structure([.string("a"), .structure([])]),
     ]
 
-    @Test("a value that D-Bus forbids is a thrown error, never an abort, and the connection goes on", arguments: unsendable)
+    @Test(
+        "a value that D-Bus forbids is a thrown error, never an abort, and the connection goes on",
+        arguments: unsendable)
     func forbidden(_ value: Value) async throws {
         let bus = try PrivateBus()
         let (echo, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
