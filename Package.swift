@@ -20,7 +20,15 @@ let package = Package(
         .target(name: "CoreBluetooth", dependencies: ["BluezKit"]),
         .target(name: "BluezKitSimulator", dependencies: ["DBus"]),
         .executableTarget(name: "bluez-demo", dependencies: ["BluezKit", "BluezKitSimulator", "DBus"]),
-        .testTarget(name: "BluezKitTests", dependencies: ["CoreBluetooth", "BluezKit", "BluezKitSimulator", "DBus"]),
+        .executableTarget(name: "bluezkit-bench", dependencies: ["BluezKit"], path: "Benchmarks/bluezkit-bench"),
+        .testTarget(
+            name: "BluezKitTests",
+            dependencies: ["CoreBluetooth", "BluezKit", "BluezKitSimulator", "DBus", "bluez-demo"]),
+        // Code as apps have it, in both language modes: the folders are one. It is compiled, not run.
+        .testTarget(
+            name: "PortingSwift5", dependencies: ["CoreBluetooth"], path: "Tests/Porting/Swift5",
+            swiftSettings: [.swiftLanguageMode(.v5)]),
+        .testTarget(name: "PortingSwift6", dependencies: ["CoreBluetooth"], path: "Tests/Porting/Swift6"),
     ],
     swiftLanguageModes: [.v6]
 )

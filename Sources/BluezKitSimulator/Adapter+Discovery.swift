@@ -65,8 +65,7 @@ extension Adapter {
     func endAllDiscovery() {
         filters = [:]
         sessions = []
-        for device in found { device.rssi = nil }
-        found = []
+        for device in takeFound() { device.rssi = nil }
         scanCycle?.cancel()
         if isDiscovering {
             isDiscovering = false
@@ -75,8 +74,16 @@ extension Adapter {
         simulator.scanningChanged()
     }
 
+    private func takeFound() -> [Device] {
+        let devices = found
+        found = []
+        for device in devices { device.isFound = false }
+        return devices
+    }
+
     private func discoveryEnded() {
-        for device in found {
+        let devices = takeFound()
+        for device in devices {
             device.rssi = nil
             device.changed("RSSI")
             if device.txPower != nil {
@@ -85,8 +92,7 @@ extension Adapter {
             }
         }
         // What cannot be connected to has no reason to stay.
-        for device in found where device.isTemporary && !device.isConnectable { remove(device) }
-        found = []
+        for device in devices where device.isTemporary && !device.isConnectable { remove(device) }
         isDiscovering = false
         changed("Discovering")
         scanCycle?.cancel()

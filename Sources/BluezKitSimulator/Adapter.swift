@@ -2,7 +2,9 @@ import DBus
 
 /// One adapter object, `/org/bluez/hciN`. Lives as long as the daemon knows the controller.
 final class Adapter {
-    unowned let simulator: Simulator
+    // holds: the simulator's deinit waits for its queue and there disconnects all that could still run, so no adapter
+    // is used after it. (A checked reference would trap in what runs on the queue meanwhile.)
+    unowned(unsafe) let simulator: Simulator
     let controller: Controller
     let path: ObjectPath
     let name = "BlueZ 5.66"
@@ -110,7 +112,7 @@ final class Adapter {
     func remove(_ device: Device) {
         device.unregister()
         devices[device.address] = nil
-        found.removeAll { $0 === device }
+        if device.isFound { found.removeAll { $0 === device } }
         simulator.stored[controller.address]?[device.address] = nil
     }
 

@@ -46,7 +46,8 @@ extension Simulator {
                 .contains(capability)
         else { return server.refuse(call, .invalidArguments) }
         guard !agents.contains(where: { $0.client == client }) else { return server.refuse(call, .alreadyExists) }
-        agents.append(Agent(client: client, path: path, capability: capability.isEmpty ? "KeyboardDisplay" : capability))
+        let known = capability.isEmpty ? "KeyboardDisplay" : capability
+        agents.append(Agent(client: client, path: path, capability: known))
         watchClient(client)
         server.reply(to: call)
         for adapter in adapters { adapter.setPairable(true) }

@@ -1,6 +1,6 @@
 /// Beacons that do not cost an object each: they are only advertisements on the air.
 final class Crowd {
-    unowned let simulator: Simulator
+    unowned(unsafe) let simulator: Simulator  // holds: stopped by the simulator's deinit; see Adapter
     let count: Int
     let interval: Duration
     /// The manufacturer data changes with each so manieth advertisement of a beacon; 0: never.

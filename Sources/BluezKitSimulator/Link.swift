@@ -26,7 +26,10 @@ final class Link {
 
     // MARK: Requests
 
-    private func request(delay: Duration = .zero, isAnswered: Bool = true, serve: @escaping () -> Void, fail: @escaping (UInt8) -> Void) {
+    private func request(
+        delay: Duration = .zero, isAnswered: Bool = true, serve: @escaping () -> Void,
+        fail: @escaping (UInt8) -> Void
+    ) {
         requests.append(Request(delay: delay, isAnswered: isAnswered, serve: serve, fail: fail))
         sendNext()
     }
@@ -67,7 +70,8 @@ final class Link {
         guard definition.flags.contains(.read) else { return .failure(.readNotPermitted) }
         do {
             let value = try definition.read?() ?? characteristic.value
-            return offset > value.count ? .failure(.invalidOffset) : .success(Array(value.dropFirst(offset).prefix(512)))
+            guard offset <= value.count else { return .failure(.invalidOffset) }
+            return .success(Array(value.dropFirst(offset).prefix(512)))
         } catch {
             return .failure(error as? ATTFailure ?? .unlikely)
         }
@@ -119,7 +123,10 @@ final class Link {
         }
     }
 
-    func read(_ descriptor: GATTTable.Descriptor, of handle: UInt16, completion: @escaping (Result<[UInt8], ATTFailure>) -> Void) {
+    func read(
+        _ descriptor: GATTTable.Descriptor, of handle: UInt16,
+        completion: @escaping (Result<[UInt8], ATTFailure>) -> Void
+    ) {
         request { [weak self] in
             var value = descriptor.value
             if descriptor.isConfiguration, let number = self?.configurations[handle] {
@@ -131,7 +138,10 @@ final class Link {
         }
     }
 
-    func write(_ value: [UInt8], to descriptor: GATTTable.Descriptor, completion: @escaping (Result<Void, ATTFailure>) -> Void) {
+    func write(
+        _ value: [UInt8], to descriptor: GATTTable.Descriptor,
+        completion: @escaping (Result<Void, ATTFailure>) -> Void
+    ) {
         request {
             guard descriptor.isWritable else { return completion(.failure(.writeNotPermitted)) }
             guard value.count <= 512 else { return completion(.failure(.invalidLength)) }

@@ -19,6 +19,7 @@ public final class PrivateBus: Sendable {
         /// It did not start; with what it said.
         case failed(String)
 
+        /// The reason, for people.
         public var description: String {
             switch self {
             case .notInstalled: "dbus-daemon is not installed; it is in the package `dbus` (apt install dbus)"
@@ -115,11 +116,11 @@ public final class PrivateBus: Sendable {
         posix_spawnattr_init(&attributes)
         defer { posix_spawnattr_destroy(&attributes) }
         // Its own process group: Ctrl-C in a terminal ends the program, and that ends the bus.
-        // Threads of a dispatch queue block nearly all signals, and a child inherits that: SIGTERM would not end it.
+        // No blocked signals: threads of a dispatch queue block them all, and a child would inherit that.
+        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK))
         var noSignals = sigset_t()
         sigemptyset(&noSignals)
         posix_spawnattr_setsigmask(&attributes, &noSignals)
-        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETPGROUP) | Int16(POSIX_SPAWN_SETSIGMASK))
         var pid: pid_t = 0
         var pointers: [UnsafeMutablePointer<CChar>?] = arguments.map { strdup($0) } + [nil]
         defer { pointers.forEach { free($0) } }

@@ -21,6 +21,7 @@ extension Simulator {
             guard let connection, let server else { return }
             for adapter in adapters {
                 for device in adapter.devices.values { device.link?.end(reason: 0x15) }
+                server.flush()
                 adapter.unregister()
                 adapter.controller.isPowered = false
             }
@@ -33,10 +34,12 @@ extension Simulator {
 
     private func forgetDaemon() {
         generation += 1
+        server?.close()
         (connection, server) = (nil, nil)
         adapters = []
         watchedClients = []
         agents = []
+        scanningChanged()
     }
 
     /// Whether bluetoothd runs.
@@ -61,7 +64,11 @@ extension Simulator {
         let connection = try Connection(address: address, queue: queue)
         let server = ObjectServer(connection: connection)
         (self.connection, self.server) = (connection, server)
-        server.intercept = { [weak self] call in self?.intercept(call) ?? false }
+        server.intercept = { [weak self, weak server] call in
+            // The simulator stays alive while a call is dealt with.
+            if let self, !intercept(call) { server?.dispatch(call) }
+            return true
+        }
         server.addManager(at: "/")
         let life = generation
         connection.onDisconnected = { [weak self] _ in

@@ -5,13 +5,17 @@ import Foundation
 public struct RecordedCall: Hashable, Sendable {
     /// The caller's unique name, `:1.7`.
     public let sender: String
+    /// The object that was called.
     public let path: String
+    /// The interface named in the call; empty if none was.
     public let interface: String
+    /// The method, `StartDiscovery`.
     public let member: String
 }
 
 /// What happens to calls that match, instead of or before the usual.
 public struct SimulatorFault: Sendable {
+    /// What becomes of a call that matches.
     public enum Effect: Sendable {
         /// The call is answered with this error, and has no effect.
         case fail(name: String, message: String)
@@ -29,6 +33,7 @@ public struct SimulatorFault: Sendable {
     public var member: String?
     /// Nil: any.
     public var path: String?
+    /// What becomes of the call.
     public var effect: Effect
     /// How many calls it strikes; nil: all.
     public var times: Int?

@@ -74,13 +74,18 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
     }
 
     deinit {
-        let (connection, server, adapters) = (connection, server, adapters)
+        let (connection, server, adapters, crowd) = (connection, server, adapters, crowd)
         let end = {
+            crowd?.stop()
             for adapter in adapters { adapter.closeSockets() }
+            server?.close()  // a flush that waits on the queue must find nothing: objects refer to the simulator
             connection?.close()
-            _ = server
         }
-        if DispatchQueue.getSpecific(key: Self.queueKey) == ObjectIdentifier(self) { end() } else { queue.sync(execute: end) }
+        if DispatchQueue.getSpecific(key: Self.queueKey) == ObjectIdentifier(self) {
+            end()
+        } else {
+            queue.sync(execute: end)
+        }
     }
 
     /// Runs `body` on the simulator's queue; right here if this is it.

@@ -10,6 +10,7 @@ public struct SimulatorOptions: Sendable {
         case none
     }
 
+    /// What the controllers report only once.
     public var duplicateFilter = DuplicateFilter.address
     /// As with `bluetoothd -E`: some more properties.
     public var isExperimental = false
@@ -21,5 +22,6 @@ public struct SimulatorOptions: Sendable {
     /// bluetoothd does both.
     public var signalsDisconnectionFirst = false
 
+    /// A world as it usually is: no experimental interfaces, duplicates filtered by address.
     public init() {}
 }

@@ -2,7 +2,9 @@ import DBus
 
 /// What a peripheral or beacon advertises, scan response included.
 public struct VirtualAdvertisement: Hashable, Sendable {
+    /// The name, complete.
     public var localName: String?
+    /// Services, all 36 characters each.
     public var serviceUUIDs: [String]
     /// By UUID.
     public var serviceData: [String: [UInt8]]
@@ -10,14 +12,17 @@ public struct VirtualAdvertisement: Hashable, Sendable {
     public var manufacturerData: [UInt16: [UInt8]]
     /// In dBm.
     public var txPower: Int16?
+    /// What it looks like, a number of the Bluetooth SIG.
     public var appearance: UInt16?
     /// Only seen with ``SimulatorOptions/isExperimental``.
     public var solicitedServiceUUIDs: [String]
     /// The Flags field. Without one of its two lowest bits the device is not discoverable, and BlueZ shows it only in
     /// a discovery with a filter.
     public var flags: UInt8?
+    /// Whether a central can connect.
     public var isConnectable: Bool
 
+    /// An advertisement; UUIDs may be given as four digits.
     public init(
         localName: String? = nil, serviceUUIDs: [String] = [], serviceData: [String: [UInt8]] = [:],
         manufacturerData: [UInt16: [UInt8]] = [:], txPower: Int16? = nil, appearance: UInt16? = nil,

@@ -3,16 +3,26 @@ public struct ATTFailure: Error, Hashable, Sendable {
     /// The error code; 0x80 to 0x9F are the application's.
     public let code: UInt8
 
+    /// The error with this code.
     public init(_ code: UInt8) { self.code = code }
 
+    /// 0x02.
     public static let readNotPermitted = ATTFailure(0x02)
+    /// 0x03.
     public static let writeNotPermitted = ATTFailure(0x03)
+    /// 0x05.
     public static let insufficientAuthentication = ATTFailure(0x05)
+    /// 0x06.
     public static let requestNotSupported = ATTFailure(0x06)
+    /// 0x07.
     public static let invalidOffset = ATTFailure(0x07)
+    /// 0x08.
     public static let insufficientAuthorization = ATTFailure(0x08)
+    /// 0x0D.
     public static let invalidLength = ATTFailure(0x0D)
+    /// 0x0E.
     public static let unlikely = ATTFailure(0x0E)
+    /// 0x0F.
     public static let insufficientEncryption = ATTFailure(0x0F)
 }
 
@@ -21,8 +31,11 @@ public enum VirtualSecurity: Sendable { case none, encrypted, authenticated }
 
 /// A service of a ``VirtualPeripheral``.
 public struct VirtualService: Sendable {
+    /// All 36 characters, in lower case.
     public var uuid: String
+    /// Primary, or only there to be included.
     public var isPrimary: Bool
+    /// The characteristics, in the order of their handles.
     public var characteristics: [VirtualCharacteristic]
     /// UUIDs of services of the same peripheral, which must come before this one.
     public var includes: [String]
@@ -43,16 +56,26 @@ public struct VirtualService: Sendable {
 public struct VirtualCharacteristic: Sendable {
     /// What the characteristic declares that it can do.
     public struct Flags: OptionSet, Hashable, Sendable {
+        /// The bits of the declaration.
         public let rawValue: UInt16
+        /// The flags with these bits.
         public init(rawValue: UInt16) { self.rawValue = rawValue }
 
+        /// The value may be broadcast.
         public static let broadcast = Flags(rawValue: 0x01)
+        /// Can be read.
         public static let read = Flags(rawValue: 0x02)
+        /// Can be written without an answer.
         public static let writeWithoutResponse = Flags(rawValue: 0x04)
+        /// Can be written with an answer.
         public static let write = Flags(rawValue: 0x08)
+        /// Can notify.
         public static let notify = Flags(rawValue: 0x10)
+        /// Can indicate.
         public static let indicate = Flags(rawValue: 0x20)
+        /// Takes signed writes.
         public static let signedWrites = Flags(rawValue: 0x40)
+        /// Has a descriptor 2900 with more.
         public static let extendedProperties = Flags(rawValue: 0x80)
 
         private static let names = [
@@ -64,7 +87,9 @@ public struct VirtualCharacteristic: Sendable {
         var texts: [String] { Self.names.enumerated().filter { rawValue & 1 << $0.offset != 0 }.map(\.element) }
     }
 
+    /// All 36 characters, in lower case.
     public var uuid: String
+    /// What it declares.
     public var flags: Flags
     /// What a read answers and a write changes, where no closure does.
     public var value: [UInt8]
@@ -78,9 +103,13 @@ public struct VirtualCharacteristic: Sendable {
     public var answers: Bool
     /// The peripheral refuses to be subscribed to.
     public var subscribeFailure: ATTFailure?
+    /// What the link must be like for reads and writes.
     public var security: VirtualSecurity
+    /// Descriptors other than 2902.
     public var descriptors: [VirtualDescriptor]
 
+    /// A characteristic that answers reads with `value` and remembers what is written to it, unless closures say
+    /// otherwise.
     public init(
         _ uuid: String, _ flags: Flags, value: [UInt8] = [], read: (@Sendable () throws -> [UInt8])? = nil,
         write: (@Sendable ([UInt8]) throws -> Void)? = nil, delay: Duration = .zero, answers: Bool = true,
@@ -102,10 +131,14 @@ public struct VirtualCharacteristic: Sendable {
 
 /// A descriptor of a ``VirtualCharacteristic``, other than 2902.
 public struct VirtualDescriptor: Sendable {
+    /// All 36 characters, in lower case.
     public var uuid: String
+    /// The value that is read.
     public var value: [UInt8]
+    /// Whether it can be written.
     public var isWritable: Bool
 
+    /// A descriptor with this value.
     public init(_ uuid: String, value: [UInt8], isWritable: Bool = false) {
         self.uuid = UUIDText.full(uuid)
         self.value = value

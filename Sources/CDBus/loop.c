@@ -204,28 +204,43 @@ void cdbus_loop_wait(cdbus_loop_t *loop) {
     pthread_mutex_unlock(&loop->lock);
 }
 
-void cdbus_loop_handle(cdbus_loop_t *loop) {
-    for (int i = 0; i < MAX_WATCHES; i++) {
-        pthread_mutex_lock(&loop->lock);
-        DBusWatch *watch = loop->watches[i].watch;
-        short ready = loop->watches[i].ready;
+/// Takes a watch that the last wait found ready; NULL: no more. `flags` is what for.
+static DBusWatch *take_ready(cdbus_loop_t *loop, unsigned *flags) {
+    DBusWatch *watch = NULL;
+    short ready = 0;
+    pthread_mutex_lock(&loop->lock);
+    for (int i = 0; i < MAX_WATCHES && !watch; i++) {
+        if (!loop->watches[i].watch || !loop->watches[i].ready) continue;
+        watch = loop->watches[i].watch;
+        ready = loop->watches[i].ready;
         loop->watches[i].ready = 0;
-        pthread_mutex_unlock(&loop->lock);
-        if (!watch || !ready) continue;
-        unsigned flags = 0;
-        if (ready & POLLIN) flags |= DBUS_WATCH_READABLE;
-        if (ready & POLLOUT) flags |= DBUS_WATCH_WRITABLE;
-        if (ready & (POLLERR | POLLNVAL)) flags |= DBUS_WATCH_ERROR;
-        if (ready & POLLHUP) flags |= DBUS_WATCH_HANGUP;
-        dbus_watch_handle(watch, flags);  // without the lock: it may add and remove watches
     }
+    pthread_mutex_unlock(&loop->lock);
+    *flags = 0;
+    if (ready & POLLIN) *flags |= DBUS_WATCH_READABLE;
+    if (ready & POLLOUT) *flags |= DBUS_WATCH_WRITABLE;
+    if (ready & (POLLERR | POLLNVAL)) *flags |= DBUS_WATCH_ERROR;
+    if (ready & POLLHUP) *flags |= DBUS_WATCH_HANGUP;
+    return watch;
+}
+
+/// Takes a timeout that was due at `now`, and sets it again; NULL: no more.
+static DBusTimeout *take_due(cdbus_loop_t *loop, int64_t now) {
+    DBusTimeout *timeout = NULL;
+    pthread_mutex_lock(&loop->lock);
+    for (int i = 0; i < MAX_TIMEOUTS && !timeout; i++) {
+        if (!loop->timeouts[i].timeout || loop->timeouts[i].due < 0 || loop->timeouts[i].due > now) continue;
+        timeout = loop->timeouts[i].timeout;
+        timeout_update(&loop->timeouts[i]);
+    }
+    pthread_mutex_unlock(&loop->lock);
+    return timeout;
+}
+
+void cdbus_loop_handle(cdbus_loop_t *loop) {
+    unsigned flags;
     int64_t now = now_ms();
-    for (int i = 0; i < MAX_TIMEOUTS; i++) {
-        pthread_mutex_lock(&loop->lock);
-        DBusTimeout *timeout = loop->timeouts[i].timeout;
-        int due = timeout && loop->timeouts[i].due >= 0 && loop->timeouts[i].due <= now;
-        if (due) timeout_update(&loop->timeouts[i]);
-        pthread_mutex_unlock(&loop->lock);
-        if (due) dbus_timeout_handle(timeout);
-    }
+    // Without the lock: handling may add and remove watches and timeouts.
+    for (DBusWatch *watch; (watch = take_ready(loop, &flags));) dbus_watch_handle(watch, flags);
+    for (DBusTimeout *timeout; (timeout = take_due(loop, now));) dbus_timeout_handle(timeout);
 }

@@ -99,7 +99,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
             var goesOn = true
             while goesOn {
                 cdbus_loop_wait(loop)
-                goesOn = queue.sync { handleReady() }
+                queue.sync { goesOn = handleReady() }
             }
         }
         thread.name = "bluezkit.bus"

@@ -54,6 +54,7 @@ public struct ExportedArgument: Sendable {
     let name: String
     let signature: String
 
+    /// An argument with its name and D-Bus signature.
     public init(_ name: String, _ signature: String) { (self.name, self.signature) = (name, signature) }
 
     func xml(direction: String?) -> String {
@@ -106,6 +107,7 @@ public struct ExportedSignal: Sendable {
     let name: String
     let arguments: [ExportedArgument]
 
+    /// A signal with its arguments.
     public init(_ name: String, _ arguments: [ExportedArgument] = []) {
         (self.name, self.arguments) = (name, arguments)
     }
@@ -119,7 +121,9 @@ public struct PropertyChange {
     public let call: IncomingCall
     let server: ObjectServer
 
+    /// Answers that the property was set.
     public func accept() { server.reply(to: call) }
+    /// Answers with an error.
     public func refuse(name: String, message: String) { server.refuse(call, name: name, message: message) }
 }
 

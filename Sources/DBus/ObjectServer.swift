@@ -6,6 +6,7 @@
 ///
 /// Confined to the connection's queue. Takes over ``Connection/onCall``.
 public final class ObjectServer {
+    /// Where the objects are exported.
     public let connection: Connection
 
     /// Sees each call before the objects do. True: it has been dealt with.
@@ -15,9 +16,19 @@ public final class ObjectServer {
     var queued: [ExportedObject] = []
     private var isFlushScheduled = false
 
+    /// A server without objects.
     public init(connection: Connection) {
         self.connection = connection
         connection.onCall = { [weak self] call in self?.receive(call) }
+    }
+
+    /// Forgets all objects without a word, and answers no more calls. For when the connection ends.
+    public func close() {
+        connection.assertOnQueue()
+        intercept = nil
+        connection.onCall = nil
+        queued = []
+        objects = [:]
     }
 
     // MARK: The tree

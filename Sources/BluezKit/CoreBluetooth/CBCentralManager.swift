@@ -135,6 +135,9 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
             return shared.scanToken
         }
         guard let token else { return }
+        if parameters.wantsDuplicates, core.isOnMainQueue {
+            Log.misuse("\(Self.self): AllowDuplicates on the main queue floods it: give the manager a queue of its own")
+        }
         let scan = ManagerCore.Scan(
             token: token, services: parameters.services, solicitedServices: parameters.solicited,
             wantsDuplicates: parameters.wantsDuplicates)

@@ -18,10 +18,8 @@ final class Inbox: Sendable {
     private let queue: DispatchQueue
     private let state = Protected(State())
 
-    /// - Parameter target: The app's queue. It may be concurrent: a serial queue in front of it keeps the order.
-    init(target: DispatchQueue) {
-        queue = target === DispatchQueue.main ? target : DispatchQueue(label: "bluezkit.delegate", target: target)
-    }
+    /// - Parameter queue: The app's. It may be concurrent: the order is kept by scheduling one delivery at a time.
+    init(queue: DispatchQueue) { self.queue = queue }
 
     /// Delivers `events` to `manager` after all that were posted before. Events for a manager that is gone are lost.
     func post(_ events: [Event], to manager: ManagerCore) {

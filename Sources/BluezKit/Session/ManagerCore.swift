@@ -7,6 +7,7 @@ final class ManagerCore: @unchecked Sendable {
     let session: Session
     let inbox: Inbox
     weak var manager: CBCentralManager?
+    let isOnMainQueue: Bool
 
     /// A running scan, and what it has reported.
     struct Scan {
@@ -25,7 +26,8 @@ final class ManagerCore: @unchecked Sendable {
 
     init(session: Session, queue: DispatchQueue?) {
         self.session = session
-        inbox = Inbox(target: queue ?? .main)
+        inbox = Inbox(queue: queue ?? .main)
+        isOnMainQueue = queue == nil || queue === DispatchQueue.main
     }
 
     /// Adds an event to what is delivered when the bus queue has done its turn.

@@ -16,6 +16,8 @@ final class PeripheralCore: @unchecked Sendable {
     struct Wish {
         let link: UInt64
         let reconnects: Bool
+        /// Whether it was fulfilled: the end of the link is news then.
+        var wasUp = false
     }
 
     var wish: Wish?

@@ -92,13 +92,9 @@ extension Session {
 
     /// An advertisement of `device` was received: tells every scan that wants to know.
     func report(_ device: Device) {
-        let id = ObjectIdentifier(device)
         for core in managers {
-            guard let scan = core.scan, scan.accepts(device.properties) else { continue }
-            let kinds = device.properties.kinds
-            if let known = scan.reported[id], !scan.wantsDuplicates, kinds.isSubset(of: known) { continue }
-            core.scan?.reported[id] = scan.reported[id].map { $0.union(kinds) } ?? kinds
-            let (properties, identity, token) = (device.properties, device.identity, scan.token)
+            guard core.scan?.admit(device) == true, let token = core.scan?.token else { continue }
+            let (properties, identity) = (device.properties, device.identity)
             core.post { manager in manager.discovered(identity, properties, scan: token) }
         }
     }
@@ -111,8 +107,19 @@ extension ManagerCore.Scan {
         return DiscoveryStateMachine.Filter(services: names, wantsDuplicates: wantsDuplicates)
     }
 
+    /// Notes an advertisement of `device`.
+    /// - Returns: Whether the app is told of it: always with duplicates, else for a new kind of information (SC-6).
+    fileprivate mutating func admit(_ device: Device) -> Bool {
+        guard accepts(device.properties) else { return false }
+        let kinds = device.properties.kinds
+        let known = reported[ObjectIdentifier(device)]
+        if let known, kinds.isSubset(of: known) { return wantsDuplicates }
+        reported[ObjectIdentifier(device)] = known?.union(kinds) ?? kinds
+        return true
+    }
+
     /// SC-3: any of the services, advertised or solicited.
-    fileprivate func accepts(_ properties: DeviceProperties) -> Bool {
+    private func accepts(_ properties: DeviceProperties) -> Bool {
         guard let services else { return true }
         return properties.services.contains { services.contains($0) }
             || properties.solicitedServices.contains { solicitedServices.contains($0) }

@@ -209,6 +209,7 @@ extension Session {
     private func announceConnection(of core: PeripheralCore) {
         guard let token = core.wish?.link else { return }
         core.isUp = true
+        core.wish?.wasUp = true
         core.manager.post { manager in
             guard let peripheral = core.peripheral, peripheral.enterConnected(link: token) else { return }
             manager.delegate?.centralManager(manager, didConnect: peripheral)
@@ -220,13 +221,29 @@ extension Session {
         let reason = device.disconnectReason
         device.disconnectReason = nil
         endEpoch(device, link)
+        var isSurprise = false
         for core in device.clients {
-            if core.goodbye != nil {
-                farewell(core)
-            } else if core.isUp {
-                lose(core, reason: reason)
-            }
+            if core.goodbye != nil { farewell(core) }
+            isSurprise = isSurprise || core.isUp
+            core.isUp = false
         }
+        guard isSurprise, !tellsWhy(reason?.name) else { return afterLinkDown(device, link, reason) }
+        // When Bluetooth is switched off BlueZ ends the links first and says so some 50 ms later. Then only the new
+        // state is told (O-18), so wait for it.
+        let epoch = link.epoch
+        after(.milliseconds(200)) { [weak device] session in
+            guard let device, let link = device.link, link.epoch == epoch else { return }
+            session.afterLinkDown(device, link, reason)
+        }
+    }
+
+    /// Whether BlueZ (5.83 and later) has said that it was not this computer that ended the link.
+    private func tellsWhy(_ reason: String?) -> Bool {
+        reason == "org.bluez.Reason.Remote" || reason == "org.bluez.Reason.Timeout"
+    }
+
+    private func afterLinkDown(_ device: Device, _ link: Link, _ reason: (name: String, message: String)?) {
+        for core in device.clients where core.wish?.wasUp == true { lose(core, reason: reason) }
         device.clients.removeAll { $0.wish == nil }
         apply(link.machine.handle(.want(device.isWanted)), to: device)
     }
@@ -234,8 +251,7 @@ extension Session {
     /// A link that nobody asked to end has ended (CN-9 to CN-12, AR-2).
     private func lose(_ core: PeripheralCore, reason: (name: String, message: String)?) {
         guard let wish = core.wish else { return }
-        core.isUp = false
-        if !wish.reconnects { core.wish = nil }
+        if wish.reconnects { core.wish?.wasUp = false } else { core.wish = nil }
         let error = disconnectError(reason: reason?.name, message: reason?.message)
         let when = CFAbsoluteTimeGetCurrent()
         core.manager.post { manager in

@@ -10,26 +10,41 @@ final class BusClient: @unchecked Sendable {  // holds: all state is touched on 
     static let sink = "/org/bluez/hci0/dev_F0_F1_F2_00_00_02"
 
     let queue = DispatchQueue(label: "test.client")
-    private let connection: Connection
+    let connection: Connection
+    private let service: String
     private var heard: [String] = []
     private var waiters: [(met: () -> Bool, continuation: CheckedContinuation<Bool, Never>, id: UUID)] = []
 
-    /// Connects, and asks for all signals of `org.bluez` and of the bus.
-    init(_ address: BusAddress) async throws {
+    /// Connects, and asks for all signals of the service and for what the bus says of it.
+    init(_ address: BusAddress, service: String = "org.bluez") async throws {
+        self.service = service
         let queue = queue
         connection = try queue.sync { try Connection(address: address, queue: queue) }
         queue.sync {
-            connection.onSignal = { [unowned self] message in hear(describe(message)) }
-            connection.addMatch(MatchRule(sender: "org.bluez"))
-            connection.addMatch(MatchRule(sender: "org.freedesktop.DBus", argument0: "org.bluez"))
+            connection.onSignal = { [weak self] message in self?.hear(self?.describe(message)) }
+            connection.addMatch(MatchRule(sender: service))
+            connection.addMatch(MatchRule(sender: "org.freedesktop.DBus", argument0: service))
         }
         // The answer to this comes after those to the rules.
         _ = try? await call("/", "org.freedesktop.DBus.Peer", "Ping")
+        forget()
     }
 
     deinit {
         let connection = connection
         queue.async { connection.close() }
+    }
+
+    /// Kept as long as the client: the simulator, so that a test need not name it.
+    var keeps: Any?
+
+    /// Calls without waiting for an answer.
+    func send(_ path: String, _ interface: String, _ member: String) throws {
+        guard let path = ObjectPath(path) else { throw BusError.invalid(path) }
+        try queue.sync {
+            try connection.send(
+                MethodCall(destination: service, path: path, interface: interface, member: member))
+        }
     }
 
     /// Leaves the bus.
@@ -46,7 +61,7 @@ final class BusClient: @unchecked Sendable {  // holds: all state is touched on 
         guard let path = ObjectPath(path) else { throw BusError.invalid(path) }
         return try await withCheckedThrowingContinuation { continuation in
             queue.async { [self] in
-                let call = MethodCall(destination: "org.bluez", path: path, interface: interface, member: member) {
+                let call = MethodCall(destination: service, path: path, interface: interface, member: member) {
                     (writer) throws(BusError) in for argument in arguments { try writer.write(argument) }
                 }
                 connection.call(call, deadline: deadline) { [self] result in
@@ -54,7 +69,8 @@ final class BusClient: @unchecked Sendable {  // holds: all state is touched on 
                     case .success: hear("\(member) returns")
                     case .failure(let error): hear("\(member) fails \(error.name) \(error.message)")
                     }
-                    continuation.resume(with: result.flatMap { reply in Result { () throws(BusError) in try reply.values() } })
+                    continuation.resume(
+                        with: result.flatMap { reply in Result { () throws(BusError) in try reply.values() } })
                 }
             }
         }
@@ -86,7 +102,9 @@ final class BusClient: @unchecked Sendable {  // holds: all state is touched on 
     }
 
     func property(_ path: String, _ interface: String, _ name: String) async throws -> Value? {
-        try await call(path, "org.freedesktop.DBus.Properties", "Get", .string(interface), .string(name)).first?.unwrapped
+        let reply = try await call(
+            path, "org.freedesktop.DBus.Properties", "Get", .string(interface), .string(name))
+        return reply.first?.unwrapped
     }
 
     /// All objects: path, interface, property.
@@ -95,6 +113,20 @@ final class BusClient: @unchecked Sendable {  // holds: all state is touched on 
         return (reply.first?.dictionaryValue ?? [:]).mapValues {
             ($0.dictionaryValue ?? [:]).mapValues { $0.dictionaryValue ?? [:] }
         }
+    }
+
+    /// Answers an agent's calls: with `passkey` where one is asked for.
+    func beAgent(passkey: UInt32 = 0) async throws {
+        queue.sync {
+            connection.onCall = { [weak self] call in
+                self?.hear("agent: \(call.member ?? "")")
+                self?.connection.reply(to: call) { (writer) throws(BusError) in
+                    if call.member == "RequestPasskey" { try writer.write(passkey) }
+                }
+            }
+        }
+        try await call(
+            "/org/bluez", "org.bluez.AgentManager1", "RegisterAgent", .path("/agent"), .string("KeyboardDisplay"))
     }
 
     // MARK: Hearing
@@ -121,7 +153,7 @@ final class BusClient: @unchecked Sendable {  // holds: all state is touched on 
             queue.sync {
                 if condition(heard) { return continuation.resume(returning: true) }
                 let id = UUID()
-                waiters.append(({ [unowned self] in condition(heard) }, continuation, id))
+                waiters.append(({ [weak self] in condition(self?.heard ?? []) }, continuation, id))
                 queue.later(timeout) { [weak self] in
                     guard let self, let index = waiters.firstIndex(where: { $0.id == id }) else { return }
                     waiters.remove(at: index).continuation.resume(returning: false)
@@ -146,7 +178,7 @@ final class BusClient: @unchecked Sendable {  // holds: all state is touched on 
             let names = values[1].stringsValue ?? []
             return "- \(short(values[0].stringValue ?? "")) " + names.compactMap(shortName).joined(separator: " ")
         case "NameOwnerChanged":
-            return values[2].stringValue == "" ? "org.bluez lost" : "org.bluez owned"
+            return values[2].stringValue == "" ? "\(service) lost" : "\(service) owned"
         case "NameAcquired", "NameLost": return nil
         default: return "\(short(path)) signal \(message.member ?? "")"
         }
@@ -158,7 +190,7 @@ final class BusClient: @unchecked Sendable {  // holds: all state is touched on 
     }
 
     private func shortName(_ interface: String) -> String? {
-        interface.hasPrefix("org.bluez.") ? String(interface.dropFirst(10)) : nil
+        interface.hasPrefix(service + ".") ? String(interface.dropFirst(service.count + 1)) : nil
     }
 
     private func text(_ value: Value) -> String {

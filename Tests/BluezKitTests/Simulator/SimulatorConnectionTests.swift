@@ -14,6 +14,7 @@ struct SimulatorConnectionTests {
         try await client.adapter("StartDiscovery")
         #expect(await client.hears("+ dev01 Device1"))
         try await client.adapter("StopDiscovery")
+        #expect(await client.hears("hci0: Discovering=false"))
         client.forget()
 
         try await client.device("Connect")

@@ -39,6 +39,8 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
         let depth: Int
     }
 
+    /// Kept: a simulator ends when nobody holds it.
+    let world: any World
     let queue: DispatchQueue
     /// Runs inside each callback, on the queue, after it was noted.
     let onEvent: (@Sendable (Central, Event) -> Void)?
@@ -52,6 +54,7 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
         _ world: any World, queue: DispatchQueue = DispatchQueue(label: "test.central"),
         options: [String: Any] = [:], onEvent: (@Sendable (Central, Event) -> Void)? = nil
     ) {
+        self.world = world
         self.queue = queue
         self.onEvent = onEvent
         super.init()
@@ -59,6 +62,15 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
         manager = CBCentralManager(
             delegate: self, queue: queue, options: world.managerOptions.merging(options) { $1 })
     }
+
+    private let kept = ProtectedBox<[CBPeripheral]>([])
+    private let stateObserver = ProtectedBox<(@Sendable () -> Void)?>(nil)
+
+    /// Holds a peripheral as an app would.
+    func keep(_ peripheral: CBPeripheral) { kept.withLock { $0.append(peripheral) } }
+
+    /// Calls `body` inside each `didUpdateState` from now on.
+    func observeStates(_ body: @escaping @Sendable () -> Void) { stateObserver.withLock { $0 = body } }
 
     /// Lets go of the manager.
     func release() { queue.sync { manager = nil } }
@@ -118,7 +130,10 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
 
     // MARK: Callbacks
 
-    func centralManagerDidUpdateState(_ central: CBCentralManager) { note(.state(central.state)) }
+    func centralManagerDidUpdateState(_ central: CBCentralManager) {
+        stateObserver.withLock { $0 }?()
+        note(.state(central.state))
+    }
     func centralManager(
         _ central: CBCentralManager, didDiscover peripheral: CBPeripheral, advertisementData: [String: Any],
         rssi RSSI: NSNumber

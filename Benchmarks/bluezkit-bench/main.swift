@@ -1,0 +1,179 @@
+// bluezkit-bench: an app as BluezKit's users write them, which measures itself.
+//
+// Usage: bluezkit-bench start | notify COUNT [main] | scan [duplicates]
+// Callbacks come on a queue of its own, with `main` on the main queue. The bus is that of DBUS_SYSTEM_BUS_ADDRESS.
+// Prints one line of JSON; what each field means says Benchmarks/README.md.
+import BluezKit
+import Foundation
+
+enum Mode {
+    case start, notify(count: Int), scan(duplicates: Bool)
+}
+
+final class App: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
+    private let mode: Mode
+    private var manager: CBCentralManager?
+
+    // notify
+    private var sensor: CBPeripheral?
+    private var received = 0
+    private var before = Measurement()
+    private var first = Measurement()
+
+    // scan
+    private var peripherals: [CBPeripheral] = []
+    private var reports = 0
+    private var marks: [(at: Measurement, reports: Int)] = []
+
+    init(mode: Mode) { self.mode = mode }
+
+    func start(on queue: DispatchQueue?) { manager = CBCentralManager(delegate: self, queue: queue) }
+
+    func centralManagerDidUpdateState(_ central: CBCentralManager) {
+        let powered = Measurement()
+        guard central.state == .poweredOn else { fail("the state is \(central.state)") }
+        switch mode {
+        case .start:
+            report(["powered_ns": powered.timeNs, "cpu_us": powered.cpuUs, "rss_kib": Measurement.rssKiB])
+        case .notify:
+            guard let identifier = UUID(uuidString: "426C7A4B-0100-8000-8000-F0F1F2000001"),
+                let sensor = central.retrievePeripherals(withIdentifiers: [identifier]).first
+            else { fail("the sensor cannot be retrieved") }
+            self.sensor = sensor
+            sensor.delegate = self
+            central.connect(sensor, options: nil)
+        case .scan(let duplicates):
+            let options = [CBCentralManagerScanOptionAllowDuplicatesKey: NSNumber(value: duplicates)]
+            central.scanForPeripherals(withServices: nil, options: options)
+        }
+    }
+
+    // MARK: notify
+
+    func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {
+        peripheral.discoverServices([CBUUID(string: "180D")])
+    }
+
+    func peripheral(_ peripheral: CBPeripheral, didDiscoverServices error: (any Error)?) {
+        guard let service = peripheral.services?.first else { fail("no service \(String(describing: error))") }
+        peripheral.discoverCharacteristics([CBUUID(string: "2A37")], for: service)
+    }
+
+    func peripheral(
+        _ peripheral: CBPeripheral, didDiscoverCharacteristicsFor service: CBService, error: (any Error)?
+    ) {
+        guard let found = service.characteristics?.first else { fail("nothing found \(String(describing: error))") }
+        peripheral.setNotifyValue(true, for: found)
+    }
+
+    func peripheral(
+        _ peripheral: CBPeripheral, didUpdateNotificationStateFor characteristic: CBCharacteristic,
+        error: (any Error)?
+    ) {
+        guard characteristic.isNotifying else { fail("not subscribed \(String(describing: error))") }
+        before = Measurement()
+    }
+
+    func peripheral(
+        _ peripheral: CBPeripheral, didUpdateValueFor characteristic: CBCharacteristic, error: (any Error)?
+    ) {
+        guard case .notify(let count) = mode, let value = characteristic.value, value.count >= 4 else {
+            fail("a value of too few bytes")
+        }
+        let number = value.prefix(4).reversed().reduce(0) { $0 << 8 | Int($1) }
+        guard number == received else { fail("value \(number) came when \(received) was due") }
+        if received == 0 { first = Measurement() }
+        received += 1
+        guard received == count else { return }
+        let last = Measurement()
+        report([
+            "events": count, "cpu_us": last.cpuUs - before.cpuUs,
+            "seconds": Double(last.timeNs - first.timeNs) / 1e9, "rss_kib": Measurement.rssKiB,
+        ])
+    }
+
+    // MARK: scan
+
+    func centralManager(
+        _ central: CBCentralManager, didDiscover peripheral: CBPeripheral, advertisementData: [String: Any],
+        rssi RSSI: NSNumber
+    ) {
+        reports += 1
+        // As apps do: keep what is new. The generator's devices are all new before its second mark.
+        if marks.count < 2 { peripherals.append(peripheral) }
+        guard peripheral.name == "mark \(marks.count)" else { return }
+        marks.append((Measurement(), reports))
+        guard marks.count == 3 else { return }
+        report([
+            "new": marks[1].reports - marks[0].reports - 1,
+            "new_cpu_us": marks[1].at.cpuUs - marks[0].at.cpuUs,
+            "updates": marks[2].reports - marks[1].reports - 1,
+            "updates_cpu_us": marks[2].at.cpuUs - marks[1].at.cpuUs, "rss_kib": Measurement.rssKiB,
+        ])
+    }
+
+    // MARK: Trouble
+
+    func centralManager(
+        _ central: CBCentralManager, didFailToConnect peripheral: CBPeripheral, error: (any Error)?
+    ) {
+        fail("cannot connect \(String(describing: error))")
+    }
+
+    func centralManager(
+        _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, timestamp: CFAbsoluteTime,
+        isReconnecting: Bool, error: (any Error)?
+    ) {
+        fail("disconnected \(String(describing: error))")
+    }
+}
+
+/// What this process has used up to now.
+struct Measurement {
+    let timeNs: Int
+    /// User and system.
+    let cpuUs: Int
+
+    init() {
+        var now = timespec()
+        clock_gettime(CLOCK_MONOTONIC, &now)
+        timeNs = now.tv_sec * 1_000_000_000 + now.tv_nsec
+        var usage = rusage()
+        getrusage(RUSAGE_SELF.rawValue, &usage)
+        cpuUs =
+            (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1_000_000
+            + usage.ru_utime.tv_usec + usage.ru_stime.tv_usec
+    }
+
+    static var rssKiB: Int {
+        let text = (try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8)) ?? ""
+        return (text.split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0) * 4
+    }
+}
+
+func report(_ fields: KeyValuePairs<String, any CustomStringConvertible>) -> Never {
+    print("{" + fields.map { "\"\($0.key)\": \($0.value)" }.joined(separator: ", ") + "}")
+    exit(0)
+}
+
+func fail(_ what: String) -> Never {
+    FileHandle.standardError.write(Data("bluezkit-bench: \(what)\n".utf8))
+    exit(1)
+}
+
+func parseMode(_ arguments: [String]) -> Mode? {
+    switch arguments.first {
+    case "start": .start
+    case "notify": arguments.dropFirst().first.flatMap { Int($0) }.map { .notify(count: $0) }
+    case "scan": .scan(duplicates: arguments.contains("duplicates"))
+    default: nil
+    }
+}
+
+let arguments = Array(CommandLine.arguments.dropFirst())
+guard let mode = parseMode(arguments) else {
+    fail("usage: bluezkit-bench start | notify COUNT [main] | scan [duplicates]")
+}
+let app = App(mode: mode)
+app.start(on: arguments.contains("main") ? nil : DispatchQueue(label: "bluezkit-bench"))
+dispatchMain()

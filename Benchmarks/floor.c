@@ -1,0 +1,204 @@
+// floor: what the benchmark's work costs a C program on libdbus that has no object model, calls nobody back and keeps
+// nothing. It asks the bus for the same signals as BluezKit does.
+//
+// Usage: floor start | floor notify COUNT [hop] | floor scan
+// With `hop` each batch of values wakes a second thread: what any client must add that calls its user back on a queue.
+// The bus is that of DBUS_SYSTEM_BUS_ADDRESS. Prints one line of JSON; the fields are those of bluezkit-bench.
+#include <dbus/dbus.h>
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+static const char *const SENSOR = "/org/bluez/hci0/dev_F0_F1_F2_00_00_01";
+static const char *const HEART_RATE = "/org/bluez/hci0/dev_F0_F1_F2_00_00_01/service000a/char000b";
+
+static DBusConnection *bus;
+
+static void fail(const char *what) {
+    fprintf(stderr, "floor: %s\n", what);
+    exit(1);
+}
+
+// measuring ---------------------------------------------------------------------------------------------------
+
+static long long now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+/// CPU time of this process, user and system, in microseconds.
+static long long cpu_us(void) {
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    long long seconds = usage.ru_utime.tv_sec + usage.ru_stime.tv_sec;
+    return seconds * 1000000 + usage.ru_utime.tv_usec + usage.ru_stime.tv_usec;
+}
+
+static long rss_kib(void) {
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (!file || fscanf(file, "%*s %ld", &pages) != 1) pages = 0;
+    if (file) fclose(file);
+    return pages * 4;
+}
+
+// the bus -----------------------------------------------------------------------------------------------------
+
+static void add_match(const char *rule) { dbus_bus_add_match(bus, rule, NULL); }
+
+/// Waits for the answer, which is the caller's.
+static DBusMessage *call(const char *path, const char *interface, const char *member, const char *text1,
+                         const char *text2) {
+    DBusMessage *message = dbus_message_new_method_call("org.bluez", path, interface, member);
+    if (text1) dbus_message_append_args(message, DBUS_TYPE_STRING, &text1, DBUS_TYPE_INVALID);
+    if (text2) dbus_message_append_args(message, DBUS_TYPE_STRING, &text2, DBUS_TYPE_INVALID);
+    DBusMessage *reply = dbus_connection_send_with_reply_and_block(bus, message, 10000, NULL);
+    if (!reply) fail(member);
+    dbus_message_unref(message);
+    return reply;
+}
+
+static void do_call(const char *path, const char *interface, const char *member) {
+    dbus_message_unref(call(path, interface, member, NULL, NULL));
+}
+
+/// The rules and the question with which BluezKit starts.
+static bool start(void) {
+    DBusMessageIter iter, variant;
+    dbus_bool_t powered = FALSE;
+    bus = dbus_bus_get_private(DBUS_BUS_SYSTEM, NULL);
+    if (!bus) fail("no bus");
+    add_match("type='signal',sender='org.freedesktop.DBus',interface='org.freedesktop.DBus',member='NameOwnerChanged',"
+              "path='/org/freedesktop/DBus',arg0='org.bluez'");
+    add_match("type='signal',sender='org.bluez',interface='org.freedesktop.DBus.ObjectManager'");
+    add_match("type='signal',sender='org.bluez',interface='org.freedesktop.DBus.Properties',member='PropertiesChanged',"
+              "arg0='org.bluez.Adapter1'");
+    DBusMessage *reply = call("/org/bluez/hci0", DBUS_INTERFACE_PROPERTIES, "Get", "org.bluez.Adapter1", "Powered");
+    dbus_message_iter_init(reply, &iter);
+    dbus_message_iter_recurse(&iter, &variant);
+    dbus_message_iter_get_basic(&variant, &powered);
+    dbus_message_unref(reply);
+    return powered;
+}
+
+static sem_t batches;
+
+static void *wait_for_batches(void *unused) {
+    while (!sem_wait(&batches)) continue;
+    return unused;
+}
+
+static DBusMessage *next_message(void) {
+    for (DBusMessage *message;;) {
+        if ((message = dbus_connection_pop_message(bus))) return message;
+        if (!dbus_connection_read_write(bus, -1)) fail("the bus has gone");
+    }
+}
+
+// the work ----------------------------------------------------------------------------------------------------
+
+static void notify(long count, bool hops) {
+    pthread_t thread;
+    char rule[256];
+    snprintf(rule, sizeof rule, "type='signal',sender='org.bluez',interface='org.freedesktop.DBus.Properties',"
+             "member='PropertiesChanged',path_namespace='%s'", SENSOR);
+    add_match(rule);
+    do_call(SENSOR, "org.bluez.Device1", "Connect");
+    do_call(HEART_RATE, "org.bluez.GattCharacteristic1", "StartNotify");
+    if (hops && (sem_init(&batches, 0, 0) || pthread_create(&thread, NULL, wait_for_batches, NULL))) fail("no thread");
+    long long cpu = cpu_us(), first = 0;
+    for (long received = 0, handed_on = 0; received < count;) {
+        DBusMessage *message = dbus_connection_pop_message(bus);
+        if (!message) {
+            if (hops && handed_on < received) sem_post(&batches);
+            handed_on = received;
+            message = next_message();
+        }
+        if (dbus_message_has_path(message, HEART_RATE) && dbus_message_has_member(message, "PropertiesChanged")) {
+            // Begins with 'Notifying'; the rest are values.
+            DBusMessageIter iter, entries, entry;
+            const char *key;
+            dbus_message_iter_init(message, &iter);
+            dbus_message_iter_next(&iter);
+            dbus_message_iter_recurse(&iter, &entries);
+            dbus_message_iter_recurse(&entries, &entry);
+            dbus_message_iter_get_basic(&entry, &key);
+            if (key[0] == 'V' && received++ == 0) first = now_ns();
+        }
+        dbus_message_unref(message);
+    }
+    long long last = now_ns();
+    printf("{\"events\": %ld, \"cpu_us\": %lld, \"seconds\": %.6f, \"rss_kib\": %ld}\n", count, cpu_us() - cpu,
+           (double)(last - first) / 1e9, rss_kib());
+}
+
+/// Looks at every value.
+static long walk(DBusMessageIter *iter) {
+    long count = 0;
+    for (int type; (type = dbus_message_iter_get_arg_type(iter)) != DBUS_TYPE_INVALID; dbus_message_iter_next(iter)) {
+        DBusMessageIter inner;
+        if (dbus_type_is_basic(type)) {
+            DBusBasicValue value;
+            dbus_message_iter_get_basic(iter, &value);
+            count++;
+            continue;
+        }
+        dbus_message_iter_recurse(iter, &inner);
+        if (type == DBUS_TYPE_ARRAY && dbus_message_iter_get_element_type(iter) == DBUS_TYPE_BYTE) {
+            const unsigned char *bytes;
+            int length;
+            dbus_message_iter_get_fixed_array(&inner, &bytes, &length);
+            count++;
+        } else {
+            count += walk(&inner);
+        }
+    }
+    return count;
+}
+
+static void scan(void) {
+    long events[3] = {0};
+    long long cpu[3];
+    int marks = 0;
+    add_match("type='signal',sender='org.bluez',interface='org.freedesktop.DBus.Properties',member='PropertiesChanged',"
+              "arg0='org.bluez.Device1'");
+    do_call("/org/bluez/hci0", "org.bluez.Adapter1", "StartDiscovery");
+    while (marks < 3) {
+        DBusMessageIter iter;
+        DBusMessage *message = next_message();
+        const char *path = "";
+        dbus_message_iter_init(message, &iter);
+        if (dbus_message_has_member(message, "InterfacesAdded")) dbus_message_iter_get_basic(&iter, &path);
+        walk(&iter);
+        if (!strncmp(path, "/org/bluez/hci0/dev_C0_FF_00_1E_84_8", 36)) {  // the generator's marks
+            cpu[marks++] = cpu_us();
+        } else {
+            events[marks]++;
+        }
+        dbus_message_unref(message);
+    }
+    printf("{\"new\": %ld, \"new_cpu_us\": %lld, \"updates\": %ld, \"updates_cpu_us\": %lld, \"rss_kib\": %ld}\n",
+           events[1], cpu[1] - cpu[0], events[2], cpu[2] - cpu[1], rss_kib());
+}
+
+int main(int argc, char **argv) {
+    const char *mode = argc > 1 ? argv[1] : "";
+    if (!start()) fail("hci0 is not powered");
+    long long powered = now_ns();
+    if (!strcmp(mode, "start")) {
+        printf("{\"powered_ns\": %lld, \"cpu_us\": %lld, \"rss_kib\": %ld}\n", powered, cpu_us(), rss_kib());
+    } else if (!strcmp(mode, "notify") && argc > 2) {
+        notify(atol(argv[2]), argc > 3 && !strcmp(argv[3], "hop"));
+    } else if (!strcmp(mode, "scan")) {
+        scan();
+    } else {
+        fail("usage: floor start | notify COUNT [hop] | scan");
+    }
+}

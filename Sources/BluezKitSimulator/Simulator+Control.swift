@@ -1,0 +1,199 @@
+import DBus
+import Foundation
+
+/// A control line that makes no sense.
+public struct ControlError: Error, CustomStringConvertible {
+    /// What is wrong with the line.
+    public let description: String
+    init(_ description: String) { self.description = description }
+}
+
+/// Control by lines of text: the same that the virtual machine with a real bluetoothd understands, so that one
+/// scenario runs in both worlds.
+extension Simulator {
+    /// Carries out one line, `TARGET COMMAND [ARGUMENT…]`:
+    ///
+    /// - `heart` or `sink`, which appear on the air when first named, or another peripheral by its address:
+    ///   `advertise on|off`, `manufacturer HEX`, `name TEXT`, `rssi DBM`, `disconnect [REASON]`, `vanish`, `return`,
+    ///   `state`, `connections`, `pairing justworks|display|numeric|reject [PASSKEY]`, `forget`, `value NUMBER [HEX]`,
+    ///   `notify NUMBER HEX`, `indicate NUMBER HEX`, `burst NUMBER COUNT [SIZE [PER_SECOND]]`; also here: `once [DBM]`,
+    ///   one advertisement now
+    /// - `heart beat PER_SECOND`, `sink services add|remove`
+    /// - `crowd set COUNT [INTERVAL_MS [CHANGE]]`; also here: `crowd known COUNT`
+    /// - `rig unplug`, `rig plug`, `rig duplicates address|data|none`, `rig reports`, `rig power on|off`
+    /// - `bluetoothd kill|stop|start`
+    ///
+    /// - Returns: The answer; empty for most.
+    /// - Throws: ``ControlError``
+    @discardableResult
+    public func control(_ line: String) async throws -> String {
+        let words = line.split(separator: " ").map(String.init)
+        guard words.count >= 2 else { throw ControlError("unknown command: \(line)") }
+        let arguments = Array(words.dropFirst(2))
+        switch words[0] {
+        case "bluetoothd": return try await controlDaemon(words[1])
+        case "rig": return try controlRig(words[1], arguments, line)
+        case "crowd": return try controlCrowd(words[1], arguments, line)
+        default:
+            guard let peripheral = peripheralNamed(words[0]) else { throw ControlError("unknown target: \(words[0])") }
+            return try await control(peripheral, words[1], arguments, line)
+        }
+    }
+
+    /// `heart` and `sink` need not be added before.
+    private func peripheralNamed(_ name: String) -> VirtualPeripheral? {
+        sync {
+            if let known = named[name] ?? peripherals[name.uppercased()] { return known }
+            switch name {
+            case "heart": return add(.heart())
+            case "sink": return add(.sink(slowRead: .seconds(5) * timing.scale))
+            default: return nil
+            }
+        }
+    }
+
+    private func controlDaemon(_ command: String) async throws -> String {
+        switch command {
+        case "kill": killDaemon()
+        case "stop": stopDaemon()
+        case "start": try await startDaemon()
+        default: throw ControlError("unknown command: bluetoothd \(command)")
+        }
+        return ""
+    }
+
+    private func controlRig(_ command: String, _ arguments: [String], _ line: String) throws -> String {
+        switch (command, arguments.first) {
+        case ("unplug", nil): unplugAdapter()
+        case ("plug", nil): plugAdapter()
+        case ("reports", nil): return "\(reportsSent)"
+        case ("power", let state?) where state == "on" || state == "off": setPowered(state == "on")
+        case ("duplicates", let kind?):
+            guard let filter = SimulatorOptions.DuplicateFilter(rawValue: kind) else {
+                throw ControlError("no filter: \(kind)")
+            }
+            sync { optionsState.duplicateFilter = filter }
+        default: throw ControlError("unknown command: \(line)")
+        }
+        return ""
+    }
+
+    private func controlCrowd(_ command: String, _ arguments: [String], _ line: String) throws -> String {
+        let numbers = arguments.compactMap { Int($0) }
+        guard numbers.count == arguments.count, let count = numbers.first else {
+            throw ControlError("unknown command: \(line)")
+        }
+        switch command {
+        case "set":
+            setCrowd(
+                count, interval: .milliseconds(numbers.count > 1 ? numbers[1] : 1000) * timing.scale,
+                change: numbers.count > 2 ? numbers[2] : 1)
+        case "known": addKnownDevices(count)
+        default: throw ControlError("unknown command: \(line)")
+        }
+        return ""
+    }
+
+    private func control(
+        _ peripheral: VirtualPeripheral, _ command: String, _ arguments: [String], _ line: String
+    ) async throws -> String {
+        let unknown = ControlError("unknown command: \(line)")
+        func bytes(_ index: Int) throws -> [UInt8] {
+            guard arguments.indices.contains(index) else { return [] }
+            guard let bytes = Hex.bytes(arguments[index]) else { throw ControlError("not hexadecimal: \(line)") }
+            return bytes
+        }
+        switch (command, arguments.first) {
+        case ("advertise", let state?): peripheral.advertise(state == "on")
+        case ("once", let dBm): peripheral.advertiseOnce(rssi: dBm.flatMap { Int16($0) })
+        case ("rssi", let dBm?): peripheral.rssi = Int16(dBm) ?? -50
+        case ("name", _?): peripheral.advertisement.localName = arguments.joined(separator: " ")
+        case ("manufacturer", _?):
+            let data = try bytes(0)
+            guard data.count >= 2 else { throw ControlError("a company has two bytes: \(line)") }
+            peripheral.advertisement.manufacturerData = [UInt16(data[0]) | UInt16(data[1]) << 8: Array(data[2...])]
+        case ("disconnect", _):
+            guard peripheral.isConnected else { throw ControlError("ValueError: not connected") }
+            peripheral.disconnect()
+        case ("vanish", nil): peripheral.vanish()
+        case ("return", nil): peripheral.comeBack()
+        case ("forget", nil): peripheral.forgetBond()
+        case ("pairing", let kind?):
+            guard let pairing = VirtualPairing(rawValue: kind) else { throw unknown }
+            peripheral.setPairing(pairing, passkey: arguments.count > 1 ? UInt32(arguments[1]) ?? 0 : 123_456)
+        case ("connections", nil): return "\(sync { peripheral.links.count })"
+        case ("state", nil): return state(of: peripheral)
+        case ("value", let number?):
+            let uuid = try uuid(number, of: peripheral)
+            if arguments.count > 1 { peripheral.setValue(try bytes(1), of: uuid) }
+            return Hex.text(peripheral.value(of: uuid) ?? [])
+        case ("notify", let number?), ("indicate", let number?):
+            peripheral.notify(try uuid(number, of: peripheral), try bytes(1))
+        case ("burst", let number?):
+            guard peripheral.isConnected else { throw ControlError("ValueError: not connected") }
+            await burst(peripheral, try uuid(number, of: peripheral), arguments.dropFirst().compactMap { Double($0) })
+        case ("beat", let rate?): beat(peripheral, Double(rate) ?? 0)
+        case ("services", "add"): peripheral.addService(VirtualPeripheral.changingService)
+        case ("services", "remove"):
+            guard peripheral.removeService(VirtualPeripheral.testUUID(0x0003)) else {
+                throw ControlError("ValueError: service 0003 is not there")
+            }
+        default: throw unknown
+        }
+        return ""
+    }
+
+    /// A characteristic by its four digits, `2a37` or `0013`.
+    private func uuid(_ number: String, of peripheral: VirtualPeripheral) throws -> String {
+        let value = UInt16(number, radix: 16) ?? 0
+        for uuid in [VirtualPeripheral.testUUID(value), UUIDText.full(Hex.handle(value))]
+        where peripheral.value(of: uuid) != nil {
+            return uuid
+        }
+        throw ControlError("ValueError: no characteristic \(number)")
+    }
+
+    private func state(of peripheral: VirtualPeripheral) -> String {
+        sync {
+            let peers = peripheral.links.map { link in
+                let address = link.device?.adapter.controller.address ?? "gone"
+                return "\(address)/P/mtu=\(link.mtu)/encrypted=\(link.isEncrypted ? 1 : 0)"
+            }
+            return "connections=[\(peers.joined(separator: ","))] advertising=\(peripheral.isOnAir ? 1 : 0)"
+        }
+    }
+
+    private func beat(_ peripheral: VirtualPeripheral, _ perSecond: Double) {
+        peripheral.stopNotifying("2A37")
+        guard perSecond > 0 else { return }
+        peripheral.notifyRepeatedly("2A37", every: .seconds(1) / perSecond * timing.scale) { index in
+            [0, UInt8(60 + (index + 1) % 100)]
+        }
+    }
+
+    /// Notifications that start with a 4-byte counter. Answers when the last is sent.
+    private func burst(_ peripheral: VirtualPeripheral, _ uuid: String, _ numbers: [Double]) async {
+        let count = Int(numbers.first ?? 0)
+        let size = max(Int(numbers.count > 1 ? numbers[1] : 20), 4)
+        let rate = numbers.count > 2 ? numbers[2] : 0
+        let padding = [UInt8](repeating: 0, count: size - 4)
+        let start = ContinuousClock.now
+        // 16 at a time, so that a fast one leaves the queue to others.
+        let batch = rate > 0 ? max(1, Int(rate / 100)) : 16
+        var sent = 0
+        while sent < count {
+            let range = sent..<min(sent + batch, count)
+            sync {
+                for number in range {
+                    peripheral.notify(uuid, (0..<4).map { UInt8(truncatingIfNeeded: number >> (8 * $0)) } + padding)
+                }
+            }
+            sent = range.upperBound
+            if rate > 0 {
+                try? await Task.sleep(until: start + .seconds(Double(sent) / rate), clock: .continuous)
+            } else {
+                await Task.yield()
+            }
+        }
+    }
+}

@@ -1,0 +1,67 @@
+import DBus
+
+/// Things that go wrong in the daemon and below it.
+extension Simulator {
+    /// From its next connection on, the device resolves without its services being found, as when discovery failed.
+    public func hideServices(of peripheral: VirtualPeripheral, _ hide: Bool = true) {
+        sync {
+            if hide { hidesServices.insert(peripheral.address) } else { hidesServices.remove(peripheral.address) }
+        }
+    }
+
+    /// The device stays `Connected` when its link is lost, as with some controllers; also after Disconnect, which
+    /// then is never answered. When this ends, so does the connection.
+    public func stickConnection(of peripheral: VirtualPeripheral, _ stick: Bool = true) {
+        sync {
+            if stick {
+                stuckConnections.insert(peripheral.address)
+            } else if stuckConnections.remove(peripheral.address) != nil {
+                for adapter in adapters {
+                    guard let device = adapter.devices[peripheral.address], device.link == nil, device.isConnected
+                    else { continue }
+                    device.linkEnded(byDisconnect: false)
+                }
+            }
+        }
+    }
+
+    /// bluetoothd restarts as by `systemctl restart bluetooth`, or after a crash.
+    public func restartDaemon(crash: Bool = true) async throws {
+        if crash { killDaemon() } else { stopDaemon() }
+        try await startDaemon()
+    }
+
+    /// Removes a device object with all below it, as RemoveDevice of another client or a timeout does.
+    public func forgetDevice(_ peripheral: VirtualPeripheral) {
+        sync {
+            for adapter in adapters {
+                if let device = adapter.devices[peripheral.address] { adapter.remove(device) }
+            }
+        }
+    }
+
+    /// Makes bluetoothd know a peripheral as if it had been connected before.
+    public func remember(_ peripheral: VirtualPeripheral, bonded: Bool = false, adapter index: Int = 0) {
+        sync {
+            if bonded { peripheral.holdsBond = true }
+            guard let adapter = adapters.first(where: { $0.controller.index == index }),
+                adapter.devices[peripheral.address] == nil
+            else { return }
+            adapter.restore(
+                StoredDevice(
+                    addressType: peripheral.addressType, name: peripheral.content.localName,
+                    uuids: peripheral.table.uuids,
+                    isTrusted: false, isBonded: bonded),
+                address: peripheral.address)
+            adapter.devices[peripheral.address]?.store()
+        }
+    }
+
+    /// How many advertising reports the controllers have sent to the kernel.
+    public var reportsSent: Int { sync { reportCount } }
+
+    /// Addresses of the devices that an adapter's daemon knows now.
+    public func knownDevices(adapter index: Int = 0) -> [String] {
+        sync { adapters.first { $0.controller.index == index }?.devices.keys.sorted() ?? [] }
+    }
+}

@@ -1,0 +1,78 @@
+/// An option, as the command line and the help know it.
+struct OptionSpec: Sendable {
+    /// With its dashes: `--count`.
+    let name: String
+    /// What its value is called in the help; nil: the option has none.
+    var value: String?
+    let help: String
+    var repeats = false
+}
+
+/// A command: what it accepts, and what its help says.
+struct CommandSpec: Sendable {
+    let name: String
+    let summary: String
+    /// What comes after the options; nil: nothing.
+    var operand: String?
+    let options: [OptionSpec]
+    /// What the help says in the end.
+    var notes = ""
+
+    func option(_ name: String) -> OptionSpec? { options.first { $0.name == name } }
+}
+
+extension CommandSpec {
+    static let json = OptionSpec(name: "--json", help: "print one JSON object a line, for programs")
+    static let simulated = OptionSpec(
+        name: "--simulated", help: "use simulated devices: no adapter and no bluetoothd needed")
+    static let adapter = OptionSpec(
+        name: "--adapter", value: "hciN", help: "use this adapter instead of the first one that is on")
+    static let help = OptionSpec(name: "--help", help: "show this help")
+    static let common = [json, simulated, adapter, help]
+
+    static let scan = CommandSpec(
+        name: "scan", summary: "show which devices are near, and how near",
+        options: [
+            OptionSpec(name: "--duration", value: "SECONDS", help: "end after this long (default: with Ctrl-C)"),
+            OptionSpec(
+                name: "--service", value: "UUID",
+                help: "show only devices that advertise this service; may be repeated",
+                repeats: true),
+        ] + common,
+        notes: """
+            On a terminal: a table, strongest signal on top. Elsewhere: one line for each device, its fields
+            (identifier, RSSI in dBm, name, services) separated by tabs.
+            """)
+
+    static let heartRate = CommandSpec(
+        name: "heart-rate", summary: "find a heart-rate sensor and show what it measures",
+        options: [
+            OptionSpec(name: "--count", value: "N", help: "end after N measurements (default: with Ctrl-C)"),
+            OptionSpec(
+                name: "--device", value: "IDENTIFIER", help: "use this sensor instead of the first one found"),
+            OptionSpec(
+                name: "--timeout", value: "SECONDS", help: "give up if there is no measurement for this long"),
+        ] + common,
+        notes: "When the link is lost the sensor is waited for, and its measurements go on.")
+
+    static let inspect = CommandSpec(
+        name: "inspect", summary: "show the services and values of a device", operand: "IDENTIFIER",
+        options: [
+            OptionSpec(
+                name: "--timeout", value: "SECONDS", help: "give up if nothing happens for this long (default: 30)")
+        ] + common,
+        notes: "IDENTIFIER is what `bluez-demo scan` shows. Reads every value that can be read.")
+
+    static let doctor = CommandSpec(
+        name: "doctor", summary: "say whether Bluetooth works here, and if not what to do",
+        options: [json, adapter, help],
+        notes: "Exit status 0: usable. 3: not usable; each problem comes with its remedy.")
+
+    static let simulate = CommandSpec(
+        name: "simulate", summary: "serve simulated devices on a private bus, for this and other programs",
+        operand: "[SCENARIO [N]]",
+        options: [OptionSpec(name: "--list", help: "list the scenarios"), json, help],
+        notes: "Runs until Ctrl-C. Any BlueZ client that is told the address of the bus sees the devices.")
+
+    static let all = [scan, heartRate, inspect, doctor, simulate]
+}

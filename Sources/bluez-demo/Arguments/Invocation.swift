@@ -1,0 +1,145 @@
+import BluezKit
+import Foundation
+
+/// What the command line asks for, checked.
+enum Invocation: Equatable {
+    case help(command: String?)
+    case version
+    case scan(ScanOptions, CommonOptions)
+    case heartRate(HeartRateOptions, CommonOptions)
+    case inspect(InspectOptions, CommonOptions)
+    case doctor(CommonOptions)
+    case simulate(SimulateOptions, CommonOptions)
+
+    /// - Parameter arguments: Without the name of the program.
+    init(_ arguments: [String]) throws(UsageError) {
+        // Options of every command may stand before its name as well.
+        var leading: [String] = []
+        var rest = arguments[...]
+        while let first = rest.first, first.hasPrefix("-") {
+            rest.removeFirst()
+            switch first {
+            case "--help", "-h":
+                self = .help(command: rest.first.flatMap(Self.spec)?.name)
+                return
+            case "--version":
+                self = .version
+                return
+            case "--json", "--simulated": leading.append(first)
+            case "--adapter":
+                leading.append(first)
+                if let value = rest.popFirst() { leading.append(value) }
+            case _ where first.hasPrefix("--adapter="): leading.append(first)
+            default: throw UsageError(message: "there is no option \(first) before a command")
+            }
+        }
+        guard let name = rest.popFirst() else { throw UsageError(message: "which command?") }
+        if name == "help" {
+            self = .help(command: rest.first.flatMap(Self.spec)?.name)
+            return
+        }
+        guard let spec = Self.spec(name) else {
+            let similar = CommandSpec.all.first { $0.name.hasPrefix(name) }
+            throw UsageError(
+                message: "there is no command '\(name)'" + (similar.map { "; did you mean \($0.name)?" } ?? ""))
+        }
+        let parsed = try ParsedArguments(leading + rest, of: spec)
+        if parsed.has(CommandSpec.help) {
+            self = .help(command: spec.name)
+            return
+        }
+        let common = try CommonOptions(parsed)
+        switch spec.name {
+        case "scan": self = .scan(try ScanOptions(parsed), common)
+        case "heart-rate": self = .heartRate(try HeartRateOptions(parsed), common)
+        case "inspect": self = .inspect(try InspectOptions(parsed), common)
+        case "doctor": self = .doctor(common)
+        default: self = .simulate(try SimulateOptions(parsed), common)
+        }
+    }
+
+    private static func spec(_ name: String) -> CommandSpec? { CommandSpec.all.first { $0.name == name } }
+}
+
+/// What most commands have in common.
+struct CommonOptions: Equatable {
+    var isJSON = false
+    var isSimulated = false
+    var adapter: String?
+
+    init() {}
+
+    init(_ parsed: ParsedArguments) throws(UsageError) {
+        isJSON = parsed.has(CommandSpec.json)
+        isSimulated = parsed.has(CommandSpec.simulated)
+        adapter = parsed.first("--adapter")
+        if let adapter, !adapter.hasPrefix("hci") || UInt16(adapter.dropFirst(3)) == nil {
+            throw parsed.error("--adapter needs a name like hci0, not '\(adapter)'")
+        }
+    }
+}
+
+struct ScanOptions: Equatable {
+    var duration: Double?
+    var services: [CBUUID] = []
+
+    init(_ parsed: ParsedArguments) throws(UsageError) {
+        duration = try parsed.seconds("--duration")
+        for text in parsed.all("--service") {
+            // CBUUID traps on what is no UUID, as Apple's does.
+            let isShort = (text.count == 4 || text.count == 8) && text.utf8.allSatisfy { isHexDigit($0) }
+            guard isShort || (text.utf8.count == 36 && UUID(uuidString: text) != nil) else {
+                throw parsed.error("'\(text)' is not a service UUID such as 180D")
+            }
+            services.append(CBUUID(string: text))
+        }
+    }
+}
+
+struct HeartRateOptions: Equatable {
+    var count: Int?
+    var device: UUID?
+    var timeout: Double?
+
+    init(_ parsed: ParsedArguments) throws(UsageError) {
+        count = try parsed.count("--count")
+        timeout = try parsed.seconds("--timeout")
+        if let text = parsed.first("--device") { device = try parsed.identifier(text) }
+    }
+}
+
+struct InspectOptions: Equatable {
+    var device: UUID
+    var timeout: Double
+
+    init(_ parsed: ParsedArguments) throws(UsageError) {
+        guard let text = parsed.operands.first else {
+            throw parsed.error("inspect which device? `bluez-demo scan` shows identifiers")
+        }
+        guard parsed.operands.count == 1 else { throw parsed.error("inspect takes one identifier") }
+        device = try parsed.identifier(text)
+        timeout = try parsed.seconds("--timeout") ?? 30
+    }
+}
+
+struct SimulateOptions: Equatable {
+    var scenario = Scenario.heartRate
+    var isList: Bool
+
+    init(_ parsed: ParsedArguments) throws(UsageError) {
+        isList = parsed.has(OptionSpec(name: "--list", help: ""))
+        guard let name = parsed.operands.first else { return }
+        guard var scenario = Scenario(name: name) else {
+            throw parsed.error("there is no scenario '\(name)'; --list shows them")
+        }
+        let rest = parsed.operands.dropFirst()
+        if case .crowd = scenario, let size = rest.first {
+            scenario = .crowd(try parsed.count(size, name: "crowd"))
+        }
+        let allowed = if case .crowd = scenario { 1 } else { 0 }
+        guard rest.count <= allowed else { throw parsed.error("simulate does not take '\(rest.last ?? "")'") }
+        self.scenario = scenario
+    }
+}
+
+private func isHexDigit(_ byte: UInt8) -> Bool { Character(Unicode.Scalar(byte)).isHexDigit }

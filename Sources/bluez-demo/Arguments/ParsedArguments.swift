@@ -1,0 +1,86 @@
+import Foundation
+
+/// The arguments of one command, sorted into options and operands, not yet looked at.
+struct ParsedArguments: Equatable {
+    private(set) var operands: [String] = []
+    private var values: [String: [String]] = [:]
+    private let command: String
+
+    /// Takes `--name VALUE`, `--name=VALUE`, `--flag`, and operands in between; after `--` all are operands.
+    init(_ arguments: [String], of spec: CommandSpec) throws(UsageError) {
+        command = spec.name
+        var rest = arguments[...]
+        while let argument = rest.popFirst() {
+            if argument == "--" {
+                operands += rest
+                break
+            }
+            guard argument.hasPrefix("-"), argument != "-" else {
+                operands.append(argument)
+                continue
+            }
+            let parts = argument.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            let name = parts[0] == "-h" ? "--help" : String(parts[0])
+            guard let option = spec.option(name) else {
+                throw error("\(spec.name) has no option \(name)" + Self.suggestion(for: name, in: spec))
+            }
+            try take(option, attached: parts.count > 1 ? String(parts[1]) : nil, from: &rest)
+        }
+        if spec.operand == nil, let surplus = operands.first { throw error("\(spec.name) does not take '\(surplus)'") }
+    }
+
+    private mutating func take(
+        _ option: OptionSpec, attached: String?, from rest: inout ArraySlice<String>
+    ) throws(UsageError) {
+        guard let kind = option.value else {
+            if attached != nil { throw error("\(option.name) takes no value") }
+            values[option.name] = []
+            return
+        }
+        guard let value = attached ?? rest.popFirst(), !value.isEmpty, attached != nil || !value.hasPrefix("--") else {
+            throw error("\(option.name) needs a value: \(option.name) \(kind)")
+        }
+        if values[option.name] != nil, !option.repeats { throw error("\(option.name) is given twice") }
+        values[option.name, default: []].append(value)
+    }
+
+    /// Says that an argument is wrong.
+    func error(_ message: String) -> UsageError { UsageError(message: message, command: command) }
+
+    func has(_ option: OptionSpec) -> Bool { values[option.name] != nil }
+    func all(_ name: String) -> [String] { values[name] ?? [] }
+    func first(_ name: String) -> String? { values[name]?.first }
+
+    /// A positive number of seconds.
+    func seconds(_ name: String) throws(UsageError) -> Double? {
+        guard let text = first(name) else { return nil }
+        guard let seconds = Double(text), seconds.isFinite, seconds > 0, seconds <= 1e9 else {
+            throw error("\(name) needs a number of seconds, not '\(text)'")
+        }
+        return seconds
+    }
+
+    /// A positive whole number.
+    func count(_ name: String) throws(UsageError) -> Int? {
+        guard let text = first(name) else { return nil }
+        return try count(text, name: name)
+    }
+
+    func count(_ text: String, name: String) throws(UsageError) -> Int {
+        guard let count = Int(text), count > 0 else { throw error("\(name) needs a number from 1 up, not '\(text)'") }
+        return count
+    }
+
+    /// An identifier of a device.
+    func identifier(_ text: String) throws(UsageError) -> UUID {
+        guard let identifier = UUID(uuidString: text) else {
+            throw error("'\(text)' is not an identifier; `bluez-demo scan` shows them")
+        }
+        return identifier
+    }
+
+    private static func suggestion(for name: String, in spec: CommandSpec) -> String {
+        let similar = spec.options.first { $0.name.hasPrefix(name) || name.hasPrefix($0.name) }
+        return similar.map { "; did you mean \($0.name)?" } ?? ""
+    }
+}

@@ -1,0 +1,239 @@
+import BluezKit
+import Foundation
+
+/// Finds a heart-rate sensor, stays connected to it, and shows what it sends.
+final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
+    private static let heartRate = CBUUID(string: "180D")
+    private static let measurement = CBUUID(string: "2A37")
+    private static let sensorLocation = CBUUID(string: "2A38")
+    private static let battery = CBUUID(string: "180F")
+    private static let batteryLevel = CBUUID(string: "2A19")
+    private static let deviceInformation = CBUUID(string: "180A")
+
+    private let options: HeartRateOptions
+    private var display = HeartRateDisplay()
+    /// Held: a peripheral that is released is disconnected.
+    private var sensor: CBPeripheral?
+    private var identifier: UUID?
+    private var name: String?
+    private var noted: [String: String] = [:]
+    private var count = 0
+    /// Grows with each measurement, so that a time limit can tell whether there was one.
+    private var progress = 0
+
+    init(_ options: HeartRateOptions, common: CommonOptions, output: Output) {
+        self.options = options
+        identifier = options.device
+        super.init(common: common, output: output)
+    }
+
+    override func start() {
+        super.start()
+        limitWaiting()
+    }
+
+    private func limitWaiting() {
+        guard let timeout = options.timeout, ending == nil else { return }
+        let before = progress
+        after(timeout) { [self] _ in
+            guard progress == before, ending == nil else { return }
+            output.complain("no measurement for \(JSONValue.double(timeout)) s")
+            stop(.failure)
+        }
+    }
+
+    // MARK: Finding and connecting
+
+    override func bluetoothIsOn(_ central: CBCentralManager) {
+        if let identifier {
+            guard let known = central.retrievePeripherals(withIdentifiers: [identifier]).first else {
+                output.complain("\(identifier) is not an identifier that BluezKit made; `bluez-demo scan` shows some")
+                return stop(.failure)
+            }
+            return connect(known)
+        }
+        // What is connected already, by another program, does not advertise.
+        if let connected = central.retrieveConnectedPeripherals(withServices: [Self.heartRate]).first {
+            return connect(connected)
+        }
+        output.say("Looking for a heart-rate sensor...")
+        central.scanForPeripherals(withServices: [Self.heartRate])
+        after(10) { [self] _ in
+            guard sensor == nil, ending == nil else { return }
+            output.say(Line("None so far. Most send only while they are worn.", .dim))
+        }
+    }
+
+    override func bluetoothWentOff() {
+        sensor = nil
+        show { $0.isConnected = false }
+    }
+
+    override func centralManager(
+        _ central: CBCentralManager, didDiscover peripheral: CBPeripheral, advertisementData: [String: Any],
+        rssi RSSI: NSNumber
+    ) {
+        guard sensor == nil, ending == nil else { return }
+        central.stopScan()
+        let advertisement = Advertisement(peripheral, advertisementData, rssi: RSSI)
+        output.report(.discovered(advertisement))
+        let strength = advertisement.rssiDBm.map { ", \($0) dBm" } ?? ""
+        let name = (advertisement.name ?? "a sensor without a name").harmless
+        output.say("Found " + Line(name, .bold) + Line(strength, .dim))
+        connect(peripheral)
+    }
+
+    private func connect(_ peripheral: CBPeripheral) {
+        (sensor, identifier) = (peripheral, peripheral.identifier)
+        peripheral.delegate = self
+        output.report(.connecting(peripheral.identifier, name: peripheral.name))
+        output.say(Line("Connecting to \(label(peripheral))..."))
+        central?.connect(peripheral)
+    }
+
+    private func label(_ peripheral: CBPeripheral) -> String {
+        name = peripheral.name?.harmless ?? name  // after a reset the object is a new one, and has none
+        return name ?? peripheral.identifier.uuidString
+    }
+
+    override func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {
+        guard ending == nil else { return }
+        output.report(.connected(peripheral.identifier, name: peripheral.name))
+        output.say(Line("Connected.", .green))
+        show { $0.isConnected = true }
+        peripheral.discoverServices([Self.heartRate, Self.battery, Self.deviceInformation])
+    }
+
+    override func centralManager(
+        _ central: CBCentralManager, didFailToConnect peripheral: CBPeripheral, error: (any Error)?
+    ) {
+        guard ending == nil else { return quit() }
+        let reason = error?.sentence ?? "no reason given"
+        output.report(.disconnected(peripheral.identifier, reason: reason))
+        output.say(Line("The connection failed (\(reason)). Trying again.", .yellow))
+        after(1) { [self] _ in
+            if ending == nil, sensor === peripheral { central.connect(peripheral) }
+        }
+    }
+
+    override func centralManager(
+        _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, timestamp: CFAbsoluteTime,
+        isReconnecting: Bool, error: (any Error)?
+    ) {
+        output.report(.disconnected(peripheral.identifier, reason: error?.sentence))
+        guard ending == nil else { return quit() }
+        show { $0.isConnected = false }
+        let reason = error.map { " (\($0.sentence))" } ?? ""
+        output.say(Line("The link was lost\(reason). Waiting for \(label(peripheral)).", .yellow))
+        // No time limit: this connects whenever the sensor is back.
+        central.connect(peripheral)
+        output.report(.connecting(peripheral.identifier, name: peripheral.name))
+    }
+
+    override func end() -> Bool {
+        guard let sensor, let central, central.state == .poweredOn, sensor.state != .disconnected else { return false }
+        central.cancelPeripheralConnection(sensor)
+        return true
+    }
+
+    // MARK: Services
+
+    func peripheral(_ peripheral: CBPeripheral, didDiscoverServices error: (any Error)?) {
+        guard ending == nil else { return }
+        if let error { return complain("the services cannot be discovered", error) }
+        let services = peripheral.services ?? []
+        guard services.contains(where: { $0.uuid == Self.heartRate }) else {
+            output.complain("\(label(peripheral)) has no heart-rate service")
+            return stop(.failure)
+        }
+        for service in services { peripheral.discoverCharacteristics(nil, for: service) }
+    }
+
+    func peripheral(
+        _ peripheral: CBPeripheral, didDiscoverCharacteristicsFor service: CBService, error: (any Error)?
+    ) {
+        guard ending == nil else { return }
+        if let error { return complain("the characteristics cannot be discovered", error) }
+        for characteristic in service.characteristics ?? [] {
+            switch characteristic.uuid {
+            case Self.measurement: peripheral.setNotifyValue(true, for: characteristic)
+            case Self.batteryLevel:
+                peripheral.readValue(for: characteristic)
+                if characteristic.properties.contains(.notify) { peripheral.setNotifyValue(true, for: characteristic) }
+            case Self.sensorLocation: peripheral.readValue(for: characteristic)
+            case let uuid where DeviceInformation(uuid) != nil: peripheral.readValue(for: characteristic)
+            default: break
+            }
+        }
+    }
+
+    /// The sensor has changed its services: begin anew with them.
+    func peripheral(_ peripheral: CBPeripheral, didModifyServices invalidatedServices: [CBService]) {
+        peripheral.discoverServices([Self.heartRate, Self.battery, Self.deviceInformation])
+    }
+
+    func peripheral(
+        _ peripheral: CBPeripheral, didUpdateNotificationStateFor characteristic: CBCharacteristic,
+        error: (any Error)?
+    ) {
+        guard let error, ending == nil else { return }
+        complain("\(characteristic.uuid) cannot be subscribed to", error)
+        if characteristic.uuid == Self.measurement { stop(.failure) }
+    }
+
+    // MARK: Values
+
+    func peripheral(
+        _ peripheral: CBPeripheral, didUpdateValueFor characteristic: CBCharacteristic, error: (any Error)?
+    ) {
+        guard ending == nil else { return }
+        if let error { return complain("\(characteristic.uuid) cannot be read", error) }
+        let value = characteristic.value ?? Data()
+        switch characteristic.uuid {
+        case Self.measurement: take(value)
+        case Self.batteryLevel:
+            guard let level = value.first.map(Int.init), level <= 100, level != display.battery else { return }
+            output.report(.battery(level))
+            show { $0.battery = level }
+            if output.mode == .plain { note("battery", "\(level) %") }
+        case Self.sensorLocation:
+            guard let location = value.first.flatMap(BodySensorLocation.init) else { return }
+            output.report(.sensorLocation(location))
+            note("worn on", location.name)
+        default:
+            guard let field = DeviceInformation(characteristic.uuid) else { return }
+            // Some devices end their texts with zeros.
+            let text = String(decoding: value.prefix { $0 != 0 }, as: UTF8.self)
+            output.report(.information(field, text))
+            note(field.label, text.harmless)
+        }
+    }
+
+    private func take(_ value: Data) {
+        do throws(HeartRateMeasurement.ParseError) {
+            let measurement = try HeartRateMeasurement(value)
+            (count, progress) = (count + 1, progress + 1)
+            output.report(.measurement(measurement))
+            show { $0.take(measurement) }
+            if output.mode == .plain { output.say(display.plainLine(measurement)) }
+        } catch {
+            return output.complain("\(error); bytes: \(value.hex)")
+        }
+        if count == options.count { stop(.success) } else { limitWaiting() }
+    }
+
+    /// Once, although every connection tells it anew.
+    private func note(_ label: String, _ text: String) {
+        guard noted.updateValue(text, forKey: label) != text else { return }
+        output.say(Line("  \(label): ", .dim) + Line(text))
+    }
+
+    private func complain(_ what: String, _ error: any Error) {
+        if ending == nil { output.complain("\(what): \(error.sentence)") }
+    }
+
+    private func show(_ change: (inout HeartRateDisplay) -> Void) {
+        change(&display)
+        if output.mode == .live { output.show(display.block(width: Terminal.size.columns)) }
+    }
+}

@@ -1,0 +1,35 @@
+/// One line of the doctor's report.
+struct DoctorCheck: Equatable {
+    enum Verdict: String { case ok, warning, problem }
+
+    /// For programs; does not change: `bus`, `daemon`, ...
+    let name: String
+    let verdict: Verdict
+    /// What was found, without a full stop.
+    let finding: String
+    /// What to do about it.
+    var remedy: String?
+
+    /// Both, for a person who asked for something else.
+    var sentence: String { finding + (remedy.map { ": " + $0 } ?? "") }
+
+    var json: JSONValue {
+        [
+            "event": "check", "check": .string(name), "verdict": .string(verdict.rawValue),
+            "finding": .string(finding), "remedy": .optional(remedy),
+        ]
+    }
+
+    var line: Line {
+        let mark: Line =
+            switch verdict {
+            case .ok: Line("ok       ", .green)
+            case .warning: Line("warning  ", .yellow)
+            case .problem: Line("problem  ", .red)
+            }
+        return mark + Line(finding)
+    }
+
+    /// The second line, if there is something to do.
+    var remedyLine: Line? { remedy.map { Line("         ") + Line("-> " + $0, .bold) } }
+}

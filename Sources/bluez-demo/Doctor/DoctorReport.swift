@@ -1,0 +1,161 @@
+/// What the surroundings mean for a program that uses Bluetooth, and what to do. Pure.
+struct DoctorReport: Equatable {
+    private(set) var checks: [DoctorCheck] = []
+
+    /// Whether programs can use Bluetooth.
+    var isUsable: Bool { !checks.contains { $0.verdict == .problem } }
+
+    /// The oldest BlueZ that BluezKit is tested with.
+    static let testedVersion = Surroundings.Version(major: 5, minor: 66)
+
+    init(_ found: Surroundings) {
+        guard checkBus(found) else { return }
+        // The switch comes before the adapters: it is why they are off.
+        if checkDaemon(found) {
+            checkVersion(found)
+            let isBlocked = checkRFKill(found)
+            checkAdapters(found, isBlocked: isBlocked)
+        } else {
+            _ = checkRFKill(found)
+        }
+        checkSockets(found)
+    }
+
+    private mutating func add(
+        _ name: String, _ verdict: DoctorCheck.Verdict, _ finding: String, _ remedy: String? = nil
+    ) {
+        checks.append(DoctorCheck(name: name, verdict: verdict, finding: finding, remedy: remedy))
+    }
+
+    private mutating func checkBus(_ found: Surroundings) -> Bool {
+        guard let error = found.busError else {
+            add("bus", .ok, "the system bus answers (\(found.busAddress))")
+            return true
+        }
+        add(
+            "bus", .problem, "the system bus cannot be reached (\(error))",
+            found.isContainer
+                ? "start the container with -v /run/dbus/system_bus_socket:/run/dbus/system_bus_socket"
+                : "sudo systemctl start dbus")
+        return false
+    }
+
+    private mutating func checkDaemon(_ found: Surroundings) -> Bool {
+        switch found.daemon {
+        case .running?:
+            add("daemon", .ok, "bluetoothd runs and this user may talk to it")
+            return true
+        case .denied?:
+            add(
+                "daemon", .problem, "the policy of the bus does not let this user talk to bluetoothd",
+                "sudo usermod -aG bluetooth $USER, then log in again")
+        case .silent(let message)?:
+            add("daemon", .problem, "bluetoothd does not answer (\(message))", "sudo systemctl restart bluetooth")
+        case .notRunning?, nil:
+            if found.isDaemonInstalled {
+                add("daemon", .problem, "bluetoothd is not running", "sudo systemctl enable --now bluetooth")
+            } else if found.isContainer {
+                add(
+                    "daemon", .problem, "bluetoothd is not running", "start bluetoothd on the host of this container")
+            } else {
+                add(
+                    "daemon", .problem, "BlueZ is not installed",
+                    "sudo apt install bluez (or what your distribution calls it), then sudo systemctl start bluetooth")
+            }
+        }
+        return false
+    }
+
+    private mutating func checkVersion(_ found: Surroundings) {
+        let mode = found.runsExperimental ? ", with experimental interfaces" : ""
+        guard let version = found.daemonVersion else {
+            return add("version", .ok, "the version of bluetoothd is not known\(mode)")
+        }
+        if version < Self.testedVersion {
+            add(
+                "version", .warning, "bluetoothd is version \(version)\(mode)",
+                "BluezKit is tested with \(Self.testedVersion) and later; update BlueZ if something does not work")
+        } else {
+            add("version", .ok, "bluetoothd is version \(version)\(mode)")
+        }
+    }
+
+    private mutating func checkRFKill(_ found: Surroundings) -> Bool {
+        if let hard = found.rfkill.first(where: \.isHardBlocked) {
+            add(
+                "rfkill", .problem, "Bluetooth (\(hard.name)) is switched off by a switch or key of this computer",
+                "turn that switch on, or leave airplane mode")
+            return true
+        }
+        if let soft = found.rfkill.first(where: \.isSoftBlocked) {
+            add("rfkill", .problem, "Bluetooth (\(soft.name)) is blocked by rfkill", "rfkill unblock bluetooth")
+            return true
+        }
+        add("rfkill", .ok, "rfkill blocks no Bluetooth")
+        return false
+    }
+
+    private mutating func checkAdapters(_ found: Surroundings, isBlocked: Bool) {
+        let adapters = found.adapters ?? []
+        guard !adapters.isEmpty else {
+            return add(
+                "adapter", .problem, "there is no Bluetooth adapter",
+                "plug one in (`lsusb` and `dmesg` show whether Linux sees it), or try --simulated")
+        }
+        if let chosen = found.chosenAdapter, !adapters.contains(where: { $0.name == chosen }) {
+            let names = adapters.map(\.name).joined(separator: ", ")
+            return add("adapter", .problem, "there is no adapter \(chosen)", "choose one of these: \(names)")
+        }
+        // One that works is enough, if none was asked for.
+        let relevant = adapters.filter { found.chosenAdapter == nil || $0.name == found.chosenAdapter }
+        let isOneFine = relevant.contains { $0.isPowered && $0.hasLE }
+        for adapter in relevant { check(adapter, isBlocked: isBlocked, isOneFine: isOneFine) }
+    }
+
+    private mutating func check(_ adapter: Surroundings.Adapter, isBlocked: Bool, isOneFine: Bool) {
+        let bad: DoctorCheck.Verdict = isOneFine ? .warning : .problem
+        let label = adapter.name + (adapter.address.map { " (\($0))" } ?? "")
+        guard adapter.hasLE else {
+            return add(
+                "adapter", bad, "\(label) has no Bluetooth Low Energy",
+                "use an adapter with Bluetooth 4.0 or later; ControllerMode in /etc/bluetooth/main.conf must not be bredr"
+            )
+        }
+        guard adapter.isPowered else {
+            let blocked = isBlocked || adapter.powerState == "off-blocked"
+            return add(
+                "adapter", bad, "\(label) is switched off",
+                blocked ? "rfkill unblock bluetooth, then bluetoothctl power on" : "bluetoothctl power on")
+        }
+        let experimental =
+            adapter.experimentalFeatures > 0 ? ", \(adapter.experimentalFeatures) experimental features" : ""
+        add("adapter", .ok, "\(label) is on and has Bluetooth Low Energy\(experimental)")
+        if !adapter.hasPeripheralRole {
+            add(
+                "peripheral", .warning, "\(adapter.name) cannot advertise",
+                "use another adapter if a program is to be a peripheral; scanning and connecting work")
+        }
+    }
+
+    private mutating func checkSockets(_ found: Surroundings) {
+        switch found.sockets {
+        case .available?: add("sockets", .ok, "Bluetooth sockets can be opened (for L2CAP channels)")
+        case .refused(let message)?:
+            add(
+                "sockets", .warning, "Bluetooth sockets cannot be opened (\(message))",
+                found.isContainer
+                    ? "only L2CAP channels need them; run the container with --network host and a seccomp profile that allows it"
+                    : "only L2CAP channels need them; sudo modprobe bluetooth")
+        case nil: break
+        }
+    }
+}
+
+extension Surroundings.Adapter {
+    /// The GATT manager is only there on controllers with LE.
+    var hasLE: Bool { hasGattManager || roles?.contains { $0 == "central" || $0 == "central-peripheral" } ?? false }
+    var hasPeripheralRole: Bool {
+        hasGattManager && hasAdvertisingManager
+            && (roles?.contains { $0 == "peripheral" || $0 == "central-peripheral" } ?? true)
+    }
+}

@@ -1,0 +1,59 @@
+/// The picture of the last measurements, for people. Pure.
+struct HeartRateDisplay {
+    var isConnected = false
+    /// In percent.
+    var battery: Int?
+    private var latest: HeartRateMeasurement?
+    private var energy: Int?
+    private var rates = Sparkline(capacity: 500, leastSpan: 14)
+
+    mutating func take(_ measurement: HeartRateMeasurement) {
+        latest = measurement
+        // Comes with some measurements only, and holds until the next one.
+        energy = measurement.energyExpended ?? energy
+        rates.append(measurement.beatsPerMinute)
+    }
+
+    /// Two lines that are redrawn in place; none before the first measurement.
+    func block(width: Int) -> [Line] {
+        guard let latest else { return [] }
+        let heart = Line("\u{2665}", isConnected ? .red : .dim)
+        let rate = Line(Self.right(latest.beatsPerMinute, 4), isConnected ? .bold : .dim) + " bpm  "
+        let beginning = "  " + heart + rate
+        let shown = max(0, min(40, width - beginning.width - 12))
+        var first = beginning + Line(rates.text(width: shown), isConnected ? .cyan : .dim)
+        let values = rates.values.suffix(shown)
+        if let least = values.min(), let most = values.max() { first += Line("  \(least)-\(most)", .dim) }
+
+        var facts: [Line] = isConnected ? [] : [Line("not connected", .yellow)]
+        if !latest.rrIntervals.isEmpty { facts.append(Line("RR " + Self.milliseconds(latest))) }
+        if latest.contact != .notSupported { facts.append(Self.contact(latest)) }
+        if let energy { facts.append(Line("\(energy) kJ")) }
+        if let battery { facts.append(Line("battery \(battery) %", battery <= 20 ? .yellow : .plain)) }
+        var second = Line("    ")
+        for (index, fact) in facts.enumerated() { second += index == 0 ? fact : Line("   ") + fact }
+        return [first, second]
+    }
+
+    /// One measurement on a line of its own.
+    func plainLine(_ measurement: HeartRateMeasurement) -> Line {
+        var line = Line(Self.right(measurement.beatsPerMinute, 4) + " bpm")
+        if !measurement.rrIntervals.isEmpty { line += Line("   RR " + Self.milliseconds(measurement)) }
+        if measurement.contact != .notSupported { line += "   " + Self.contact(measurement) }
+        if let energy = measurement.energyExpended { line += Line("   \(energy) kJ") }
+        return line
+    }
+
+    private static func contact(_ measurement: HeartRateMeasurement) -> Line {
+        measurement.contact == .detected ? "skin contact" : Line("no skin contact", .yellow)
+    }
+
+    private static func milliseconds(_ measurement: HeartRateMeasurement) -> String {
+        measurement.rrMilliseconds.map { String(Int($0.rounded())) }.joined(separator: ", ") + " ms"
+    }
+
+    private static func right(_ number: Int, _ width: Int) -> String {
+        let text = String(number)
+        return String(repeating: " ", count: max(0, width - text.count)) + text
+    }
+}

@@ -1,0 +1,53 @@
+/// A line for people: pieces of text, each in a style. Measured in columns, and coloured only when it is shown.
+struct Line: Equatable, ExpressibleByStringLiteral {
+    /// SGR parameters of ECMA-48.
+    enum Style: String { case plain = "", bold = "1", dim = "2", red = "31", green = "32", yellow = "33", cyan = "36" }
+
+    struct Piece: Equatable {
+        var text: String
+        var style: Style
+    }
+
+    private(set) var pieces: [Piece] = []
+
+    init(_ text: String = "", _ style: Style = .plain) {
+        pieces = text.isEmpty ? [] : [Piece(text: text, style: style)]
+    }
+    init(stringLiteral text: String) { self.init(text) }
+
+    static func + (left: Line, right: Line) -> Line {
+        var sum = left
+        sum.pieces += right.pieces
+        return sum
+    }
+
+    static func += (left: inout Line, right: Line) { left.pieces += right.pieces }
+
+    /// The text alone.
+    var text: String { pieces.map(\.text).joined() }
+    var width: Int { pieces.reduce(0) { $0 + $1.text.displayWidth } }
+
+    /// No wider than this; what is cut off is replaced by "…".
+    func clipped(to width: Int) -> Line {
+        guard self.width > width else { return self }
+        var result = Line()
+        var left = width
+        for piece in pieces {
+            let text = piece.text.displayWidth < left ? piece.text : piece.text.clipped(to: left, always: true)
+            result += Line(text, piece.style)
+            left -= text.displayWidth
+            if left <= 0 || text != piece.text { break }
+        }
+        return result
+    }
+
+    /// Filled with spaces up to this width.
+    func padded(to width: Int) -> Line {
+        self.width < width ? self + Line(String(repeating: " ", count: width - self.width)) : self
+    }
+
+    func rendered(colour: Bool) -> String {
+        guard colour else { return text }
+        return pieces.map { $0.style == .plain ? $0.text : "\u{1B}[\($0.style.rawValue)m\($0.text)\u{1B}[0m" }.joined()
+    }
+}

@@ -1,0 +1,57 @@
+import Glibc
+
+/// The terminal that standard output goes to, if it does.
+enum Terminal {
+    struct Size: Equatable {
+        var columns = 80
+        var rows = 24
+    }
+
+    /// Whether the cursor can be moved about.
+    static var isCapable: Bool { isatty(STDOUT_FILENO) == 1 && environment("TERM").map { $0 != "dumb" } ?? false }
+
+    /// NO_COLOR: https://no-color.org
+    static var wantsColour: Bool { isCapable && environment("NO_COLOR") == nil }
+
+    static var size: Size {
+        var window = winsize()
+        guard ioctl(STDOUT_FILENO, UInt(TIOCGWINSZ), &window) == 0, window.ws_col > 0, window.ws_row > 0 else {
+            return Size()
+        }
+        return Size(columns: Int(window.ws_col), rows: Int(window.ws_row))
+    }
+
+    /// Sets whether the terminal shows what is typed. Keys pressed meanwhile would spoil a picture.
+    static func setEcho(_ isOn: Bool) {
+        // A background job that changes the terminal is stopped.
+        guard tcgetpgrp(STDIN_FILENO) == getpgrp() else { return }
+        var attributes = termios()
+        guard tcgetattr(STDIN_FILENO, &attributes) == 0 else { return }
+        if isOn { attributes.c_lflag |= tcflag_t(ECHO) } else { attributes.c_lflag &= ~tcflag_t(ECHO) }
+        tcsetattr(STDIN_FILENO, TCSANOW, &attributes)
+    }
+
+    /// A variable that is set to something.
+    static func environment(_ name: String) -> String? {
+        guard let value = getenv(name), value.pointee != 0 else { return nil }
+        return String(cString: value)
+    }
+
+    /// Writes everything, or says that nobody reads any more.
+    @discardableResult
+    static func write(_ text: String, to descriptor: Int32) -> Bool {
+        var bytes = Array(text.utf8)[...]
+        while !bytes.isEmpty {
+            let count = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
+            if count > 0 {
+                bytes.removeFirst(count)
+            } else if errno == EAGAIN {
+                var poll = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
+                Glibc.poll(&poll, 1, -1)
+            } else if errno != EINTR {
+                return false
+            }
+        }
+        return true
+    }
+}

@@ -1,0 +1,53 @@
+import BluezKit
+import Dispatch
+import Glibc
+
+/// The process: its signals and its end.
+enum Program {
+    static let version = "0.1.0"
+
+    /// What runs. Only touched on the main queue.
+    private nonisolated(unsafe) static var command: (any Command)?
+    private nonisolated(unsafe) static var output: Output?
+    private nonisolated(unsafe) static var sources: [any DispatchSourceSignal] = []
+
+    /// Runs a command; it ends the process.
+    static func run(_ command: any Command, output: Output) -> Never {
+        (self.command, self.output) = (command, output)
+        output.onClosed = { command.stop(.success) }  // the reader of a pipe has seen enough
+        // The command itself says what matters; what the library logs besides is there for those who ask.
+        BluezKitLog.handler = { level, text in
+            if level == .misuse || BluezKitLog.level == .debug { BluezKitLog.writeToStandardError(level, text) }
+        }
+        signal(SIGPIPE, SIG_IGN)
+        for (number, status) in [(SIGINT, ExitStatus.interrupted), (SIGTERM, .terminated), (SIGHUP, .hungUp)] {
+            var count = 0
+            watch(number) {
+                count += 1
+                if count == 1 { command.stop(status) } else { quit(status) }
+            }
+        }
+        watch(SIGWINCH) { output.redraw() }
+        watch(SIGTSTP) {
+            output.restoreTerminal()
+            kill(getpid(), SIGSTOP)
+        }
+        watch(SIGCONT) { output.redraw() }
+        DispatchQueue.main.async { Self.command?.start() }
+        dispatchMain()
+    }
+
+    /// Gives the terminal back and ends the process.
+    static func quit(_ status: ExitStatus) -> Never {
+        output?.restoreTerminal()
+        exit(status.rawValue)
+    }
+
+    private static func watch(_ number: Int32, _ body: @escaping () -> Void) {
+        signal(number, SIG_IGN)
+        let source = DispatchSource.makeSignalSource(signal: number, queue: .main)
+        source.setEventHandler(handler: body)
+        source.activate()
+        sources.append(source)
+    }
+}

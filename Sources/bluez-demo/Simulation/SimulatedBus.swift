@@ -1,0 +1,73 @@
+import BluezKitSimulator
+import Dispatch
+import Foundation
+
+/// The simulator in this process: devices on a bus of their own. Ends with this object, or with the process.
+// Holds: it is made once, then only read, and the simulator may be used from any thread.
+final class SimulatedBus: @unchecked Sendable {
+    /// Where the bus is, as libdbus takes it.
+    let address: String
+    private let simulator: Simulator
+    private let strengths: DispatchSourceTimer
+
+    /// Starts the simulator; `completion` runs on the main queue.
+    static func start(_ scenario: Scenario, completion: @escaping (Result<SimulatedBus, any Error>) -> Void) {
+        let confined = Confined(run: completion)
+        Task {
+            let result: Result<SimulatedBus, any Error>
+            do {
+                result = .success(SimulatedBus(try await simulator(), scenario))
+            } catch {
+                result = .failure(error)
+            }
+            DispatchQueue.main.async { confined.run(result) }
+        }
+    }
+
+    // Holds: it runs once, on the main queue.
+    private struct Confined: @unchecked Sendable {
+        let run: (Result<SimulatedBus, any Error>) -> Void
+    }
+
+    private static func simulator() async throws -> Simulator {
+        var options = SimulatorOptions()
+        options.duplicateFilter = .none  // so that a scan sees strengths change
+        return try await Simulator(timing: .real, options: options)
+    }
+
+    private init(_ simulator: Simulator, _ scenario: Scenario) {
+        self.simulator = simulator
+        // The bus adds an identifier of itself, which nobody needs.
+        address = String(simulator.address.rawValue.prefix { $0 != "," })
+        let devices = Self.devices(of: scenario)
+        for device in devices { simulator.add(device) }
+        devices.first { $0.address == Self.heartAddress }?.notifyRepeatedly(
+            "2A37", every: .milliseconds(900), value: SimulatedHeart.measurement)
+        if case .crowd(let size) = scenario, size > SimulatedNeighbour.all.count {
+            simulator.setCrowd(size - SimulatedNeighbour.all.count)
+        }
+        strengths = DispatchSource.makeTimerSource()
+        strengths.schedule(deadline: .now(), repeating: 0.5)
+        strengths.setEventHandler {
+            for (index, device) in devices.enumerated() {
+                let middle = -45 - 6 * (index % 8)
+                device.rssi = Int16(min(max(Int(device.rssi) + .random(in: -3...3), middle - 8), middle + 8))
+            }
+        }
+        strengths.activate()
+    }
+
+    deinit { strengths.cancel() }
+
+    private static let heartAddress = VirtualPeripheral.heart().address
+
+    private static func devices(of scenario: Scenario) -> [VirtualPeripheral] {
+        switch scenario {
+        case .heartRate: [SimulatedHeart.peripheral(heartAddress)]
+        case .kitchenSink: [.sink()]
+        case .crowd(let size):
+            [SimulatedHeart.peripheral(heartAddress), .sink()]
+                + SimulatedNeighbour.all.prefix(size).enumerated().map { $1.peripheral(number: $0) }
+        }
+    }
+}

@@ -1,0 +1,238 @@
+import BluezKitSimulator
+import CoreBluetooth
+import Foundation
+import Testing
+
+/// Connections that need a simulator to be seen.
+@Suite struct LinkTests {
+    private func found(_ name: String = "Rig Heart") async throws -> (SimulatedWorld, Central, CBPeripheral) {
+        let world = try await SimulatedWorld()
+        let central = Central(world)
+        try await central.powerOn()
+        return (world, central, try await central.find(name))
+    }
+
+    @Test("O-13 CN-7 cancelling a disconnected peripheral does nothing")
+    func cancelsNothing() async throws {
+        let (world, central, heart) = try await found()
+        central.manager.cancelPeripheralConnection(heart)
+        #expect(heart.state == .disconnected)
+        try await central.connect(heart)
+        #expect(central.count { if case .disconnected = $0 { true } else { false } } == 0)
+        #expect(world.simulator.calls("Disconnect").isEmpty)
+    }
+
+    @Test("CN-4 connect while connecting gives no second callback; while connected no error")
+    func connectsTwice() async throws {
+        let (_, central, heart) = try await found()
+        await central.perform { for _ in 0..<5 { central.manager.connect(heart) } }
+        try await central.next("connection") { if case .connected = $0 { true } else { nil } }
+        try await central.settle(heart)
+        #expect(central.count { if case .connected = $0 { true } else { false } } == 1)
+        central.manager.connect(heart)
+        try await central.settle(heart)
+        #expect(central.count { if case .failed = $0 { true } else { false } } == 0 && heart.state == .connected)
+    }
+
+    @Test("CN-5 several attempts at once: those in range connect, the others wait")
+    func several() async throws {
+        let world = try await SimulatedWorld()
+        for n in 1...8 {
+            world.simulator.add(
+                VirtualPeripheral("F0:00:00:00:01:0\(n)", VirtualAdvertisement(localName: "P\(n)"), services: []))
+        }
+        let central = Central(world)
+        try await central.powerOn()
+        let heart = try await central.find("Rig Heart")
+        world.heart.vanish()
+        central.manager.connect(heart)
+        var connected: Set<UUID> = []
+        for n in 1...8 {
+            let peripheral = try await central.find("P\(n)")
+            central.keep(peripheral)
+            central.manager.connect(peripheral)
+        }
+        while connected.count < 8 {
+            connected.insert(
+                try await central.next("connection") { if case .connected(let p) = $0 { p.identifier } else { nil } })
+        }
+        #expect(heart.state == .connecting && !connected.contains(heart.identifier))
+        world.heart.comeBack()
+        try await central.next("connection") { if case .connected(heart) = $0 { true } else { nil } }
+    }
+
+    @Test("CN-2 LX-15 transient errors of BlueZ are retried without a word")
+    func retries() async throws {
+        let (world, central, heart) = try await found()
+        for (name, message) in [
+            ("Failed", "le-connection-abort-by-local"), ("Failed", "Operation already in progress"),
+            ("InProgress", "br-connection-busy"), ("Failed", "br-connection-canceled"),
+        ] {
+            world.simulator.inject(SimulatorFault("Connect", .fail(name: "org.bluez.Error.\(name)", message: message)))
+        }
+        try await central.connect(heart)
+        #expect(world.simulator.calls("Connect").count == 5)
+        #expect(central.count { if case .failed = $0 { true } else { false } } == 0)
+    }
+
+    @Test("CN-13 ERR-1 D9 the controller's connection limit is an error with its cause; the peripheral can connect later")
+    func limit() async throws {
+        let (world, central, heart) = try await found()
+        world.simulator.inject(
+            SimulatorFault(
+                "Connect",
+                .fail(name: "org.bluez.Error.Failed", message: "le-connection-concurrent-connection-limit")))
+        central.manager.connect(heart)
+        let error = try await central.nextRecord("failure") { record -> NSError? in
+            guard case .failed(heart, let error?) = record.event, record.peripheralState == .disconnected else { return nil }
+            return (error as? CBError)?.code == .connectionLimitReached ? error as NSError : nil
+        }
+        let cause = try #require(error.userInfo[NSUnderlyingErrorKey] as? NSError)
+        #expect(cause.localizedDescription.contains("concurrent-connection-limit"))
+        try await central.connect(heart)
+    }
+
+    @Test("CN-7 CN-8 cancel and connect again at once: one goodbye, then a new link")
+    func reconnectsAtOnce() async throws {
+        let (_, central, heart) = try await found()
+        try await central.connect(heart)
+        let state = await central.perform { () -> CBPeripheralState in
+            central.manager.cancelPeripheralConnection(heart)
+            central.manager.connect(heart)
+            return heart.state
+        }
+        #expect(state == .connecting)
+        try await central.next("goodbye") { if case .disconnected(heart, false, nil) = $0 { true } else { nil } }
+        try await central.next("new link") { if case .connected(heart) = $0 { true } else { nil } }
+        #expect(heart.state == .connected)
+        #expect(central.count { if case .disconnected = $0 { true } else { false } } == 1)
+        _ = try await central.discoverServices(heart)
+    }
+
+    @Test("CN-10 requests that are pending when the link ends get no answer, and the next link works")
+    func pendingRequests() async throws {
+        let (world, central, sink) = try await found("Rig Sink")
+        try await central.connect(sink)
+        let hello = try await central.characteristic(sinkUUID(0x10), of: sinkUUID(1), on: sink)
+        world.simulator.inject(SimulatorFault("ReadValue", .ignore))
+        await central.perform { for _ in 0..<10 { sink.readValue(for: hello) } }
+        _ = await world.simulator.waitForCalls("ReadValue")
+        world.sink.disconnect()
+        try await central.next("end") { if case .disconnected(sink, _, _) = $0 { true } else { nil } }
+        try await central.connect(sink)
+        try await central.settle(sink)
+        #expect(central.count { if case .value = $0 { true } else { false } } == 0)
+    }
+
+    @Test("CN-1 MIS-5 releasing a pending peripheral withdraws the attempt, silently")
+    func releasesPending() async throws {
+        let world = try await SimulatedWorld()
+        let central = Central(world)
+        try await central.powerOn()
+        var heart: CBPeripheral? = try await central.find("Rig Heart")
+        world.heart.vanish()
+        central.manager.connect(try #require(heart))
+        _ = await world.simulator.waitForCalls("Connect")
+        central.forgetRecords()
+        heart = nil
+        #expect(await world.simulator.waitForCalls("Disconnect") != nil)
+        try await LogCapture.shared.expect("misuse", "Did you forget to keep a reference to it?")
+        #expect(central.records.isEmpty)
+    }
+
+    @Test("O-17 AR-1 AR-2 AR-4 AR-6 AR-7 auto-reconnect: the new variant, connecting, then didConnect; a cancel ends it")
+    func autoReconnect() async throws {
+        let (world, central, heart) = try await found()
+        central.manager.connect(heart, options: [CBConnectPeripheralOptionEnableAutoReconnect: true])
+        try await central.next("connection") { if case .connected = $0 { true } else { nil } }
+        world.heart.disconnect()
+        let record = try await central.nextRecord("loss") { record in
+            if case .disconnected(heart, true, _?) = record.event { record } else { nil }
+        }
+        #expect(record.peripheralState == .connecting)
+        try await central.next("new link") { if case .connected(heart) = $0 { true } else { nil } }
+        world.heart.vanish()
+        try await central.next("loss") { if case .disconnected(heart, true, _?) = $0 { true } else { nil } }
+        central.manager.cancelPeripheralConnection(heart)
+        try await central.next("goodbye") { if case .disconnected(heart, false, nil) = $0 { true } else { nil } }
+        #expect(heart.state == .disconnected)
+    }
+
+    @Test("AR-5 O-16 a delegate with the old disconnect variant only gets that one, once")
+    func oldVariant() async throws {
+        final class Old: NSObject, CBCentralManagerDelegate, Sendable {
+            let log = EventLog<String>()
+            func centralManagerDidUpdateState(_ central: CBCentralManager) { log.append("state") }
+            func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) { log.append("up") }
+            func centralManager(
+                _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, error: (any Error)?
+            ) { log.append("down \(error == nil)") }
+        }
+        let (world, central, heart) = try await found()
+        let old = Old()
+        central.manager.delegate = old
+        central.manager.connect(heart)
+        _ = try await old.log.next("up") { $0 == "up" ? true : nil }
+        world.heart.disconnect()
+        _ = try await old.log.next("down") { $0 == "down false" ? true : nil }
+        #expect(old.log.all == ["up", "down false"])
+    }
+
+    @Test("a start delay is kept")
+    func startDelay() async throws {
+        let (world, central, heart) = try await found()
+        let start = ContinuousClock.now
+        central.manager.connect(heart, options: [CBConnectPeripheralOptionStartDelayKey: NSNumber(value: 0.2)])
+        #expect(heart.state == .connecting)
+        try await central.next("connection") { if case .connected = $0 { true } else { nil } }
+        #expect(ContinuousClock.now - start >= .milliseconds(200))
+        _ = world
+    }
+
+    @Test("MIS-2 RW-14 commands to a peripheral that is not connected are dropped, without a callback")
+    func notConnected() async throws {
+        let (world, central, heart) = try await found()
+        heart.delegate = central
+        heart.readRSSI()
+        heart.discoverServices(nil)
+        heart.openL2CAPChannel(0x80)
+        #expect(!heart.canSendWriteWithoutResponse)
+        try await LogCapture.shared.expect("misuse", "can only accept commands while in the connected state")
+        try await central.connect(heart)
+        try await central.settle(heart)
+        #expect(central.count { if case .services = $0 { true } else { false } } == 0)
+        _ = world
+    }
+
+    @Test("MIS-8 requests with a nil delegate are logged and executed")
+    func nilDelegate() async throws {
+        let (_, central, heart) = try await found()
+        try await central.connect(heart)
+        heart.delegate = nil
+        heart.discoverServices(nil)
+        try await LogCapture.shared.expect("misuse", "delegate is nil")
+        heart.delegate = central
+        try await central.settle(heart)
+        #expect(heart.services?.count == 3)
+    }
+
+    @Test("L2CAP channels are not there yet, and say so")
+    func channels() async throws {
+        let (_, central, heart) = try await found()
+        try await central.connect(heart)
+        heart.openL2CAPChannel(0x80)
+        let error = try await central.next("answer") { if case .channel(nil, let error?) = $0 { error } else { nil } }
+        #expect((error as? CBError)?.code == .operationNotSupported)
+    }
+
+    @Test("IV-4 a new device name is told, with the name already changed")
+    func rename() async throws {
+        let (world, central, heart) = try await found()
+        try await central.connect(heart)
+        try world.simulator.emit(
+            path: "/org/bluez/hci0/dev_F0_F1_F2_00_00_01", interface: "org.freedesktop.DBus.Properties",
+            member: "PropertiesChanged",
+            arguments: [.string("org.bluez.Device1"), .properties(["Name": .string("New")]), .strings([])])
+        try await central.next("name") { if case .name(heart) = $0 { heart.name == "New" ? true : nil } else { nil } }
+    }
+}

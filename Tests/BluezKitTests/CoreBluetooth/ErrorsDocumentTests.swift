@@ -1,0 +1,98 @@
+import Testing
+
+@testable import BluezKit
+
+/// Docs/ERRORS.md is the table of ErrorMapping.swift for people. To write it anew:
+/// `BLUEZKIT_WRITE_DOCS=1 swift test --filter ErrorsDocumentTests`.
+@Suite struct ErrorsDocumentTests {
+    private static let path = URL(fileURLWithPath: #filePath)
+        .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
+        .deletingLastPathComponent().appendingPathComponent("Docs/ERRORS.md")
+
+    @Test("ERR-8 Docs/ERRORS.md is the table as it is")
+    func isUpToDate() throws {
+        let text = Self.document()
+        if ProcessInfo.processInfo.environment["BLUEZKIT_WRITE_DOCS"] != nil {
+            try text.write(to: Self.path, atomically: true, encoding: .utf8)
+        }
+        let published = try? String(contentsOf: Self.path, encoding: .utf8)
+        #expect(
+            published == text,
+            "stale: run `BLUEZKIT_WRITE_DOCS=1 swift test --filter ErrorsDocumentTests` and commit the file")
+    }
+
+    private static func document() -> String {
+        var lines = [
+            "# Errors: from BlueZ to CoreBluetooth",
+            "",
+            "Made from `Sources/BluezKit/CoreBluetooth/ErrorMapping.swift`, the one place where errors are translated.",
+            "Do not edit: change the table there, then run",
+            "`BLUEZKIT_WRITE_DOCS=1 swift test --filter ErrorsDocumentTests`.",
+            "",
+            "Each error that BlueZ had a part in carries BlueZ's own words:",
+            "",
+            "```swift",
+            "if let cause = (error as NSError).userInfo[NSUnderlyingErrorKey] as? NSError, cause.domain == BluezErrorDomain {",
+            "    print(cause.userInfo[BluezErrorNameKey] ?? \"\", cause.userInfo[BluezErrorMessageKey] ?? \"\")",
+            "}",
+            "```",
+            "",
+            "## Answers to calls",
+            "",
+            "The first row that matches counts; `*` stands for any text.",
+            "",
+            "| Doing | Error name | Message | The app gets | Meaning |",
+            "|---|---|---|---|---|",
+        ]
+        for row in ErrorMapping.rows {
+            let contexts =
+                row.contexts == BlueZErrorContext.allCases
+                ? "anything" : row.contexts.map(\.rawValue).joined(separator: ", ")
+            let message = row.message == "*" ? "any" : "`\(row.message)`"
+            let name = row.name == "*" ? "any" : "`\(row.name)`"
+            lines.append("| \(contexts) | \(name) | \(message) | \(text(row.result)) | \(row.meaning) |")
+        }
+        lines += [
+            "",
+            "## Ends of links",
+            "",
+            "What `didDisconnectPeripheral` reports when nobody in this process asked for it. BlueZ before 5.83 gives no",
+            "reason: then it is as with `org.bluez.Reason.Unknown`.",
+            "",
+            "| Reason | The app gets | Meaning |",
+            "|---|---|---|",
+        ]
+        for row in ErrorMapping.disconnectRows {
+            lines.append("| `\(row.name)` | \(text(row.result)) | \(row.meaning) |")
+        }
+        return lines.joined(separator: "\n") + "\n"
+    }
+
+    private static func text(_ result: ErrorMapping.Result) -> String {
+        switch result {
+        case .cb(let code): text(code)
+        case .att(let code): text(code)
+        case .attIfBonded(let bonded, let other): "\(text(other)); if bonded \(text(bonded))"
+        case .cbIfBonded(let bonded, let other): "\(text(other)); if bonded \(text(bonded))"
+        case .attInMessage: "`CBATTError` with that code"
+        }
+    }
+
+    private static func text(_ code: CBError.Code) -> String {
+        "`CBError.\(code == .unknownDevice ? "unknownDevice" : "\(code)")` (\(code.rawValue))"
+    }
+
+    private static func text(_ code: CBATTError.Code) -> String {
+        let names = [
+            "success", "invalidHandle", "readNotPermitted", "writeNotPermitted", "invalidPdu",
+            "insufficientAuthentication", "requestNotSupported", "invalidOffset", "insufficientAuthorization",
+            "prepareQueueFull", "attributeNotFound", "attributeNotLong", "insufficientEncryptionKeySize",
+            "invalidAttributeValueLength", "unlikelyError", "insufficientEncryption", "unsupportedGroupType",
+            "insufficientResources",
+        ]
+        guard names.indices.contains(code.rawValue) else {
+            return "`CBATTError` with code 0x\(String(code.rawValue, radix: 16))"
+        }
+        return "`CBATTError.\(names[code.rawValue])` (\(code.rawValue))"
+    }
+}

@@ -1,0 +1,86 @@
+import Foundation
+import Testing
+
+@testable import bluez_demo
+
+@Suite struct DemoEventTests {
+    private static let identifier = UUID(uuid: (0x42, 0, 0, 0, 0, 0, 0x80, 0, 0x80, 0, 0, 0, 0, 0, 0, 1))
+    private static let text = "42000000-0000-8000-8000-000000000001"
+
+    @Test("a measurement has all its keys, with null for what the sensor did not send")
+    func writesMeasurements() throws {
+        let bare = DemoEvent.measurement(try HeartRateMeasurement([0x00, 60]))
+        #expect(
+            bare.json.description
+                == #"{"event":"measurement","heartRate":60,"rrIntervals":[],"energyExpended":null,"contact":null}"#)
+        let full = DemoEvent.measurement(
+            try HeartRateMeasurement([0x1F, 0x2C, 0x01, 0x05, 0x00, 0x00, 0x04, 0x39, 0x03]))
+        #expect(
+            full.json.description
+                == #"{"event":"measurement","heartRate":300,"rrIntervals":[1000,805.7],"energyExpended":5,"contact":true}"#
+        )
+        let noContact = DemoEvent.measurement(try HeartRateMeasurement([0x04, 60]))
+        #expect(noContact.json.description.hasSuffix(#""contact":false}"#))
+    }
+
+    @Test("links name the device")
+    func writesLinks() {
+        #expect(
+            DemoEvent.connected(Self.identifier, name: "A \"B\"").json.description
+                == #"{"event":"connected","identifier":"\#(Self.text)","name":"A \"B\""}"#)
+        #expect(
+            DemoEvent.disconnected(Self.identifier, reason: nil).json.description
+                == #"{"event":"disconnected","identifier":"\#(Self.text)","reason":null}"#)
+    }
+
+    @Test("an advertisement leaves out what it does not have, but for name and RSSI")
+    func writesAdvertisements() {
+        var advertisement = Advertisement(identifier: Self.identifier)
+        #expect(
+            DemoEvent.discovered(advertisement).json.description
+                == #"{"event":"discovered","identifier":"\#(Self.text)","name":null,"rssi":null,"services":[]}"#)
+        (advertisement.name, advertisement.rssiDBm, advertisement.isConnectable) = ("Lamp", -50, true)
+        advertisement.services = [.init(uuid: "180F", name: "Battery")]
+        advertisement.manufacturerData = [0xFF, 0x0F]
+        advertisement.serviceData = ["FE00": [1], "180F": [0x64]]
+        #expect(
+            DemoEvent.discovered(advertisement).json.description
+                == #"{"event":"discovered","identifier":"\#(Self.text)","name":"Lamp","rssi":-50,"services":["180F"],"#
+                + #""connectable":true,"manufacturerData":"ff0f","serviceData":{"180F":"64","FE00":"01"}}"#)
+    }
+
+    @Test("attributes show values in hexadecimal, and why one is missing")
+    func writesAttributes() {
+        let value = AttributeReport(
+            kind: .characteristic, uuid: "2A19", name: "Battery Level", depth: 1, properties: ["read"],
+            value: .bytes([0x64]))
+        #expect(
+            value.json.description
+                == #"{"event":"characteristic","uuid":"2A19","name":"Battery Level","depth":1,"properties":["read"],"#
+                + #""value":"64"}"#)
+        #expect(value.line.text == "  Battery Level 2A19 [read] = 100 0x64")
+        let failed = AttributeReport(
+            kind: .descriptor, uuid: "2901", name: nil, depth: 2, value: .failed("no answer"))
+        #expect(
+            failed.json.description
+                == #"{"event":"descriptor","uuid":"2901","name":null,"depth":2,"error":"no answer"}"#)
+    }
+
+    @Test(
+        "whatever a text holds, the line is one line and JSON",
+        arguments: ["\n\r\t\u{0}\u{1F}\u{7F}\u{85}\u{2028}", "\\\"", "心拍 👍"])
+    func staysOnOneLine(_ text: String) throws {
+        let line = DemoEvent.error(text).json.description
+        #expect(line.unicodeScalars.allSatisfy { $0.value >= 0x20 && $0.value != 0x7F && $0.value != 0x2028 })
+        let object = try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: String]
+        #expect(object == ["event": "error", "message": text])
+    }
+
+    @Test("numbers are JSON numbers")
+    func writesNumbers() {
+        #expect(JSONValue.double(1000).description == "1000")
+        #expect(JSONValue.double(922.9).description == "922.9")
+        #expect(JSONValue.double(.nan).description == "null" && JSONValue.double(.infinity).description == "null")
+        #expect(JSONValue.int(.min).description == "-9223372036854775808")
+    }
+}

@@ -1,0 +1,157 @@
+import DBus
+import Foundation
+import Testing
+
+@testable import bluez_demo
+
+@Suite struct DoctorReportTests {
+    /// A machine on which all is well.
+    private var healthy: Surroundings {
+        var found = Surroundings()
+        found.busAddress = "unix:path=/run/dbus/system_bus_socket"
+        found.daemon = .running
+        found.daemonVersion = .init(major: 5, minor: 66)
+        found.adapters = [adapter("hci0")]
+        found.sockets = .available
+        return found
+    }
+
+    private func adapter(_ name: String) -> Surroundings.Adapter {
+        var adapter = Surroundings.Adapter(name: name)
+        adapter.isPowered = true
+        adapter.roles = ["central", "peripheral"]
+        (adapter.hasGattManager, adapter.hasAdvertisingManager) = (true, true)
+        return adapter
+    }
+
+    private func report(_ change: (inout Surroundings) -> Void) -> DoctorReport {
+        var found = healthy
+        change(&found)
+        return DoctorReport(found)
+    }
+
+    private func remedy(_ change: (inout Surroundings) -> Void) -> String? {
+        report(change).checks.first { $0.verdict == .problem }?.remedy
+    }
+
+    @Test("on a healthy machine all checks are ok")
+    func findsNothing() {
+        let report = report { _ in }
+        #expect(report.isUsable && report.checks.allSatisfy { $0.verdict == .ok && $0.remedy == nil })
+        #expect(report.checks.map(\.name) == ["bus", "daemon", "version", "rfkill", "adapter", "sockets"])
+    }
+
+    @Test("each problem comes with its remedy")
+    func knowsRemedies() {
+        #expect(remedy { $0.busError = "no such file" } == "sudo systemctl start dbus")
+        #expect(remedy { ($0.busError, $0.isContainer) = ("no", true) }?.contains("system_bus_socket") == true)
+        #expect(remedy { $0.daemon = .notRunning(message: "") } == "sudo systemctl enable --now bluetooth")
+        #expect(
+            remedy { ($0.daemon, $0.isDaemonInstalled) = (.notRunning(message: ""), false) }?
+                .hasPrefix("sudo apt install bluez") == true)
+        #expect(
+            remedy { $0.daemon = .denied(message: "") } == "sudo usermod -aG bluetooth $USER, then log in again")
+        #expect(remedy { $0.daemon = .silent(message: "") } == "sudo systemctl restart bluetooth")
+        #expect(remedy { $0.adapters = [] }?.hasPrefix("plug one in") == true)
+        #expect(remedy { $0.chosenAdapter = "hci7" } == "choose one of these: hci0")
+        #expect(remedy { $0.adapters?[0].isPowered = false } == "bluetoothctl power on")
+        #expect(
+            remedy { $0.rfkill = [.init(name: "hci0", isSoftBlocked: true, isHardBlocked: false)] }
+                == "rfkill unblock bluetooth")
+        #expect(
+            remedy { $0.rfkill = [.init(name: "hci0", isSoftBlocked: true, isHardBlocked: true)] }?
+                .hasPrefix("turn that switch on") == true)
+        let classic = remedy {
+            $0.adapters?[0].roles = []
+            $0.adapters?[0].hasGattManager = false
+        }
+        #expect(classic?.hasPrefix("use an adapter with Bluetooth 4.0") == true)
+    }
+
+    @Test("a blocked adapter is unblocked before it is switched on")
+    func unblocksFirst() {
+        let report = report {
+            $0.adapters?[0].isPowered = false
+            $0.adapters?[0].powerState = "off-blocked"
+        }
+        #expect(report.checks.first { $0.name == "adapter" }?.remedy?.hasPrefix("rfkill unblock") == true)
+    }
+
+    @Test("one adapter that works is enough, unless another one was asked for")
+    func oneAdapterIsEnough() {
+        var found = healthy
+        var second = adapter("hci1")
+        second.isPowered = false
+        found.adapters?.append(second)
+        #expect(DoctorReport(found).isUsable)
+        #expect(DoctorReport(found).checks.contains { $0.verdict == .warning })
+        found.chosenAdapter = "hci1"
+        #expect(!DoctorReport(found).isUsable)
+    }
+
+    @Test("what only some programs need is a warning")
+    func warns() {
+        let old = report { $0.daemonVersion = .init(major: 5, minor: 50) }
+        #expect(old.isUsable && old.checks.contains { $0.name == "version" && $0.verdict == .warning })
+        let sockets = report { $0.sockets = .refused(message: "no") }
+        #expect(sockets.isUsable && sockets.checks.contains { $0.name == "sockets" && $0.verdict == .warning })
+        let central = report { $0.adapters?[0].hasAdvertisingManager = false }
+        #expect(central.isUsable && central.checks.contains { $0.name == "peripheral" && $0.verdict == .warning })
+    }
+
+    @Test("versions are read and compared as numbers")
+    func readsVersions() {
+        typealias Version = Surroundings.Version
+        #expect(Version("5.66\n") == Version(major: 5, minor: 66))
+        #expect(Version("bluetoothd: 5.66") == Version(major: 5, minor: 66))
+        #expect(Version("5.9") ?? Version(major: 9, minor: 9) < Version(major: 5, minor: 66))
+        for text in ["", "5", "five.six", "-5.1", "5.66.1.2"] { #expect(Version(text) == nil) }
+    }
+
+    @Test("the adapters are read from GetManagedObjects, whatever else is in it")
+    func readsAdapters() {
+        func entry(_ path: ObjectPath, _ interfaces: [(String, Value)]) -> Value.Entry {
+            .init(
+                .path(path),
+                .dictionary(key: "s", value: "a{sv}", interfaces.map { .init(.string($0.0), $0.1) }))
+        }
+        let properties = Value.properties([
+            ("Powered", .bool(true)), ("Address", .string("00:B1:5E:00:00:01")), ("Roles", .strings(["central"])),
+        ])
+        let objects = Value.dictionary(
+            key: "o", value: "a{sa{sv}}",
+            [
+                entry("/org/bluez", [("org.bluez.AgentManager1", .properties([:]))]),
+                entry("/org/bluez/hci10", [("org.bluez.Adapter1", .properties([("Powered", .int32(1))]))]),
+                entry(
+                    "/org/bluez/hci2",
+                    [("org.bluez.Adapter1", properties), ("org.bluez.GattManager1", .properties([:]))]),
+            ])
+        let adapters = Surroundings.adapters(objects)
+        #expect(adapters.map(\.name) == ["hci2", "hci10"])
+        #expect(adapters[0].isPowered && adapters[0].roles == ["central"] && adapters[0].hasGattManager)
+        #expect(!adapters[1].isPowered && !adapters[1].hasLE)
+        #expect(Surroundings.adapters(.bool(true)).isEmpty)
+    }
+
+    @Test("rfkill switches of Bluetooth are read, others are not")
+    func readsRFKill() throws {
+        let directory = NSTemporaryDirectory() + "/rfkill-" + UUID().uuidString
+        defer { try? FileManager.default.removeItem(atPath: directory) }
+        for (name, type, soft) in [
+            ("rfkill0", "wlan", "1"), ("rfkill1", "bluetooth", "1"), ("rfkill2", "bluetooth", "0"),
+        ] {
+            try FileManager.default.createDirectory(
+                atPath: "\(directory)/\(name)", withIntermediateDirectories: true)
+            for (file, text) in [("type", type), ("soft", soft), ("hard", "0"), ("name", "hci-\(name)")] {
+                try (text + "\n").write(toFile: "\(directory)/\(name)/\(file)", atomically: true, encoding: .utf8)
+            }
+        }
+        #expect(
+            Surroundings.rfkill(in: directory) == [
+                .init(name: "hci-rfkill1", isSoftBlocked: true, isHardBlocked: false),
+                .init(name: "hci-rfkill2", isSoftBlocked: false, isHardBlocked: false),
+            ])
+        #expect(Surroundings.rfkill(in: directory + "/none").isEmpty)
+    }
+}

@@ -1,0 +1,43 @@
+import Testing
+
+@testable import bluez_demo
+
+@Suite struct LineTests {
+    @Test("columns are counted as a terminal counts them")
+    func measuresText() {
+        #expect("abc".displayWidth == 3)
+        #expect("ä\u{0301}é".displayWidth == 2)
+        #expect("心拍".displayWidth == 4)
+        #expect("👨‍👩‍👧".displayWidth == 2)
+        #expect("\u{2665}".displayWidth == 1)
+        #expect("\u{2665}\u{FE0F}".displayWidth == 2)
+        #expect("▁▂█…".displayWidth == 4)
+    }
+
+    @Test("clipping never exceeds the width, and says that it clipped")
+    func clips() {
+        let line = Line("heart", .red) + Line(" 心拍 ") + Line("rate", .bold)
+        for width in 0...20 { #expect(line.clipped(to: width).width <= width) }
+        #expect(line.clipped(to: 20) == line)
+        #expect(line.clipped(to: 6).text == "heart…")
+        #expect(line.clipped(to: 8).text == "heart …")
+        #expect(line.clipped(to: 9).text == "heart 心…")
+        #expect("abc".clipped(to: 3) == "abc")
+        #expect("abcd".clipped(to: 3) == "ab…")
+    }
+
+    @Test("colours are written only when they are wanted")
+    func rendersColours() {
+        let line = Line("a", .red) + Line("b")
+        #expect(line.rendered(colour: false) == "ab")
+        #expect(line.rendered(colour: true) == "\u{1B}[31ma\u{1B}[0mb")
+    }
+
+    @Test("names from the radio cannot command the terminal")
+    func disarmsText() {
+        #expect("\u{1B}[2Jgone\r\n\u{7}".harmless == "\u{FFFD}[2Jgone\u{FFFD}\u{FFFD}\u{FFFD}")
+        #expect("\u{9B}31m".harmless == "\u{FFFD}31m")
+        #expect("abc\u{202E}fed".harmless == "abc\u{FFFD}fed")
+        #expect("Zoë's 👨‍👩‍👧 心拍".harmless == "Zoë's 👨‍👩‍👧 心拍")
+    }
+}

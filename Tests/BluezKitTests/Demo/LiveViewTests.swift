@@ -1,0 +1,49 @@
+import Testing
+
+@testable import bluez_demo
+
+@Suite struct LiveViewTests {
+    private let size = Terminal.Size(columns: 20, rows: 5)
+
+    @Test("the picture is drawn in one piece over the last one")
+    func drawsInPlace() {
+        var view = LiveView(colour: false)
+        let first = view.draw(["a", "b"], size: size)
+        #expect(first == "\u{1B}[?2026h\u{1B}[?25l\ra\u{1B}[K\nb\u{1B}[K\n\u{1B}[J\u{1B}[?2026l")
+        let second = view.draw(["c"], size: size)
+        #expect(second == "\u{1B}[?2026h\r\u{1B}[2Ac\u{1B}[K\n\u{1B}[J\u{1B}[?2026l")
+    }
+
+    @Test("lines that stay go above it")
+    func insertsAbove() {
+        var view = LiveView(colour: false)
+        _ = view.draw(["a"], size: size)
+        let text = view.insert(["news"], size: size)
+        #expect(text == "\u{1B}[?2026h\r\u{1B}[1Anews\u{1B}[K\na\u{1B}[K\n\u{1B}[J\u{1B}[?2026l")
+    }
+
+    @Test("it never takes the whole terminal, nor a line more than a row")
+    func staysWithinTheTerminal() {
+        var view = LiveView(colour: false)
+        let text = view.draw(Array(repeating: Line(String(repeating: "x", count: 50)), count: 50), size: size)
+        #expect(text.filter { $0 == "\n" }.count == size.rows - 1)
+        #expect(text.filter { $0 == "x" }.count == (size.rows - 1) * (size.columns - 2))
+    }
+
+    @Test("a narrower terminal has wrapped what was drawn")
+    func countsWrappedRows() {
+        var view = LiveView(colour: false)
+        _ = view.draw([Line(String(repeating: "x", count: 19))], size: size)
+        let text = view.draw(["y"], size: Terminal.Size(columns: 10, rows: 5))
+        #expect(text.contains("\u{1B}[2A"))
+    }
+
+    @Test("the cursor comes back, once")
+    func restoresTheCursor() {
+        var view = LiveView(colour: false)
+        let before = view.end()
+        _ = view.draw(["a"], size: size)
+        let after = [view.end(), view.end()]
+        #expect(before.isEmpty && after == ["\u{1B}[?25h", ""])
+    }
+}

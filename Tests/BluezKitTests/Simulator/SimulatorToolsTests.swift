@@ -1,0 +1,137 @@
+import BluezKitSimulator
+import DBus
+import Foundation
+import Testing
+
+@Suite("Simulator: control, faults, scale, other people's clients")
+struct SimulatorToolsTests {
+    @Test("faults strike the calls they name, once or always")
+    func faults() async throws {
+        let simulator = try await Simulator()
+        let client = try await BusClient(simulator.address)
+        simulator.inject(SimulatorFault("StartDiscovery", .fail(name: "org.bluez.Error.Failed", message: "no")))
+        try? await client.adapter("StartDiscovery")
+        #expect(client.lines.last == "StartDiscovery fails org.bluez.Error.Failed no")
+        try await client.adapter("StartDiscovery")
+        simulator.inject(SimulatorFault("org.bluez.Adapter1.StopDiscovery", .ignore))
+        await #expect(throws: BusError.timedOut) {
+            try await client.call(
+                "/org/bluez/hci0", "org.bluez.Adapter1", "StopDiscovery", deadline: .milliseconds(50))
+        }
+        simulator.inject(SimulatorFault("StopDiscovery", .delay(.milliseconds(20))))
+        try await client.adapter("StopDiscovery")
+        simulator.inject(.accessDenied)
+        try? await client.adapter("StartDiscovery")
+        #expect(client.lines.last?.contains("org.freedesktop.DBus.Error.AccessDenied") == true)
+        simulator.clearFaults()
+        try simulator.emit(
+            path: BusClient.heart, interface: "org.freedesktop.DBus.Properties", member: "PropertiesChanged",
+            arguments: [.string("org.bluez.Device1"), .properties([("RSSI", .string("loud"))]), .strings([])])
+        #expect(await client.hears("dev01: RSSI=loud"))
+    }
+
+    @Test("control lines answer as the rig does")
+    func control() async throws {
+        let simulator = try await Simulator()
+        #expect(try await simulator.control("heart state") == "connections=[] advertising=1")
+        try await simulator.control("heart advertise off")
+        #expect(try await simulator.control("heart state") == "connections=[] advertising=0")
+        #expect(try await simulator.control("sink value 0010") == "68656c6c6f")
+        #expect(try await simulator.control("rig reports") == "0")
+        for wrong in [
+            "heart", "lung beat 2", "heart fly", "sink value 0099", "rig duplicates some", "heart disconnect",
+        ] {
+            await #expect(throws: ControlError.self) { try await simulator.control(wrong) }
+        }
+    }
+
+    @Test("a burst arrives whole, in order")
+    func burst() async throws {
+        let (simulator, _, client) = try await SimulatorGATTTests.connected()
+        try await client.characteristic(BusClient.sink + "/service0011/char001b", "StartNotify")
+        client.forget()
+        try await simulator.control("sink burst 0013 500 20")
+        #expect(await client.waits { $0.count == 500 })
+        #expect(client.lines.last?.hasSuffix("Value=f301000000000000000000000000000000000000") == true)
+    }
+
+    @Test("two adapters are independent")
+    func adapters() async throws {
+        let simulator = try await Simulator()
+        #expect(simulator.addAdapter(address: "00:B1:5E:00:00:02") == 1)
+        let client = try await BusClient(simulator.address)
+        try await client.call("/org/bluez/hci1", "org.bluez.Adapter1", "StartDiscovery")
+        let xml = try await client.call("/org/bluez", "org.freedesktop.DBus.Introspectable", "Introspect")
+        #expect(xml.first?.stringValue?.contains("<node name=\"hci1\"/>") == true)
+        #expect(try await client.property("/org/bluez/hci0", "org.bluez.Adapter1", "Discovering") == .bool(false))
+        simulator.unplugAdapter(1)
+        #expect(await client.waits { $0.contains { $0.hasPrefix("- hci1 Adapter1") } })
+    }
+
+    @Test("10,000 known devices are made and listed in seconds")
+    func crowd() async throws {
+        let simulator = try await Simulator()
+        let client = try await BusClient(simulator.address)
+        let start = ContinuousClock.now
+        simulator.addKnownDevices(10_000)
+        let made = ContinuousClock.now
+        let reply = try await client.call("/", "org.freedesktop.DBus.ObjectManager", "GetManagedObjects")
+        let listed = ContinuousClock.now
+        guard case .dictionary(_, _, let entries) = reply.first else { throw BusError.malformed("no objects") }
+        #expect(entries.count == 10_002)
+        #expect(made - start < .seconds(10))
+        #expect(listed - made < .seconds(30))
+        print("10,000 devices: made in \(made - start), listed in \(listed - made)")
+    }
+
+    @Test(
+        "bluetoothctl works unchanged",
+        .enabled(if: BluetoothControl.isInstalled, "not run: bluetoothctl is not installed (package bluez)"))
+    func bluetoothctl() async throws {
+        let simulator = try await Simulator()
+        try await simulator.control("heart state")
+        let tool = BluetoothControl(address: simulator.address)
+        #expect(try await tool.run("show").contains("Controller 00:B1:5E:00:00:01"))
+        let scan = try await tool.run("scan", "on")
+        #expect(scan.contains("Discovery started"), "\(scan)")
+        let heart = VirtualPeripheral.heart().address
+        simulator.timing.temporaryTimeout = .seconds(60)
+        _ = try await tool.run("scan", "on")
+        #expect(try await tool.run("devices").contains("Device \(heart) Rig Heart"))
+        #expect(try await tool.run("connect", heart).contains("Connection successful"))
+        let info = try await tool.run("info", heart)
+        #expect(info.contains("Connected: yes"), "\(info)")
+        #expect(info.contains("Heart Rate"), "\(info)")
+        #expect(try await tool.run("disconnect", heart).contains("Successful disconnected"))
+    }
+}
+
+/// BlueZ's own command-line client, against a bus.
+struct BluetoothControl {
+    let address: BusAddress
+
+    static var isInstalled: Bool { FileManager.default.isExecutableFile(atPath: "/usr/bin/bluetoothctl") }
+
+    func run(_ arguments: String...) async throws -> String {
+        let process = Process(), output = Pipe()
+        process.executableURL = URL(fileURLWithPath: "/usr/bin/bluetoothctl")
+        process.arguments = ["--timeout", "1"] + arguments
+        process.environment = ProcessInfo.processInfo.environment.merging(
+            ["DBUS_SYSTEM_BUS_ADDRESS": address.rawValue]) { $1 }
+        process.standardOutput = output
+        process.standardError = output
+        process.standardInput = FileHandle.nullDevice
+        return try await withCheckedThrowingContinuation { continuation in
+            DispatchQueue.global().async {
+                do {
+                    try process.run()
+                    let data = output.fileHandleForReading.readDataToEndOfFile()
+                    process.waitUntilExit()
+                    continuation.resume(returning: String(decoding: data, as: UTF8.self))
+                } catch {
+                    continuation.resume(throwing: error)
+                }
+            }
+        }
+    }
+}
