@@ -34,7 +34,6 @@ extension Hostile {
             let world = try await HostileWorld()
             let app = try await Subscriber(world)
             app.central.manager.scanForPeripherals(withServices: nil)
-            let lines = LogLines()
             let forger = try await Peer.named(world.simulator.address)
             for signal in forgeries(world) {
                 for destination in [nil, world.centralName] {
@@ -42,7 +41,7 @@ extension Hostile {
                         try #require(ObjectPath(signal.path)), signal.interface, signal.member, to: destination,
                         signal.arguments)
                     guard destination != nil else { continue }  // the bus itself keeps the broadcast from us
-                    try await lines.next("in the name of BlueZ", forger.name, signal.member, signal.path)
+                    try await LogCapture.shared.expect("in the name of BlueZ", forger.name, signal.member, signal.path)
                 }
                 try await app.goesOn("\(signal)")
             }

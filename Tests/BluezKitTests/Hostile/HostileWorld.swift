@@ -21,6 +21,7 @@ final class HostileWorld: World {
 
     /// - Parameter address: The bus; nil: one of its own.
     init(address: BusAddress? = nil, timing change: (inout SimulatorTiming) -> Void = { _ in }) async throws {
+        _ = LogCapture.shared
         var timing = SimulatorTiming.fast
         timing.temporaryTimeout = .seconds(60)  // the machine may be busy
         timing.attTimeout = .seconds(60)

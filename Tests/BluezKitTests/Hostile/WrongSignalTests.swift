@@ -10,7 +10,6 @@ extension Hostile {
         private func send(isScanning: Bool, _ signals: (WrongSignals) -> [Signal]) async throws {
             let world = try await HostileWorld()
             let app = try await Subscriber(world)
-            let lines = LogLines()
             if isScanning {
                 app.central.manager.scanForPeripherals(
                     withServices: nil, options: [CBCentralManagerScanOptionAllowDuplicatesKey: true])
@@ -23,7 +22,6 @@ extension Hostile {
             try await app.goesOn("all of them")
             #expect(try await app.central.read(app.characteristic).get().first != nil)
             #expect(app.central.count { if case .disconnected = $0 { true } else { false } } == 0)
-            withExtendedLifetime(lines) {}
         }
 
         @Test("properties of every wrong type are passed over", arguments: [false, true])
@@ -42,11 +40,10 @@ extension Hostile {
         func logged() async throws {
             let world = try await HostileWorld()
             let app = try await Subscriber(world)
-            let lines = LogLines()
             try world.emit(.changed(world.subscribedPath, "GattCharacteristic1", [("Value", .string("text"))]))
-            try await lines.next("not as documented", world.subscribedPath)
+            try await LogCapture.shared.expect("not as documented", world.subscribedPath)
             try world.emit(.changed(world.device, "Device1", [("RSSI", .string("loud"))]))
-            try await lines.next(world.device)
+            try await LogCapture.shared.expect(world.device)
             try await app.goesOn()
         }
 

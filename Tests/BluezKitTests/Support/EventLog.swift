@@ -23,6 +23,7 @@ final class EventLog<Event>: @unchecked Sendable {  // holds: what changes is un
     func forget() { lock.withLock { (log, cursor) = ([], 0) } }
 
     /// What `pick` makes of the next event, after those that were taken already, of which it makes something.
+    @discardableResult
     func next<T>(
         _ what: String, within seconds: Double = world_deadline, _ pick: @escaping (Event) -> T?
     ) async throws -> T {
