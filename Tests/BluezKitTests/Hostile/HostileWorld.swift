@@ -51,6 +51,11 @@ final class HostileWorld: World {
         throw RigWorld.Refused(description: what)
     }
 
+    /// By which an app retrieves the victim.
+    var identifier: UUID {
+        UUID(uuidString: "426C7A4B-0100-8000-8000-" + victim.address.filter { $0 != ":" }) ?? UUID()
+    }
+
     /// The path of the notifying characteristic.
     var subscribedPath: String { simulator.calls("StartNotify").last?.path ?? "/" }
 
