@@ -19,6 +19,8 @@ public struct SimulatorFault: Sendable {
     public enum Effect: Sendable {
         /// The call is answered with this error, and has no effect.
         case fail(name: String, message: String)
+        /// The call is answered with these arguments, whatever types they should have, and has no effect.
+        case answer([Value])
         /// The call is never answered, and has no effect.
         case ignore
         /// The call is dealt with as usual, but later.
@@ -149,6 +151,8 @@ extension Simulator {
         }
         switch fault.effect {
         case .fail(let name, let message): server?.refuse(call, name: name, message: message)
+        case .answer(let values):
+            server?.reply(to: call) { (writer) throws(BusError) in for value in values { try writer.write(value) } }
         case .ignore: break
         case .delay(let delay): after(delay) { [weak self] in self?.server?.dispatch(call) }
         }

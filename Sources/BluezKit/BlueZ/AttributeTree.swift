@@ -102,12 +102,19 @@ struct AttributeTree {
         }
     }
 
-    /// Which of BlueZ's attribute interfaces the object at `path` has.
+    /// Which of BlueZ's attribute interfaces the object at `path` has: `/org/bluez/hci0/dev_…/service…/char…/desc…`. Nil
+    /// where no attribute can be: what was at another level would count for a service that it does not belong to.
     static func interface(of path: ObjectPath) -> String? {
-        let element = path.lastElement
-        if element.hasPrefix("service") { return BlueZ.service }
-        if element.hasPrefix("char") { return BlueZ.characteristic }
-        return element.hasPrefix("desc") ? BlueZ.descriptor : nil
+        let levels = path.rawValue.split(separator: "/").dropFirst(4)
+        for (element, prefix) in zip(levels, ["service", "char", "desc"]) where !element.hasPrefix(prefix) {
+            return nil
+        }
+        switch levels.count {
+        case 1: return BlueZ.service
+        case 2: return BlueZ.characteristic
+        case 3: return BlueZ.descriptor
+        default: return nil
+        }
     }
 
     /// Drops an object and all below it.

@@ -53,13 +53,14 @@ struct DeviceProperties {
         static let services = Changes(rawValue: 16)
     }
 
-    /// Takes over an `a{sv}` of `org.bluez.Device1`. A value of a wrong type is left out and reported by the thrown
-    /// error after all others were read.
-    mutating func apply(_ reader: inout MessageReader, uuids: inout UUIDPool) throws(BusError) -> Changes {
+    /// Takes over an `a{sv}` of `org.bluez.Device1`. A value of a wrong type is left out and logged: it must not hide
+    /// the others, such as the end of a connection.
+    mutating func apply(
+        _ reader: inout MessageReader, of path: ObjectPath, uuids: inout UUIDPool
+    ) throws(BusError) -> Changes {
         var changes: Changes = []
         var address: UnsafePointer<CChar>?
         var isRandom: Bool?
-        var bad: BusError?
         var fields = self
         try reader.readProperties { (key, value) throws(BusError) in
             do throws(BusError) {
@@ -92,11 +93,13 @@ struct DeviceProperties {
                     changes.insert(.services)
                 default: break
                 }
-            } catch { bad = error }
+            } catch {
+                let key = String(cString: key)
+                Log.warning("ignored \(key) of \(path), which is not as documented: \(error.message)")
+            }
         }
         if let address { fields.identity = DeviceIdentity(address: address, isRandom: isRandom ?? false) }
         self = fields
-        if let bad { throw bad }
         return changes
     }
 

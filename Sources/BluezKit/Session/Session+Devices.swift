@@ -22,7 +22,7 @@ extension Session {
     func deviceAdded(_ path: ObjectPath, _ properties: inout MessageReader) throws(BusError) {
         guard isOurs(path) else { return }
         var fields = DeviceProperties()
-        let changes = try fields.apply(&properties, uuids: &uuids)
+        let changes = try fields.apply(&properties, of: path, uuids: &uuids)
         guard let identity = fields.identity else { throw .malformed("\(path) has no address") }
         let device = known(identity, at: path)
         device.properties = fields
@@ -53,7 +53,7 @@ extension Session {
                 return readUnknownDevices()
             }
         }
-        var changes = try device.properties.apply(&reader, uuids: &uuids)
+        var changes = try device.properties.apply(&reader, of: device.path, uuids: &uuids)
         try device.properties.invalidate(&reader)
         // BlueZ does not signal an RSSI that has not changed; without a link names and services come from the air too.
         if device.link == nil, !changes.isDisjoint(with: [.name, .services]) { changes.insert(.advertisement) }
@@ -163,7 +163,7 @@ extension Session {
             try entry.readDictionary { (interface) throws(BusError) in
                 guard try interface.readCString().matches("org.bluez.Device1") else { return }
                 var fields = DeviceProperties()
-                _ = try fields.apply(&interface, uuids: &uuids)
+                _ = try fields.apply(&interface, of: ObjectPath(at: path), uuids: &uuids)
                 if fields.isConnected, let identity = fields.identity {
                     result.append((identity, fields.name, fields.services))
                 }

@@ -131,7 +131,7 @@ extension Session {
             switch result {
             case .success(let reply):
                 var reader = reply.reader
-                do throws(BusError) { _ = try device.properties.apply(&reader, uuids: &uuids) } catch {
+                do throws(BusError) { _ = try device.properties.apply(&reader, of: device.path, uuids: &uuids) } catch {
                     Log.warning("\(device.path): \(error.message)")
                 }
                 isConnected = device.properties.isConnected

@@ -1,0 +1,102 @@
+import BluezKitSimulator
+import CoreBluetooth
+import DBus
+import Foundation
+import Testing
+
+extension Hostile {
+    @Suite struct ForgeryTests {
+        /// What another program might want an app to believe.
+        private func forgeries(_ world: HostileWorld) -> [Signal] {
+            let (device, characteristic) = (world.device, world.subscribedPath)
+            return [
+                .changed(characteristic, "GattCharacteristic1", [("Value", .bytes([0xBA, 0xD0]))]),
+                .changed(device, "Device1", [("Connected", .bool(false))]),
+                .changed(device, "Device1", [("Name", .string("Forged"))]),
+                .changed("/org/bluez/hci0", "Adapter1", [("Powered", .bool(false))]),
+                .added(
+                    device + "/service00ff", "GattService1",
+                    [("UUID", .string("0000180d-0000-1000-8000-00805f9b34fb")), ("Primary", .bool(true))]),
+                .added(
+                    "/org/bluez/hci0/dev_F0_0B_AD_0B_AD_00", "Device1",
+                    [("Address", .string("F0:0B:AD:0B:AD:00")), ("RSSI", .int16(-1))]),
+                .removed([.path(ObjectPath(characteristic) ?? "/"), .strings(["org.bluez.GattCharacteristic1"])]),
+                .removed([.path(ObjectPath(device) ?? "/"), .strings(["org.bluez.Device1"])]),
+                .removed([.path("/org/bluez/hci0"), .strings(["org.bluez.Adapter1"])]),
+                Signal(
+                    path: device, interface: "org.bluez.Device1", member: "Disconnected",
+                    arguments: [.string("org.bluez.Reason.Remote"), .string("forged")]),
+            ]
+        }
+
+        @Test("signals of another program in BlueZ's name are ignored with a log line, broadcast or sent to us alone")
+        func ignored() async throws {
+            let world = try await HostileWorld()
+            let app = try await Subscriber(world)
+            app.central.manager.scanForPeripherals(withServices: nil)
+            let forger = try await Peer.named(world.simulator.address)
+            for signal in forgeries(world) {
+                for destination in [nil, world.centralName] {
+                    try forger.emit(
+                        try #require(ObjectPath(signal.path)), signal.interface, signal.member, to: destination,
+                        signal.arguments)
+                    guard destination != nil else { continue }  // the bus itself keeps the broadcast from us
+                    try await LogCapture.shared.expect("in the name of BlueZ", forger.name, signal.member, signal.path)
+                }
+                try await app.goesOn("\(signal)")
+            }
+            #expect(app.peripheral.name == "Victim" && app.central.manager.state == .poweredOn)
+            let bad = app.central.count {
+                switch $0 {
+                case .discovered(let peripheral, _, _): peripheral !== app.peripheral
+                case .modified, .name, .disconnected: true
+                default: false
+                }
+            }
+            #expect(bad == 0)
+        }
+
+        @Test("whoever takes the name org.bluez while bluetoothd is away is believed only as its owner")
+        func impostor() async throws {
+            let world = try await HostileWorld()
+            let app = try await Subscriber(world)
+            let forger = try await Peer.named(world.simulator.address)
+            world.simulator.killDaemon()
+            try await app.central.next("resetting") { if case .state(.resetting) = $0 { true } else { nil } }
+            forger.serve { connection, call in
+                connection.refuse(call, name: "org.freedesktop.DBus.Error.UnknownObject", message: "nothing here")
+            }
+            await withCheckedContinuation { continuation in
+                forger.sync { $0.requestName("org.bluez") { _ in continuation.resume() } }
+            }
+            // No adapter there; then the name changes hands without a gap in what we see.
+            _ = await withCheckedContinuation { continuation in
+                forger.sync { $0.releaseName("org.bluez") { _ in continuation.resume() } }
+            }
+            try await world.simulator.startDaemon()
+            try await app.central.powerOn()
+            try forger.emit(
+                "/org/bluez/hci0", "org.freedesktop.DBus.Properties", "PropertiesChanged", to: world.centralName,
+                Signal.changed("/org/bluez/hci0", "Adapter1", [("Powered", .bool(false))]).arguments)
+            let again = try await app.central.find("Victim")
+            try await app.central.connect(again)
+            #expect(app.central.manager.state == .poweredOn)
+        }
+
+        @Test("method calls to the app's connection are refused, not obeyed")
+        func calls() async throws {
+            let world = try await HostileWorld()
+            let app = try await Subscriber(world)
+            let forger = try await Peer.named(world.simulator.address)
+            for (path, interface, member) in [
+                ("/", "org.freedesktop.DBus.ObjectManager", "GetManagedObjects"),
+                ("/org/bluez", "org.bluez.Agent1", "Release"), ("/", "org.freedesktop.DBus.Properties", "Set"),
+            ] {
+                await #expect(throws: BusError.self) {
+                    try await forger.call(world.centralName, try #require(ObjectPath(path)), interface, member)
+                }
+            }
+            try await app.goesOn()
+        }
+    }
+}
