@@ -18,7 +18,9 @@ public struct CBATTError: _BridgedStoredNSError {
     public init(_nsError error: NSError) { _nsError = error }
 
     /// An error with this code.
-    /// - Parameter userInfo: Replaces or adds to the description that each error has.
+    /// - Parameters:
+    ///   - code: What went wrong.
+    ///   - userInfo: Replaces or adds to the description that each error has.
     public init(_ code: Code, userInfo: [String: Any] = [:]) {
         _nsError = NSError(
             domain: CBATTErrorDomain, code: code.rawValue,

@@ -224,8 +224,10 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     /// Connects, however long it takes: the attempt ends with `didConnect`, with ``cancelPeripheralConnection(_:)``, or
     /// when Bluetooth goes off. `peripheral.state` is `.connecting` when this returns. Keep the peripheral: releasing it
     /// cancels the attempt.
-    /// - Parameter options: `CBConnectPeripheralOption…` keys. `StartDelay` and `EnableAutoReconnect` have an effect;
-    ///   the others concern Apple's services.
+    /// - Parameters:
+    ///   - peripheral: One that this manager has discovered or retrieved.
+    ///   - options: `CBConnectPeripheralOption…` keys. `StartDelay` and `EnableAutoReconnect` have an effect;
+    ///     the others concern Apple's services.
     open func connect(_ peripheral: CBPeripheral, options: [String: Any]? = nil) {
         guard accepts("connect"), isMine(peripheral), let token = peripheral.beginConnecting() else { return }
         let reconnects = bool(options?[CBConnectPeripheralOptionEnableAutoReconnect])

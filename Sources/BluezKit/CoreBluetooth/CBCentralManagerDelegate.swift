@@ -13,11 +13,15 @@ public protocol CBCentralManagerDelegate: NSObjectProtocol {
 
     /// The manager was created with the restore identifier of one that the process lost. The very first callback, if
     /// there is something to restore; no command is accepted yet.
-    /// - Parameter dict: `CBCentralManagerRestoredState…` keys. Each may be missing.
+    /// - Parameters:
+    ///   - central: The manager.
+    ///   - dict: `CBCentralManagerRestoredState…` keys. Each may be missing.
     func centralManager(_ central: CBCentralManager, willRestoreState dict: [String: Any])
 
     /// A scan has found a peripheral. Keep the peripheral if you want to connect to it.
     /// - Parameters:
+    ///   - central: The manager that scans.
+    ///   - peripheral: The same object each time, as long as the app keeps it.
     ///   - advertisementData: `CBAdvertisementData…` keys, from advertisement and scan response together. A key is there
     ///     if its data is; `CBAdvertisementDataIsConnectable` always.
     ///   - RSSI: Signal strength in dBm; 127: not available.
@@ -33,12 +37,17 @@ public protocol CBCentralManagerDelegate: NSObjectProtocol {
 
     /// A connection has ended, or an attempt was cancelled. Called by the default of
     /// ``centralManager(_:didDisconnectPeripheral:timestamp:isReconnecting:error:)``: implement either one.
-    /// - Parameter error: Nil if the app asked for it.
+    /// - Parameters:
+    ///   - central: The manager.
+    ///   - peripheral: Whose connection or attempt it was.
+    ///   - error: Nil if the app asked for it.
     func centralManager(
         _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, error: (any Error)?)
 
     /// A connection has ended, or an attempt was cancelled. The peripheral's services are gone.
     /// - Parameters:
+    ///   - central: The manager.
+    ///   - peripheral: Whose connection or attempt it was.
     ///   - timestamp: When the link went down.
     ///   - isReconnecting: Whether `CBConnectPeripheralOptionEnableAutoReconnect` makes it connect again by itself.
     ///   - error: Nil if the app asked for it; else a ``CBError`` with the reason.

@@ -16,7 +16,9 @@ public struct CBError: _BridgedStoredNSError {
     public init(_nsError error: NSError) { _nsError = error }
 
     /// An error with this code.
-    /// - Parameter userInfo: Replaces or adds to the description that each error has.
+    /// - Parameters:
+    ///   - code: What went wrong.
+    ///   - userInfo: Replaces or adds to the description that each error has.
     public init(_ code: Code, userInfo: [String: Any] = [:]) {
         _nsError = NSError(
             domain: CBErrorDomain, code: code.rawValue,

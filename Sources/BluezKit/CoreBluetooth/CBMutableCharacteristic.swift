@@ -13,6 +13,8 @@ open class CBMutableCharacteristic: CBCharacteristic, @unchecked Sendable {  // 
 
     /// A characteristic.
     /// - Parameters:
+    ///   - UUID: What kind of characteristic it is.
+    ///   - properties: What it declares to centrals.
     ///   - value: Not nil: the value never changes, centrals read it without the app being asked, and `properties` must
     ///     be `.read` alone. Nil: each read and write is a request to the app.
     ///   - permissions: What centrals may do with the value.

@@ -6,7 +6,9 @@ open class CBMutableDescriptor: CBDescriptor, @unchecked Sendable {  // holds: t
     /// A descriptor with a value that never changes.
     ///
     /// The system makes 2900, 2902 and 2903 by itself, and refuses them at `add`.
-    /// - Parameter value: A `String` for Characteristic User Description (2901), `Data` for every other.
+    /// - Parameters:
+    ///   - UUID: What kind of descriptor it is.
+    ///   - value: A `String` for Characteristic User Description (2901), `Data` for every other.
     /// - Precondition: It has the right type.
     public init(type UUID: CBUUID, value: Any?) {
         switch (UUID.numberOnBase, value) {

@@ -4,7 +4,9 @@ import Foundation
 /// - SeeAlso: Apple, `CBMutableService`.
 open class CBMutableService: CBService, @unchecked Sendable {  // holds: the base class keeps it all, under a lock
     /// A service without characteristics.
-    /// - Parameter isPrimary: Whether it stands for itself, rather than being included by others.
+    /// - Parameters:
+    ///   - UUID: What kind of service it is.
+    ///   - isPrimary: Whether it stands for itself, rather than being included by others.
     public init(type UUID: CBUUID, primary isPrimary: Bool) {
         super.init(uuid: UUID, isPrimary: isPrimary, objectPath: "", peripheral: nil)
     }

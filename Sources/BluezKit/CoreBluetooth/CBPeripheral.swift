@@ -127,7 +127,9 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
     }
 
     /// Discovers characteristics. Answered by `didDiscoverCharacteristicsFor`.
-    /// - Parameter characteristicUUIDs: Which ones; nil or empty: all.
+    /// - Parameters:
+    ///   - characteristicUUIDs: Which ones; nil or empty: all.
+    ///   - service: Of which service: one that was discovered.
     open func discoverCharacteristics(_ characteristicUUIDs: [CBUUID]?, for service: CBService) {
         guard isMine(service) else { return }
         warnWithoutDelegate()

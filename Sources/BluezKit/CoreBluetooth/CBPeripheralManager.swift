@@ -120,7 +120,10 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     open func respond(to request: CBATTRequest, withResult result: CBATTError.Code) { ignored("respond") }
 
     /// Sends a value to subscribed centrals.
-    /// - Parameter centrals: Which of them; nil: all.
+    /// - Parameters:
+    ///   - value: What to send, at most `maximumUpdateValueLength` of the central.
+    ///   - characteristic: Whose value it is: one that was added.
+    ///   - centrals: Which of them; nil: all.
     /// - Returns: False if there is no room: send it again after
     ///   `peripheralManagerIsReady(toUpdateSubscribers:)`. In this version of BluezKit always false.
     @discardableResult

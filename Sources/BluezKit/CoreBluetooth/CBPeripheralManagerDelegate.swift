@@ -13,7 +13,9 @@ public protocol CBPeripheralManagerDelegate: NSObjectProtocol {
 
     /// The manager was created with the restore identifier of one that the process lost. The very first callback, if
     /// there is something to restore; no command is accepted yet.
-    /// - Parameter dict: `CBPeripheralManagerRestoredState…` keys. Each may be missing.
+    /// - Parameters:
+    ///   - peripheral: The manager.
+    ///   - dict: `CBPeripheralManagerRestoredState…` keys. Each may be missing.
     func peripheralManager(_ peripheral: CBPeripheralManager, willRestoreState dict: [String: Any])
 
     /// Answers `startAdvertising(_:)`. With an error nothing is advertised, or what was before.
