@@ -8,7 +8,9 @@ struct SimulatorConnectionTests {
 
     @Test("scan, connect, resolve, read, notify, disconnect: in the real daemon's order")
     func wholeLife() async throws {
-        let simulator = try await Simulator()
+        var timing = SimulatorTiming.fast
+        timing.temporaryTimeout = .seconds(60)  // this machine may be busy
+        let simulator = try await Simulator(timing: timing)
         let heart = simulator.add(.heart())
         let client = try await BusClient(simulator.address)
         try await client.adapter("StartDiscovery")
