@@ -32,6 +32,7 @@ struct SimulatorConnectionTests {
             ]), "\(client.lines)")
         #expect(await client.hears("+ dev01 Battery1"))
         client.forget()
+        simulator.timing = .fast
 
         #expect(try await client.read(BusClient.heart + "/service000e/char0012") == [1])
         #expect(client.lines == ["dev01/service000e/char0012: Value=01", "ReadValue returns"])
