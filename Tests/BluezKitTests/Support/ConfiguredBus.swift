@@ -41,7 +41,7 @@ final class ConfiguredBus: @unchecked Sendable {  // holds: constant after init
             daemon=$!
             exec >/dev/null
             read line
-            kill $daemon; wait $daemon
+            kill -9 $daemon; wait $daemon
             rm -rf "$1"
             """, "sh", directory.path,
         ]
@@ -58,8 +58,8 @@ final class ConfiguredBus: @unchecked Sendable {  // holds: constant after init
     }
 
     deinit {
+        // The shell then ends the daemon. Nobody waits for it: a run loop would have to.
         try? lifeline.fileHandleForWriting.close()
-        shell.waitUntilExit()
     }
 
     func address(_ transport: String) throws -> BusAddress {
