@@ -42,7 +42,9 @@ import Testing
         bus = nil
         try await central.next("resetting") { if case .state(.resetting) = $0 { true } else { nil } }
         #expect(heart.state == .disconnected)
-        bus = try ConfiguredBus(listen: [address])
+        // The old daemon holds the address until it has ended.
+        let deadline = ContinuousClock.now + .seconds(world_deadline)
+        while bus == nil, ContinuousClock.now < deadline { bus = try? ConfiguredBus(listen: [address]) }
         simulator = try await Simulator(address: BusAddress(address))
         simulator?.add(.heart())
         try await central.powerOn()
