@@ -145,11 +145,12 @@ extension Session {
 
     private func dropEverything() {
         discovery.reset()
-        discoveryPauses = 0
+        discoveryLife += 1
         setFollowing(false)
         unknownPaths = PathQueue()
         for core in managers { core.scan = nil }
         for device in linked { device.link.map { dropLink($0, of: device) } }
+        discoveryPauses = 0
         subscriptions.removeAll()
         devicesByPath.removeAll()
         devicesByIdentity.removeAll()

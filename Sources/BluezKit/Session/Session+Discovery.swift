@@ -35,13 +35,19 @@ extension Session {
     private func perform(_ actions: [DiscoveryStateMachine.Action]) {
         guard let bus, let adapterPath else { return }
         let proxy = BlueZProxy(bus: bus, path: adapterPath, interface: BlueZ.adapter)
+        let life = discoveryLife
+        let replied: BlueZProxy.Completion = { [weak self] result in
+            if let self, discoveryLife == life { self.replied(result) }
+        }
         for action in actions {
             switch action {
-            case .setFilter(let filter): proxy.setDiscoveryFilter(filter) { [weak self] in self?.replied($0) }
-            case .start: proxy.startDiscovery { [weak self] in self?.replied($0) }
-            case .stop: proxy.stopDiscovery { [weak self] in self?.replied($0) }
+            case .setFilter(let filter): proxy.setDiscoveryFilter(filter, completion: replied)
+            case .start: proxy.startDiscovery(completion: replied)
+            case .stop: proxy.stopDiscovery(completion: replied)
             case .startTimer(let delay):
-                after(delay) { session in session.perform(session.discovery.timerFired()) }
+                after(delay) { session in
+                    if session.discoveryLife == life { session.perform(session.discovery.timerFired()) }
+                }
             }
         }
     }

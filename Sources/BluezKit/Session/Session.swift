@@ -36,6 +36,8 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
 
     // Discovery: Session+Discovery.swift
     var discovery = DiscoveryStateMachine()
+    /// Counts the resets of ``discovery``: answers to what it asked for before are void.
+    var discoveryLife = 0
     var scanEpoch = 0
     var discoveryPauses = 0
     var isFollowingDevices = false
