@@ -35,7 +35,7 @@ public struct SimulatorTiming: Sendable {
 
     /// For tests: everything in milliseconds, but for what a slow machine must not miss.
     public static let fast = SimulatorTiming(
-        temporaryTimeout: .seconds(2), disconnectDelay: .milliseconds(20), connectTimeout: .milliseconds(400),
+        temporaryTimeout: .seconds(8), disconnectDelay: .milliseconds(20), connectTimeout: .milliseconds(400),
         linkSetup: .milliseconds(2), serviceDiscovery: .milliseconds(3), serviceRediscovery: .milliseconds(1),
         attRoundTrip: .zero, attTimeout: .seconds(1), supervisionTimeout: .milliseconds(5),
         scanCycle: .milliseconds(100), advertisingInterval: .milliseconds(10), serviceChanged: .milliseconds(1),

@@ -215,6 +215,7 @@ import Testing
     @Test("IV-3 a request on an attribute that goes meanwhile ends in an error, and the queue goes on")
     func vanishingAttribute() async throws {
         let (world, central, sink) = try await connectedSink()
+        _ = try await central.discoverServices(sink)
         world.sink.addService(VirtualPeripheral.changingService)
         try await central.next("change") { if case .modified = $0 { true } else { nil } }
         let new = try await central.characteristic(sinkUUID(0x21), of: sinkUUID(3), on: sink)

@@ -119,6 +119,13 @@ extension Hostile {
             while (try? await other.call("org.bluez", device, "org.bluez.Device1", "Connect")) == nil {
                 await Task.yield()
             }
+            // Its attributes must be there before we look: those are the ones that are read.
+            let resolved: [Value] = [.string("org.bluez.Device1"), .string("ServicesResolved")]
+            while try await other.call("org.bluez", device, "org.freedesktop.DBus.Properties", "Get", resolved).first?
+                .boolValue != true
+            {
+                await Task.yield()
+            }
         }
 
         @Test(

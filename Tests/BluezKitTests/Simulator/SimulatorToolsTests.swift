@@ -60,6 +60,9 @@ struct SimulatorToolsTests {
         let simulator = try await Simulator()
         #expect(simulator.addAdapter(address: "00:B1:5E:00:00:02") == 1)
         let client = try await BusClient(simulator.address)
+        while try await client.property("/org/bluez/hci1", "org.bluez.Adapter1", "Powered") != .bool(true) {
+            await Task.yield()
+        }
         try await client.call("/org/bluez/hci1", "org.bluez.Adapter1", "StartDiscovery")
         let xml = try await client.call("/org/bluez", "org.freedesktop.DBus.Introspectable", "Introspect")
         #expect(xml.first?.stringValue?.contains("<node name=\"hci1\"/>") == true)
