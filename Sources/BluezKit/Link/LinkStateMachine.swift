@@ -83,7 +83,10 @@ struct LinkStateMachine {
             // BlueZ may keep quiet about a device whose signal strength does not change: do not wait for ever.
             return attemptsOnlyWhenSeen
                 ? enter(.looking, .look(true), .startTimer(.seconds(10))) : enter(.attempting, .connect)
-        case (.checking, .seen), (.closing, .seen), (.idle, _): return []
+        case (.checking, .seen):
+            attemptsOnlyWhenSeen = false  // it has come while we asked, and may not be reported again for long
+            return []
+        case (.closing, .seen), (.idle, _): return []
         case (.checking, .want(false)): return enter(.idle)
 
         case (.looking, .seen), (.looking, .timerFired):

@@ -65,6 +65,17 @@ import Testing
         #expect(link.handle(.timerFired) == [.look(false), .stopTimer, .connect])
     }
 
+    // The report was lost when it came between the question and its answer; with an unchanged signal strength BlueZ
+    // sends no other, and the connect waited for ever.
+    @Test("a device that is seen while BlueZ is asked about it is connected to at once")
+    func seenWhileChecking() {
+        var link = LinkStateMachine()
+        link.attemptsOnlyWhenSeen = true
+        #expect(link.handle(.want(true)) == [.readDevice])
+        #expect(link.handle(.seen) == [])
+        #expect(link.handle(.deviceRead(connected: false)) == [.connect])
+    }
+
     @Test("a cancelled attempt is withdrawn, and a link that comes of it all the same is not announced")
     func cancelsAttempt() {
         var link = machine(.want(true), .deviceRead(connected: false))
