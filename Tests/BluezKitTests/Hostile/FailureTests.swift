@@ -10,7 +10,8 @@ extension Hostile {
             try await central.next("\(wanted)") { if case .state(wanted) = $0 { true } else { nil } }
         }
 
-        @Test("AccessDenied for everything: unauthorized, denied, a line that names the remedy, and no further callback")
+        @Test(
+            "AccessDenied for everything: unauthorized, denied, a line that names the remedy, and no further callback")
         func accessDenied() async throws {
             let world = try await HostileWorld()
             world.simulator.inject(.accessDenied)
@@ -165,7 +166,8 @@ extension Hostile {
 
         @Test("the bus itself is killed and comes back at the same address: resetting, then on")
         func busKilled() async throws {
-            let path = FileManager.default.temporaryDirectory.appendingPathComponent("bluezkit-\(UUID().uuidString)").path
+            let path = FileManager.default.temporaryDirectory.appendingPathComponent("bluezkit-\(UUID().uuidString)")
+                .path
             var bus: ConfiguredBus? = try ConfiguredBus(listen: ["unix:path=\(path)"])
             let first = try await HostileWorld(address: BusAddress("unix:path=\(path)"))
             let app = try await Subscriber(first)
@@ -190,7 +192,8 @@ extension Hostile {
             let found = try await app.central.discoverCharacteristics(service, [HostileWorld.writable])
             let target = try #require(found.first { $0.uuid == HostileWorld.writable })
             let large = Data(repeating: 1, count: 40_000_000)
-            #expect((try await app.central.write(large, to: target) as? CBATTError)?.code == .invalidAttributeValueLength)
+            #expect(
+                (try await app.central.write(large, to: target) as? CBATTError)?.code == .invalidAttributeValueLength)
             app.peripheral.writeValue(large, for: target, type: .withoutResponse)
             try await app.goesOn()
             #expect(world.simulator.calls("WriteValue").isEmpty)
