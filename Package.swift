@@ -25,6 +25,10 @@ let package = Package(
         .testTarget(
             name: "BluezKitTests",
             dependencies: ["CoreBluetooth", "BluezKit", "BluezKitRestore", "BluezKitSimulator", "DBus", "bluez-demo"]),
+        // The app that tests of restoration kill and start again.
+        .executableTarget(
+            name: "restoration-probe", dependencies: ["CoreBluetooth", "BluezKit"], path: "Tests/Probe",
+            swiftSettings: [.swiftLanguageMode(.v5)]),
         // Code as apps have it, in both language modes: the folders are one. It is compiled, not run.
         .testTarget(
             name: "PortingSwift5", dependencies: ["CoreBluetooth"], path: "Tests/Porting/Swift5",

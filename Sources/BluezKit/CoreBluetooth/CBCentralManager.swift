@@ -77,6 +77,10 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         super.init(state: .unknown)
         self.delegate = delegate
         core.manager = self
+        if let directory = book?.directory {
+            let seconds = (options?[BluezManagerOptionClaimPeriodKey] as? NSNumber)?.doubleValue ?? 30
+            core.claims = (directory, .seconds(seconds.isFinite ? min(max(seconds, 0), 1e6) : 30))
+        }
         let core = core
         session.run { session.add(core) }
     }

@@ -27,10 +27,13 @@ final class IntentBook: Sendable {
     let resumes: Bool
     /// Where it is kept; nil: in memory only.
     let path: String?
+    /// Where the app's other managers keep theirs.
+    let directory: StateDirectory?
     private let state: Protected<State>
 
     private init(_ state: State, resumes: Bool) {
-        (self.state, self.resumes, path) = (Protected(state), resumes, state.store?.path)
+        (self.state, self.resumes) = (Protected(state), resumes)
+        (path, directory) = (state.store?.path, state.store?.directory)
     }
 
     /// The book of a new manager, and what an earlier process left in it.
@@ -63,7 +66,16 @@ final class IntentBook: Sendable {
                     + "BluezManagerOptionStateDirectoryKey. The manager \"\(identifier)\" runs without preservation")
             return nil
         }
-        do throws(SnapshotStore.Failure) { return try SnapshotStore(directory, role, identifier) } catch {
+        do throws(SnapshotStore.Failure) {
+            // Who gives up what was not claimed holds the lock for some milliseconds.
+            for _ in 0..<5 {
+                do throws(SnapshotStore.Failure) { return try SnapshotStore(directory, role, identifier) } catch {
+                    guard error.isInUse else { throw error }
+                    usleep(10_000)
+                }
+            }
+            return try SnapshotStore(directory, role, identifier)
+        } catch {
             let text = "\(error). This one runs without preservation"
             if error.isInUse { Log.misuse(text) } else { Log.warning(text) }
             return nil

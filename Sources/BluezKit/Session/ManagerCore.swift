@@ -25,6 +25,8 @@ final class ManagerCore: @unchecked Sendable {
     var preserved: Snapshot?
     /// The looking into it: nothing is told before that is over.
     var survey: Session.Survey?
+    /// Where other managers of this app may have left state, and how long they have to claim it.
+    var claims: (directory: StateDirectory, period: Duration)?
     /// `hci0` or the like. Any thread.
     let adapterName = Protected<String?>(nil)
     /// What the app was told last.

@@ -139,6 +139,10 @@ extension Session {
         core.adapterName.withLock { $0 = adapter.used }
         let life = state == .poweredOn ? life : nil
         core.post { manager in manager.enter(state, life: life) }
+        if state == .poweredOn, let claims = core.claims {
+            core.claims = nil
+            after(claims.period) { session in session.endUnclaimed(in: claims.directory) }
+        }
     }
 
     /// Names the life of bus, bluetoothd and adapter: a link never outlives it. The kernel gives an adapter that was

@@ -54,7 +54,9 @@ extension Session {
     /// Tells the app, and sets going what the plan says.
     func finish(_ survey: Survey, of core: ManagerCore) {
         core.survey = nil
-        defer { for peripheral in survey.peripherals { peripheral.core.device.map(dropIfUnused) } }
+        let peripherals = survey.peripherals
+        survey.peripherals = []  // the app's now: a timer may hold the survey a little longer
+        defer { for peripheral in peripherals { peripheral.core.device.map(dropIfUnused) } }
         guard let manager = core.manager else { return }
         let isOn = adapter.state == .poweredOn
         let live = RestorationPlan.Live(
@@ -73,7 +75,7 @@ extension Session {
         guard isOn else { return }
         core.scan = manager.shared.withLock { $0.coreScan }
         if core.scan != nil { updateDiscovery(afresh: true) }
-        for peripheral in survey.peripherals where !restored.contains(where: { $0.peripheral === peripheral }) {
+        for peripheral in peripherals where !restored.contains(where: { $0.peripheral === peripheral }) {
             release(peripheral.core)
         }
         for item in restored { carryOut(item) }
