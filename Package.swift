@@ -29,6 +29,8 @@ let package = Package(
         .executableTarget(
             name: "restoration-probe", dependencies: ["CoreBluetooth", "BluezKit"], path: "Tests/Probe",
             swiftSettings: [.swiftLanguageMode(.v5)]),
+        // Kills a program at its N-th system call.
+        .executableTarget(name: "kill-at", path: "Tests/KillAt"),
         // Code as apps have it, in both language modes: the folders are one. It is compiled, not run.
         .testTarget(
             name: "PortingSwift5", dependencies: ["CoreBluetooth"], path: "Tests/Porting/Swift5",

@@ -2,6 +2,44 @@ import BluezKit
 import Foundation
 import Glibc
 
+struct SpawnFailure: Error, CustomStringConvertible { let description: String }
+
+/// Starts a program. `Process` will not do: it waits for its descriptors to be closed by all who inherited them.
+func spawn(_ words: [String], input: Int32? = nil, output: Int32? = nil) throws -> pid_t {
+    var actions = posix_spawn_file_actions_t()
+    posix_spawn_file_actions_init(&actions)
+    defer { posix_spawn_file_actions_destroy(&actions) }
+    if let input { posix_spawn_file_actions_adddup2(&actions, input, 0) }
+    if let output { posix_spawn_file_actions_adddup2(&actions, output, 1) }
+    var attributes = posix_spawnattr_t()
+    posix_spawnattr_init(&attributes)
+    defer { posix_spawnattr_destroy(&attributes) }
+    // No blocked signals: threads of a dispatch queue block them all, and a child would inherit that.
+    posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK))
+    var noSignals = sigset_t()
+    sigemptyset(&noSignals)
+    posix_spawnattr_setsigmask(&attributes, &noSignals)
+    var pid: pid_t = 0
+    var pointers: [UnsafeMutablePointer<CChar>?] = words.map { strdup($0) } + [nil]
+    defer { pointers.forEach { free($0) } }
+    let result = posix_spawn(&pid, words[0], &actions, &attributes, &pointers, environ)
+    guard result == 0 else { throw SpawnFailure(description: "\(words[0]): \(String(cString: strerror(result)))") }
+    return pid
+}
+
+/// Starts a program and waits for its end, on a thread that may block.
+/// - Returns: The status that `waitpid` gives.
+func run(_ words: [String]) async throws -> Int32 {
+    let pid = try spawn(words)
+    return await withCheckedContinuation { continuation in
+        Thread.detachNewThread {
+            var status: Int32 = 0
+            waitpid(pid, &status, 0)
+            continuation.resume(returning: status)
+        }
+    }
+}
+
 /// `restoration-probe`, an app in a process of its own: told what to do line by line, and killed without warning.
 final class Probe: Sendable {
     let pid: pid_t
@@ -16,7 +54,8 @@ final class Probe: Sendable {
         return URL(fileURLWithPath: bundle).deletingLastPathComponent().path + "/restoration-probe"
     }()
 
-    struct Failure: Error, CustomStringConvertible { let description: String }
+    /// `kill-at`, which ends it at a system call.
+    static let killer = URL(fileURLWithPath: path).deletingLastPathComponent().path + "/kill-at"
 
     /// - Parameters:
     ///   - launcher: What runs it, if not itself: a program and its arguments.
@@ -30,28 +69,13 @@ final class Probe: Sendable {
         // Sockets, as they can be made close-on-exec in one step.
         let kind = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue)
         guard socketpair(AF_UNIX, kind, 0, &toChild) == 0, socketpair(AF_UNIX, kind, 0, &fromChild) == 0 else {
-            throw Failure(description: "no socket")
+            throw SpawnFailure(description: "no socket")
         }
-        var actions = posix_spawn_file_actions_t()
-        posix_spawn_file_actions_init(&actions)
-        defer { posix_spawn_file_actions_destroy(&actions) }
-        posix_spawn_file_actions_adddup2(&actions, toChild[0], 0)
-        posix_spawn_file_actions_adddup2(&actions, fromChild[1], 1)
-        var attributes = posix_spawnattr_t()
-        posix_spawnattr_init(&attributes)
-        defer { posix_spawnattr_destroy(&attributes) }
-        // No blocked signals: threads of a dispatch queue block them all, and a child would inherit that.
-        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK))
-        var noSignals = sigset_t()
-        sigemptyset(&noSignals)
-        posix_spawnattr_setsigmask(&attributes, &noSignals)
-        var child: pid_t = 0
-        var pointers: [UnsafeMutablePointer<CChar>?] = words.map { strdup($0) } + [nil]
-        defer { pointers.forEach { free($0) } }
-        let result = posix_spawn(&child, words[0], &actions, &attributes, &pointers, environ)
-        close(toChild[0])
-        close(fromChild[1])
-        guard result == 0 else { throw Failure(description: "\(words[0]): \(String(cString: strerror(result)))") }
+        defer {
+            close(toChild[0])
+            close(fromChild[1])
+        }
+        let child = try spawn(words, input: toChild[0], output: fromChild[1])
         (pid, input) = (child, toChild[1])
         let (lines, ended, output, pid) = (lines, ended, fromChild[0], child)
         Thread.detachNewThread {
@@ -64,6 +88,7 @@ final class Probe: Sendable {
             }
             free(buffer)
             fclose(handle)
+            lines.append(Self.endLine)
             var status: Int32 = 0
             waitpid(pid, &status, 0)
             ended.append(status)
@@ -99,6 +124,16 @@ final class Probe: Sendable {
             line.hasPrefix(start) && parts.allSatisfy(line.contains) ? line : nil
         }
     }
+
+    /// The next line with one of these starts; nil: the process has ended before one came.
+    func nextOrEnd(_ starts: String...) async throws -> String? {
+        let line = try await lines.next("\(starts), or the end") { line in
+            starts.contains(where: line.hasPrefix) || line == Self.endLine ? line : nil
+        }
+        return line == Self.endLine ? nil : line
+    }
+
+    private static let endLine = "(the end)"
 
     /// What it says of its objects now.
     func now() async throws -> String {

@@ -29,9 +29,9 @@ final class RigWorld: World, @unchecked Sendable {  // holds: all its parts are 
         // The guest's own commands stand beside the peripherals'.
         if line.hasPrefix("bluetoothd ") {
             let directory = ProcessInfo.processInfo.environment["RIG_DIR", default: "."]
-            return try run(directory + "/" + line)
+            return try await perform(directory + "/" + line)
         }
-        if line.hasPrefix("rig power ") { return try run("/usr/bin/bluetoothctl " + line.dropFirst(4)) }
+        if line.hasPrefix("rig power ") { return try await perform("/usr/bin/bluetoothctl " + line.dropFirst(4)) }
         let answer = await withCheckedContinuation { continuation in
             DispatchQueue.global().async { [commands] in continuation.resume(returning: commands.ask(line)) }
         }
@@ -41,16 +41,9 @@ final class RigWorld: World, @unchecked Sendable {  // holds: all its parts are 
         return String(answer.dropFirst(2).drop { $0 == " " })
     }
 
-    private func run(_ line: String) throws -> String {
-        let words = line.split(separator: " ").map(String.init)
-        let process = Process()
-        process.executableURL = URL(fileURLWithPath: words[0])
-        process.arguments = Array(words.dropFirst())
-        try process.run()
-        process.waitUntilExit()
-        guard process.terminationStatus == 0 else {
-            throw Refused(description: "\(line): \(process.terminationStatus)")
-        }
+    private func perform(_ line: String) async throws -> String {
+        let status = try await run(line.split(separator: " ").map(String.init))
+        guard status == 0 else { throw Refused(description: "\(line): \(status)") }
         return ""
     }
 
