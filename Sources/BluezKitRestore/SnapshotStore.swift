@@ -134,7 +134,9 @@ package final class SnapshotStore: Sendable {
         defer { close(descriptor) }
         var written = 0
         while written < content.count {
-            let part = content.withUnsafeBytes { write(descriptor, $0.baseAddress.map { $0 + written }, $0.count - written) }
+            let part = content.withUnsafeBytes {
+                write(descriptor, $0.baseAddress.map { $0 + written }, $0.count - written)
+            }
             if part < 0 && errno != EINTR { throw giveUp(temporary, "cannot write \(temporary)") }
             written += max(0, part)
         }

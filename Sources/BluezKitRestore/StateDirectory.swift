@@ -50,7 +50,8 @@ package struct StateDirectory: Equatable, Sendable {
         for byte in identifier.utf8 {
             let scalar = Unicode.Scalar(byte)
             let isPlain = byte < 128 && (scalar.properties.isAlphabetic || (0x30...0x39).contains(byte))
-            name += isPlain || "-_. ".unicodeScalars.contains(scalar)
+            name +=
+                isPlain || "-_. ".unicodeScalars.contains(scalar)
                 ? String(Character(scalar)) : "%" + (byte < 16 ? "0" : "") + String(byte, radix: 16, uppercase: true)
         }
         // A name has at most 255 bytes, with room for what stands around it.

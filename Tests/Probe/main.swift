@@ -95,7 +95,8 @@ final class Probe: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
             characteristic(peripheral, words).map { peripheral?.setNotifyValue(words[0] == "subscribe", for: $0) }
         case "read": characteristic(peripheral, words).map { peripheral?.readValue(for: $0) }
         case "tell": tell("now", summary())
-        case "log": tell("report", (manager?.restoration?.description ?? "-").replacingOccurrences(of: "\n", with: " | "))
+        case "log":
+            tell("report", (manager?.restoration?.description ?? "-").replacingOccurrences(of: "\n", with: " | "))
         case "identifiers":
             tell("identifiers", BluezPreservedState.identifiers(.central, options: options(nil)).joined(separator: ","))
         case "discard":
@@ -111,7 +112,8 @@ final class Probe: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
     }
 
     private func characteristic(_ peripheral: CBPeripheral?, _ words: [String]) -> CBCharacteristic? {
-        peripheral?.services?.lazy.compactMap { $0.characteristics?.first { $0.uuid == CBUUID(string: words[2]) } }.first
+        peripheral?.services?.lazy.compactMap { $0.characteristics?.first { $0.uuid == CBUUID(string: words[2]) } }
+            .first
     }
 
     /// `scanning=true ID:connected:180D[2A37*+2A38,2A39]`: `*` notifying, `/` descriptors known.
@@ -175,7 +177,9 @@ final class Probe: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
         _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, timestamp: CFAbsoluteTime,
         isReconnecting: Bool, error: (any Error)?
     ) {
-        tell("disconnected", peripheral.identifier, "reconnecting=\(isReconnecting) error=\(code(error))", text(peripheral))
+        tell(
+            "disconnected", peripheral.identifier, "reconnecting=\(isReconnecting) error=\(code(error))",
+            text(peripheral))
     }
 
     func peripheral(_ peripheral: CBPeripheral, didDiscoverServices error: (any Error)?) {

@@ -148,7 +148,8 @@ extension Snapshot {
         var lines: [String] = []
         if let scan {
             let services = scan.services.map { "for " + $0.map(\.cbUUID.description).joined(separator: ", ") }
-            lines.append("scans \(services ?? "for everything")" + (scan.allowsDuplicates == true ? ", with duplicates" : ""))
+            lines.append(
+                "scans \(services ?? "for everything")" + (scan.allowsDuplicates == true ? ", with duplicates" : ""))
         }
         for peripheral in peripherals {
             var parts = ["\(peripheral.state.rawValue): \(peripheral.name ?? "no name") (\(peripheral.identifier))"]

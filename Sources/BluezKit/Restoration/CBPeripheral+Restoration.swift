@@ -115,7 +115,8 @@ extension CBPeripheral {
 
     /// Those that are subscribed to, in table order.
     var subscribedCharacteristics: [CBCharacteristic] {
-        shared.withLock { shared in shared.subscribed.sorted().compactMap { shared.attributes[$0] as? CBCharacteristic } }
+        shared.withLock { shared in shared.subscribed.sorted().compactMap { shared.attributes[$0] as? CBCharacteristic }
+        }
     }
 
     /// What was in the services when they were discovered, by path.
@@ -143,7 +144,8 @@ extension CBPeripheral {
 
 extension CBAttribute {
     fileprivate var pathElement: PathElement? {
-        PathElement(String(objectPath[objectPath.index(after: objectPath.lastIndex(of: "/") ?? objectPath.startIndex)...]))
+        PathElement(
+            String(objectPath[objectPath.index(after: objectPath.lastIndex(of: "/") ?? objectPath.startIndex)...]))
     }
 }
 

@@ -83,7 +83,8 @@ import Testing
         for step in Self.steps.prefix(begun).dropFirst(ended) { step.change(&after) }
 
         let again = try Probe(world, options)
-        let first = try #require(try await again.nextOrEnd("restored", "state poweredOn"), "the relaunched app has ended")
+        let first = try #require(
+            try await again.nextOrEnd("restored", "state poweredOn"), "the relaunched app has ended")
         let restored = Intents(restored: first.hasPrefix("restored") ? first : nil)
         #expect(
             restored == before || restored == after,

@@ -57,9 +57,11 @@ import Testing
         _ = try store(directory)
     }
 
-    @Test("R-26 files that cannot be used are set aside, reported, and do not stand in the way", arguments: [
-        "", "{", "{\"version\": 7}", "null", String(repeating: "[", count: 5000), "{\"version\": 1}",
-    ])
+    @Test(
+        "R-26 files that cannot be used are set aside, reported, and do not stand in the way",
+        arguments: [
+            "", "{", "{\"version\": 7}", "null", String(repeating: "[", count: 5000), "{\"version\": 1}",
+        ])
     func damaged(_ content: String) throws {
         let directory = try TemporaryDirectory()
         let store = try store(directory)

@@ -53,7 +53,8 @@ import Testing
         #expect(problem("{\"version\": 0}") == .unknownVersion(0))
         #expect(problem("{\"version\": -9223372036854775808}") == .unknownVersion(.min))
         #expect(problem("{\"version\": 1}")?.description == "\"role\" is missing")
-        #expect(problem("[]") != nil && problem("\u{0}") != nil && problem(String(repeating: "[", count: 100_000)) != nil)
+        #expect(
+            problem("[]") != nil && problem("\u{0}") != nil && problem(String(repeating: "[", count: 100_000)) != nil)
         let content = String(decoding: try Self.full().fileContent(), as: UTF8.self)
         let wrong = content.replacingOccurrences(of: "\"2A37\"", with: "\"2A3\"")
         let text = try #require(problem(wrong)).description
@@ -113,7 +114,8 @@ import Testing
                 case 0: bytes[place] = UInt8.random(in: 0...255, using: &generator)
                 case 1: bytes[place] ^= 1 << UInt8.random(in: 0..<8, using: &generator)
                 case 2: bytes.removeSubrange(place...)
-                case 3: bytes.removeSubrange(place..<min(bytes.count, place + Int.random(in: 1..<40, using: &generator)))
+                case 3:
+                    bytes.removeSubrange(place..<min(bytes.count, place + Int.random(in: 1..<40, using: &generator)))
                 case 4: bytes.insert(contentsOf: pieces.randomElement(using: &generator) ?? [], at: place)
                 case 5: bytes.insert(contentsOf: bytes[..<min(bytes.count, 200)], at: place)
                 default:

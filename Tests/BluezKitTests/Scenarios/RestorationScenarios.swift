@@ -204,7 +204,8 @@ extension Scenarios {
             try await stage.world.control("heart return")
         }
 
-        @Test("R-9 RS-11 RS-15 a subscription: connected, table known, notifying; the link was not dropped; values flow")
+        @Test(
+            "R-9 RS-11 RS-15 a subscription: connected, table known, notifying; the link was not dropped; values flow")
         func subscription() async throws {
             let stage = try await Stage()
             try await stage.launchBeating().kill()
@@ -308,7 +309,8 @@ extension Scenarios {
             try await again.next("state poweredOn", "scanning=false")
         }
 
-        @Test("R-15 RS-6 of two managers one is not created again: its links end after the claim period, its state stays")
+        @Test(
+            "R-15 RS-6 of two managers one is not created again: its links end after the claim period, its state stays")
         func unclaimed() async throws {
             let stage = try await Stage()
             let other = try await stage.launchFresh("B")
@@ -411,7 +413,9 @@ extension Scenarios {
             try await again.next("restored", "scanning=true services=180D", "\(heart):connected:-")
         }
 
-        @Test("bluetoothd is killed and started while the app is dead: pending connect, then didConnect; the scan goes on")
+        @Test(
+            "bluetoothd is killed and started while the app is dead: pending connect, then didConnect; the scan goes on"
+        )
         func daemonRestartWhileDead() async throws {
             let stage = try await Stage()
             let probe = try await stage.launchBeating()
@@ -489,7 +493,8 @@ extension Scenarios {
             let observer = Central(world)
             try await observer.powerOn()
             let identifier = try #require(UUID(uuidString: sink))
-            let same = try #require(await observer.perform { observer.manager.retrievePeripherals(withIdentifiers: [identifier]).first })
+            let same = try #require(
+                await observer.perform { observer.manager.retrievePeripherals(withIdentifiers: [identifier]).first })
             try await observer.connect(same)
             _ = try await observer.discoverServices(same)
             try await world.control("sink services remove")
@@ -527,7 +532,9 @@ extension Scenarios {
         /// `isBonded` of one peripheral becomes true. Keys are sorted, so it stands right after its identifier.
         private static func pair(_ identifier: String, in text: String) -> String {
             var parts = text.components(separatedBy: "\"isBonded\" : false")
-            guard let index = parts.indices.dropLast().first(where: { parts[$0].contains(identifier) }) else { return text }
+            guard let index = parts.indices.dropLast().first(where: { parts[$0].contains(identifier) }) else {
+                return text
+            }
             parts[index] += "\"isBonded\" : true" + parts.remove(at: index + 1)
             return parts.joined(separator: "\"isBonded\" : false")
         }

@@ -102,7 +102,8 @@ final class Probe: Sendable {
 
     func send(_ line: String) {
         let bytes = [UInt8]((line + "\n").utf8)
-        _ = bytes.withUnsafeBytes { write(input, $0.baseAddress, $0.count) }
+        // It may be dead already; that must not end us.
+        _ = bytes.withUnsafeBytes { Glibc.send(input, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL.rawValue)) }
     }
 
     /// SIGKILL, and waits until the process is gone.
