@@ -1,15 +1,9 @@
 import BluezKit
+import BluezKitProfiles
 import Foundation
 
 /// Finds a heart-rate sensor, stays connected to it, and shows what it sends.
 final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
-    private static let heartRate = CBUUID(string: "180D")
-    private static let measurement = CBUUID(string: "2A37")
-    private static let sensorLocation = CBUUID(string: "2A38")
-    private static let battery = CBUUID(string: "180F")
-    private static let batteryLevel = CBUUID(string: "2A19")
-    private static let deviceInformation = CBUUID(string: "180A")
-
     private let options: HeartRateOptions
     private var display = HeartRateDisplay()
     /// Held: a peripheral that is released is disconnected.
@@ -53,11 +47,11 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
             return connect(known)
         }
         // What is connected already, by another program, does not advertise.
-        if let connected = central.retrieveConnectedPeripherals(withServices: [Self.heartRate]).first {
+        if let connected = central.retrieveConnectedPeripherals(withServices: [HeartRateService.uuid]).first {
             return connect(connected)
         }
         output.say("Looking for a heart-rate sensor...")
-        central.scanForPeripherals(withServices: [Self.heartRate])
+        central.scanForPeripherals(withServices: [HeartRateService.uuid])
         after(10) { [self] _ in
             guard sensor == nil, ending == nil else { return }
             output.say(Line("None so far. Most send only while they are worn.", .dim))
@@ -101,7 +95,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
         output.report(.connected(peripheral.identifier, name: peripheral.name))
         output.say(Line("Connected.", .green))
         show { $0.isConnected = true }
-        peripheral.discoverServices([Self.heartRate, Self.battery, Self.deviceInformation])
+        peripheral.discoverServices([HeartRateService.uuid, BatteryService.uuid, DeviceInformationService.uuid])
     }
 
     override func centralManager(
@@ -142,7 +136,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
         guard ending == nil else { return }
         if let error { return complain("the services cannot be discovered", error) }
         let services = peripheral.services ?? []
-        guard services.contains(where: { $0.uuid == Self.heartRate }) else {
+        guard services.contains(where: { $0.uuid == HeartRateService.uuid }) else {
             output.complain("\(label(peripheral)) has no heart-rate service")
             return stop(.failure)
         }
@@ -156,12 +150,12 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
         if let error { return complain("the characteristics cannot be discovered", error) }
         for characteristic in service.characteristics ?? [] {
             switch characteristic.uuid {
-            case Self.measurement: peripheral.setNotifyValue(true, for: characteristic)
-            case Self.batteryLevel:
+            case HeartRateMeasurement.uuid: peripheral.setNotifyValue(true, for: characteristic)
+            case BatteryLevel.uuid:
                 peripheral.readValue(for: characteristic)
                 if characteristic.properties.contains(.notify) { peripheral.setNotifyValue(true, for: characteristic) }
-            case Self.sensorLocation: peripheral.readValue(for: characteristic)
-            case let uuid where DeviceInformation(uuid) != nil: peripheral.readValue(for: characteristic)
+            case BodySensorLocation.uuid: peripheral.readValue(for: characteristic)
+            case let uuid where DeviceInformationText(uuid) != nil: peripheral.readValue(for: characteristic)
             default: break
             }
         }
@@ -169,7 +163,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
 
     /// The sensor has changed its services: begin anew with them.
     func peripheral(_ peripheral: CBPeripheral, didModifyServices invalidatedServices: [CBService]) {
-        peripheral.discoverServices([Self.heartRate, Self.battery, Self.deviceInformation])
+        peripheral.discoverServices([HeartRateService.uuid, BatteryService.uuid, DeviceInformationService.uuid])
     }
 
     func peripheral(
@@ -178,7 +172,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     ) {
         guard let error, ending == nil else { return }
         complain("\(characteristic.uuid) cannot be subscribed to", error)
-        if characteristic.uuid == Self.measurement { stop(.failure) }
+        if characteristic.uuid == HeartRateMeasurement.uuid { stop(.failure) }
     }
 
     // MARK: Values
@@ -188,36 +182,35 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     ) {
         guard ending == nil else { return }
         if let error { return complain("\(characteristic.uuid) cannot be read", error) }
-        let value = characteristic.value ?? Data()
         switch characteristic.uuid {
-        case Self.measurement: take(value)
-        case Self.batteryLevel:
-            guard let level = value.first.map(Int.init), level <= 100, level != display.battery else { return }
+        case HeartRateMeasurement.uuid: take(characteristic.value)
+        case BatteryLevel.uuid:
+            guard let level = try? BatteryLevel(characteristic.value).percent, level != display.battery else { return }
             output.report(.battery(level))
             show { $0.battery = level }
             if output.mode == .plain { note("battery", "\(level) %") }
-        case Self.sensorLocation:
-            guard let location = value.first.flatMap(BodySensorLocation.init) else { return }
+        case BodySensorLocation.uuid:
+            guard let location = try? BodySensorLocation(characteristic.value) else { return }
             output.report(.sensorLocation(location))
-            note("worn on", location.name)
+            note("worn on", location.description)
         default:
-            guard let field = DeviceInformation(characteristic.uuid) else { return }
-            // Some devices end their texts with zeros.
-            let text = String(decoding: value.prefix { $0 != 0 }, as: UTF8.self)
+            guard let field = DeviceInformationText(characteristic.uuid),
+                let text = try? DeviceInformationText.text(of: characteristic.value)
+            else { return }
             output.report(.information(field, text))
             note(field.label, text.harmless)
         }
     }
 
-    private func take(_ value: Data) {
-        do throws(HeartRateMeasurement.ParseError) {
+    private func take(_ value: Data?) {
+        do throws(CharacteristicValueError) {
             let measurement = try HeartRateMeasurement(value)
             (count, progress) = (count + 1, progress + 1)
             output.report(.measurement(measurement))
             show { $0.take(measurement) }
             if output.mode == .plain { output.say(display.plainLine(measurement)) }
         } catch {
-            return output.complain("\(error); bytes: \(value.hex)")
+            return output.complain("no heart-rate measurement: \(error); bytes: \((value ?? Data()).hex)")
         }
         if count == options.count { stop(.success) } else { limitWaiting() }
     }

@@ -1,3 +1,5 @@
+import BluezKitProfiles
+
 /// The picture of the last measurements, for people. Pure.
 struct HeartRateDisplay {
     var isConnected = false
@@ -10,15 +12,15 @@ struct HeartRateDisplay {
     mutating func take(_ measurement: HeartRateMeasurement) {
         latest = measurement
         // Comes with some measurements only, and holds until the next one.
-        energy = measurement.energyExpended ?? energy
-        rates.append(measurement.beatsPerMinute)
+        energy = measurement.energyExpended.map(Int.init) ?? energy
+        rates.append(Int(measurement.beatsPerMinute))
     }
 
     /// Two lines that are redrawn in place; none before the first measurement.
     func block(width: Int) -> [Line] {
         guard let latest else { return [] }
         let heart = Line("\u{2665}", isConnected ? .red : .dim)
-        let rate = Line(Self.right(latest.beatsPerMinute, 4), isConnected ? .bold : .dim) + " bpm  "
+        let rate = Line(Self.right(Int(latest.beatsPerMinute), 4), isConnected ? .bold : .dim) + " bpm  "
         let beginning = "  " + heart + rate
         let shown = max(0, min(40, width - beginning.width - 12))
         var first = beginning + Line(rates.text(width: shown), isConnected ? .cyan : .dim)
@@ -37,7 +39,7 @@ struct HeartRateDisplay {
 
     /// One measurement on a line of its own.
     func plainLine(_ measurement: HeartRateMeasurement) -> Line {
-        var line = Line(Self.right(measurement.beatsPerMinute, 4) + " bpm")
+        var line = Line(Self.right(Int(measurement.beatsPerMinute), 4) + " bpm")
         if !measurement.rrIntervals.isEmpty { line += Line("   RR " + Self.milliseconds(measurement)) }
         if measurement.contact != .notSupported { line += "   " + Self.contact(measurement) }
         if let energy = measurement.energyExpended { line += Line("   \(energy) kJ") }

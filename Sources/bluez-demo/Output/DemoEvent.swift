@@ -1,3 +1,4 @@
+import BluezKitProfiles
 import Foundation
 
 /// What happens, as programs are told of it by `--json`. Documented in Docs/DEMO.md: names and keys stay.
@@ -10,7 +11,7 @@ enum DemoEvent: Equatable {
     case measurement(HeartRateMeasurement)
     case battery(Int)
     case sensorLocation(BodySensorLocation)
-    case information(DeviceInformation, String)
+    case information(DeviceInformationText, String)
     case attribute(AttributeReport)
     case check(DoctorCheck)
     case verdict(isUsable: Bool)
@@ -27,7 +28,7 @@ enum DemoEvent: Equatable {
         case .disconnected(let id, let reason): Self.link("disconnected", id, "reason", reason)
         case .measurement(let measurement): Self.json(measurement)
         case .battery(let percent): ["event": "battery", "level": .int(percent)]
-        case .sensorLocation(let location): ["event": "sensorLocation", "location": .string(location.name)]
+        case .sensorLocation(let location): ["event": "sensorLocation", "location": .string(location.description)]
         case .information(let field, let text):
             ["event": "information", "field": .string(field.key), "value": .string(text)]
         case .attribute(let attribute): attribute.json
@@ -58,9 +59,9 @@ enum DemoEvent: Equatable {
             }
         return [
             "event": "measurement",
-            "heartRate": .int(measurement.beatsPerMinute),
+            "heartRate": .int(Int(measurement.beatsPerMinute)),
             "rrIntervals": .array(measurement.rrMilliseconds.map { .double($0) }),
-            "energyExpended": .optional(measurement.energyExpended),
+            "energyExpended": .optional(measurement.energyExpended.map(Int.init)),
             "contact": .optional(contact),
         ]
     }

@@ -1,3 +1,4 @@
+import BluezKitProfiles
 import Foundation
 import Testing
 
@@ -9,17 +10,17 @@ import Testing
 
     @Test("a measurement has all its keys, with null for what the sensor did not send")
     func writesMeasurements() throws {
-        let bare = DemoEvent.measurement(try HeartRateMeasurement([0x00, 60]))
+        let bare = DemoEvent.measurement(try HeartRateMeasurement(Data([0x00, 60])))
         #expect(
             bare.json.description
                 == #"{"event":"measurement","heartRate":60,"rrIntervals":[],"energyExpended":null,"contact":null}"#)
         let full = DemoEvent.measurement(
-            try HeartRateMeasurement([0x1F, 0x2C, 0x01, 0x05, 0x00, 0x00, 0x04, 0x39, 0x03]))
+            try HeartRateMeasurement(Data([0x1F, 0x2C, 0x01, 0x05, 0x00, 0x00, 0x04, 0x39, 0x03])))
         #expect(
             full.json.description
                 == #"{"event":"measurement","heartRate":300,"rrIntervals":[1000,805.7],"energyExpended":5,"contact":true}"#
         )
-        let noContact = DemoEvent.measurement(try HeartRateMeasurement([0x04, 60]))
+        let noContact = DemoEvent.measurement(try HeartRateMeasurement(Data([0x04, 60])))
         #expect(noContact.json.description.hasSuffix(#""contact":false}"#))
     }
 
