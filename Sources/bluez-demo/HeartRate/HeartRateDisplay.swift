@@ -5,6 +5,8 @@ struct HeartRateDisplay {
     var isConnected = false
     /// In percent.
     var battery: Int?
+    /// Of a sensor that we are ourselves: how many centrals have subscribed.
+    var listeners: Int?
     private var latest: HeartRateMeasurement?
     private var energy: Int?
     private var rates = Sparkline(capacity: 500, leastSpan: 14)
@@ -28,6 +30,7 @@ struct HeartRateDisplay {
         if let least = values.min(), let most = values.max() { first += Line("  \(least)-\(most)", .dim) }
 
         var facts: [Line] = isConnected ? [] : [Line("not connected", .yellow)]
+        if let listeners { facts.append(Line("\(listeners) subscribed", listeners > 0 ? .green : .dim)) }
         if !latest.rrIntervals.isEmpty { facts.append(Line("RR " + Self.milliseconds(latest))) }
         if latest.contact != .notSupported { facts.append(Self.contact(latest)) }
         if let energy { facts.append(Line("\(energy) kJ")) }

@@ -24,6 +24,28 @@ import Testing
         #expect(noContact.json.description.hasSuffix(#""contact":false}"#))
     }
 
+    @Test("a card that was received is there in hexadecimal, unless it is in a file")
+    func writesCards() {
+        let card = Data([0x41, 0xFF])
+        #expect(
+            DemoEvent.received(Self.identifier, card, path: nil, seconds: 0.12345).json.description
+                == #"{"event":"received","identifier":"\#(Self.text)","size":2,"seconds":0.123,"path":null,"data":"41ff"}"#
+        )
+        #expect(
+            DemoEvent.received(Self.identifier, card, path: "a.vcf", seconds: 2).json.description
+                == #"{"event":"received","identifier":"\#(Self.text)","size":2,"seconds":2,"path":"a.vcf","data":null}"#
+        )
+        #expect(
+            DemoEvent.progress(Self.identifier, bytes: 5, size: 10).json.description
+                == #"{"event":"progress","identifier":"\#(Self.text)","bytes":5,"size":10}"#)
+        #expect(
+            DemoEvent.advertising(name: nil, services: ["180D"]).json.description
+                == #"{"event":"advertising","name":null,"services":["180D"]}"#)
+        #expect(
+            DemoEvent.subscribed(Self.identifier, "2A37").json.description
+                == #"{"event":"subscribed","identifier":"\#(Self.text)","characteristic":"2A37"}"#)
+    }
+
     @Test("links name the device")
     func writesLinks() {
         #expect(
