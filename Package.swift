@@ -17,7 +17,8 @@ let package = Package(
         .target(name: "CDBus", dependencies: ["CDBusSystem"]),
         .target(name: "DBus", dependencies: ["CDBus"]),
         .target(name: "CCoreBluetooth"),
-        .target(name: "BluezKit", dependencies: ["DBus", "CCoreBluetooth"]),
+        .target(name: "BluezKitRestore"),
+        .target(name: "BluezKit", dependencies: ["DBus", "BluezKitRestore", "CCoreBluetooth"]),
         .target(name: "CoreBluetooth", dependencies: ["BluezKit"]),
         .target(name: "BluezKitProfiles", dependencies: ["BluezKit"]),
         .target(name: "BluezKitSimulator", dependencies: ["DBus"]),
@@ -26,7 +27,14 @@ let package = Package(
         .executableTarget(name: "bluezkit-bench", dependencies: ["BluezKit"], path: "Benchmarks/bluezkit-bench"),
         .testTarget(
             name: "BluezKitTests",
-            dependencies: ["CoreBluetooth", "BluezKit", "BluezKitProfiles", "BluezKitSimulator", "DBus", "bluez-demo"]),
+            dependencies: [
+                "CoreBluetooth", "BluezKit", "BluezKitProfiles", "BluezKitRestore", "BluezKitSimulator", "DBus",
+                "bluez-demo",
+            ]),
+        // The app that tests of restoration kill and start again.
+        .executableTarget(
+            name: "restoration-probe", dependencies: ["CoreBluetooth", "BluezKit"], path: "Tests/Probe",
+            swiftSettings: [.swiftLanguageMode(.v5)]),
         // Code as apps have it, in both language modes: the folders are one. It is compiled, not run.
         .testTarget(
             name: "PortingSwift5", dependencies: ["CoreBluetooth", "BluezKitProfiles"], path: "Tests/Porting/Swift5",
