@@ -86,6 +86,7 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
         guard state == .connected else {
             return Log.misuse("\(self) \(command): can only accept commands while in the connected state")
         }
+        core.manager.onRequest?(self, kind)
         let token = core.link.load(ordering: .relaxed)
         let core = core
         let operation = AttributeOperation(core: core, link: token, kind: kind)
