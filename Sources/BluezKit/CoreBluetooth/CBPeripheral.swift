@@ -175,14 +175,8 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
     open func writeValue(_ data: Data, for characteristic: CBCharacteristic, type: CBCharacteristicWriteType) {
         guard isMine(characteristic) else { return }
         switch type {
-        case .withResponse:
-            guard data.count <= 512 || state != .connected else {
-                return answer {
-                    $1?.peripheral(
-                        $0, didWriteValueFor: characteristic, error: CBATTError(.invalidAttributeValueLength))
-                }
-            }
-            request(.write([UInt8](data), characteristic))
+        // Too long a value is refused when its turn comes (RW-1); one byte too many is enough to see it.
+        case .withResponse: request(.write([UInt8](data.prefix(513)), characteristic))
         case .withoutResponse: writeCommand([UInt8](data), characteristic)
         }
     }

@@ -28,6 +28,7 @@ final class RigWorld: World, @unchecked Sendable {  // holds: all its parts are 
     func control(_ line: String) async throws -> String {
         // The guest's own commands stand beside the peripherals'.
         if line.hasPrefix("bluetoothd ") { return try run(line) }
+        if line.hasPrefix("rig power ") { return try setPowered(line.hasSuffix(" on")) }
         let answer = await withCheckedContinuation { continuation in
             DispatchQueue.global().async { [commands] in continuation.resume(returning: commands.ask(line)) }
         }
@@ -37,12 +38,20 @@ final class RigWorld: World, @unchecked Sendable {  // holds: all its parts are 
         return String(answer.dropFirst(2).drop { $0 == " " })
     }
 
+    private func setPowered(_ on: Bool) throws -> String {
+        try run(
+            "/usr/bin/dbus-send --system --print-reply --dest=org.bluez /org/bluez/hci0 "
+                + "org.freedesktop.DBus.Properties.Set string:org.bluez.Adapter1 string:Powered variant:boolean:\(on)")
+    }
+
     private func run(_ line: String) throws -> String {
         let words = line.split(separator: " ").map(String.init)
         let process = Process()
         process.executableURL = URL(
-            fileURLWithPath: ProcessInfo.processInfo.environment["RIG_DIR", default: "."] + "/" + words[0])
+            fileURLWithPath: words[0].hasPrefix("/")
+                ? words[0] : ProcessInfo.processInfo.environment["RIG_DIR", default: "."] + "/" + words[0])
         process.arguments = Array(words.dropFirst())
+        process.standardOutput = FileHandle.nullDevice
         try process.run()
         process.waitUntilExit()
         guard process.terminationStatus == 0 else {

@@ -8,19 +8,20 @@ import Testing
 final class CheckedManager: CBCentralManager, @unchecked Sendable {  // holds: the watch is safe
     private let watch: ContractWatch
     private let queue: DispatchQueue
+    private var isMade = false
 
     init(delegate: any CBCentralManagerDelegate, queue: DispatchQueue, options: [String: Any], watch: ContractWatch) {
         (self.watch, self.queue) = (watch, queue)
-        super.init(delegate: nil, queue: queue, options: options)
+        super.init(delegate: delegate, queue: queue, options: options)
         core.onRequest = { [watch] in watch.requested($1, of: $0) }
-        super.delegate = delegate
+        isMade = true
     }
 
     /// Somebody else listens: there is nothing to compare any more.
     override var delegate: (any CBCentralManagerDelegate)? {
         get { super.delegate }
         set {
-            watch.stop()
+            if isMade { watch.stop() }
             super.delegate = newValue
         }
     }

@@ -195,7 +195,7 @@ import Testing
         _ = try await central.find("Rig Heart")
         #expect(found.all.isEmpty)
         central.watch.note(.released)  // though it was not
-        _ = try await central.find("Rig Sink")
+        central.manager.scanForPeripherals(withServices: nil)
         _ = try await found.next("violation") { $0.contains("O-45") ? true : nil }
     }
 }
