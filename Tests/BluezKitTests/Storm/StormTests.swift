@@ -144,13 +144,17 @@ private final class Storm: @unchecked Sendable {  // holds: used by one test, wh
             let complaints = await central.perform { app.complaints }
             if complaints.isEmpty { return }
             for target in targets where complaints[target.wish.identifier] == "no value" {
-                _ = try? await world.control("\(target.plan.key) notify \(target.number) 00\(rounds % 2 == 0 ? "3c" : "3d")")
+                _ = try? await world.control(
+                    "\(target.plan.key) notify \(target.number) 00\(rounds % 2 == 0 ? "3c" : "3d")")
             }
             guard ContinuousClock.now < deadline else {
                 let text = targets.compactMap { target in
                     complaints[target.wish.identifier].map { "\(target.plan.key): \($0)" }
                 }
-                throw Broken(description: "not well again: \(text.joined(separator: "; "))\n\(await inside())\n\(history)")
+                let bad = targets.filter { complaints[$0.wish.identifier] != nil }.map(\.plan.address)
+                throw Broken(
+                    description: "not well again: \(text.joined(separator: "; "))\n\(await inside())\n"
+                        + "calls:\n\(calls(to: bad))\n\(history)")
             }
             try await Task.sleep(for: .milliseconds(25))
         }
@@ -167,11 +171,27 @@ private final class Storm: @unchecked Sendable {  // holds: used by one test, wh
                         + "table complete \(link.unreadObjects.isEmpty), connected \(device.properties.isConnected), "
                         + "resolved \(device.properties.areServicesResolved)"
                 }
+                let subscriptions = session.subscriptions.values.map { subscription in
+                    "  \(subscription.path): \(subscription.machine.phase), \(subscription.machine.subscribers.count)"
+                }
                 continuation.resume(
                     returning: "adapter \(session.adapter.state.rawValue), pauses \(session.discoveryPauses), "
-                        + "discovery \(session.discovery)\n" + links.joined(separator: "\n"))
+                        + "discovery \(session.discovery)\n" + links.joined(separator: "\n") + "\n"
+                        + subscriptions.joined(separator: "\n"))
             }
         }
+    }
+
+    private func calls(to addresses: [String]) -> String {
+        guard let simulator = (world as? SimulatedWorld)?.simulator else { return "" }
+        let subscribed = addresses.map { address in
+            "  \(address) has a subscriber: "
+                + "\(simulator.peripheral(address).map { $0.isSubscribed(to: "2A56") } ?? false)"
+        }
+        let calls = simulator.calls.filter { call in
+            addresses.contains { call.path.contains($0.replacingOccurrences(of: ":", with: "_")) }
+        }
+        return (subscribed + calls.suffix(40).map { "  \($0.path) \($0.member)" }).joined(separator: "\n")
     }
 
     // MARK: Leaks
@@ -217,7 +237,8 @@ private final class Storm: @unchecked Sendable {  // holds: used by one test, wh
                 var footprint = Footprint()
                 footprint.matchRules = session.bus?.matchRuleCount ?? 0
                 footprint.devices = session.devicesByIdentity.count
-                footprint.descriptors = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd"))?.count ?? 0
+                footprint.descriptors =
+                    (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd"))?.count ?? 0
                 let pages = (try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8))?
                     .split(separator: " ").dropFirst().first.flatMap { Int($0) }
                 footprint.residentMiB = (pages ?? 0) * 4096 / (1 << 20)
