@@ -14,7 +14,10 @@ import inspect
 import os
 import time
 
-from devices import Central, CoC, Crowd, Heart, Sink
+from bumble.att import ATT_Error
+
+from central import Central, Central2
+from devices import CoC, Crowd, Heart, Sink
 from radio import Air, KernelRadio, Radio
 
 SOCKET = os.environ.get('RIG_CONTROL', '/run/rig/peripherals.sock')
@@ -28,7 +31,7 @@ class Rig:
     def __init__(self):
         self.watchers, self.air = set(), Air()
         self.kernel = KernelRadio(self.air, '00:B1:5E:00:00:01')
-        self.targets = {t.key: t for t in (self, *(kind(self) for kind in (Heart, Sink, CoC, Central, Crowd)))}
+        self.targets = {t.key: t for t in (self, *(kind(self) for kind in (Heart, Sink, CoC, Central, Central2, Crowd)))}
 
     def event(self, text):
         print(f'{time.monotonic():.3f} {text}', flush=True)
@@ -69,6 +72,8 @@ class Rig:
             return f'error unknown command: {" ".join(words)} (try: help)'
         try:
             return f'ok {await method(*arguments) or ""}'.rstrip()
+        except ATT_Error as e:
+            return f'error att {e.error_code:#04x}'
         except Exception as e:  # whatever it is, the test should see it
             return f'error {type(e).__name__}: {e}'.replace('\n', ' ')
 
