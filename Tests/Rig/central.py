@@ -95,9 +95,12 @@ class Central(Virtual):
     # Connecting
     async def cmd_connect(self, address, mtu='517'):
         """connect ADDRESS[/P] [MTU]: /P for a public address; answers when services are discovered: mtu=N UUID…"""
+        self.device.gatt_server.max_mtu = int(mtu)  # bluetoothd asks as well
         connection = await asyncio.wait_for(self.device.connect(
             Address(address.upper()), transport=PhysicalTransport.LE,
             own_address_type=hci.OwnAddressType.RANDOM), 20)
+        if await self.device.keystore.get(str(connection.peer_address)):
+            await connection.encrypt()  # as every central does; bluetoothd answers nothing before
         self.peer = Peer(connection)
         client, confirm = self.peer.gatt_client, self.peer.gatt_client.send_confirmation
         client.send_confirmation = lambda c: confirm(c) if self.confirms else None
