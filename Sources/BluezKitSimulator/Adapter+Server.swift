@@ -99,12 +99,21 @@ extension Adapter {
 
     /// A central has connected: it gets a device object.
     func inboundLinkUp(_ link: Link, address: String, type: String) {
-        let device = devices[address] ?? addDevice(address, type: type)
+        let known = devices[address]
+        let device = known ?? addDevice(address, type: type)
         device.inbound = link
         device.isTemporary = !device.isBonded
         device.expiry = nil
         device.isConnected = true
-        device.changed("Connected")
+        if known != nil { device.changed("Connected") }  // a new one is announced with it
+        if device.isBonded { link.configurations = rememberedConfigurations[address] ?? [:] }
+        simulator.after(simulator.timing.serviceDiscovery) { [weak device, weak link] in
+            guard let device, let link, device.inbound === link, device.link == nil else { return }
+            device.setUUIDs(["1800", "1801"].map(UUIDText.full))
+            device.isResolved = true
+            device.changed("ServicesResolved")
+            if let central = link.central as? VirtualCentral { device.setName(central.name) }
+        }
     }
 
     func inboundDevice(of link: Link) -> Device? { devices.values.first { $0.inbound === link } }
@@ -112,9 +121,13 @@ extension Adapter {
     func inboundLinkEnded(_ link: Link, reason: UInt8) {
         for indication in link.indications { indication.confirmed() }
         link.indications = []
-        for application in applications { application.linkEnded(link) }
-        link.configurations = [:]
-        guard let device = inboundDevice(of: link) else { return }
+        let device = inboundDevice(of: link)
+        if let device, device.isBonded {
+            rememberedConfigurations[device.address] = link.configurations  // it counts as subscribed
+        } else {
+            for application in applications { application.linkEnded(link) }
+        }
+        guard let device else { return }
         device.inbound = nil
         device.linkEnded(byDisconnect: reason == 0x13)
     }

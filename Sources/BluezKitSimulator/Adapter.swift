@@ -17,6 +17,8 @@ final class Adapter {
     var devices: [String: Device] = [:]
     var applications: [Application] = []
     var advertisements: [AdvertisementInstance] = []
+    /// Client characteristic configurations of bonded centrals that are away, by address.
+    var rememberedConfigurations: [String: [UInt16: UInt16]] = [:]
 
     // Discovery; see Adapter+Discovery.swift.
     var sessions: [DiscoverySession] = []

@@ -5,7 +5,8 @@ enum AdvertisementParser {
     private static let failure = BlueZError.failed("Failed to parse advertisement.")
 
     /// - Throws: ``BlueZError``, the same for everything that is wrong.
-    static func parse(_ properties: [String: Value], isDiscoverable: Bool, name: String) throws -> VirtualAdvertisement {
+    static func parse(_ properties: [String: Value], isDiscoverable: Bool, name: String) throws -> VirtualAdvertisement
+    {
         var content = VirtualAdvertisement(flags: nil, isConnectable: false)
         switch properties["Type"] {
         case .string("peripheral")?: content.isConnectable = true

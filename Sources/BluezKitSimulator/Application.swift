@@ -108,7 +108,8 @@ final class Application {
                 acquiresNotify: object.properties["NotifyAcquired"] != nil,
                 acquiresWrite: object.properties["WriteAcquired"] != nil)
             var order: [ServedAttribute?] = []
-            let extended = UInt8(flags.contains("reliable-write") ? 1 : 0) | (flags.contains("writable-auxiliaries") ? 2 : 0)
+            let extended =
+                UInt8(flags.contains("reliable-write") ? 1 : 0) | (flags.contains("writable-auxiliaries") ? 2 : 0)
             if extended != 0 {
                 definition.descriptors.append(VirtualDescriptor("2900", value: [extended, 0]))
                 order.append(nil)

@@ -107,7 +107,9 @@ struct GATTTable {
         let service = Service(definition, handle: take())
         service.includes = others
         for uuid in definition.includes {
-            if let included = services.first(where: { $0.definition.uuid == uuid }) { service.includes.append(included) }
+            if let included = services.first(where: { $0.definition.uuid == uuid }) {
+                service.includes.append(included)
+            }
         }
         handle += UInt16(service.includes.count)
         for definition in definition.characteristics {

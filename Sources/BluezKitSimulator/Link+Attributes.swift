@@ -114,7 +114,9 @@ extension Link {
                 }
                 guard prepared.count < 30 else { return answer(.failure(ATTFailure(0x09))) }  // Prepare Queue Full
                 let keep: Answer<Void> = { [weak self] result in
-                    if case .success = result { self?.keep(PreparedWrite(attribute: attribute, offset: offset, value: value)) }
+                    if case .success = result {
+                        self?.keep(PreparedWrite(attribute: attribute, offset: offset, value: value))
+                    }
                     answer(result)
                 }
                 guard let served = attribute.served else { return keep(.success(())) }

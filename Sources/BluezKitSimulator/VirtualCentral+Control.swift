@@ -55,7 +55,8 @@ extension VirtualCentral {
         case "readlong": return Hex.text(try await read(try word(0)))
         case "readat": return Hex.text(try await readPart(try word(0), offset: try number(1)))
         case "readdescriptor": return Hex.text(try await read(try word(0), descriptor: try word(1)))
-        case "write" where arguments.count > 2 && arguments[2] == "0": try await self.command(try bytes(1), to: try word(0))
+        case "write" where arguments.count > 2 && arguments[2] == "0":
+            try await self.command(try bytes(1), to: try word(0))
         case "write": try await write(try bytes(1), to: try word(0))
         case "writelong": try await writeLong(try bytes(1), to: try word(0))
         case "writedescriptor": try await write(try bytes(2), to: try word(0), descriptor: try word(1))

@@ -15,6 +15,8 @@ import Foundation
 public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds: all state is touched inside `sync`
     /// Six bytes in upper case, with colons. It is a random address.
     public let address: String
+    /// What it calls itself.
+    var name: String { key == "central" ? "Rig Central" : "Rig Central \(key.dropFirst(7))" }
     /// Events of this central carry this name.
     public let key: String
 
@@ -243,7 +245,9 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
     }
 
     func servicesChanged(_ handles: ClosedRange<UInt16>) {
-        guard let changed = services.lazy.flatMap(\.characteristics).first(where: { $0.definition.uuid == "2a05".asUUID }),
+        guard
+            let changed = services.lazy.flatMap(\.characteristics).first(where: { $0.definition.uuid == "2a05".asUUID }
+            ),
             link?.configurations[changed.handle + 1] == 2
         else { return }
         let bytes = [handles.lowerBound, handles.upperBound].flatMap { [UInt8($0 & 0xFF), UInt8($0 >> 8)] }
