@@ -9,6 +9,7 @@ extension VirtualCentral {
     /// - `write UUID HEX [0]`, `writelong UUID HEX`, `preparewrite UUID OFFSET HEX`, `execute 0|1`,
     ///   `writedescriptor UUID UUID HEX`; `-` is an empty value
     /// - `subscribe UUID`, `indications UUID`, `unsubscribe UUID`, `configure UUID NUMBER`, `confirm on|off`
+    /// - `storm COUNT [SEED]`: so many requests that make little sense: see ``storm(_:seed:)``
     /// - `churn ADDRESS[/P] UUID COUNT`: connect, subscribe, disconnect, so many times
     ///
     /// An ATT error is thrown as `att 0xNN`.
@@ -69,6 +70,10 @@ extension VirtualCentral {
         case "unsubscribe": try await configure(try word(0), 0)
         case "configure": try await configure(try word(0), UInt16(truncatingIfNeeded: try number(1)))
         case "confirm": setConfirming(try word(0) == "on")
+        case "storm":
+            let seed = arguments.count > 1 ? try number(1) : 1
+            let counts = try await storm(try number(0), seed: UInt64(truncatingIfNeeded: seed))
+            return "answers=\(counts.answers) errors=\(counts.errors)"
         case "churn":
             for _ in 0..<(try number(2)) {
                 try await connect(to: try address())
