@@ -104,10 +104,20 @@ final class Probe: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
             tell("identifiers", BluezPreservedState.identifiers(.central, options: options(nil)).joined(separator: ","))
         case "discard":
             tell("discarded", BluezPreservedState.discard(words[1], .central, options: options(nil)))
+        case "cost": cost(of: Int(words[1]) ?? 0)
         case "quit": exit(0)
         default: tell("unknown", line)
         }
         tell("end", line)
+    }
+
+    /// Says how long a call takes that changes what the app wants, in microseconds.
+    private func cost(of calls: Int) {
+        let start = ContinuousClock.now
+        for index in 0..<calls {
+            if index % 2 == 0 { manager?.scanForPeripherals(withServices: nil) } else { manager?.stopScan() }
+        }
+        tell("cost", (ContinuousClock.now - start) / .microseconds(1) / Double(calls))
     }
 
     private func service(_ peripheral: CBPeripheral?, _ words: [String]) -> CBService? {

@@ -1,9 +1,6 @@
 import Foundation
 import Testing
 
-@testable import BluezKit
-@testable import BluezKitRestore
-
 /// What restoration costs and brings. Not a test of correctness: `BLUEZKIT_FIGURES=ROUNDS` turns it on, and
 /// `Benchmarks/restore` runs it with a release build of the app, in the simulator and in the rig.
 extension Scenarios {
@@ -15,7 +12,7 @@ extension Scenarios {
 
         @Test("from process start to the first notification: cold, and restored; values lost by each kill")
         func firstNotification() async throws {
-            let stage = try await RestorationScenarios.Stage()
+            let stage = try await Self.stage()
             let world = stage.world
             try await world.control("heart beat 20")
             var cold: [Double] = []
@@ -34,8 +31,7 @@ extension Scenarios {
             var lost: [Int] = []
             for _ in 0..<rounds {
                 try await probe.next("value 2A37")
-                let kill = Task { [probe] in try await probe.kill() }
-                try await kill.value
+                try await probe.kill()
                 let last = try #require(Self.beat(probe.all.last { $0.hasPrefix("value 2A37") }))
                 let start = ContinuousClock.now
                 probe = try stage.launch("app", ["--follow", "180D,2A37"])
@@ -55,28 +51,31 @@ extension Scenarios {
                 """)
         }
 
-        @Test("what an intent costs to preserve")
-        func costOfAnIntent() throws {
-            let directory = try TemporaryDirectory()
-            for (count, name) in [(1, "one peripheral"), (8, "8 peripherals")] {
-                var peripherals = try Array(repeating: SnapshotTests.full().peripherals[0], count: count)
-                for index in peripherals.indices {
-                    peripherals[index].identifier = UUID()
-                    peripherals[index].services = Array(repeating: peripherals[index].services?.first, count: 5)
-                        .compactMap { $0 }
+        @Test("what it costs the app's call to preserve an intent, with a connection and a subscription in the file")
+        func costOfAnIntent() async throws {
+            let stage = try await Self.stage()
+            try await stage.world.control("heart beat 2")
+            for identifier in ["app", nil] {
+                let probe = try stage.launch(identifier, ["--follow", "180D,2A37"])
+                try await probe.next("value 2A37")
+                probe.send("cost 1000")
+                let cost = try await probe.next("cost ").split(separator: " ")[1]
+                let size = try identifier.map {
+                    try Data(contentsOf: URL(fileURLWithPath: stage.directory.file($0))).count
                 }
-                let (opened, _) = IntentBook.open(
-                    .central, identifier: name, options: [BluezManagerOptionStateDirectoryKey: directory.path])
-                let book = try #require(opened)
-                book.change { $0.peripherals = peripherals }
-                let start = ContinuousClock.now
-                let changes = 500
-                for index in 0..<changes { book.change { $0.peripherals[0].name = "\(index)" } }
-                let each = (ContinuousClock.now - start) / .microseconds(1) / Double(changes)
-                let size = try Data(contentsOf: URL(fileURLWithPath: directory.file(name))).count
-                print("figures: an intent with \(name), a file of \(size) bytes: \(each.rounded()) us")
-                book.end()
+                print(
+                    "figures: a call, \(size.map { "preserved in a file of \($0) bytes" } ?? "not preserved"): \(cost) us"
+                )
+                try await probe.kill()
+                try await stage.world.control("heart disconnect")
+                try await stage.world.awaitConnections("heart", 0)
             }
+            try await stage.world.control("heart beat 0")
+        }
+
+        /// In the simulator with the times of a real radio.
+        private static func stage() async throws -> RestorationScenarios.Stage {
+            try await RestorationScenarios.Stage(Worlds.isRig ? nil : SimulatedWorld(timing: .real))
         }
 
         /// The heart rate, which the sensor counts from 60 to 159.

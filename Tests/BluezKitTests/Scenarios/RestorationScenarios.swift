@@ -15,8 +15,9 @@ extension Scenarios {
             let world: any World
             let directory: TemporaryDirectory
 
-            init() async throws {
-                world = try await Worlds.make()
+            init(_ world: (any World)? = nil) async throws {
+                self.world = if let world { world } else { try await Worlds.make() }
+                let world = self.world
                 directory = try TemporaryDirectory()
                 for peripheral in ["heart", "sink"] {
                     // Of an earlier test's app: links outlive the process that made them.
