@@ -64,7 +64,7 @@ extension Scenarios {
                     try Data(contentsOf: URL(fileURLWithPath: stage.directory.file($0))).count
                 }
                 print(
-                    "figures: a call, \(size.map { "preserved in a file of \($0) bytes" } ?? "not preserved"): \(cost) us"
+                    "figures: a call, \(size.map { "preserved in a file of \($0) bytes" } ?? "not preserved"): \(cost.prefix(6)) us"
                 )
                 try await probe.kill()
                 try await stage.world.control("heart disconnect")
