@@ -10,6 +10,10 @@ public let BluezManagerOptionBusAddressKey: String = "BluezManagerOptionBusAddre
 /// `BLUEZKIT_ADAPTER` counts, and without that the first adapter that is powered.
 public let BluezManagerOptionAdapterKey: String = "BluezManagerOptionAdapter"
 
+/// **BluezKit addition.** Option of a `CBPeripheralManager`, Bool: `add(_:)` accepts services that Apple keeps for the system,
+/// such as Battery (180F) and Device Information (180A). BlueZ itself refuses 1800 and 1801 only.
+public let BluezManagerOptionAllowSystemServicesKey: String = "BluezManagerOptionAllowSystemServices"
+
 extension Session.Key {
     init(options: [String: Any]?) {
         let address = (options?[BluezManagerOptionBusAddressKey] as? String).map { BusAddress($0) } ?? .system

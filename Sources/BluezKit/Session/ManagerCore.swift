@@ -2,12 +2,18 @@ import Dispatch
 import Foundation
 
 /// What the bus queue knows of one `CBCentralManager`. It outlives the manager where work is under way.
-final class ManagerCore: @unchecked Sendable {
+final class ManagerCore: Recipient, @unchecked Sendable {
     // holds: `session`, `inbox` and `manager` are set before anybody else sees this; the rest is confined to the bus queue
     let session: Session
-    let inbox: Inbox
+    let inbox: Inbox<ManagerCore>
     weak var manager: CBCentralManager?
     let isOnMainQueue: Bool
+
+    enum Event {
+        case run((CBCentralManager) -> Void)
+        /// A notification or indication: by far the most frequent, so it carries no closure.
+        case value(Data, CBCharacteristic, PeripheralCore, link: UInt64)
+    }
 
     /// A running scan, and what it has reported.
     struct Scan {
@@ -20,9 +26,7 @@ final class ManagerCore: @unchecked Sendable {
     }
 
     var scan: Scan?
-    /// What the app was told last.
     var announcedState = CBManagerState.unknown
-    private var outgoing: [Inbox.Event] = []
 
     init(session: Session, queue: DispatchQueue?) {
         self.session = session
@@ -34,18 +38,24 @@ final class ManagerCore: @unchecked Sendable {
     deinit { inbox.end() }
 
     /// Adds an event to what is delivered when the bus queue has done its turn.
-    func post(_ event: Inbox.Event) {
+    func post(_ event: Event) {
         session.assertOnQueue()
-        if outgoing.isEmpty { session.hasOutgoing(self) }
-        outgoing.append(event)
+        if inbox.add(event) { session.hasOutgoing(self) }
     }
 
     func post(_ body: @escaping (CBCentralManager) -> Void) { post(.run(body)) }
 
-    func flush() {
-        guard !outgoing.isEmpty else { return }
-        let events = outgoing
-        outgoing = []
-        inbox.post(events, to: self)
+    func announce(_ state: CBManagerState) { post { $0.enter(state) } }
+
+    func flush() { inbox.flush(to: self) }
+
+    func deliver(_ event: Event) -> Bool {
+        guard let manager else { return false }
+        switch event {
+        case .run(let body): body(manager)
+        case .value(let data, let characteristic, let peripheral, let link):
+            peripheral.deliver(data, of: characteristic, link: link)
+        }
+        return true
     }
 }

@@ -129,18 +129,22 @@ extension Session {
 
     // MARK: What the managers are told
 
-    func announceState(to core: ManagerCore) {
+    func announceState(to core: any Recipient) {
         let state = adapter.state
         guard state != .unknown, state != core.announcedState else { return }
         core.announcedState = state
-        core.post { manager in manager.enter(state) }
+        core.announce(state)
     }
 
     /// The state has changed. Below power-on every scan and every link has ended, and no callback but this one tells
     /// of it (section 11 of the contract).
     private func announce(_ state: CBManagerState) {
-        if state != .poweredOn { dropEverything() }
+        if state != .poweredOn {
+            dropEverything()
+            dropPublications(keepingServices: state == .poweredOff)
+        }
         for core in managers { announceState(to: core) }
+        for core in publishers { announceState(to: core) }
     }
 
     private func dropEverything() {
