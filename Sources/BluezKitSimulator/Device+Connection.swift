@@ -53,11 +53,12 @@ extension Device {
     private func linkUp(to peripheral: VirtualPeripheral) {
         connectAlarm?.cancel()
         setPermanent()
-        let link = Link(device: self, peripheral: peripheral)
+        let link = Link(central: self, peripheral: peripheral)
         self.link = link
         peripheral.links.append(link)
         simulator.airChanged(peripheral)
-        peripheral.event("connected \(adapter.controller.address)/P")
+        peripheral.event("connected \(linkAddress)")
+        peripheral.host?.inboundLinkUp(link, address: adapter.controller.address, type: "public")
         isConnected = true
         changed("Connected")
         // With their bond gone the peripheral refuses to encrypt; without one nobody tries.
@@ -125,7 +126,7 @@ extension Device {
     }
 
     /// The peripheral indicated Service Changed.
-    func servicesChanged() {
+    func servicesChanged(_ handles: ClosedRange<UInt16>) {
         guard let link, isResolved else { return }
         simulator.after(simulator.timing.serviceChanged) { [weak self, weak link] in
             guard let self, let link, self.link === link else { return }
@@ -154,6 +155,7 @@ extension Device {
         disconnectAlarm = simulator.after(simulator.timing.disconnectDelay) { [weak self] in
             guard let self else { return }
             link?.end(reason: 0x16)
+            inbound?.end(reason: 0x16)
         }
     }
 
@@ -192,6 +194,7 @@ extension Device {
     func adapterGone() {
         failConnect(.failed("le-connection-abort-by-local"))
         link?.end(reason: 0x16)
+        inbound?.end(reason: 0x16)
         rssi = nil
     }
 
@@ -209,4 +212,15 @@ extension BlueZError {
 
 extension String {
     var asUUID: String { UUIDText.full(self) }
+}
+
+extension Device: LinkCentral {
+    var linkAddress: String { adapter.controller.address + "/P" }
+
+    func linkEnded(reason: UInt8) { linkEnded(byDisconnect: reason == 0x16) }
+
+    func received(_ value: [UInt8], of characteristic: GATTTable.Characteristic, confirm: (() -> Void)?) {
+        received(value, of: characteristic)
+        if let confirm { simulator.after(.zero, confirm) }
+    }
 }

@@ -34,6 +34,8 @@ extension Simulator {
         case "bluetoothd": return try await controlDaemon(words[1])
         case "rig": return try controlRig(words[1], arguments, line)
         case "crowd": return try controlCrowd(words[1], arguments, line)
+        case "central": return try await central().control(words[1], arguments, line)
+        case "central2": return try await central(2).control(words[1], arguments, line)
         default:
             guard let peripheral = peripheralNamed(words[0]) else { throw ControlError("unknown target: \(words[0])") }
             return try await control(peripheral, words[1], arguments, line)
@@ -156,8 +158,7 @@ extension Simulator {
     private func state(of peripheral: VirtualPeripheral) -> String {
         sync {
             let peers = peripheral.links.map { link in
-                let address = link.device?.adapter.controller.address ?? "gone"
-                return "\(address)/P/mtu=\(link.mtu)/encrypted=\(link.isEncrypted ? 1 : 0)"
+                "\(link.central?.linkAddress ?? "gone/P")/mtu=\(link.mtu)/encrypted=\(link.isEncrypted ? 1 : 0)"
             }
             return "connections=[\(peers.joined(separator: ","))] advertising=\(peripheral.isOnAir ? 1 : 0)"
         }

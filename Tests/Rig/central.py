@@ -59,6 +59,7 @@ class Central(Virtual):
     def __init__(self, rig):
         super().__init__(rig)
         self.advertise, self.peer, self.attributes, self.confirms = False, None, Attributes(), True
+        self.names = {}  # what subscribe was told, for events
 
     # Finding
     async def cmd_scan(self, seconds):
@@ -95,12 +96,19 @@ class Central(Virtual):
     # Connecting
     async def cmd_connect(self, address, mtu='517'):
         """connect ADDRESS[/P] [MTU]: /P for a public address; answers when services are discovered: mtu=N UUID…"""
+        self.device.gatt_server.max_mtu = int(mtu)  # bluetoothd asks as well
         connection = await asyncio.wait_for(self.device.connect(
             Address(address.upper()), transport=PhysicalTransport.LE,
             own_address_type=hci.OwnAddressType.RANDOM), 20)
+        if await self.device.keystore.get(str(connection.peer_address)):
+            await connection.encrypt()  # as every central does; bluetoothd answers nothing before
         self.peer = Peer(connection)
         client, confirm = self.peer.gatt_client, self.peer.gatt_client.send_confirmation
         client.send_confirmation = lambda c: confirm(c) if self.confirms else None
+        # Whatever comes becomes an event: a bonded peripheral remembers a subscription of the last time.
+        client.on_att_handle_value_notification = lambda pdu: self.received('notified', pdu)
+        client.on_att_handle_value_indication = lambda pdu: (
+            self.received('indicated', pdu), client.send_confirmation(att.ATT_Handle_Value_Confirmation()))
         if int(mtu) > 23:
             await self.peer.request_mtu(int(mtu))
         await self.discover()
@@ -239,12 +247,14 @@ class Central(Virtual):
         return await self.request(att.ATT_Prepare_Write_Request(
             attribute_handle=handle, value_offset=offset, part_attribute_value=value))
 
+    def received(self, how, pdu):
+        handle = pdu.attribute_handle
+        uuid = self.names.get(handle) or next(
+            (c['uuid'] for c in self.attributes.characteristics if c['handle'] == handle), f'{handle:04x}')
+        self.event(f'{how} {uuid} {bytes(pdu.attribute_value).hex()}')
+
     async def configure(self, c, uuid, number):
-        client = self.peer.gatt_client
-        client.notification_subscribers[c['handle']] = {
-            lambda value: self.event(f'notified {uuid} {bytes(value).hex()}')}
-        client.indication_subscribers[c['handle']] = {
-            lambda value: self.event(f'indicated {uuid} {bytes(value).hex()}')}
+        self.names[c['handle']] = uuid
         await self.write(self.descriptor(uuid, '2902'), struct.pack('<H', number))
 
     def remote(self, uuid):

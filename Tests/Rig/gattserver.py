@@ -91,6 +91,10 @@ class Server:
     async def withdraw(self, path='/adv'):
         return await self.call('UnregisterAdvertisement', 'o', [path], 'org.bluez.LEAdvertisingManager1')
 
+    async def be_agent(self, capability='NoInputNoOutput'):
+        return await self.call(
+            'RegisterAgent', 'os', ['/agent', capability], 'org.bluez.AgentManager1', '/org/bluez')
+
     async def get(self, name, interface='org.bluez.LEAdvertisingManager1', path=None):
         answer = await self.bus.call(Message(
             destination='org.bluez', path=path or self.adapter, interface=PROPERTIES, member='Get',
@@ -121,8 +125,10 @@ class Server:
             reply = Message.new_method_return(message, signature, body, descriptors)
         except Refusal as e:
             reply = Message.new_error(message, e.name, e.text)
-        if not silent and reply:
+        if not silent:
             self.bus.send(reply)
+            for descriptor in reply.unix_fds:  # the bus has its own copy when it has sent this
+                asyncio.get_running_loop().call_later(1, os.close, descriptor)
 
     async def result(self, message):
         path, member = message.path, message.member
@@ -151,7 +157,8 @@ class Server:
             self.sockets[path] = ours
             asyncio.get_running_loop().add_reader(ours, self.on_packet, path, ours)
             return 'hq', [0, message.body[0]['mtu'].value], [os.dup(theirs.fileno())]
-        if member in ('StartNotify', 'StopNotify', 'Confirm', 'Release', 'Set'):
+        if member in ('StartNotify', 'StopNotify', 'Confirm', 'Release', 'Set', 'Cancel', 'RequestConfirmation',
+                      'RequestAuthorization', 'AuthorizeService'):
             return '', [], []
         raise Refusal('org.freedesktop.DBus.Error.UnknownMethod', member)
 
