@@ -15,6 +15,9 @@ do {
     case .inspect(let options, let common):
         let output = Output(isJSON: common.isJSON)
         Program.run(InspectCommand(options, common: common, output: output), output: output)
+    case .state(let options, let common):
+        let output = Output(isJSON: common.isJSON)
+        Program.run(StateCommand(options, output: output), output: output)
     case .doctor(let common):
         let output = Output(isJSON: common.isJSON)
         Program.run(DoctorCommand(common: common, output: output), output: output)

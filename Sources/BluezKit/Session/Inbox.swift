@@ -4,10 +4,6 @@ import Foundation
 /// The bus queue's end of a manager, of either role.
 protocol Recipient: AnyObject, Sendable {
     associatedtype Event
-    /// What the app was told last.
-    var announcedState: CBManagerState { get set }
-    /// Tells the app.
-    func announce(_ state: CBManagerState)
     /// Hands on what was posted in this turn of the bus queue.
     func flush()
     /// On the app's queue. - Returns: false if the manager is gone: nothing follows then (CN-15).

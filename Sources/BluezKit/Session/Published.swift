@@ -49,8 +49,14 @@ final class PublishedCharacteristic {
         descriptors = (characteristic.descriptors ?? []).map(PublishedDescriptor.init)
     }
 
-    var canBeRead: Bool { !permissions.isDisjoint(with: [.readable, .readEncryptionRequired]) }
-    var canBeWritten: Bool { !permissions.isDisjoint(with: [.writeable, .writeEncryptionRequired]) }
+    // BlueZ asks about each access that it is not told to refuse, whatever the properties are (RQ-7).
+    var canBeRead: Bool {
+        properties.contains(.read) && !permissions.isDisjoint(with: [.readable, .readEncryptionRequired])
+    }
+    var canBeWritten: Bool {
+        !properties.isDisjoint(with: [.write, .writeWithoutResponse, .authenticatedSignedWrites])
+            && !permissions.isDisjoint(with: [.writeable, .writeEncryptionRequired])
+    }
     var notifies: Bool { !properties.isDisjoint(with: [.notify, .notifyEncryptionRequired]) }
     var indicates: Bool { !properties.isDisjoint(with: [.indicate, .indicateEncryptionRequired]) }
 

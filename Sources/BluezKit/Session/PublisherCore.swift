@@ -13,6 +13,7 @@ final class PublisherCore: Recipient, @unchecked Sendable {
     /// Updates on their way to BlueZ. Any thread.
     let window = Protected(UpdateWindow())
 
+    /// What the app was told last.
     var announcedState = CBManagerState.unknown
     /// Commands that are answered in order, one after the other (O-33).
     var commands: [Command] = []
@@ -49,8 +50,6 @@ final class PublisherCore: Recipient, @unchecked Sendable {
         session.assertOnQueue()
         if inbox.add(event) { session.hasOutgoing(self) }
     }
-
-    func announce(_ state: CBManagerState) { post { $0.enter(state) } }
 
     func flush() { inbox.flush(to: self) }
 

@@ -111,17 +111,18 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
 
     func add(_ core: ManagerCore) {
         managers.append(core)
-        welcome(core)
+        connectIfFirst()
+        announceState(to: core)
     }
 
     func add(_ core: PublisherCore) {
         publishers.append(core)
-        welcome(core)
+        connectIfFirst()
+        announceState(to: core)
     }
 
-    private func welcome(_ core: any Recipient) {
+    private func connectIfFirst() {
         if bus == nil, managers.count + publishers.count == 1 { connect() }
-        announceState(to: core)
     }
 
     /// The app has released the manager: its scan and its connections end, silently (CN-15).

@@ -4,6 +4,8 @@ struct OptionSpec: Sendable {
     let name: String
     /// What its value is called in the help; nil: the option has none.
     var value: String?
+    /// Stands for a value that was left out; nil: it must be given.
+    var defaultValue: String?
     let help: String
     var repeats = false
 }
@@ -52,8 +54,23 @@ extension CommandSpec {
                 name: "--device", value: "IDENTIFIER", help: "use this sensor instead of the first one found"),
             OptionSpec(
                 name: "--timeout", value: "SECONDS", help: "give up if there is no measurement for this long"),
+            OptionSpec(
+                name: "--restore", value: "IDENTIFIER", defaultValue: "heart-rate",
+                help: "go on where a killed process with this restore identifier was"),
         ] + common,
-        notes: "When the link is lost the sensor is waited for, and its measurements go on.")
+        notes: """
+            When the link is lost the sensor is waited for, and its measurements go on. With --restore also after a
+            crash, SIGTERM, kill -9 or a reboot, as soon as it is started again; Ctrl-C ends it for good.
+            """)
+
+    static let state = CommandSpec(
+        name: "state", summary: "show what is preserved for the next start, and forget it if told so",
+        options: [
+            OptionSpec(name: "--discard", value: "IDENTIFIER", help: "forget the state of this restore identifier"),
+            OptionSpec(
+                name: "--directory", value: "PATH", help: "look here, at the state of another program, instead"),
+            json, help,
+        ])
 
     static let inspect = CommandSpec(
         name: "inspect", summary: "show the services and values of a device", operand: "IDENTIFIER",
@@ -74,5 +91,5 @@ extension CommandSpec {
         options: [OptionSpec(name: "--list", help: "list the scenarios"), json, help],
         notes: "Runs until Ctrl-C. Any BlueZ client that is told the address of the bus sees the devices.")
 
-    static let all = [scan, heartRate, inspect, doctor, simulate]
+    static let all = [scan, heartRate, inspect, state, doctor, simulate]
 }

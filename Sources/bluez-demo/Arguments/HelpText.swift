@@ -31,7 +31,7 @@ enum HelpText {
     private static let scenarios = table(Scenario.all.map { ($0.usage, $0.summary) })
 
     private static func usage(_ option: OptionSpec) -> String {
-        option.name + (option.value.map { " " + $0 } ?? "")
+        option.name + (option.value.map { option.defaultValue == nil ? " " + $0 : " [\($0)]" } ?? "")
     }
 
     private static func table(_ rows: [(String, String)]) -> String {

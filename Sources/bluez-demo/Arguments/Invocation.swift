@@ -8,6 +8,7 @@ enum Invocation: Equatable {
     case scan(ScanOptions, CommonOptions)
     case heartRate(HeartRateOptions, CommonOptions)
     case inspect(InspectOptions, CommonOptions)
+    case state(StateOptions, CommonOptions)
     case doctor(CommonOptions)
     case simulate(SimulateOptions, CommonOptions)
 
@@ -53,6 +54,7 @@ enum Invocation: Equatable {
         case "scan": self = .scan(try ScanOptions(parsed), common)
         case "heart-rate": self = .heartRate(try HeartRateOptions(parsed), common)
         case "inspect": self = .inspect(try InspectOptions(parsed), common)
+        case "state": self = .state(StateOptions(parsed), common)
         case "doctor": self = .doctor(common)
         default: self = .simulate(try SimulateOptions(parsed), common)
         }
@@ -100,11 +102,28 @@ struct HeartRateOptions: Equatable {
     var count: Int?
     var device: UUID?
     var timeout: Double?
+    /// The restore identifier.
+    var restore: String?
 
     init(_ parsed: ParsedArguments) throws(UsageError) {
         count = try parsed.count("--count")
         timeout = try parsed.seconds("--timeout")
         if let text = parsed.first("--device") { device = try parsed.identifier(text) }
+        restore = parsed.first("--restore")
+        if restore != nil, parsed.has(CommandSpec.simulated) {
+            throw parsed.error(
+                "--restore needs devices that outlive this program, and those of --simulated do not: "
+                    + "run `bluez-demo simulate` in another terminal")
+        }
+    }
+}
+
+struct StateOptions: Equatable {
+    var discard: String?
+    var directory: String?
+
+    init(_ parsed: ParsedArguments) {
+        (discard, directory) = (parsed.first("--discard"), parsed.first("--directory"))
     }
 }
 

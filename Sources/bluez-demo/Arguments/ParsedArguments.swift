@@ -37,6 +37,9 @@ struct ParsedArguments: Equatable {
             values[option.name] = []
             return
         }
+        if let standard = option.defaultValue, attached == nil, rest.first?.hasPrefix("-") != false {
+            rest = [standard] + rest
+        }
         guard let value = attached ?? rest.popFirst(), !value.isEmpty, attached != nil || !value.hasPrefix("--") else {
             throw error("\(option.name) needs a value: \(option.name) \(kind)")
         }

@@ -21,6 +21,8 @@ class CentralCommand: NSObject, Command, CBCentralManagerDelegate {
 
     /// What `--simulated` simulates.
     var simulatedScenario: Scenario { .heartRate }
+    /// What the manager is made with, beside the bus and the adapter.
+    var managerOptions: [String: Any] { [:] }
     /// The state became `.poweredOn`: the first time, or again after ``bluetoothWentOff()``.
     func bluetoothIsOn(_ central: CBCentralManager) {}
     /// It was on and is not any more. Links and scans have ended, without another callback.
@@ -53,7 +55,7 @@ class CentralCommand: NSObject, Command, CBCentralManagerDelegate {
 
     private func makeManager(_ world: [String: Any]) {
         guard ending == nil else { return }
-        var options = world
+        var options = world.merging(managerOptions) { $1 }
         if let adapter = common.adapter { options[BluezManagerOptionAdapterKey] = adapter }
         central = CBCentralManager(delegate: self, queue: .main, options: options)
     }
@@ -120,8 +122,9 @@ class CentralCommand: NSObject, Command, CBCentralManagerDelegate {
         }
     }
 
-    // MARK: Links; subclasses override what they need
+    // MARK: Restoration and links; subclasses override what they need
 
+    func centralManager(_ central: CBCentralManager, willRestoreState dict: [String: Any]) {}
     func centralManager(
         _ central: CBCentralManager, didDiscover peripheral: CBPeripheral, advertisementData: [String: Any],
         rssi RSSI: NSNumber

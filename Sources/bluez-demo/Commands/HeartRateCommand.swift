@@ -32,6 +32,10 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
         limitWaiting()
     }
 
+    override var managerOptions: [String: Any] {
+        options.restore.map { [CBCentralManagerOptionRestoreIdentifierKey: $0] } ?? [:]
+    }
+
     private func limitWaiting() {
         guard let timeout = options.timeout, ending == nil else { return }
         let before = progress
@@ -45,6 +49,8 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     // MARK: Finding and connecting
 
     override func bluetoothIsOn(_ central: CBCentralManager) {
+        if let sensor { return goOn(with: sensor) }
+        if central.isScanning { return output.say("Still looking for a heart-rate sensor...") }
         if let identifier {
             guard let known = central.retrievePeripherals(withIdentifiers: [identifier]).first else {
                 output.complain("\(identifier) is not an identifier that BluezKit made; `bluez-demo scan` shows some")
@@ -65,7 +71,8 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     }
 
     override func bluetoothWentOff() {
-        sensor = nil
+        // With a restore identifier the connection comes back by itself after a reset.
+        if sensor?.state != .connecting { sensor = nil }
         show { $0.isConnected = false }
     }
 
@@ -82,6 +89,40 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
         output.say("Found " + Line(name, .bold) + Line(strength, .dim))
         connect(peripheral)
     }
+
+    // MARK: Restoration
+
+    override func centralManager(_ central: CBCentralManager, willRestoreState dict: [String: Any]) {
+        let state = RestoredState(dict)
+        output.report(.restored(state))
+        for line in state.lines { output.say(line) }
+        guard let restored = state.peripherals.first?.peripheral else { return }
+        (sensor, identifier) = (restored, restored.identifier)
+        restored.delegate = self
+    }
+
+    /// The sensor is an earlier process' one, or comes back after a reset: which was the last step that was done?
+    private func goOn(with sensor: CBPeripheral) {
+        guard sensor.state == .connected else {
+            output.report(.connecting(sensor.identifier, name: sensor.name))
+            return output.say(Line("Waiting for \(label(sensor))..."))
+        }
+        show { $0.isConnected = true }
+        guard let services = sensor.services else { return discover(sensor) }
+        for service in services {
+            guard let characteristics = service.characteristics else {
+                sensor.discoverCharacteristics(nil, for: service)
+                continue
+            }
+            for characteristic in characteristics { use(characteristic, of: sensor) }
+        }
+    }
+
+    private func discover(_ sensor: CBPeripheral) {
+        sensor.discoverServices([Self.heartRate, Self.battery, Self.deviceInformation])
+    }
+
+    // MARK: Links
 
     private func connect(_ peripheral: CBPeripheral) {
         (sensor, identifier) = (peripheral, peripheral.identifier)
@@ -101,7 +142,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
         output.report(.connected(peripheral.identifier, name: peripheral.name))
         output.say(Line("Connected.", .green))
         show { $0.isConnected = true }
-        peripheral.discoverServices([Self.heartRate, Self.battery, Self.deviceInformation])
+        discover(peripheral)
     }
 
     override func centralManager(
@@ -131,6 +172,9 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     }
 
     override func end() -> Bool {
+        // A service manager's SIGTERM is no farewell: the next process goes on.
+        if options.restore != nil, ending == .terminated { return false }
+        if options.restore != nil, central?.state == .poweredOn { central?.stopScan() }
         guard let sensor, let central, central.state == .poweredOn, sensor.state != .disconnected else { return false }
         central.cancelPeripheralConnection(sensor)
         return true
@@ -154,22 +198,25 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     ) {
         guard ending == nil else { return }
         if let error { return complain("the characteristics cannot be discovered", error) }
-        for characteristic in service.characteristics ?? [] {
-            switch characteristic.uuid {
-            case Self.measurement: peripheral.setNotifyValue(true, for: characteristic)
-            case Self.batteryLevel:
-                peripheral.readValue(for: characteristic)
-                if characteristic.properties.contains(.notify) { peripheral.setNotifyValue(true, for: characteristic) }
-            case Self.sensorLocation: peripheral.readValue(for: characteristic)
-            case let uuid where DeviceInformation(uuid) != nil: peripheral.readValue(for: characteristic)
-            default: break
-            }
+        for characteristic in service.characteristics ?? [] { use(characteristic, of: peripheral) }
+    }
+
+    /// Reads what is worth reading and subscribes to what is worth following, unless it is subscribed to.
+    private func use(_ characteristic: CBCharacteristic, of sensor: CBPeripheral) {
+        let isFollowed = characteristic.uuid == Self.measurement || characteristic.uuid == Self.batteryLevel
+        if isFollowed, !characteristic.isNotifying, characteristic.properties.contains(.notify) {
+            sensor.setNotifyValue(true, for: characteristic)
+        }
+        switch characteristic.uuid {
+        case Self.batteryLevel, Self.sensorLocation: sensor.readValue(for: characteristic)
+        case let uuid where DeviceInformation(uuid) != nil: sensor.readValue(for: characteristic)
+        default: break
         }
     }
 
     /// The sensor has changed its services: begin anew with them.
     func peripheral(_ peripheral: CBPeripheral, didModifyServices invalidatedServices: [CBService]) {
-        peripheral.discoverServices([Self.heartRate, Self.battery, Self.deviceInformation])
+        discover(peripheral)
     }
 
     func peripheral(

@@ -2,6 +2,7 @@ import Foundation
 
 /// What happens, as programs are told of it by `--json`. Documented in Docs/DEMO.md: names and keys stay.
 enum DemoEvent: Equatable {
+    case restored(RestoredState)
     case state(String)
     case discovered(Advertisement)
     case connecting(UUID, name: String?)
@@ -16,10 +17,15 @@ enum DemoEvent: Equatable {
     case verdict(isUsable: Bool)
     case scenario(Scenario)
     case simulating(Scenario, address: String)
+    case preserved(PreservedReport)
+    case discarded(String)
     case error(String)
 
     var json: JSONValue {
         switch self {
+        case .restored(let state): state.json
+        case .preserved(let report): report.json
+        case .discarded(let identifier): ["event": "discarded", "identifier": .string(identifier)]
         case .state(let state): ["event": "state", "state": .string(state)]
         case .discovered(let advertisement): advertisement.json
         case .connecting(let id, let name): Self.link("connecting", id, "name", name)

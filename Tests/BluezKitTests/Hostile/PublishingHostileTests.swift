@@ -238,7 +238,7 @@ extension Hostile {
         let (one, two) = (FakeBlueZ.device(1), FakeBlueZ.device(2))
         let first = try #require(try await victim.fake.acquire(path, one, mtu: 23))
         let second = try #require(try await victim.fake.acquire(path, two, mtu: 517))
-        defer { (close(first), close(second)) }
+        defer { for socket in [first, second] { close(socket) } }
         let (central, _) = try await victim.publisher.nextSubscription()
         let (other, _) = try await victim.publisher.nextSubscription()
         #expect(central.maximumUpdateValueLength == 20)
