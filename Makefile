@@ -1,6 +1,6 @@
 # Each target is a script of the same name in scripts/, which can be run by hand as well.
 .DEFAULT_GOAL := help
-.PHONY: help build test demo demo-restore bench docs lint format rules clean
+.PHONY: help build test storm demo demo-restore bench docs lint format rules clean
 
 help: ## list the targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -11,6 +11,9 @@ build: ## build the package (debug)
 
 test: ## build with warnings as errors, unit tests, simulator, real BlueZ in a virtual machine
 	@scripts/test
+
+storm: ## two minutes of the worst weather in the simulator (scripts/storm --seconds N --seed N --rig)
+	@scripts/storm
 
 demo: ## show a heart-rate sensor: a real one if there is an adapter, else a simulated one
 	@scripts/demo

@@ -21,7 +21,8 @@ extension Simulator {
     /// - `heart beat PER_SECOND`, `sink services add|remove`
     /// - `crowd set COUNT [INTERVAL_MS [CHANGE]]`; also here: `crowd known COUNT`
     /// - `rig unplug`, `rig plug`, `rig duplicates address|data|none`, `rig reports`, `rig power on|off`
-    /// - `bluetoothd kill|stop|start`
+    /// - `bluetoothd kill|stop|start|hang|continue`: while it hangs, nothing but `continue`
+    /// - `bluetoothd remove ADDRESS`: it forgets the device
     ///
     /// - Returns: The answer; empty for most.
     /// - Throws: ``ControlError``
@@ -31,7 +32,7 @@ extension Simulator {
         guard words.count >= 2 else { throw ControlError("unknown command: \(line)") }
         let arguments = Array(words.dropFirst(2))
         switch words[0] {
-        case "bluetoothd": return try await controlDaemon(words[1])
+        case "bluetoothd": return try await controlDaemon(words[1], arguments)
         case "rig": return try controlRig(words[1], arguments, line)
         case "crowd": return try controlCrowd(words[1], arguments, line)
         case "central": return try await central().control(words[1], arguments, line)
@@ -54,11 +55,16 @@ extension Simulator {
         }
     }
 
-    private func controlDaemon(_ command: String) async throws -> String {
-        switch command {
-        case "kill": killDaemon()
-        case "stop": stopDaemon()
-        case "start": try await startDaemon()
+    private func controlDaemon(_ command: String, _ arguments: [String]) async throws -> String {
+        switch (command, arguments.first) {
+        case ("kill", nil): killDaemon()
+        case ("stop", nil): stopDaemon()
+        case ("start", nil): try await startDaemon()
+        case ("hang", nil): hangDaemon()
+        case ("continue", nil): continueDaemon()
+        case ("remove", let address?):
+            guard let peripheral = peripheral(address) else { throw ControlError("no such device: \(address)") }
+            forgetDevice(peripheral)
         default: throw ControlError("unknown command: bluetoothd \(command)")
         }
         return ""

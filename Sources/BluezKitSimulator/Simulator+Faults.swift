@@ -25,6 +25,26 @@ extension Simulator {
         }
     }
 
+    /// bluetoothd stops doing anything, as with SIGSTOP, and the simulated world with it, until ``continueDaemon()``:
+    /// calls are not answered, signals do not come. Nothing else of the simulator may be called meanwhile: it would
+    /// wait.
+    public func hangDaemon() {
+        let mustStop = hanging.withLock { isHanging in
+            defer { isHanging = true }
+            return !isHanging
+        }
+        if mustStop { queue.suspend() }
+    }
+
+    /// bluetoothd goes on where it was, with all that has gathered.
+    public func continueDaemon() {
+        let mustGoOn = hanging.withLock { isHanging in
+            defer { isHanging = false }
+            return isHanging
+        }
+        if mustGoOn { queue.resume() }
+    }
+
     /// bluetoothd restarts as by `systemctl restart bluetooth`, or after a crash.
     public func restartDaemon(crash: Bool = true) async throws {
         if crash { killDaemon() } else { stopDaemon() }

@@ -1,6 +1,7 @@
 import DBus
 import Dispatch
 import Foundation
+import Synchronization
 
 /// BlueZ without Bluetooth: an `org.bluez` on a bus that imitates bluetoothd 5.66, over simulated adapters and a
 /// simulated air with peripherals on it.
@@ -17,6 +18,9 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
     let queue = DispatchQueue(label: "bluezkit.simulator")
     private let bus: PrivateBus?
     private static let queueKey = DispatchSpecificKey<ObjectIdentifier>()
+
+    /// Whether ``queue`` is suspended.
+    let hanging = Mutex(false)
 
     var timingState: SimulatorTiming
     var optionsState: SimulatorOptions
@@ -80,6 +84,7 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
     }
 
     deinit {
+        continueDaemon()
         let (connection, server, adapters, crowd) = (connection, server, adapters, crowd)
         let end = {
             crowd?.stop()

@@ -21,6 +21,15 @@ do {
     case .doctor(let common):
         let output = Output(isJSON: common.isJSON)
         Program.run(DoctorCommand(common: common, output: output), output: output)
+    case .virtualHeartRate(let options, let common):
+        let output = Output(isJSON: common.isJSON)
+        Program.run(VirtualHeartRateCommand(options, common: common, output: output), output: output)
+    case .cardShare(let options, let common):
+        let output = Output(isJSON: common.isJSON)
+        Program.run(CardShareCommand(options, common: common, output: output), output: output)
+    case .cardReceive(let options, let common):
+        let output = Output(isJSON: common.isJSON)
+        Program.run(CardReceiveCommand(options, common: common, output: output), output: output)
     case .simulate(let options, let common):
         let output = Output(isJSON: common.isJSON)
         Program.run(SimulateCommand(options, output: output), output: output)

@@ -92,6 +92,7 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
         guard state == .connected else {
             return Log.misuse("\(self) \(command): can only accept commands while in the connected state")
         }
+        core.manager.onRequest?(self, kind)
         let token = core.link.load(ordering: .relaxed)
         let core = core
         let operation = AttributeOperation(core: core, link: token, kind: kind)
@@ -180,14 +181,8 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
     open func writeValue(_ data: Data, for characteristic: CBCharacteristic, type: CBCharacteristicWriteType) {
         guard isMine(characteristic) else { return }
         switch type {
-        case .withResponse:
-            guard data.count <= 512 || state != .connected else {
-                return answer {
-                    $1?.peripheral(
-                        $0, didWriteValueFor: characteristic, error: CBATTError(.invalidAttributeValueLength))
-                }
-            }
-            request(.write([UInt8](data), characteristic))
+        // Too long a value is refused when its turn comes (RW-1); one byte too many is enough to see it.
+        case .withResponse: request(.write([UInt8](data.prefix(513)), characteristic))
         case .withoutResponse: writeCommand([UInt8](data), characteristic)
         }
     }

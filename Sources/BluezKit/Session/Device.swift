@@ -51,7 +51,7 @@ final class Link {
     var isChangeReportDue = false
     var isPausingDiscovery = false
     var isLooking = false
-    var matchRule: MatchRule?
+    var matchRules: [MatchRule] = []
     /// Counts the links: answers to calls made for an earlier one are void.
     var epoch = 0
 }

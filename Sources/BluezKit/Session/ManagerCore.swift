@@ -9,6 +9,9 @@ final class ManagerCore: Recipient, @unchecked Sendable {
     let inbox: Inbox<ManagerCore>
     weak var manager: CBCentralManager?
     let isOnMainQueue: Bool
+    /// For tests, which compare what an app asks with what it is answered: set before the first callback, and called
+    /// in the app's call.
+    var onRequest: (@Sendable (CBPeripheral, AttributeOperation.Kind) -> Void)?
 
     enum Event {
         case run((CBCentralManager) -> Void)

@@ -287,6 +287,12 @@ extension Session {
         _ device: Device
     ) {
         let core = entry.operation.core
+        guard data.count <= 512 else {
+            let error = CBATTError(.invalidAttributeValueLength)
+            core.post { $1?.peripheral($0, didWriteValueFor: characteristic, error: error) }
+            if let link = device.link { finish(entry.id, device, link) }
+            return
+        }
         let path = characteristic.objectPath
         device.link?.releaseWriter(of: path)
         call(

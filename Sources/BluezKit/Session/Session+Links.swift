@@ -35,11 +35,14 @@ extension Session {
         let link = Link()
         device.link = link
         linked.append(device)
-        let rule = MatchRule(
-            sender: BlueZ.busName, interface: "org.freedesktop.DBus.Properties", member: "PropertiesChanged",
-            within: device.path)
-        link.matchRule = rule
-        bus?.addMatch(rule)
+        let (interface, member) = ("org.freedesktop.DBus.Properties", "PropertiesChanged")
+        link.matchRules = [
+            MatchRule(sender: BlueZ.busName, path: device.path),
+            // Of all devices: one rule for each link is not possible (see MatchRule).
+            MatchRule(sender: BlueZ.busName, interface: interface, member: member, argument0: BlueZ.characteristic),
+            MatchRule(sender: BlueZ.busName, interface: interface, member: member, argument0: BlueZ.service),
+        ]
+        for rule in link.matchRules { bus?.addMatch(rule) }
         return link
     }
 
@@ -327,7 +330,7 @@ extension Session {
         pauseDiscovery(false, for: link)
         stopTimer(link)
         endEpoch(device, link)
-        if let rule = link.matchRule { bus?.removeMatch(rule) }
+        for rule in link.matchRules { bus?.removeMatch(rule) }
         device.link = nil
         linked.removeAll { $0 === device }
         for core in device.clients {

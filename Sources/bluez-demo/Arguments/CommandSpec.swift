@@ -12,6 +12,7 @@ struct OptionSpec: Sendable {
 
 /// A command: what it accepts, and what its help says.
 struct CommandSpec: Sendable {
+    /// One word or two: `card share`.
     let name: String
     let summary: String
     /// What comes after the options; nil: nothing.
@@ -91,5 +92,43 @@ extension CommandSpec {
         options: [OptionSpec(name: "--list", help: "list the scenarios"), json, help],
         notes: "Runs until Ctrl-C. Any BlueZ client that is told the address of the bus sees the devices.")
 
-    static let all = [scan, heartRate, inspect, state, doctor, simulate]
+    static let virtualHeartRate = CommandSpec(
+        name: "peripheral heart-rate", summary: "be a heart-rate sensor that phones and computers can find",
+        options: [
+            OptionSpec(name: "--name", value: "NAME", help: "what it is called (default: BluezKit Heart)"),
+            OptionSpec(name: "--rate", value: "BPM", help: "beats per minute, about (30 to 220; default: 72)"),
+            OptionSpec(name: "--duration", value: "SECONDS", help: "end after this long (default: with Ctrl-C)"),
+        ] + common,
+        notes: "Heart rate with RR intervals and energy, battery, and device information. One measurement a second.")
+
+    static let cardShare = CommandSpec(
+        name: "card share", summary: "send a business card to machines that are near", operand: "FILE",
+        options: [
+            OptionSpec(name: "--count", value: "N", help: "end when N have received it (default: with Ctrl-C)")
+        ] + common,
+        notes: """
+            FILE is a vCard (.vcf), or anything else up to 1,000,000 bytes: it arrives byte for byte. Everybody who is
+            near may receive it, over a link that is not encrypted. Receive it with `bluez-demo card receive`.
+            """)
+
+    static let cardReceive = CommandSpec(
+        name: "card receive", summary: "receive the business card of a machine that is near",
+        options: [
+            OptionSpec(
+                name: "--output", value: "FILE", help: "write the card to FILE, replacing it (default: show it)"),
+            OptionSpec(
+                name: "--min-rssi", value: "DBM",
+                help:
+                    "how strong its signal must be (-127 to 20; default: \(CardReceiveOptions.nearRSSI), an arm's length)"
+            ),
+            OptionSpec(
+                name: "--max-size", value: "BYTES",
+                help: "the largest card to accept (default: \(CardProtocol.sizeLimit))"),
+            OptionSpec(name: "--timeout", value: "SECONDS", help: "give up if there is no card for this long"),
+        ] + common,
+        notes: "Ends when it has received a card.")
+
+    static let all = [
+        scan, heartRate, inspect, state, virtualHeartRate, cardShare, cardReceive, doctor, simulate,
+    ]
 }

@@ -12,7 +12,8 @@ enum HelpText {
         options of most commands, before or after its name
         \(table(CommandSpec.common.map { (usage($0), $0.help) }))
 
-        Begin with `bluez-demo heart-rate`; without a Bluetooth adapter: `bluez-demo heart-rate --simulated`.
+        Begin with `bluez-demo heart-rate`; without a Bluetooth adapter: `bluez-demo heart-rate --simulated`; with two
+        machines: `bluez-demo peripheral heart-rate` on one of them, `bluez-demo heart-rate` on the other.
         `bluez-demo COMMAND --help` says more. If nothing works: `bluez-demo doctor`.
         Exit status: 0 done, 1 failed, 2 wrong usage, 3 Bluetooth not available, 130 interrupted (Ctrl-C).
         """

@@ -74,6 +74,15 @@ struct ParsedArguments: Equatable {
         return count
     }
 
+    /// A whole number within a range.
+    func integer(_ name: String, in range: ClosedRange<Int>) throws(UsageError) -> Int? {
+        guard let text = first(name) else { return nil }
+        guard let number = Int(text), range.contains(number) else {
+            throw error("\(name) needs a number from \(range.lowerBound) to \(range.upperBound), not '\(text)'")
+        }
+        return number
+    }
+
     /// An identifier of a device.
     func identifier(_ text: String) throws(UsageError) -> UUID {
         guard let identifier = UUID(uuidString: text) else {

@@ -1,15 +1,9 @@
 import BluezKit
+import BluezKitProfiles
 import Foundation
 
 /// Finds a heart-rate sensor, stays connected to it, and shows what it sends.
 final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
-    private static let heartRate = CBUUID(string: "180D")
-    private static let measurement = CBUUID(string: "2A37")
-    private static let sensorLocation = CBUUID(string: "2A38")
-    private static let battery = CBUUID(string: "180F")
-    private static let batteryLevel = CBUUID(string: "2A19")
-    private static let deviceInformation = CBUUID(string: "180A")
-
     private let options: HeartRateOptions
     private var display = HeartRateDisplay()
     /// Held: a peripheral that is released is disconnected.
@@ -32,8 +26,10 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
         limitWaiting()
     }
 
-    override var managerOptions: [String: Any] {
-        options.restore.map { [CBCentralManagerOptionRestoreIdentifierKey: $0] } ?? [:]
+    override func makeManager(_ options: [String: Any]) {
+        var options = options
+        options[CBCentralManagerOptionRestoreIdentifierKey] = self.options.restore
+        super.makeManager(options)
     }
 
     private func limitWaiting() {
@@ -59,11 +55,11 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
             return connect(known)
         }
         // What is connected already, by another program, does not advertise.
-        if let connected = central.retrieveConnectedPeripherals(withServices: [Self.heartRate]).first {
+        if let connected = central.retrieveConnectedPeripherals(withServices: [HeartRateService.uuid]).first {
             return connect(connected)
         }
         output.say("Looking for a heart-rate sensor...")
-        central.scanForPeripherals(withServices: [Self.heartRate])
+        central.scanForPeripherals(withServices: [HeartRateService.uuid])
         after(10) { [self] _ in
             guard sensor == nil, ending == nil else { return }
             output.say(Line("None so far. Most send only while they are worn.", .dim))
@@ -119,7 +115,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     }
 
     private func discover(_ sensor: CBPeripheral) {
-        sensor.discoverServices([Self.heartRate, Self.battery, Self.deviceInformation])
+        sensor.discoverServices([HeartRateService.uuid, BatteryService.uuid, DeviceInformationService.uuid])
     }
 
     // MARK: Links
@@ -186,7 +182,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
         guard ending == nil else { return }
         if let error { return complain("the services cannot be discovered", error) }
         let services = peripheral.services ?? []
-        guard services.contains(where: { $0.uuid == Self.heartRate }) else {
+        guard services.contains(where: { $0.uuid == HeartRateService.uuid }) else {
             output.complain("\(label(peripheral)) has no heart-rate service")
             return stop(.failure)
         }
@@ -203,13 +199,13 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
 
     /// Reads what is worth reading and subscribes to what is worth following, unless it is subscribed to.
     private func use(_ characteristic: CBCharacteristic, of sensor: CBPeripheral) {
-        let isFollowed = characteristic.uuid == Self.measurement || characteristic.uuid == Self.batteryLevel
+        let isFollowed = characteristic.uuid == HeartRateMeasurement.uuid || characteristic.uuid == BatteryLevel.uuid
         if isFollowed, !characteristic.isNotifying, characteristic.properties.contains(.notify) {
             sensor.setNotifyValue(true, for: characteristic)
         }
         switch characteristic.uuid {
-        case Self.batteryLevel, Self.sensorLocation: sensor.readValue(for: characteristic)
-        case let uuid where DeviceInformation(uuid) != nil: sensor.readValue(for: characteristic)
+        case BatteryLevel.uuid, BodySensorLocation.uuid: sensor.readValue(for: characteristic)
+        case let uuid where DeviceInformationText(uuid) != nil: sensor.readValue(for: characteristic)
         default: break
         }
     }
@@ -225,7 +221,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     ) {
         guard let error, ending == nil else { return }
         complain("\(characteristic.uuid) cannot be subscribed to", error)
-        if characteristic.uuid == Self.measurement { stop(.failure) }
+        if characteristic.uuid == HeartRateMeasurement.uuid { stop(.failure) }
     }
 
     // MARK: Values
@@ -235,36 +231,35 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     ) {
         guard ending == nil else { return }
         if let error { return complain("\(characteristic.uuid) cannot be read", error) }
-        let value = characteristic.value ?? Data()
         switch characteristic.uuid {
-        case Self.measurement: take(value)
-        case Self.batteryLevel:
-            guard let level = value.first.map(Int.init), level <= 100, level != display.battery else { return }
+        case HeartRateMeasurement.uuid: take(characteristic.value)
+        case BatteryLevel.uuid:
+            guard let level = try? BatteryLevel(characteristic.value).percent, level != display.battery else { return }
             output.report(.battery(level))
             show { $0.battery = level }
             if output.mode == .plain { note("battery", "\(level) %") }
-        case Self.sensorLocation:
-            guard let location = value.first.flatMap(BodySensorLocation.init) else { return }
+        case BodySensorLocation.uuid:
+            guard let location = try? BodySensorLocation(characteristic.value) else { return }
             output.report(.sensorLocation(location))
-            note("worn on", location.name)
+            note("worn on", location.description)
         default:
-            guard let field = DeviceInformation(characteristic.uuid) else { return }
-            // Some devices end their texts with zeros.
-            let text = String(decoding: value.prefix { $0 != 0 }, as: UTF8.self)
+            guard let field = DeviceInformationText(characteristic.uuid),
+                let text = try? DeviceInformationText.text(of: characteristic.value)
+            else { return }
             output.report(.information(field, text))
             note(field.label, text.harmless)
         }
     }
 
-    private func take(_ value: Data) {
-        do throws(HeartRateMeasurement.ParseError) {
+    private func take(_ value: Data?) {
+        do throws(CharacteristicValueError) {
             let measurement = try HeartRateMeasurement(value)
             (count, progress) = (count + 1, progress + 1)
             output.report(.measurement(measurement))
             show { $0.take(measurement) }
             if output.mode == .plain { output.say(display.plainLine(measurement)) }
         } catch {
-            return output.complain("\(error); bytes: \(value.hex)")
+            return output.complain("no heart-rate measurement: \(error); bytes: \((value ?? Data()).hex)")
         }
         if count == options.count { stop(.success) } else { limitWaiting() }
     }

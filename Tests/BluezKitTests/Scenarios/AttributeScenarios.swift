@@ -207,6 +207,7 @@ extension Scenarios {
                     sink.discoverDescriptors(for: notifying)
                     sink.setNotifyValue(false, for: notifying)
                     sink.discoverServices(nil)
+                    sink.writeValue(Data(count: 513), for: short, type: .withResponse)
                     sink.readRSSI()
                 }
             }
@@ -215,6 +216,7 @@ extension Scenarios {
                 switch record.event {
                 case .value(hello, _, _): "read"
                 case .written(short, nil): "write"
+                case .written(short, _): "refusal"
                 case .characteristics: "characteristics"
                 case .notifying(_, let on, _): on ? "on" : "off"
                 case .descriptors: "descriptors"
@@ -223,7 +225,7 @@ extension Scenarios {
                 default: "?"
                 }
             }
-            let once = ["read", "write", "characteristics", "on", "descriptors", "off", "services", "rssi"]
+            let once = ["read", "write", "characteristics", "on", "descriptors", "off", "services", "refusal", "rssi"]
             #expect(kinds == Array(repeating: once, count: 5).flatMap { $0 })
             try await central.disconnect(sink)
         }

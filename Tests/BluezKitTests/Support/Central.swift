@@ -48,19 +48,23 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
 
     private let log = EventLog<Record>()
     private var depth = 0
-    private static let onQueue = DispatchSpecificKey<Bool>()
+    static let onQueue = DispatchSpecificKey<Bool>()
+    /// Compares all that comes with all that was asked for (the O- table).
+    let watch: ContractWatch
 
     init(
         _ world: any World, queue: DispatchQueue = DispatchQueue(label: "test.central"),
-        options: [String: Any] = [:], onEvent: (@Sendable (Central, Event) -> Void)? = nil
+        options: [String: Any] = [:], watch: ContractWatch = ContractWatch(),
+        onEvent: (@Sendable (Central, Event) -> Void)? = nil
     ) {
+        self.watch = watch
         self.world = world
         self.queue = queue
         self.onEvent = onEvent
         super.init()
         queue.setSpecific(key: Self.onQueue, value: true)
-        manager = CBCentralManager(
-            delegate: self, queue: queue, options: world.managerOptions.merging(options) { $1 })
+        manager = CheckedManager(
+            delegate: self, queue: queue, options: world.managerOptions.merging(options) { $1 }, watch: watch)
     }
 
     private let kept = ProtectedBox<[CBPeripheral]>([])
@@ -73,7 +77,10 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
     func observeStates(_ body: @escaping @Sendable () -> Void) { stateObserver.withLock { $0 = body } }
 
     /// Lets go of the manager.
-    func release() { queue.sync { manager = nil } }
+    func release() {
+        queue.sync { manager = nil }
+        watch.note(.released)
+    }
 
     // MARK: Waiting
 
@@ -119,11 +126,12 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
 
     private func note(_ event: Event, _ peripheral: CBPeripheral? = nil) {
         depth += 1
-        log.append(
-            Record(
-                event: event, managerState: manager?.state ?? .unknown, isScanning: manager?.isScanning ?? false,
-                peripheralState: peripheral?.state, services: peripheral?.services,
-                wasOnQueue: DispatchQueue.getSpecific(key: Self.onQueue) == true, depth: depth))
+        let record = Record(
+            event: event, managerState: manager?.state ?? .unknown, isScanning: manager?.isScanning ?? false,
+            peripheralState: peripheral?.state, services: peripheral?.services,
+            wasOnQueue: DispatchQueue.getSpecific(key: Self.onQueue) == true, depth: depth)
+        watch.check(record)
+        log.append(record)
         onEvent?(self, event)
         depth -= 1
     }

@@ -103,7 +103,7 @@ final class Probe: Sendable {
     func send(_ line: String) {
         let bytes = [UInt8]((line + "\n").utf8)
         // It may be dead already; that must not end us.
-        _ = bytes.withUnsafeBytes { Glibc.send(input, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL.rawValue)) }
+        _ = bytes.withUnsafeBytes { Glibc.send(input, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL)) }
     }
 
     /// SIGKILL, and waits until the process is gone.

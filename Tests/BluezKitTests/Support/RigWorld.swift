@@ -31,7 +31,7 @@ final class RigWorld: World, @unchecked Sendable {  // holds: all its parts are 
             let directory = ProcessInfo.processInfo.environment["RIG_DIR", default: "."]
             return try await perform(directory + "/" + line)
         }
-        if line.hasPrefix("rig power ") { return try await perform("/usr/bin/bluetoothctl " + line.dropFirst(4)) }
+        if line.hasPrefix("rig power ") { return try await setPowered(line.hasSuffix(" on")) }
         let answer = await withCheckedContinuation { continuation in
             DispatchQueue.global().async { [commands] in continuation.resume(returning: commands.ask(line)) }
         }
@@ -39,6 +39,12 @@ final class RigWorld: World, @unchecked Sendable {  // holds: all its parts are 
             throw Refused(description: "\(line): \(answer ?? "no answer")")
         }
         return String(answer.dropFirst(2).drop { $0 == " " })
+    }
+
+    private func setPowered(_ on: Bool) async throws -> String {
+        try await perform(
+            "/usr/bin/dbus-send --system --print-reply --dest=org.bluez /org/bluez/hci0 "
+                + "org.freedesktop.DBus.Properties.Set string:org.bluez.Adapter1 string:Powered variant:boolean:\(on)")
     }
 
     private func perform(_ line: String) async throws -> String {

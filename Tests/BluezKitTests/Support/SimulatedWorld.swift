@@ -59,5 +59,8 @@ final class LogCapture: Sendable {
         _ = try await log.next("log line with \(parts)") { $0 }
     }
 
+    func last(_ count: Int) -> [String] { state.withLock { $0.lines.suffix(count) } }
+    func forget() { state.withLock { $0.lines = [] } }
+
     func count(_ part: String) -> Int { state.withLock { $0.lines.filter { $0.contains(part) }.count } }
 }

@@ -1,0 +1,249 @@
+import BluezKitSimulator
+import CoreBluetooth
+import Foundation
+import Testing
+
+@testable import BluezKit
+
+/// Links that hold: whatever happens, every peripheral in range is connected and notifies again afterwards, no callback
+/// breaks a rule, and nothing is leaked. `scripts/storm` runs it.
+@Suite struct StormTests {
+    static let seconds = ProcessInfo.processInfo.environment["BLUEZKIT_STORM"].flatMap(Double.init)
+    static let seed = ProcessInfo.processInfo.environment["BLUEZKIT_STORM_SEED"].flatMap { UInt64($0) }
+
+    @Test(
+        "D7 D10 after every storm everything in range is connected and notifying, and nothing has leaked",
+        .enabled(if: seconds != nil))
+    func storm() async throws {
+        let seed = Self.seed ?? UInt64.random(in: 0..<1_000_000)
+        print("storm: seed \(seed)")
+        let end = ContinuousClock.now + .seconds(Self.seconds ?? 10)
+        let storm = try await Storm(seed: seed)
+        repeat { try await storm.round() } while ContinuousClock.now < end && !storm.isBroken
+        print("storm: \(storm.rounds) rounds, \(storm.events) events; \(storm.footprint)")
+    }
+}
+
+/// One run.
+private final class Storm: @unchecked Sendable {  // holds: used by one test, which goes on step by step
+    struct Broken: Error, CustomStringConvertible { let description: String }
+
+    private struct Target {
+        let plan: StormPlan.Target
+        let wish: StormApp.Wish
+        /// The characteristic in control lines.
+        let number: String
+    }
+
+    private let world: any World
+    private let app: StormApp
+    private let central: Central
+    private let targets: [Target]
+    private var plan: StormPlan
+    private let seed: UInt64
+    private let violations = ProtectedBox<[String]>([])
+    private var lately: [String] = []
+    private let start = ContinuousClock.now
+    private(set) var rounds = 0
+    private(set) var events = 0
+    private(set) var footprint = Footprint()
+    private var baseline: Footprint?
+
+    var isBroken: Bool { violations.withLock { !$0.isEmpty } }
+
+    init(seed: UInt64) async throws {
+        self.seed = seed
+        world = try await Worlds.make()
+        var targets = [
+            Self.target("heart", "F0:F1:F2:00:00:01", "180D", "2A37", "2a37"),
+            Self.target(
+                "sink", "F0:F1:F2:00:00:02", "bb1e0001-5d3b-4c6f-9a5e-000000000000",
+                "bb1e0013-5d3b-4c6f-9a5e-000000000000", "0013", canChange: true),
+        ]
+        if let simulated = world as? SimulatedWorld {
+            for n in 1...6 {
+                let address = "F0:00:00:00:05:0\(n)"
+                simulated.simulator.add(
+                    VirtualPeripheral(
+                        address, VirtualAdvertisement(localName: "Storm \(n)", serviceUUIDs: ["1815"]),
+                        services: [
+                            VirtualService("1815", [VirtualCharacteristic("2A56", [.read, .notify], value: [0])])
+                        ]))
+                targets.append(Self.target(address, address, "1815", "2A56", "2a56", canChange: true))
+            }
+        }
+        self.targets = targets
+        plan = StormPlan(seed: seed, targets: targets.map(\.plan), slowness: Worlds.isRig ? 5 : 1)
+        let app = StormApp(targets.map(\.wish))
+        self.app = app
+        let violations = violations
+        central = Central(
+            world, watch: ContractWatch { text in violations.withLock { $0.append(text) } },
+            onEvent: { [app] central, event in
+                if let manager = central.manager { app.handle(event, manager) }
+            })
+    }
+
+    private static func target(
+        _ key: String, _ address: String, _ service: String, _ characteristic: String, _ number: String,
+        canChange: Bool = false
+    ) -> Target {
+        let identity = address.withCString { DeviceIdentity(address: $0, isRandom: true) }
+        let wish = StormApp.Wish(
+            identifier: identity?.identifier ?? UUID(), service: CBUUID(string: service),
+            characteristic: CBUUID(string: characteristic))
+        return Target(
+            plan: StormPlan.Target(key: key, address: address, canChange: canChange), wish: wish, number: number)
+    }
+
+    func round() async throws {
+        for step in plan.round() {
+            await perform(step.line)
+            try await Task.sleep(for: .milliseconds(step.pauseMilliseconds))
+        }
+        try await converge()
+        rounds += 1
+        try await checkFootprint()
+        central.forgetRecords()
+        LogCapture.shared.forget()
+        (world as? SimulatedWorld)?.simulator.forgetCalls()
+        lately = []
+        let found = violations.withLock { $0 }
+        guard found.isEmpty else { throw Broken(description: "\(found.joined(separator: "\n"))\n\(history)") }
+    }
+
+    private func perform(_ line: String) async {
+        events += 1
+        note(line)
+        let words = line.split(separator: " ").map(String.init)
+        if words[0] == "app" {
+            let identifier = targets.first { words.count > 2 && $0.plan.key == words[2] }?.wish.identifier
+            let (app, central) = (app, central)
+            await central.perform { app.act(words, on: identifier, central.manager) }
+        } else {
+            // What cannot be done now, such as ending a link that is not there, is not done.
+            _ = try? await world.control(line)
+        }
+    }
+
+    private func note(_ line: String) { lately.append("\(ContinuousClock.now - start)  \(line)") }
+
+    private var history: String {
+        let log = central.events.suffix(60).map { "  " + String(describing: $0).prefix(160) }.joined(separator: "\n")
+        return "seed \(seed), round \(rounds), after:\n\(lately.joined(separator: "\n"))\ncallbacks:\n\(log)\nlog:\n"
+            + LogCapture.shared.last(30).joined(separator: "\n")
+    }
+
+    /// Waits until the app has what it wants, and a new value from each.
+    private func converge() async throws {
+        let app = app
+        note("calm")
+        await central.perform { app.forgetValues() }
+        let deadline = ContinuousClock.now + .seconds(Worlds.isRig ? 150 : 60)
+        while true {
+            let complaints = await central.perform { app.complaints }
+            if complaints.isEmpty { return }
+            for target in targets where complaints[target.wish.identifier] == "no value" {
+                _ = try? await world.control(
+                    "\(target.plan.key) notify \(target.number) 00\(rounds % 2 == 0 ? "3c" : "3d")")
+            }
+            guard ContinuousClock.now < deadline else {
+                let text = targets.compactMap { target in
+                    complaints[target.wish.identifier].map { "\(target.plan.key): \($0)" }
+                }
+                let bad = targets.filter { complaints[$0.wish.identifier] != nil }.map(\.plan.address)
+                throw Broken(
+                    description: "not well again: \(text.joined(separator: "; "))\n\(await inside())\n"
+                        + "calls:\n\(calls(to: bad))\n\(history)")
+            }
+            try await Task.sleep(for: .milliseconds(25))
+        }
+    }
+
+    /// What the library makes of it.
+    private func inside() async -> String {
+        let session = central.manager.core.session
+        return await withCheckedContinuation { continuation in
+            session.queue.async {
+                let links = session.linked.map { device -> String in
+                    guard let link = device.link else { return "  \(device.path)" }
+                    return "  \(device.path): \(link.machine), discovered \(link.isDiscovered), "
+                        + "table complete \(link.unreadObjects.isEmpty), connected \(device.properties.isConnected), "
+                        + "resolved \(device.properties.areServicesResolved)"
+                }
+                let subscriptions = session.subscriptions.values.map { subscription in
+                    "  \(subscription.path): \(subscription.machine.phase), \(subscription.machine.subscribers.count)"
+                }
+                continuation.resume(
+                    returning: "adapter \(session.adapter.state.rawValue), pauses \(session.discoveryPauses), "
+                        + "discovery \(session.discovery)\n" + links.joined(separator: "\n") + "\n"
+                        + subscriptions.joined(separator: "\n"))
+            }
+        }
+    }
+
+    private func calls(to addresses: [String]) -> String {
+        guard let simulator = (world as? SimulatedWorld)?.simulator else { return "" }
+        let subscribed = addresses.map { address in
+            "  \(address) has a subscriber: "
+                + "\(simulator.peripheral(address).map { $0.isSubscribed(to: "2A56") } ?? false)"
+        }
+        let calls = simulator.calls.filter { call in
+            addresses.contains { call.path.contains($0.replacingOccurrences(of: ":", with: "_")) }
+        }
+        return (subscribed + calls.suffix(40).map { "  \($0.path) \($0.member)" }).joined(separator: "\n")
+    }
+
+    // MARK: Leaks
+
+    struct Footprint: CustomStringConvertible {
+        var descriptors = 0
+        var matchRules = 0
+        var residentMiB = 0
+        var devices = 0
+        var description: String {
+            "\(descriptors) descriptors, \(matchRules) match rules, \(devices) devices, \(residentMiB) MiB"
+        }
+    }
+
+    private func checkFootprint() async throws {
+        // What ends with the storm may take a moment.
+        let deadline = ContinuousClock.now + .seconds(20)
+        while true {
+            footprint = await measure()
+            guard rounds >= 3 else { return }
+            guard let baseline else {
+                baseline = footprint
+                return
+            }
+            let grown =
+                footprint.descriptors > baseline.descriptors || footprint.matchRules > baseline.matchRules
+                || footprint.devices > baseline.devices
+            if footprint.residentMiB > baseline.residentMiB + 64 {
+                throw Broken(description: "memory: \(footprint), was \(baseline)\n\(history)")
+            }
+            if !grown { return }
+            guard ContinuousClock.now < deadline else {
+                throw Broken(description: "leaked: \(footprint), was \(baseline)\n\(history)")
+            }
+            try await Task.sleep(for: .milliseconds(50))
+        }
+    }
+
+    private func measure() async -> Footprint {
+        let session = central.manager.core.session
+        return await withCheckedContinuation { continuation in
+            session.queue.async {
+                var footprint = Footprint()
+                footprint.matchRules = session.bus?.matchRuleCount ?? 0
+                footprint.devices = session.devicesByIdentity.count
+                footprint.descriptors =
+                    (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd"))?.count ?? 0
+                let pages = (try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8))?
+                    .split(separator: " ").dropFirst().first.flatMap { Int($0) }
+                footprint.residentMiB = (pages ?? 0) * 4096 / (1 << 20)
+                continuation.resume(returning: footprint)
+            }
+        }
+    }
+}

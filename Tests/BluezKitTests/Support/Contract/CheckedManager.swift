@@ -1,0 +1,201 @@
+import CoreBluetooth
+import Foundation
+import Testing
+
+@testable import BluezKit
+
+/// A central manager that is watched by a ``ContractChecker``.
+final class CheckedManager: CBCentralManager, @unchecked Sendable {  // holds: the watch is safe
+    private let watch: ContractWatch
+    private let queue: DispatchQueue
+    private var isMade = false
+
+    init(delegate: any CBCentralManagerDelegate, queue: DispatchQueue, options: [String: Any], watch: ContractWatch) {
+        (self.watch, self.queue) = (watch, queue)
+        super.init(delegate: delegate, queue: queue, options: options)
+        core.onRequest = { [watch] in watch.requested($1, of: $0) }
+        isMade = true
+    }
+
+    /// Somebody else listens: there is nothing to compare any more.
+    override var delegate: (any CBCentralManagerDelegate)? {
+        get { super.delegate }
+        set {
+            if isMade { watch.stop() }
+            super.delegate = newValue
+        }
+    }
+
+    override func scanForPeripherals(withServices serviceUUIDs: [CBUUID]?, options: [String: Any]? = nil) {
+        let duplicates =
+            (options?[CBCentralManagerScanOptionAllowDuplicatesKey] as? NSNumber)?.boolValue
+            ?? (options?[CBCentralManagerScanOptionAllowDuplicatesKey] as? Bool) ?? false
+        let call = { self.watch.note(.scan(duplicates: duplicates)) }
+        // Equal parameters change nothing: then nothing is reported again.
+        if state == .poweredOn, !isScanning { call() } else { watch.allowRepetition() }
+        super.scanForPeripherals(withServices: serviceUUIDs, options: options)
+    }
+
+    override func stopScan() {
+        let number = watch.nextNumber()
+        watch.note(.stopScan(number))
+        super.stopScan()
+        onceSettled { $0.note(.scanStopped(number)) }
+    }
+
+    override func connect(_ peripheral: CBPeripheral, options: [String: Any]? = nil) {
+        let option = options?[CBConnectPeripheralOptionEnableAutoReconnect]
+        let reconnects = (option as? NSNumber)?.boolValue ?? (option as? Bool) ?? false
+        if state == .poweredOn { watch.note(.connect(watch.name(peripheral), reconnects: reconnects)) }
+        super.connect(peripheral, options: options)
+    }
+
+    override func cancelPeripheralConnection(_ peripheral: CBPeripheral) {
+        guard state == .poweredOn else { return super.cancelPeripheralConnection(peripheral) }
+        let (number, name) = (watch.nextNumber(), watch.name(peripheral))
+        watch.note(.cancel(name, number))
+        super.cancelPeripheralConnection(peripheral)
+        onceSettled { $0.note(.cancelled(name, number)) }
+    }
+
+    /// Callbacks that run while the app calls from elsewhere may not know of the call yet: those that follow must.
+    private func onceSettled(_ body: @escaping @Sendable (ContractWatch) -> Void) {
+        if DispatchQueue.getSpecific(key: Central.onQueue) == true { return body(watch) }
+        queue.async(flags: .barrier) { [watch] in body(watch) }
+    }
+}
+
+/// Feeds a ``ContractChecker`` with the calls and callbacks of one manager, and reports what it finds: at once, as an
+/// issue of the test.
+final class ContractWatch: @unchecked Sendable {  // holds: what changes is under `lock`
+    private let lock = NSLock()
+    private var checker = ContractChecker()
+    private var names = Names()
+    private var hasStopped = false
+    private var number = 0
+    private let test = Test.current?.name ?? "outside of a test"
+    private let report: @Sendable (String) -> Void
+
+    /// - Parameter report: Gets each violation; nil: an issue is recorded.
+    init(report: (@Sendable (String) -> Void)? = nil) {
+        let test = test
+        self.report = report ?? { Issue.record("broken in \(test): \($0)") }
+    }
+
+    /// What the app is owed.
+    var owed: [String] { lock.withLock { checker.owed } }
+
+    func stop() { lock.withLock { hasStopped = true } }
+
+    func nextNumber() -> Int {
+        lock.withLock {
+            number += 1
+            return number
+        }
+    }
+
+    func name(_ object: AnyObject) -> String { lock.withLock { names.name(object) } }
+
+    func note(_ call: ContractChecker.Call) { lock.withLock { checker.note(call) } }
+
+    func allowRepetition() { lock.withLock { checker.allowRepetition() } }
+
+    func requested(_ kind: AttributeOperation.Kind, of peripheral: CBPeripheral) {
+        lock.withLock {
+            let request: ContractChecker.Request
+            var service: CBService?
+            switch kind {
+            case .discoverServices: request = .services
+            case .discoverIncludedServices(_, let of): (request, service) = (.included(names.name(of)), of)
+            case .discoverCharacteristics(_, let of): (request, service) = (.characteristics(names.name(of)), of)
+            case .discoverDescriptors(let of): (request, service) = (.descriptors(names.name(of)), of.service)
+            case .read(let of): (request, service) = (.read(names.name(of)), of.service)
+            case .readDescriptor(let of): (request, service) = (.read(names.name(of)), of.characteristic?.service)
+            case .write(_, let to): (request, service) = (.write(names.name(to)), to.service)
+            case .writeDescriptor(_, let to): (request, service) = (.write(names.name(to)), to.characteristic?.service)
+            case .setNotify(_, let of): (request, service) = (.notify(names.name(of)), of.service)
+            case .readRSSI: request = .rssi
+            case .writeWithoutResponse: return
+            }
+            checker.note(.request(names.name(peripheral), request, service: service.map { names.name($0) }))
+        }
+    }
+
+    /// A callback, on the manager's queue.
+    func check(_ record: Central.Record) {
+        let broken: [String] = lock.withLock {
+            if hasStopped { return [] }
+            let view = ContractChecker.View(
+                peripheralState: record.peripheralState, hasServices: record.services != nil,
+                isOnQueue: record.wasOnQueue, depth: record.depth,
+                isKnownError: record.event.error.map { $0 is CBError || $0 is CBATTError } ?? true)
+            return checker.check(event(record.event), view)
+        }
+        for violation in broken { report(violation) }
+    }
+
+    private func event(_ event: Central.Event) -> ContractChecker.Event {
+        func of(_ service: CBService?) -> String { service?.peripheral.map { names.name($0) } ?? "nobody" }
+        func id(_ object: AnyObject) -> String { names.name(object) }
+        switch event {
+        case .state(let state): return .state(state)
+        case .discovered(let peripheral, let data, _): return .discovered(id(peripheral), keys: Self.kinds(data))
+        case .connected(let peripheral): return .connected(id(peripheral))
+        case .failed(let peripheral, let error): return .failed(id(peripheral), hasError: error != nil)
+        case .disconnected(let peripheral, let isReconnecting, let error):
+            return .disconnected(id(peripheral), isReconnecting: isReconnecting, hasError: error != nil)
+        case .name(let peripheral): return .name(id(peripheral))
+        case .modified(let peripheral, let services): return .modified(id(peripheral), services: Set(services.map(id)))
+        case .rssi(let peripheral, _, _): return .answer(id(peripheral), .rssi)
+        case .services(let peripheral, _): return .answer(id(peripheral), .services)
+        case .included(let service, _): return .answer(of(service), .included(id(service)))
+        case .characteristics(let service, _): return .answer(of(service), .characteristics(id(service)))
+        case .descriptors(let characteristic, _):
+            return .answer(of(characteristic.service), .descriptors(id(characteristic)))
+        case .value(let characteristic, _, let error):
+            return .value(of(characteristic.service), id(characteristic), hasError: error != nil)
+        case .descriptorValue(let descriptor, _):
+            return .answer(of(descriptor.characteristic?.service), .read(id(descriptor)))
+        case .written(let characteristic, _): return .answer(of(characteristic.service), .write(id(characteristic)))
+        case .descriptorWritten(let descriptor, _):
+            return .answer(of(descriptor.characteristic?.service), .write(id(descriptor)))
+        case .notifying(let characteristic, let isNotifying, _):
+            return .notifying(
+                of(characteristic.service), id(characteristic), isNotifying, service: characteristic.service.map(id))
+        case .ready(let peripheral): return .ready(id(peripheral), canSend: peripheral.canSendWriteWithoutResponse)
+        case .channel: return .other
+        }
+    }
+
+    /// SC-6: the kinds of information in an advertisement. Every service is one of its own.
+    private static func kinds(_ data: [String: Any]) -> Set<String> { Set(data.keys) }
+}
+
+/// Names for objects that tell each from those that lived at its address before. Holds none of them.
+private struct Names {
+    private struct Entry { weak var object: AnyObject?; let name: String }
+    private var entries: [ObjectIdentifier: Entry] = [:]
+    private var count = 0
+
+    mutating func name(_ object: AnyObject) -> String {
+        if let entry = entries[ObjectIdentifier(object)], entry.object === object { return entry.name }
+        count += 1
+        let name = "\(type(of: object)) \(count)"
+        entries[ObjectIdentifier(object)] = Entry(object: object, name: name)
+        return name
+    }
+}
+
+extension Central.Event {
+    /// The error that the app was handed.
+    fileprivate var error: (any Error)? {
+        switch self {
+        case .failed(_, let error), .disconnected(_, _, let error), .rssi(_, _, let error), .services(_, let error),
+            .included(_, let error), .characteristics(_, let error), .descriptors(_, let error),
+            .value(_, _, let error), .descriptorValue(_, let error), .written(_, let error),
+            .descriptorWritten(_, let error), .notifying(_, _, let error), .channel(_, let error):
+            error
+        default: nil
+        }
+    }
+}

@@ -1,0 +1,316 @@
+import CoreBluetooth
+
+/// Compares what a central manager tells its app with what the app has asked of it, by the rules of order and number
+/// that CoreBluetooth promises (the O- table of the contract). Pure: steps in, violations out; it holds no object.
+///
+/// It checks safety, that is: nothing comes that must not. Whether all comes that must is for the test to wait for;
+/// ``owed`` helps.
+struct ContractChecker {
+    /// Stands for an object of the app: a peripheral, a service…
+    typealias ID = String
+
+    /// What an app asks of a peripheral and is answered.
+    enum Request: Hashable {
+        case services, rssi, channel
+        case included(ID), characteristics(ID), descriptors(ID)
+        case read(ID), write(ID), notify(ID)
+    }
+
+    /// A call of the app. Those that end something are two steps: after the first it may have ended, after the second
+    /// it has. On the manager's queue there is nothing between them; a call from elsewhere can meet a callback that is
+    /// running already.
+    enum Call {
+        case scan(duplicates: Bool)
+        case stopScan(Int), scanStopped(Int)
+        case connect(ID, reconnects: Bool)
+        case cancel(ID, Int), cancelled(ID, Int)
+        /// With the service that the attribute is in.
+        case request(ID, Request, service: ID? = nil)
+        /// The app has let go of the manager.
+        case released
+    }
+
+    /// A callback.
+    enum Event {
+        case state(CBManagerState)
+        case discovered(ID, keys: Set<String>)
+        case connected(ID)
+        case failed(ID, hasError: Bool)
+        case disconnected(ID, isReconnecting: Bool, hasError: Bool)
+        case name(ID)
+        case modified(ID, services: Set<ID>)
+        case answer(ID, Request)
+        /// `didUpdateNotificationStateFor`, with `isNotifying` inside it.
+        case notifying(ID, ID, Bool, service: ID?)
+        /// `didUpdateValueFor`: a notification or the answer to a read, which cannot be told apart (RW-3).
+        case value(ID, ID, hasError: Bool)
+        case ready(ID, canSend: Bool)
+        /// An event that this checker has no rule for.
+        case other
+    }
+
+    /// What could be seen inside a callback.
+    struct View {
+        var peripheralState: CBPeripheralState?
+        var hasServices = false
+        var isOnQueue = true
+        var depth = 1
+        /// Whether the error, if any, is a `CBError` or a `CBATTError`.
+        var isKnownError = true
+    }
+
+    private struct Peripheral {
+        enum Farewell: Equatable { case none, mayBeDue(Int), isDue }
+
+        var isWanted = false
+        var isConnected = false
+        var reconnects = false
+        /// `connect` was called while connected: another `didConnect` may come (CN-4).
+        var repeats = 0
+        /// A cancel that the app has not been told the end of.
+        var farewell = Farewell.none
+        var requests: [(request: Request, service: ID?)] = []
+        var notifying: [ID: ID?] = [:]
+
+        /// An answer: to the first such request that is not answered. Those before it will have no answer, or they
+        /// would have had it.
+        mutating func take(_ request: Request) -> [String] {
+            guard let index = requests.firstIndex(where: { $0.request == request }) else {
+                return ["O-21 an answer that nobody waits for: asked for once and answered twice, or out of order"]
+            }
+            requests.removeSubrange(...index)
+            return []
+        }
+
+        mutating func end() { (isConnected, repeats, requests, notifying) = (false, 0, [], [:]) }
+    }
+
+    private enum Scan: Equatable { case none, running, stopping(Int) }
+
+    private var state = CBManagerState.unknown
+    private var isReleased = false
+    private var scan = Scan.none
+    private var wantsDuplicates = false
+    private var reported: [ID: Set<String>] = [:]
+    private var peripherals: [ID: Peripheral] = [:]
+    /// Peripherals from before a reset.
+    private var invalid: Set<ID> = []
+
+    /// What the app still waits for that must come by itself.
+    var owed: [String] {
+        peripherals.sorted { $0.key < $1.key }.flatMap { id, peripheral in
+            (peripheral.farewell == .none ? [] : ["\(id): didDisconnect after a cancel"])
+                + peripheral.requests.map { "\(id): answer to \($0.request)" }
+        }
+    }
+
+    // MARK: The app
+
+    mutating func note(_ call: Call) {
+        switch call {
+        case .scan(let duplicates): (scan, wantsDuplicates, reported) = (.running, duplicates, [:])
+        case .stopScan(let number): if scan != .none { scan = .stopping(number) }
+        case .scanStopped(let number): if scan == .stopping(number) { scan = .none }
+        case .connect(let id, let reconnects):
+            change(id) { peripheral in
+                if peripheral.isConnected, peripheral.farewell == .none {
+                    peripheral.repeats += 1
+                } else if !peripheral.isWanted {
+                    (peripheral.isWanted, peripheral.reconnects) = (true, reconnects)
+                }
+            }
+        case .cancel(let id, let number):
+            change(id) { peripheral in
+                guard peripheral.isWanted || peripheral.isConnected else { return }
+                peripheral.isWanted = false
+                if peripheral.farewell == .none { peripheral.farewell = .mayBeDue(number) }
+            }
+        case .cancelled(let id, let number):
+            change(id) { peripheral in
+                if peripheral.farewell == .mayBeDue(number) { peripheral.farewell = .isDue }
+            }
+        case .request(let id, let request, let service):
+            change(id) { $0.requests.append((request, service)) }
+        case .released: isReleased = true
+        }
+    }
+
+    /// The scan was asked for again, perhaps with other parameters: what was reported may be reported again.
+    mutating func allowRepetition() { reported = [:] }
+
+    private mutating func change(_ id: ID, _ body: (inout Peripheral) -> Void) {
+        body(&peripherals[id, default: Peripheral()])
+    }
+
+    // MARK: The library
+
+    /// - Returns: The rules that this callback breaks, with their numbers.
+    mutating func check(_ event: Event, _ view: View = View()) -> [String] {
+        var broken: [String] = []
+        if isReleased { broken.append("O-45 a callback after the manager was released") }
+        if !view.isOnQueue { broken.append("O-4 not on the manager's queue") }
+        if view.depth != 1 { broken.append("O-5 a callback inside a callback") }
+        if !view.isKnownError { broken.append("O-46 an error of another domain than CoreBluetooth's") }
+        if case .state(let new) = event { return (broken + enter(new)).map { "\($0): \(event)" } }
+        guard state == .poweredOn else {
+            broken.append(
+                state == .unknown
+                    ? "O-2 a callback before the first didUpdateState"
+                    : "O-18 O-44 a callback other than didUpdateState below poweredOn")
+            return broken.map { "\($0): \(event)" }
+        }
+        switch event {
+        case .discovered(let id, let keys): broken += discovered(id, keys)
+        case .connected(let id): broken += connected(id, view)
+        case .failed(let id, let hasError): broken += failed(id, hasError, view)
+        case .disconnected(let id, let isReconnecting, let hasError):
+            broken += disconnected(id, isReconnecting, hasError, view)
+        case .name(let id): if invalid.contains(id) { broken.append("O-44 a handle from before a reset") }
+        default: broken += attributeEvent(event)
+        }
+        return broken.map { "\($0): \(event)" }
+    }
+
+    private mutating func enter(_ new: CBManagerState) -> [String] {
+        defer { state = new }
+        if new != .poweredOn {
+            scan = .none
+            if new != .poweredOff { invalid.formUnion(peripherals.keys) }
+            peripherals = [:]
+        }
+        return new == state ? ["ST-3 the same state again"] : []
+    }
+
+    private mutating func discovered(_ id: ID, _ keys: Set<String>) -> [String] {
+        guard scan != .none else { return ["O-6 didDiscover without a scan"] }
+        defer { reported[id, default: []].formUnion(keys) }
+        guard !wantsDuplicates, let known = reported[id], keys.isSubset(of: known) else { return [] }
+        return ["O-7 didDiscover again with nothing new"]
+    }
+
+    private mutating func connected(_ id: ID, _ view: View) -> [String] {
+        var broken: [String] = []
+        var peripheral = peripherals[id, default: Peripheral()]
+        if view.peripheralState != .connected { broken.append("O-10 not connected inside didConnect") }
+        if peripheral.farewell == .isDue {
+            broken.append("O-11 didConnect after a cancel, before its didDisconnect")
+        } else if peripheral.isConnected {
+            if peripheral.repeats == 0 { broken.append("O-10 didConnect while connected") }
+            peripheral.repeats = max(0, peripheral.repeats - 1)
+        } else {
+            if !peripheral.isWanted, peripheral.farewell == .none { broken.append("O-11 didConnect that nobody wants") }
+            if view.hasServices { broken.append("O-10 services before a discovery") }
+            peripheral.isConnected = true
+        }
+        peripherals[id] = peripheral
+        return broken + stale(id)
+    }
+
+    private mutating func failed(_ id: ID, _ hasError: Bool, _ view: View) -> [String] {
+        var broken: [String] = []
+        var peripheral = peripherals[id, default: Peripheral()]
+        if peripheral.farewell == .isDue { broken.append("O-11 didFailToConnect after a cancel") }
+        if peripheral.isConnected { broken.append("CN-3 didFailToConnect of a peripheral that is connected") }
+        if !peripheral.isWanted, peripheral.farewell == .none {
+            broken.append("O-11 didFailToConnect that nobody waits for")
+        }
+        if !hasError { broken.append("CN-13 didFailToConnect without an error") }
+        if view.peripheralState != .disconnected { broken.append("CN-3 not disconnected inside didFailToConnect") }
+        if case .mayBeDue = peripheral.farewell { peripheral.farewell = .none }
+        peripheral.isWanted = false
+        peripherals[id] = peripheral
+        return broken + stale(id)
+    }
+
+    private mutating func disconnected(
+        _ id: ID, _ isReconnecting: Bool, _ hasError: Bool, _ view: View
+    ) -> [String] {
+        var broken: [String] = []
+        var peripheral = peripherals[id, default: Peripheral()]
+        let wasWanted = peripheral.isWanted
+        switch peripheral.farewell {
+        case .isDue:
+            if hasError { broken.append("O-11 an error after a cancel") }
+            if isReconnecting { broken.append("O-17 reconnecting after a cancel") }
+            peripheral.farewell = .none
+        case .mayBeDue:
+            // The link may have ended by itself while the cancel was called. The goodbye is due all the same if the
+            // peripheral was about to connect again.
+            if !isReconnecting { peripheral.farewell = .none }
+        case .none:
+            if !peripheral.isConnected {
+                broken.append("O-13 didDisconnect of a peripheral that is not connected")
+            } else if !hasError {
+                broken.append("O-15 an end that nobody asked for, without an error")
+            }
+            if isReconnecting != peripheral.reconnects {
+                broken.append("O-17 isReconnecting is not what was asked for")
+            }
+            peripheral.isWanted = isReconnecting
+        }
+        peripheral.end()
+        if view.hasServices { broken.append("O-15 services after the end of the link") }
+        let expected: Set<CBPeripheralState?> =
+            switch (isReconnecting, peripheral.isWanted && wasWanted, peripheral.farewell) {
+            case (_, _, .mayBeDue): [.connecting, .disconnecting, .disconnected]
+            case (true, _, _): [.connecting]
+            case (false, true, _): [.connecting, .disconnected]  // `connect` was called since
+            case (false, false, _): [.disconnected]
+            }
+        if !expected.contains(view.peripheralState) {
+            broken.append("O-15 O-17 the state inside didDisconnect is \(view.peripheralState?.rawValue ?? -1)")
+        }
+        peripherals[id] = peripheral
+        return broken + stale(id)
+    }
+
+    private func stale(_ id: ID) -> [String] { invalid.contains(id) ? ["O-44 a handle from before a reset"] : [] }
+
+    // MARK: Attributes
+
+    private mutating func attributeEvent(_ event: Event) -> [String] {
+        switch event {
+        case .answer(let id, let request): return onLink(id) { $0.take(request) }
+        case .modified(let id, let services):
+            return onLink(id) { peripheral in
+                // They may be answered with an error, or not at all (IV-3).
+                peripheral.notifying = peripheral.notifying.filter { !services.contains($0.value ?? "") }
+                return []
+            }
+        case .notifying(let id, let characteristic, let isNotifying, let service):
+            return onLink(id) { peripheral in
+                if isNotifying {
+                    peripheral.notifying[characteristic] = .some(service)
+                } else {
+                    peripheral.notifying[characteristic] = nil
+                }
+                return peripheral.take(.notify(characteristic))
+            }
+        case .value(let id, let characteristic, let hasError):
+            return onLink(id) { peripheral in
+                let mayBeNotification = peripheral.notifying[characteristic] != nil && !hasError
+                let isRead = peripheral.requests.contains { $0.request == .read(characteristic) }
+                if mayBeNotification { return [] }
+                return isRead
+                    ? peripheral.take(.read(characteristic)) : ["O-23 a value without a subscription or a read"]
+            }
+        case .ready(let id, let canSend):
+            return onLink(id) { _ in canSend ? [] : ["O-26 peripheralIsReady, and it is not"] }
+        default: return []
+        }
+    }
+
+    private mutating func onLink(_ id: ID, _ body: (inout Peripheral) -> [String]) -> [String] {
+        var peripheral = peripherals[id, default: Peripheral()]
+        var broken = stale(id)
+        if !peripheral.isConnected {
+            broken.append("O-15 an event of a peripheral that is not connected")
+        } else if peripheral.farewell == .isDue {
+            broken.append("CN-10 an event of a peripheral after it was cancelled")
+        } else {
+            broken += body(&peripheral)
+            peripherals[id] = peripheral
+        }
+        return broken
+    }
+}
