@@ -56,7 +56,9 @@ struct Advertisement: Sendable, Equatable {
 
     private mutating func readServiceData(_ value: Any?) throws(CBError) {
         guard let value else { return }
-        guard let entries = value as? [CBUUID: Data] else { throw Self.invalid("service data must be a [CBUUID: Data]") }
+        guard let entries = value as? [CBUUID: Data] else {
+            throw Self.invalid("service data must be a [CBUUID: Data]")
+        }
         serviceData = entries.map { ServiceData(uuid: $0.key, data: [UInt8]($0.value)) }
             .sorted { $0.uuid.bluezString < $1.uuid.bluezString }
     }
@@ -96,7 +98,8 @@ struct Advertisement: Sendable, Equatable {
         guard size <= Self.room else {
             let list = fields.map { "\($0.name) \($0.bytes)" }.joined(separator: ", ")
             throw Self.invalid(
-                "the advertisement has \(size) bytes, \(Self.room) are possible: \(list); the local name does not count")
+                "the advertisement has \(size) bytes, \(Self.room) are possible: \(list); the local name does not count"
+            )
         }
     }
 
@@ -112,7 +115,8 @@ struct Advertisement: Sendable, Equatable {
         }
         if let manufacturerData { fields.append(("manufacturer data", 4 + manufacturerData.count)) }
         for entry in serviceData {
-            fields.append(("service data of \(entry.uuid.uuidString)", 2 + Self.lengthOnAir(entry.uuid) + entry.data.count))
+            fields.append(
+                ("service data of \(entry.uuid.uuidString)", 2 + Self.lengthOnAir(entry.uuid) + entry.data.count))
         }
         if txPowerDBm != nil { fields.append(("transmission power", 3)) }
         return fields
@@ -127,11 +131,10 @@ struct Advertisement: Sendable, Equatable {
 
     /// The name as far as it fits; whole characters.
     var nameOnAir: String? {
-        localName.map { name in
-            var name = name.replacingOccurrences(of: "\0", with: "")
-            while name.utf8.count > Self.longestName { name.removeLast() }
-            return name
-        }
+        // D-Bus has no text with a zero in it.
+        guard var name = localName?.replacingOccurrences(of: "\0", with: "") else { return nil }
+        while name.utf8.count > Self.longestName { name.removeLast() }
+        return name.isEmpty ? nil : name
     }
 
     /// As BlueZ wants it: a dictionary of one entry.

@@ -182,7 +182,8 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         }
         guard accepts("add") else { return }
         let old = shared.withLock { $0.services.updateValue(service, forKey: ObjectIdentifier(service)) }
-        precondition(old == nil, "Services cannot be added more than once: remove \(service.uuid) before adding it again")
+        precondition(
+            old == nil, "Services cannot be added more than once: remove \(service.uuid) before adding it again")
         let core = core
         let published = PublishedService(service, core: core)
         core.session.run { core.session.perform(.add(published), for: core) }

@@ -76,7 +76,9 @@ final class PublishedCharacteristic {
         }
         if properties.contains(.authenticatedSignedWrites) { flags.append("authenticated-signed-writes") }
         if notifies { flags.append(properties.contains(.notifyEncryptionRequired) ? "encrypt-notify" : "notify") }
-        if indicates { flags.append(properties.contains(.indicateEncryptionRequired) ? "encrypt-indicate" : "indicate") }
+        if indicates {
+            flags.append(properties.contains(.indicateEncryptionRequired) ? "encrypt-indicate" : "indicate")
+        }
         return flags
     }
 }

@@ -16,7 +16,8 @@ final class Guest {
     init(_ path: ObjectPath) {
         self.path = path
         rule = MatchRule(
-            sender: BlueZ.busName, interface: "org.freedesktop.DBus.Properties", member: "PropertiesChanged", path: path)
+            sender: BlueZ.busName, interface: "org.freedesktop.DBus.Properties", member: "PropertiesChanged", path: path
+        )
     }
 }
 
@@ -104,7 +105,11 @@ extension Session {
 
     private func disconnected(_ guest: Guest) {
         let path = guest.path.rawValue
-        endRequests { _ in false } ofCentral: { $0 == guest.path }
+        endRequests { _ in
+            false
+        } ofCentral: {
+            $0 == guest.path
+        }
         var isAway = false
         for characteristic in publishedCharacteristics {
             tell(characteristic.book.disconnected(path, isBonded: guest.isBonded), about: characteristic)
@@ -126,7 +131,7 @@ extension Session {
 extension DeviceIdentity {
     /// From the last element of a device's path, `dev_F0_F1_F2_00_00_01`. The type of the address is not in it.
     init?(pathElement: Substring) {
-        let address = pathElement.dropFirst(4).map { $0 == "_" ? ":" : String($0) }.joined()
-        self.init(address: address, isRandom: true)
+        let address = pathElement.dropFirst(4).replacing("_", with: ":")
+        self.init(address: String(address), isRandom: true)
     }
 }

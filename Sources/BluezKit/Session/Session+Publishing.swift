@@ -9,6 +9,8 @@ final class Application {
     let adapter: ObjectPath
     var machine = ApplicationStateMachine<Key>()
     var services: [PublishedService] = []
+    /// Counts the losses of BlueZ: answers to what was asked before are void.
+    var life = 0
     /// What is on the bus, in the order in which it was put there.
     var exported: [ObjectPath] = []
 
@@ -44,7 +46,7 @@ extension Session {
         let core = service.core
         guard adapter.state == .poweredOn, let adapterPath else {
             // Bluetooth has gone since the app asked, and the app hears of that (MIS-1).
-            return
+            return core.post { $0.forget(service.service) }
         }
         if let flaw = service.flaw(allowsSystemServices: core.allowsSystemServices) { return answer(service, flaw) }
         var homes: [Application] = []
@@ -89,7 +91,9 @@ extension Session {
 
     private func withdraw(_ service: PublishedService) {
         let core = service.core
-        guard let application = core.applications.first(where: { $0.services.contains { $0 === service } }) else { return }
+        guard let application = core.applications.first(where: { $0.services.contains { $0 === service } }) else {
+            return
+        }
         service.isPublished = false
         application.services.removeAll { $0 === service }
         if application.services.isEmpty { core.applications.removeAll { $0 === application } }
@@ -133,9 +137,9 @@ extension Session {
         learnAboutSockets(on: application.adapter)
         export(services, of: application, by: server)
         let proxy = BlueZProxy(bus: bus, path: application.adapter, interface: BlueZ.gattManager)
-        let epoch = core.epoch
+        let life = application.life
         proxy.registerApplication(application.root) { [weak self] result in
-            guard let self, epoch == core.epoch else { return }
+            guard let self, life == application.life else { return }
             let error = result.failure.map {
                 coreBluetoothError(name: $0.name, message: $0.message, context: .publish, isBonded: false)
             }
@@ -147,9 +151,9 @@ extension Session {
     private func unregister(_ application: Application, _ core: PublisherCore) {
         guard let bus else { return }
         let proxy = BlueZProxy(bus: bus, path: application.adapter, interface: BlueZ.gattManager)
-        let epoch = core.epoch
+        let life = application.life
         proxy.unregisterApplication(application.root) { [weak self] _ in
-            guard let self, epoch == core.epoch else { return }
+            guard let self, life == application.life else { return }
             unexport(application)
             apply(application.machine.withdrawReplied(), to: application, of: core)
         }
@@ -239,8 +243,6 @@ extension Session {
         for core in publishers {
             core.epoch += 1
             core.window.withLock { $0.reset() }
-            core.commands = []
-            core.isAdding = false
             for characteristic in core.services.flatMap(\.characteristics) { forgetSubscribers(of: characteristic) }
             stopAdvertising(core)
             if !keepingServices { withdrawAll(of: core) }
@@ -253,7 +255,7 @@ extension Session {
     /// Withdraws everything of a manager at once, in silence.
     func withdrawAll(of core: PublisherCore) {
         core.epoch += 1
-        core.commands = []
+        (core.commands, core.isAdding) = ([], false)
         stopAdvertising(core)
         endRequests { $0.service?.core === core }
         for application in core.applications {
@@ -269,6 +271,7 @@ extension Session {
                 unexport(application)
             }
             application.machine.lost()
+            application.life += 1
         }
         core.applications = []
     }

@@ -77,7 +77,8 @@ extension Session {
 
     /// - Parameter value: What is to be written; nil: it is a read.
     private func ask(
-        _ call: IncomingCall, _ characteristic: PublishedCharacteristic, _ device: ObjectPath, _ options: RequestOptions,
+        _ call: IncomingCall, _ characteristic: PublishedCharacteristic, _ device: ObjectPath,
+        _ options: RequestOptions,
         value: Data?
     ) {
         var ticket: UInt64 = 0
@@ -127,7 +128,8 @@ extension Session {
 
     /// Nobody waits for these answers any more.
     func endRequests(
-        _ isOfCharacteristic: (PublishedCharacteristic) -> Bool, ofCentral isOfCentral: (ObjectPath) -> Bool = { _ in false }
+        _ isOfCharacteristic: (PublishedCharacteristic) -> Bool,
+        ofCentral isOfCentral: (ObjectPath) -> Bool = { _ in false }
     ) {
         for (ticket, request) in requests
         where isOfCharacteristic(request.characteristic) || isOfCentral(request.central) {

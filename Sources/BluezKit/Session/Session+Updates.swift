@@ -134,7 +134,8 @@ extension Session {
         guard !hasNotedBroadcast else { return }
         hasNotedBroadcast = true
         Log.warning(
-            "updateValue for some of the subscribed centrals: this BlueZ sends to all of them (5.76 and later can choose)")
+            "updateValue for some of the subscribed centrals: this BlueZ sends to all of them (5.76 and later can choose)"
+        )
     }
 
     /// To BlueZ alone: what passes between two devices is not for everybody on the bus.
@@ -182,7 +183,9 @@ extension Session {
         characteristic.unconfirmed.append((delivery, centrals))
         // The Attribute Protocol ends the link of a central that does not confirm.
         after(.seconds(30)) { [weak characteristic, weak delivery] session in
-            guard let characteristic, let delivery, characteristic.unconfirmed.first?.delivery === delivery else { return }
+            guard let characteristic, let delivery, characteristic.unconfirmed.first?.delivery === delivery else {
+                return
+            }
             characteristic.unconfirmed.removeFirst()
             delivery.finish()
         }

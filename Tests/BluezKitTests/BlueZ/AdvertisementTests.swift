@@ -27,10 +27,11 @@ import Testing
         ]
         #expect(try Advertisement(ignored) == empty)
         #expect(
-            try Advertisement([CBAdvertisementDataLocalNameKey: 5, CBAdvertisementDataServiceUUIDsKey: "180D"]) == empty)
+            try Advertisement([CBAdvertisementDataLocalNameKey: 5, CBAdvertisementDataServiceUUIDsKey: "180D"]) == empty
+        )
     }
 
-    @Test("AD-2 services that do not fit are left out, a name that does not is cut between characters")
+    @Test("AD-2 UU-8 services that do not fit are left out, a name that does not is cut between characters")
     func fitting() throws {
         let advertisement = try Advertisement([
             CBAdvertisementDataLocalNameKey: String(repeating: "ä", count: 20),

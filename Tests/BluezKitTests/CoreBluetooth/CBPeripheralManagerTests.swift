@@ -166,12 +166,18 @@ import Testing
             PublishedCharacteristic(local(0x110, properties, permissions), core: core).flags
         }
         #expect(flags([.read, .write], [.readable, .writeable]) == ["read", "write"])
-        #expect(flags([.read, .write], [.readEncryptionRequired, .writeEncryptionRequired]) == ["encrypt-read", "encrypt-write"])
+        #expect(
+            flags([.read, .write], [.readEncryptionRequired, .writeEncryptionRequired]) == [
+                "encrypt-read", "encrypt-write",
+            ])
         #expect(flags([.writeWithoutResponse], .writeable) == ["write-without-response"])
-        #expect(flags([.writeWithoutResponse], .writeEncryptionRequired) == ["write-without-response", "encrypt-write"])
+        #expect(
+            flags([.writeWithoutResponse], .writeEncryptionRequired) == ["write-without-response", "encrypt-write"])
         #expect(flags([.notify, .indicate], []) == ["notify", "indicate"])
         #expect(
-            flags([.notifyEncryptionRequired, .indicateEncryptionRequired], []) == ["encrypt-notify", "encrypt-indicate"])
+            flags([.notifyEncryptionRequired, .indicateEncryptionRequired], []) == [
+                "encrypt-notify", "encrypt-indicate",
+            ])
         #expect(flags([.notify, .notifyEncryptionRequired], []) == ["encrypt-notify"])
         #expect(flags(.authenticatedSignedWrites, .writeable) == ["authenticated-signed-writes"])
     }

@@ -200,7 +200,9 @@ import Testing
 
     @Test("ERR-9 what BlueZ has no words for becomes an error that it does not know")
     func unlistedAnswers() throws {
-        for number in [0x01, 0x04, 0x05, 0x09, 0x0A, 0x0B, 0x0C, 0x0E, 0x0F, 0x10, 0x11, 0x7F, 0xA0, 0xFD, 0xFF, 300, -1] {
+        for number in [
+            0x01, 0x04, 0x05, 0x09, 0x0A, 0x0B, 0x0C, 0x0E, 0x0F, 0x10, 0x11, 0x7F, 0xA0, 0xFD, 0xFF, 300, -1,
+        ] {
             let answer = ErrorMapping.answer(try #require(CBATTError.Code(rawValue: number)))
             #expect(!answer.name.hasPrefix("org.bluez."), "\(number)")
         }

@@ -63,7 +63,9 @@ private struct Victim {
 
 extension Hostile {
     @Suite("Publishing") struct Publishing {
-        @Test("options of wrong types, offsets out of range and oversized writes are errors, and no trap", .timeLimit(.minutes(2)))
+        @Test(
+            "options of wrong types, offsets out of range and oversized writes are errors, and no trap",
+            .timeLimit(.minutes(2)))
         func malformedRequests() async throws {
             let victim = try await Victim()
             let (fake, dynamic, fixed) = (victim.fake, victim.path(victim.dynamic), victim.path(victim.fixed))
@@ -140,7 +142,9 @@ extension Hostile {
             #expect(!listener.signals.all.contains { $0.member == "PropertiesChanged" })
         }
 
-        @Test("10,000 malformed or oversized writes, answered and not: others are served, and nothing is left", .timeLimit(.minutes(5)))
+        @Test(
+            "10,000 malformed or oversized writes, answered and not: others are served, and nothing is left",
+            .timeLimit(.minutes(5)))
         func flood() async throws {
             let victim = try await Victim()
             let path = victim.path(victim.dynamic)
@@ -217,7 +221,9 @@ extension Hostile {
             _ = try await victim.publisher.nextSubscription()
             victim.publisher.onEvent { _, _ in }
             _ = try await victim.publisher.advertise()
-            for _ in 0..<30 { victim.publisher.manager.updateValue(Data([1]), for: victim.notifying, onSubscribedCentrals: nil) }
+            for _ in 0..<30 {
+                victim.publisher.manager.updateValue(Data([1]), for: victim.notifying, onSubscribedCentrals: nil)
+            }
             try? await victim.fake.peer.killBus()
             let record = try await victim.publisher.nextRecord("resetting") {
                 if case .state(.resetting) = $0.event { $0 } else { nil }
@@ -255,7 +261,8 @@ extension Hostile {
         #expect(!victim.fake.peer.signals.all.contains { $0.member == "PropertiesChanged" })
     }
 
-    @Test("UP-2 UP-3 UP-8 O-37 a socket that is full makes updateValue say no; nothing is lost, and readiness comes once")
+    @Test(
+        "UP-2 UP-3 UP-8 O-37 a socket that is full makes updateValue say no; nothing is lost, and readiness comes once")
     func fullSocket() async throws {
         let victim = try await Victim(givesSockets: true)
         let socket = try #require(try await victim.fake.acquire(victim.path(victim.notifying), mtu: 517))
@@ -269,7 +276,9 @@ extension Hostile {
             let value = Data([UInt8(sent >> 8), UInt8(sent & 255)]) + Data(count: 500)
             if manager.updateValue(value, for: victim.notifying, onSubscribedCentrals: nil) {
                 sent += 1
-            } else if victim.session.queue.sync(execute: { victim.publisher.manager.core.window.withLock { $0.inFlight } }) == 64 {
+            } else if victim.session.queue.sync(execute: {
+                victim.publisher.manager.core.window.withLock { $0.inFlight }
+            }) == 64 {
                 break
             } else {
                 try await victim.publisher.next("readiness") { if case .ready = $0 { true } else { nil } }

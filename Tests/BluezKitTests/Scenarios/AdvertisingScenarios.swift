@@ -1,11 +1,10 @@
 import CoreBluetooth
-import DBus
 import Foundation
 import Testing
 
 /// What is on the air.
 extension Scenarios {
-    @Suite(.enabled(if: Worlds.hasCentral)) struct AdvertisingScenarios {
+    @Suite struct AdvertisingScenarios {
         private func heard(_ world: any World) async throws -> String {
             try await world.control("central advertisement \(world.adapterAddress)")
         }
@@ -79,7 +78,8 @@ extension Scenarios {
                 let publisher = Publisher(world)
                 try await publisher.powerOn()
                 publishers.append(publisher)
-                refusal = try await publisher.advertise([CBAdvertisementDataLocalNameKey: "\(publishers.count)"]) as? CBError
+                refusal =
+                    try await publisher.advertise([CBAdvertisementDataLocalNameKey: "\(publishers.count)"]) as? CBError
             }
             let error = try #require(refusal)
             #expect(error.code == .outOfSpace)
@@ -107,13 +107,13 @@ extension Scenarios {
             try await world.connect()
             _ = try await world.control("central subscribe \(characteristic.uuid.line)")
             _ = try await publisher.nextSubscription()
-            try await world.setPowered(false)
+            _ = try await world.control("rig power off")
             let record = try await publisher.nextRecord("power off") {
                 if case .state(.poweredOff) = $0.event { $0 } else { nil }
             }
             #expect(!record.isAdvertising)
             #expect((characteristic.subscribedCentrals ?? []).isEmpty)
-            try await world.setPowered(true)
+            _ = try await world.control("rig power on")
             try await publisher.powerOn()
             #expect(!publisher.manager.isAdvertising)
             #expect(try await publisher.advertise() == nil)
@@ -133,14 +133,5 @@ extension World {
         while await refusal("central advertisement \(adapterAddress)")?.contains("nothing heard") != true {
             guard ContinuousClock.now < deadline else { throw RigWorld.Refused(description: "still advertising") }
         }
-    }
-
-    /// Switches Bluetooth off or on, as a settings program does.
-    func setPowered(_ isOn: Bool) async throws {
-        let address = (managerOptions[BluezManagerOptionBusAddressKey] as? String).map { BusAddress($0) } ?? .system
-        let peer = try await Peer.named(address)
-        try await peer.call(
-            "org.bluez", "/org/bluez/hci0", "org.freedesktop.DBus.Properties", "Set",
-            [.string("org.bluez.Adapter1"), .string("Powered"), .variant(.bool(isOn))])
     }
 }

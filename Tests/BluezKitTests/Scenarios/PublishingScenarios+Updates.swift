@@ -4,7 +4,7 @@ import Testing
 
 /// Subscribers, and what reaches them.
 extension Scenarios {
-    @Suite(.enabled(if: Worlds.hasCentral)) struct UpdateScenarios {
+    @Suite struct UpdateScenarios {
         private func publish(
             _ characteristics: [CBMutableCharacteristic], mtu: Int = 517
         ) async throws -> (any World, Publisher) {
@@ -21,7 +21,8 @@ extension Scenarios {
             try await world.nextEvent(what) { $0.contains(what) }
         }
 
-        @Test("UP-1 UP-4 UP-7 UP-8 O-36 subscribers are listed in the callbacks, and hear in order; leaving unlists them")
+        @Test(
+            "UP-1 UP-4 UP-7 UP-8 O-36 subscribers are listed in the callbacks, and hear in order; leaving unlists them")
         func subscribing() async throws {
             let (first, second) = (local(0x110, [.read, .notify]), local(0x111, .notify))
             let (world, publisher) = try await publish([first, second])
@@ -82,7 +83,8 @@ extension Scenarios {
             while events.count < 2 { events.insert(try await heard(world, "\(characteristic.uuid.line) ab")) }
             #expect(
                 events == [
-                    "central notified \(characteristic.uuid.line) ab", "central2 indicated \(characteristic.uuid.line) ab",
+                    "central notified \(characteristic.uuid.line) ab",
+                    "central2 indicated \(characteristic.uuid.line) ab",
                 ])
             // One of two goes.
             _ = try await world.control("central disconnect")

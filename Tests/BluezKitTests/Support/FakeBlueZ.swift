@@ -47,7 +47,8 @@ final class FakeBlueZ: World, @unchecked Sendable {  // holds: what changes is i
     static let device: ObjectPath = "/org/bluez/hci0/dev_F0_00_00_00_00_01"
     static func device(_ number: Int) -> ObjectPath {
         let (high, low) = (UInt8(truncatingIfNeeded: number >> 8), UInt8(truncatingIfNeeded: number))
-        return ObjectPath("/org/bluez/hci0/dev_F0_00_00_00_\(Data([high]).hex)_\(Data([low]).hex)".uppercasedAddress) ?? "/"
+        return ObjectPath("/org/bluez/hci0/dev_F0_00_00_00_\(Data([high]).hex)_\(Data([low]).hex)".uppercasedAddress)
+            ?? "/"
     }
 
     // MARK: Being bluetoothd
@@ -86,7 +87,8 @@ final class FakeBlueZ: World, @unchecked Sendable {  // holds: what changes is i
                 ("Address", .string(address)), ("AddressType", .string("random")), ("Connected", .bool(true)),
                 ("Bonded", .bool(bonded.withLock { $0.contains(path) })),
             ]
-        case "org.bluez.LEAdvertisingManager1": return [("ActiveInstances", .byte(0)), ("SupportedInstances", .byte(5))]
+        case "org.bluez.LEAdvertisingManager1":
+            return [("ActiveInstances", .byte(0)), ("SupportedInstances", .byte(5))]
         default: return []
         }
     }

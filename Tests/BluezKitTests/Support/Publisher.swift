@@ -132,7 +132,8 @@ extension Publisher {
     @discardableResult
     func advertise(_ data: [String: Any]? = nil) async throws -> (any Error)? {
         manager.startAdvertising(data)
-        return try await next("didStartAdvertising") { if case .advertising(let error) = $0 { [error] } else { nil } }[0]
+        return try await next("didStartAdvertising") { if case .advertising(let error) = $0 { [error] } else { nil } }[
+            0]
     }
 
     func nextRead() async throws -> CBATTRequest {
