@@ -35,7 +35,7 @@ extension Device {
 
     private func connectable() -> VirtualPeripheral? {
         guard let peripheral = simulator.peripherals[address], peripheral.isOnAir, !peripheral.refusesConnections,
-            peripheral.content.isConnectable
+            peripheral.isConnectableNow
         else { return nil }
         return peripheral
     }
@@ -93,7 +93,11 @@ extension Device {
         simulator.tell("\(peripheral.key) mtu \(link.mtu)")
         guard let level = peripheral.table.characteristic("2a19".asUUID), services.contains(where: { $0.has(level) })
         else { return }
-        link.internalSubscriptions.insert(level.handle + 1)
+        if level.served != nil {
+            link.configure(level, 1) { _ in }
+        } else {
+            link.internalSubscriptions.insert(level.handle + 1)
+        }
         link.read(level, offset: 0) { [weak self] result in
             guard let self, case .success(let value) = result, let percentage = value.first else { return }
             battery = percentage
@@ -113,7 +117,9 @@ extension Device {
             service.unregister()
             services.removeAll { $0 === service }
         }
-        for source in table.services where !services.contains(where: { $0.source === source }) {
+        // GAP has no objects; bluetoothd uses it itself.
+        for source in table.services
+        where !services.contains(where: { $0.source === source }) && source.definition.uuid != "1800".asUUID {
             let service = RemoteService(device: self, source: source)
             services.append(service)
             service.register()

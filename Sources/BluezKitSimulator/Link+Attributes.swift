@@ -84,7 +84,9 @@ extension Link {
         request(
             serve: { [weak self] answer in
                 guard let self else { return }
-                guard value.count <= ServedAttribute.longestWrite else { return answer(.failure(.invalidLength)) }
+                guard passesAny || value.count <= ServedAttribute.longestWrite else {
+                    return answer(.failure(.invalidLength))
+                }
                 served.write(value, on: self, offset: 0, completion: answer)
             }, completion: completion)
     }
@@ -98,7 +100,7 @@ extension Link {
 
     /// A Write Command.
     func commandServed(_ value: [UInt8], _ characteristic: GATTTable.Characteristic) {
-        guard isThere(.value(characteristic)), value.count <= ServedAttribute.longestWrite else { return }
+        guard isThere(.value(characteristic)), passesAny || value.count <= ServedAttribute.longestWrite else { return }
         characteristic.served?.write(value, on: self, offset: 0) { _ in }
     }
 
@@ -108,8 +110,8 @@ extension Link {
         request(
             serve: { [weak self] answer in
                 guard let self else { return }
-                guard offset <= 512 else { return answer(.failure(.invalidOffset)) }
-                guard value.count + offset <= ServedAttribute.longestPreparedWrite else {
+                guard passesAny || offset <= 512 else { return answer(.failure(.invalidOffset)) }
+                guard passesAny || value.count + offset <= ServedAttribute.longestPreparedWrite else {
                     return answer(.failure(.invalidLength))
                 }
                 guard prepared.count < 30 else { return answer(.failure(ATTFailure(0x09))) }  // Prepare Queue Full
@@ -166,6 +168,8 @@ extension Link {
         case .descriptor(let descriptor, _): next(Self.answerWrite(write.value, descriptor))
         }
     }
+
+    private var passesAny: Bool { peripheral.simulator?.optionsState.passesAnyWrite == true }
 
     private func isThere(_ attribute: Attribute) -> Bool {
         peripheral.table.services.contains { service in

@@ -20,7 +20,9 @@ extension Simulator {
     ///   one advertisement now
     /// - `heart beat PER_SECOND`, `sink services add|remove`
     /// - `crowd set COUNT [INTERVAL_MS [CHANGE]]`; also here: `crowd known COUNT`
-    /// - `rig unplug`, `rig plug`, `rig duplicates address|data|none`, `rig reports`, `rig power on|off`
+    /// - `central` and `central2`: see ``VirtualCentral``; their lines are listed there
+    /// - `rig adapters COUNT`, `rig unplug [N]`, `rig plug [N]`, `rig duplicates address|data|none`, `rig reports`,
+    ///   `rig power on|off`
     /// - `bluetoothd kill|stop|start|hang|continue`: while it hangs, nothing but `continue`
     /// - `bluetoothd remove ADDRESS`: it forgets the device
     ///
@@ -71,9 +73,16 @@ extension Simulator {
     }
 
     private func controlRig(_ command: String, _ arguments: [String], _ line: String) throws -> String {
+        func number(_ text: String) throws -> Int {
+            guard let number = Int(text), (0...9).contains(number) else {
+                throw ControlError("unknown command: \(line)")
+            }
+            return number
+        }
         switch (command, arguments.first) {
-        case ("unplug", nil): unplugAdapter()
-        case ("plug", nil): plugAdapter()
+        case ("unplug", let index): unplugAdapter(try number(index ?? "0"))
+        case ("plug", let index): plugAdapter(try number(index ?? "0"))
+        case ("adapters", let count?): setAdapters(max(1, try number(count)))
         case ("reports", nil): return "\(reportsSent)"
         case ("power", let state?) where state == "on" || state == "off": setPowered(state == "on")
         case ("duplicates", let kind?):

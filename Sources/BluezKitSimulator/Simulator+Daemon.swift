@@ -133,6 +133,20 @@ extension Simulator {
         }
     }
 
+    /// Makes it so many adapters, in range of each other.
+    func setAdapters(_ count: Int) {
+        while let last = sync({ controllers.last }), last.index >= count {
+            unplugAdapter(last.index)
+            sync {
+                controllers.removeLast()
+                peripherals[last.address] = nil
+            }
+        }
+        while sync({ controllers.count }) < count {
+            addAdapter(address: "00:B1:5E:00:00:0\(sync { controllers.count } + 1)")
+        }
+    }
+
     /// Pulls out an adapter: its links are lost, all its objects go.
     public func unplugAdapter(_ index: Int = 0) {
         sync {

@@ -9,6 +9,7 @@ extension VirtualCentral {
     /// - `write UUID HEX [0]`, `writelong UUID HEX`, `preparewrite UUID OFFSET HEX`, `execute 0|1`,
     ///   `writedescriptor UUID UUID HEX`; `-` is an empty value
     /// - `subscribe UUID`, `indications UUID`, `unsubscribe UUID`, `configure UUID NUMBER`, `confirm on|off`
+    /// - `storm COUNT [SEED]`: so many requests that make little sense: see ``storm(_:seed:)``
     /// - `churn ADDRESS[/P] UUID COUNT`: connect, subscribe, disconnect, so many times
     ///
     /// An ATT error is thrown as `att 0xNN`.
@@ -44,13 +45,13 @@ extension VirtualCentral {
             return (["mtu=\(found.mtu)"] + found.services).joined(separator: " ")
         case "disconnect": try disconnect()
         case "connections": return isConnected ? "1" : "0"
-        case "state": return state
+        case "state": return try state()
         case "pair": try await pair()
         case "forget": forgetBonds()
         case "discover":
             try discover()
-            return table
-        case "services": return table
+            return try table()
+        case "services": return try table()
         case "read": return Hex.text(try await read(try word(0)))
         case "readlong": return Hex.text(try await read(try word(0)))
         case "readat": return Hex.text(try await readPart(try word(0), offset: try number(1)))
@@ -69,6 +70,10 @@ extension VirtualCentral {
         case "unsubscribe": try await configure(try word(0), 0)
         case "configure": try await configure(try word(0), UInt16(truncatingIfNeeded: try number(1)))
         case "confirm": setConfirming(try word(0) == "on")
+        case "storm":
+            let seed = arguments.count > 1 ? try number(1) : 1
+            let counts = try await storm(try number(0), seed: UInt64(truncatingIfNeeded: seed))
+            return "answers=\(counts.answers) errors=\(counts.errors)"
         case "churn":
             for _ in 0..<(try number(2)) {
                 try await connect(to: try address())
@@ -80,8 +85,8 @@ extension VirtualCentral {
         return ""
     }
 
-    private var state: String {
-        simulator.sync {
+    private func state() throws -> String {
+        try simulator.sync {
             let links = link.map {
                 "\($0.peripheral.address)/P/mtu=\($0.mtu)/encrypted=\($0.isEncrypted ? 1 : 0)"
             }
@@ -91,8 +96,8 @@ extension VirtualCentral {
 
     /// `primary:UUID@HANDLE` or `secondary:…`, each followed by `include:UUID`,
     /// `characteristic:UUID@HANDLE:PROPERTY,…` and `descriptor:UUID@HANDLE`.
-    private var table: String {
-        simulator.sync {
+    private func table() throws -> String {
+        try simulator.sync {
             var words: [String] = []
             for service in services {
                 let kind = service.definition.isPrimary ? "primary" : "secondary"

@@ -5,6 +5,7 @@ lines and answers alike, so what is changed here is changed there (Sources/Bluez
 """
 
 import asyncio
+import random
 import struct
 
 from bumble import att, hci
@@ -204,6 +205,34 @@ class Central(Virtual):
             await self.cmd_connect(address)
             await self.cmd_subscribe(uuid)
             await self.connection.disconnect()
+
+    async def cmd_storm(self, count, seed='1'):
+        """storm COUNT [SEED]: so many requests that make little sense: writes and prepared writes of any length at any
+        offset, blobs from anywhere, configurations that do not exist, packets that are none; connects again when the
+        link ends. Answers answers=N errors=N"""
+        dice, answers, errors = random.Random(int(seed)), 0, 0
+        address = str(self.connection.peer_address)
+        for _ in range(int(count)):
+            if not self.device.connections:
+                await self.cmd_connect(address)
+            c = dice.choice(self.attributes.characteristics)
+            handle = dice.choice([c['handle'], *(h for _, h in c['descriptors'])])
+            value, offset = dice.randbytes(dice.randrange(515)), dice.randrange(700)
+            try:
+                match dice.randrange(7):
+                    case 0: await self.write(handle, value)
+                    case 1: await self.write(handle, value, False)
+                    case 2: await self.prepare(handle, offset, value[:512])
+                    case 3: await self.blob(handle, offset)
+                    case 4: await self.request(att.ATT_Execute_Write_Request(flags=offset % 2))
+                    case 5: await self.write(handle, value[:2])
+                    case _: self.peer.gatt_client.send_gatt_pdu(bytes([0x40 | dice.randrange(64)]) + value)
+                answers += 1
+            except att.ATT_Error:
+                answers, errors = answers + 1, errors + 1
+            except (ConnectionError, ValueError):
+                pass  # the link has ended
+        return f'answers={answers} errors={errors}'
 
     # The Attribute Protocol
     async def request(self, pdu):

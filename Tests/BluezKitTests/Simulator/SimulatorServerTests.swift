@@ -341,4 +341,85 @@ struct SimulatorServerTests {
         #expect(!(await setting.outcome("services").contains("180f")))
         #expect(await setting.outcome("advertisement \(Self.adapter)", "central2") == "error ValueError: nothing heard")
     }
+
+    // MARK: Two adapters
+
+    @Test("hci1 finds, connects to, reads, writes and subscribes to what hci0 offers")
+    func twoAdapters() async throws {
+        let simulator = try await Simulator()
+        try await simulator.control("rig adapters 2")
+        let app = try await BusServer(simulator.address)
+        let long = (0..<512).map { UInt8($0 & 255) }
+        try app.service("/app/s", "1815")
+        try app.characteristic("/app/s/a", "2a56", ["read", "write"], long)
+        try app.characteristic("/app/s/b", "2a57", ["notify"])
+        try app.characteristic("/app/s/c", "2a58", ["indicate"])
+        try await app.register()
+        try await app.advertise([
+            "Type": .string("peripheral"), "LocalName": .string("Zero"), "ServiceUUIDs": .strings(["1815"]),
+            "Discoverable": .bool(true),
+        ])
+        let client = try await BusClient(simulator.address)
+        let device = "/org/bluez/hci1/dev_00_B1_5E_00_00_01", short = "hci1/dev_00_B1_5E_00_00_01"
+        while try await client.property("/org/bluez/hci1", "org.bluez.Adapter1", "Powered") != .bool(true) {
+            await Task.yield()
+        }
+        try await client.call("/org/bluez/hci1", "org.bluez.Adapter1", "StartDiscovery")
+        #expect(await client.hears("+ \(short) Device1"))
+        #expect(try await client.property(device, "org.bluez.Device1", "Name") == .string("Zero"))
+        try await client.device("Connect", device)
+        #expect(
+            await client.waits { $0.contains { $0.hasPrefix("\(short): ") && $0.contains("ServicesResolved=true") } })
+        #expect(client.lines.contains("+ hci0/dev_00_B1_5E_00_00_02 Device1"))
+        let service = device + "/service0015"
+        #expect(try await client.read(service + "/char0016") == long)
+        try await client.characteristic(service + "/char0016", "WriteValue", .bytes([1, 2]), .noOptions)
+        #expect(app.value("/app/s/a") == [1, 2])
+        try await client.characteristic(service + "/char0018", "StartNotify")
+        try app.notify("/app/s/b", [7])
+        #expect(await client.hears("\(short)/service0015/char0018: Value=07"))
+        try await client.characteristic(service + "/char001b", "StartNotify")
+        try app.notify("/app/s/c", [8])
+        #expect(await client.hears("\(short)/service0015/char001b: Value=08"))
+        #expect(await app.client.hears("<- /app/s/c Confirm"))
+        try await simulator.control("central connect \(Self.adapter)/P")
+        try await simulator.control("rig adapters 1")
+        #expect(await app.client.hears("<- /app/s/b StopNotify"))
+        #expect(try await simulator.control("central connections") == "1")
+    }
+
+    // MARK: Hostile centrals
+
+    @Test("a storm of senseless requests, with limits and without, leaves application and daemon alive")
+    func storm() async throws {
+        let setting = try await Self.connected { app in
+            try app.characteristic("/app/s/a", "2a19", ["read", "write", "notify"], [1])
+            try app.characteristic("/app/s/b", "2a38", ["write", "write-without-response", "indicate"])
+            try app.descriptor("/app/s/b/d", "2901", ["read", "write"])
+        }
+        _ = try await setting.central("connect \(Self.adapter)", "central2")
+        let answer = try await setting.central("storm 2000 7")
+        #expect(answer.hasPrefix("answers=2000 errors="), "\(answer)")
+        setting.simulator.options.passesAnyWrite = true
+        _ = try await setting.central("storm 1000 8")
+        setting.simulator.sendOptions(.strings(["no", "dictionary"]))
+        _ = try await setting.central("storm 100 9")
+        setting.simulator.sendOptions(nil)
+        _ = try await setting.central("write 2a19 2a", "central2")
+        #expect(try await setting.central("read 2a19", "central2") == "2a")
+    }
+
+    @Test("subscribe and vanish, 1,000 times: as many ends as starts; prepared writes go with the link")
+    func churn() async throws {
+        let setting = try await Self.registered { try $0.characteristic("/app/s/a", "2a19", ["write", "notify"]) }
+        _ = try await setting.central("churn \(Self.adapter)/P 2a19 1000")
+        #expect(await setting.app.client.hears("<- /app/s/a StopNotify", count: 1000))
+        #expect(setting.app.client.lines.count { $0 == "<- /app/s/a StartNotify" } == 1000)
+        _ = try await setting.central("connect \(Self.adapter)")
+        _ = try await setting.central("preparewrite 2a19 0 01")
+        _ = try await setting.central("disconnect")
+        _ = try await setting.central("connect \(Self.adapter)")
+        #expect(await setting.outcome("execute 1") == "")
+        #expect(!setting.app.client.lines.contains { $0.contains("WriteValue") })
+    }
 }
