@@ -28,6 +28,10 @@ public let BluezManagerOptionResumeAfterResetKey: String = "BluezManagerOptionRe
 /// ended; their state is kept until they are created or their state is discarded. The default is 30.
 public let BluezManagerOptionClaimPeriodKey: String = "BluezManagerOptionClaimPeriod"
 
+/// **BluezKit addition.** Option of a `CBPeripheralManager`, Bool: `add(_:)` accepts services that Apple keeps for the system,
+/// such as Battery (180F) and Device Information (180A). BlueZ itself refuses 1800 and 1801 only.
+public let BluezManagerOptionAllowSystemServicesKey: String = "BluezManagerOptionAllowSystemServices"
+
 extension Session.Key {
     init(options: [String: Any]?) {
         let address = (options?[BluezManagerOptionBusAddressKey] as? String).map { BusAddress($0) } ?? .system

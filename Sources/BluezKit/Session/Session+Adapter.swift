@@ -145,6 +145,13 @@ extension Session {
         }
     }
 
+    func announceState(to core: PublisherCore) {
+        let state = adapter.state
+        guard state != .unknown, state != core.announcedState else { return }
+        core.announcedState = state
+        core.post { manager in manager.enter(state) }
+    }
+
     /// Names the life of bus, bluetoothd and adapter: a link never outlives it. The kernel gives an adapter that was
     /// replugged a new node in its file system, under the old name.
     var life: String? {
@@ -157,8 +164,12 @@ extension Session {
     /// The state has changed. Below power-on every scan and every link has ended, and no callback but this one tells
     /// of it (section 11 of the contract).
     private func announce(_ state: CBManagerState) {
-        if state != .poweredOn { dropEverything() }
+        if state != .poweredOn {
+            dropEverything()
+            dropPublications(keepingServices: state == .poweredOff)
+        }
         for core in managers { announceState(to: core) }
+        for core in publishers { announceState(to: core) }
     }
 
     private func dropEverything() {

@@ -46,8 +46,21 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
     // GATT: Session+Values.swift
     var subscriptions = PathTable<Subscription>()
 
+    // The peripheral role: Session+Publishing.swift, +Advertising, +Guests, +Requests, +Updates
+    var server: ObjectServer?
+    var publishedCount = 0
+    var guests = PathTable<Guest>()
+    var requests: [UInt64: PendingRequest] = [:]
+    var requestCount: UInt64 = 0
+    var awaitingPing: [() -> Void] = []
+    var isPinging = false
+    /// Whether BlueZ sends what it reads from an acquired socket to one central. Nil: not asked yet.
+    var givesSockets: Bool?
+    var hasNotedBroadcast = false
+
     var managers: [ManagerCore] = []
-    private var outgoing: [ManagerCore] = []
+    var publishers: [PublisherCore] = []
+    private var outgoing: [any Recipient] = []
 
     private init(_ key: Key) { self.key = key }
 
@@ -98,8 +111,18 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
 
     func add(_ core: ManagerCore) {
         managers.append(core)
-        if bus == nil, managers.count == 1 { connect() }
+        connectIfFirst()
         announceState(to: core)
+    }
+
+    func add(_ core: PublisherCore) {
+        publishers.append(core)
+        connectIfFirst()
+        announceState(to: core)
+    }
+
+    private func connectIfFirst() {
+        if bus == nil, managers.count + publishers.count == 1 { connect() }
     }
 
     /// The app has released the manager: its scan and its connections end, silently (CN-15).
@@ -112,7 +135,13 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
         }
     }
 
-    func hasOutgoing(_ core: ManagerCore) { outgoing.append(core) }
+    /// The app has released the manager: what it has published is withdrawn, silently.
+    func remove(_ core: PublisherCore) {
+        publishers.removeAll { $0 === core }
+        withdrawAll(of: core)
+    }
+
+    func hasOutgoing(_ core: any Recipient) { outgoing.append(core) }
 
     func flush() {
         guard !outgoing.isEmpty else { return }
@@ -143,12 +172,13 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
 
     private func lostBus(_ error: BusError) {
         bus = nil
+        server = nil
         Log.warning("no connection to the bus at \(key.address): \(error.message) (\(error.name))")
         apply(adapter.handle(.busLost))
         let delay = reconnectDelay
         reconnectDelay = min(delay * 2, .seconds(8))
         after(delay) { session in
-            if session.bus == nil, !session.managers.isEmpty { session.connect() }
+            if session.bus == nil, !session.managers.isEmpty || !session.publishers.isEmpty { session.connect() }
         }
     }
 }

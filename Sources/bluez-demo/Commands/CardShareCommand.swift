@@ -22,6 +22,8 @@ final class CardShareCommand: PeripheralCommand {
         service.characteristics = [characteristic]
     }
 
+    override var simulatedScenario: Scenario { .subscriber(CardProtocol.characteristic.uuidString) }
+
     override var services: [CBMutableService] { [service] }
     /// No name: with a UUID of this length there is not much room for one.
     override var advertisement: [String: Any] { [CBAdvertisementDataServiceUUIDsKey: [CardProtocol.service]] }

@@ -1,0 +1,63 @@
+import Dispatch
+import Foundation
+
+/// What the bus queue knows of one `CBPeripheralManager`. It outlives the manager where work is under way.
+final class PublisherCore: Recipient, @unchecked Sendable {
+    // holds: `session`, `inbox` and `manager` are set before anybody else sees this; `window` has a lock; the rest is
+    // confined to the bus queue
+    typealias Event = (CBPeripheralManager) -> Void
+
+    let session: Session
+    let inbox: Inbox<PublisherCore>
+    weak var manager: CBPeripheralManager?
+    /// Updates on their way to BlueZ. Any thread.
+    let window = Protected(UpdateWindow())
+
+    /// What the app was told last.
+    var announcedState = CBManagerState.unknown
+    /// Commands that are answered in order, one after the other (O-33).
+    var commands: [Command] = []
+    var isAdding = false
+    var applications: [Application] = []
+    var advertiser = AdvertiserStateMachine()
+    /// What the app wants to advertise, while it does.
+    var advertisement: Advertisement?
+    /// Which of the app's starts that was.
+    var advertisingToken: UInt64 = 0
+    /// Advertisements on the bus, by their attempts: one, and those that are being withdrawn.
+    var onAir: [Int: PublishedAdvertisement] = [:]
+    /// Counts the ends of Bluetooth: updates from before it are void.
+    var epoch = 0
+
+    enum Command {
+        case add(PublishedService)
+        case remove(CBMutableService)
+        case removeAll
+    }
+
+    /// The app's wish not to be kept from services of the system (PB-7).
+    let allowsSystemServices: Bool
+
+    init(session: Session, queue: DispatchQueue?, allowsSystemServices: Bool) {
+        (self.session, self.allowsSystemServices) = (session, allowsSystemServices)
+        inbox = Inbox(queue: queue ?? .main)
+    }
+
+    deinit { inbox.end() }
+
+    /// Adds an event to what is delivered when the bus queue has done its turn.
+    func post(_ event: @escaping Event) {
+        session.assertOnQueue()
+        if inbox.add(event) { session.hasOutgoing(self) }
+    }
+
+    func flush() { inbox.flush(to: self) }
+
+    func deliver(_ event: Event) -> Bool {
+        guard let manager else { return false }
+        event(manager)
+        return true
+    }
+
+    var services: [PublishedService] { applications.flatMap(\.services) }
+}
