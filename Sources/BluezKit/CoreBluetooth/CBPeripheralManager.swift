@@ -1,3 +1,4 @@
+import BluezKitRestore
 import Dispatch
 import Foundation
 
@@ -12,17 +13,25 @@ import Foundation
 /// - SeeAlso: Apple, `CBPeripheralManager`; BlueZ doc/org.bluez.GattManager.rst, doc/org.bluez.LEAdvertisingManager.rst.
 open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what changes is under `shared`'s lock
     let core: PublisherCore
+    /// What is preserved, or goes on after a reset.
+    let book: IntentBook?
 
     // holds: weak references are safe to copy from any thread
-    private struct Shared: @unchecked Sendable {
+    struct Shared: @unchecked Sendable {
         weak var delegate: (any CBPeripheralManagerDelegate)?
         var isAdvertising = false
         /// Counts what ends advertising: answers to starts before it are void.
         var advertisingToken: UInt64 = 0
-        var services: [ObjectIdentifier: CBMutableService] = [:]
+        /// What the app wants to advertise.
+        var advertisement: Snapshot.Advertisement?
+        /// Those that were added, in the order of the calls.
+        var services: [CBMutableService] = []
+        /// Services and advertisement are to be given to BlueZ when Bluetooth is on.
+        var mustGoOn = false
+        var restoration: BluezRestoration?
     }
 
-    private let shared = Protected(Shared())
+    let shared = Protected(Shared())
 
     /// Receives the events of this manager. The delegate in force when an event is delivered gets it; with none, the
     /// event is lost.
@@ -32,7 +41,8 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     }
 
     /// Whether the app's advertisement is on air: true inside `peripheralManagerDidStartAdvertising(_:error:)` without an
-    /// error, and until ``stopAdvertising()`` or until Bluetooth is not powered on any more.
+    /// error, and until ``stopAdvertising()`` or until Bluetooth is not powered on any more. True from
+    /// `willRestoreState` on if it is restored, and over a restart of bluetoothd if it goes on after that.
     open var isAdvertising: Bool { shared.withLock { $0.isAdvertising } }
 
     /// Whether this process may use Bluetooth.
@@ -61,47 +71,41 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     ///   - queue: Where callbacks run; nil: the main queue, which the program must then run
     ///     (`RunLoop.main.run()` or `dispatchMain()`). A concurrent queue is used one callback at a time.
     ///   - options: `CBPeripheralManagerOption…` keys, and the BluezKit additions ``BluezManagerOptionBusAddressKey``,
-    ///     ``BluezManagerOptionAdapterKey`` and ``BluezManagerOptionAllowSystemServicesKey``. Unknown keys are ignored.
+    ///     ``BluezManagerOptionAdapterKey``, ``BluezManagerOptionAllowSystemServicesKey``,
+    ///     ``BluezManagerOptionStateDirectoryKey`` and ``BluezManagerOptionResumeAfterResetKey``. Unknown keys are
+    ///     ignored.
     public init(delegate: (any CBPeripheralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil) {
         let session = Session.shared(Session.Key(options: options))
         let allowsAll = (options?[BluezManagerOptionAllowSystemServicesKey] as? NSNumber)?.boolValue ?? false
-        core = PublisherCore(session: session, queue: queue, allowsSystemServices: allowsAll)
+        let identifier = options?[CBPeripheralManagerOptionRestoreIdentifierKey] as? String
+        let (book, preserved) = IntentBook.open(.peripheral, identifier: identifier, options: options)
+        self.book = book
+        core = PublisherCore(session: session, queue: queue, allowsSystemServices: allowsAll, preserved: preserved)
         super.init(state: .unknown)
         self.delegate = delegate
         core.manager = self
-        if options?[CBPeripheralManagerOptionRestoreIdentifierKey] != nil {
-            Log.warning(
-                "state preservation is not in this version of BluezKit: the restore identifier has no effect, and "
-                    + "willRestoreState will not be called")
-        }
         let core = core
         session.run { session.add(core) }
     }
 
     deinit {
+        book?.end()
         let core = core
         core.session.run { core.session.remove(core) }
     }
+
+    /// **BluezKit addition.** What was brought back of an earlier process, for people: nil before `willRestoreState`, and
+    /// if nothing was preserved.
+    public var restoration: BluezRestoration? { shared.withLock { $0.restoration } }
 
     // MARK: State
 
     /// On the delegate's queue: the new state, what it does to everything, and the callback (section 11 of the
     /// contract).
     func enter(_ state: CBManagerState) {
+        let previous = self.state
         setState(state)
-        if state != .poweredOn {
-            let services = shared.withLock { shared in
-                shared.isAdvertising = false
-                shared.advertisingToken += 1
-                defer { if state != .poweredOff { shared.services = [:] } }
-                return shared.services.values
-            }
-            for service in services {
-                for case let local as CBMutableCharacteristic in service.characteristics ?? [] {
-                    local.forgetSubscribers()
-                }
-            }
-        }
+        follow(state, from: previous)
         delegate?.peripheralManagerDidUpdateState(self)
     }
 
@@ -117,9 +121,9 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     /// Starts to advertise. Answered by `peripheralManagerDidStartAdvertising(_:error:)`: with
     /// `CBError.alreadyAdvertising` if it is on already, which then goes on.
     ///
-    /// Centrals can connect, for as long as it lasts and also while others are connected. Each manager has one
-    /// advertisement; the adapter has room for a few, from all programs together, and the error
-    /// `CBError.outOfSpace` says how many if there is none for this.
+    /// It begins when the services that were added before are published. Centrals can connect, for as long as it lasts
+    /// and also while others are connected. Each manager has one advertisement; the adapter has room for a few, from all
+    /// programs together, and the error `CBError.outOfSpace` says how many if there is none for this.
     /// - Parameter advertisementData: `CBAdvertisementDataLocalNameKey` and `CBAdvertisementDataServiceUUIDsKey` count,
     ///   as on Apple, and other keys of Apple's are ignored. There are 28 bytes for services (16 bits take 2 bytes, and 2
     ///   for the first; 128 bits take 16, and 2 for the first) and 29 for the name: a longer name is cut, and services
@@ -127,11 +131,11 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     ///   with them nothing is left out, but too much is the error `CBError.invalidParameters`, which counts the bytes.
     open func startAdvertising(_ advertisementData: [String: Any]?) {
         guard accepts("startAdvertising") else { return }
-        let token = shared.withLock { $0.advertisingToken }
         let core = core
         do throws(CBError) {
             let content = try Advertisement(advertisementData)
-            core.session.run { core.session.startAdvertising(content, core, token: token) }
+            let token = preserve(Snapshot.Advertisement(advertisementData))
+            core.session.run { core.session.perform(.advertise(content, token: token, isResumed: false), for: core) }
         } catch {
             core.session.run {
                 core.post { $0.delegate?.peripheralManagerDidStartAdvertising($0, error: error) }
@@ -142,20 +146,32 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     /// Stops to advertise, at once and without a callback. Links stay.
     open func stopAdvertising() {
         guard accepts("stopAdvertising") else { return }
-        shared.withLock { shared in
-            shared.isAdvertising = false
-            shared.advertisingToken += 1
-        }
+        endAdvertising()
+        preserveAdvertisement()
         let core = core
         core.session.run { core.session.stopAdvertising(core) }
     }
 
     /// On the delegate's queue. - Returns: whether that start was not taken back since.
     func setAdvertising(_ isOnAir: Bool, _ token: UInt64) -> Bool {
-        shared.withLock { shared in
+        let isCurrent = shared.withLock { shared in
             guard shared.advertisingToken == token else { return false }
             shared.isAdvertising = isOnAir
+            if !isOnAir { shared.advertisement = nil }
             return true
+        }
+        if isCurrent, !isOnAir { preserveAdvertisement() }
+        return isCurrent
+    }
+
+    /// Whether that start was not taken back since.
+    func isCurrent(_ token: UInt64) -> Bool { shared.withLock { $0.advertisingToken == token } }
+
+    /// The app, or Bluetooth, has ended it.
+    func endAdvertising() {
+        shared.withLock { shared in
+            (shared.isAdvertising, shared.advertisement) = (false, nil)
+            shared.advertisingToken += 1
         }
     }
 
@@ -181,9 +197,13 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
                     + "the properties .read and no permission to write")
         }
         guard accepts("add") else { return }
-        let old = shared.withLock { $0.services.updateValue(service, forKey: ObjectIdentifier(service)) }
-        precondition(
-            old == nil, "Services cannot be added more than once: remove \(service.uuid) before adding it again")
+        let isNew = shared.withLock { shared in
+            guard !shared.services.contains(where: { $0 === service }) else { return false }
+            shared.services.append(service)
+            return true
+        }
+        precondition(isNew, "Services cannot be added more than once: remove \(service.uuid) before adding it again")
+        preserveServices()
         let core = core
         let published = PublishedService(service, core: core)
         core.session.run { core.session.perform(.add(published), for: core) }
@@ -201,14 +221,16 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     /// Withdraws all services of this manager; see ``remove(_:)``.
     open func removeAllServices() {
         guard accepts("removeAllServices") else { return }
-        shared.withLock { $0.services = [:] }
+        shared.withLock { $0.services = [] }
+        preserveServices()
         let core = core
         core.session.run { core.session.perform(.removeAll, for: core) }
     }
 
     /// The service is not published, or not any more: it may be added again.
     func forget(_ service: CBMutableService) {
-        shared.withLock { _ = $0.services.removeValue(forKey: ObjectIdentifier(service)) }
+        shared.withLock { $0.services.removeAll { $0 === service } }
+        preserveServices()
     }
 
     // MARK: Centrals
@@ -244,7 +266,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     ) -> Bool {
         guard accepts("updateValue") else { return false }
         guard let service = characteristic.service,
-            shared.withLock({ $0.services[ObjectIdentifier(service)] }) != nil
+            shared.withLock({ $0.services.contains { $0 === service } })
         else {
             Log.misuse("CBPeripheralManager updateValue: \(characteristic.uuid) is not in a service that was added")
             return false

@@ -8,14 +8,16 @@ final class PublishedService: @unchecked Sendable {
     let core: PublisherCore
     let characteristics: [PublishedCharacteristic]
     let includes: [CBService]
+    /// The app did not add it, but finds it there: it hears of no answer.
+    let isResumed: Bool
     /// False once the app has taken it back: BlueZ may not have heard yet.
     var isPublished = true
     var path: ObjectPath = "/"
     /// Where those are that it includes, which BlueZ finds in the same application only.
     var includedPaths: [ObjectPath] = []
 
-    init(_ service: CBMutableService, core: PublisherCore) {
-        (self.service, self.core) = (service, core)
+    init(_ service: CBMutableService, core: PublisherCore, isResumed: Bool = false) {
+        (self.service, self.core, self.isResumed) = (service, core, isResumed)
         includes = service.includedServices ?? []
         characteristics = (service.characteristics ?? []).compactMap { $0 as? CBMutableCharacteristic }
             .map { PublishedCharacteristic($0, core: core) }

@@ -1,3 +1,4 @@
+import BluezKitRestore
 import Dispatch
 import Foundation
 
@@ -13,6 +14,8 @@ final class PublisherCore: Recipient, @unchecked Sendable {
     /// Updates on their way to BlueZ. Any thread.
     let window = Protected(UpdateWindow())
 
+    /// What an earlier process left, until the app is told.
+    var preserved: Snapshot?
     /// What the app was told last.
     var announcedState = CBManagerState.unknown
     /// Commands that are answered in order, one after the other (O-33).
@@ -22,6 +25,8 @@ final class PublisherCore: Recipient, @unchecked Sendable {
     var advertiser = AdvertiserStateMachine()
     /// What the app wants to advertise, while it does.
     var advertisement: Advertisement?
+    /// The start that is under way is not the app's: it hears of no answer.
+    var isResumingAdvertising = false
     /// Which of the app's starts that was.
     var advertisingToken: UInt64 = 0
     /// Advertisements on the bus, by their attempts: one, and those that are being withdrawn.
@@ -33,13 +38,15 @@ final class PublisherCore: Recipient, @unchecked Sendable {
         case add(PublishedService)
         case remove(CBMutableService)
         case removeAll
+        /// Once the services before it are there, so that whoever hears it finds them.
+        case advertise(Advertisement, token: UInt64, isResumed: Bool)
     }
 
     /// The app's wish not to be kept from services of the system (PB-7).
     let allowsSystemServices: Bool
 
-    init(session: Session, queue: DispatchQueue?, allowsSystemServices: Bool) {
-        (self.session, self.allowsSystemServices) = (session, allowsSystemServices)
+    init(session: Session, queue: DispatchQueue?, allowsSystemServices: Bool, preserved: Snapshot?) {
+        (self.session, self.allowsSystemServices, self.preserved) = (session, allowsSystemServices, preserved)
         inbox = Inbox(queue: queue ?? .main)
     }
 

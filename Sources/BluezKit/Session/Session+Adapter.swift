@@ -1,3 +1,4 @@
+import BluezKitRestore
 import DBus
 import Dispatch
 import Foundation
@@ -148,6 +149,12 @@ extension Session {
     func announceState(to core: PublisherCore) {
         let state = adapter.state
         guard state != .unknown, state != core.announcedState else { return }
+        if let snapshot = core.preserved {
+            core.preserved = nil
+            let live = RestorationPlan.Live(bluetooth: nil, adapter: adapter.used, peripherals: [:])
+            core.manager?.restore(RestorationPlan(snapshot, live))
+            core.post { manager in manager.tellRestored() }
+        }
         core.announcedState = state
         core.post { manager in manager.enter(state) }
     }

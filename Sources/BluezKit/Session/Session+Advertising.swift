@@ -43,9 +43,13 @@ final class PublishedAdvertisement {
 
 /// Advertisements of this process.
 extension Session {
-    func startAdvertising(_ content: Advertisement, _ core: PublisherCore, token: UInt64) {
-        guard adapter.state == .poweredOn else { return }
-        if core.advertiser.phase == .off { (core.advertisement, core.advertisingToken) = (content, token) }
+    /// - Parameter isResumed: The app did not ask, and is told nothing.
+    func startAdvertising(_ content: Advertisement, _ core: PublisherCore, token: UInt64, isResumed: Bool) {
+        guard adapter.state == .poweredOn, core.manager?.isCurrent(token) == true else { return }
+        if core.advertiser.phase == .off {
+            (core.advertisement, core.advertisingToken) = (content, token)
+            core.isResumingAdvertising = isResumed
+        }
         if !content.omittedServices.isEmpty, core.advertiser.phase == .off {
             let names = content.omittedServices.map(\.uuidString).joined(separator: ", ")
             Log.warning(
@@ -70,8 +74,11 @@ extension Session {
 
     private func answer(_ core: PublisherCore, _ error: (any Error)?, isOnAir: Bool) {
         let token = core.advertisingToken
+        let isResumed = core.isResumingAdvertising
+        core.isResumingAdvertising = false
+        if isResumed, let error { Log.warning("what was advertised cannot be advertised again: \(error)") }
         core.post { manager in
-            guard manager.setAdvertising(isOnAir, token) else { return }
+            guard manager.setAdvertising(isOnAir, token), !isResumed else { return }
             manager.delegate?.peripheralManagerDidStartAdvertising(manager, error: error)
         }
     }
@@ -138,6 +145,6 @@ extension Session {
         guard published.attempt == core.advertiser.attempt, core.advertiser.phase == .on else { return }
         core.advertiser.lost()
         let token = core.advertisingToken
-        core.post { manager in _ = manager.setAdvertising(false, token) }
+        core.post { manager in manager.advertisingReleased(token) }
     }
 }

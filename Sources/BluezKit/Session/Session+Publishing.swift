@@ -38,6 +38,8 @@ extension Session {
             case .add(let service): publish(service)
             case .remove(let service): core.services.first { $0.service === service }.map { withdraw($0) }
             case .removeAll: core.services.reversed().forEach { withdraw($0) }
+            case .advertise(let content, let token, let isResumed):
+                startAdvertising(content, core, token: token, isResumed: isResumed)
             }
         }
     }
@@ -46,7 +48,8 @@ extension Session {
         let core = service.core
         guard adapter.state == .poweredOn, let adapterPath else {
             // Bluetooth has gone since the app asked, and the app hears of that (MIS-1).
-            return core.post { $0.forget(service.service) }
+            if !service.isResumed { core.post { $0.forget(service.service) } }
+            return
         }
         if let flaw = service.flaw(allowsSystemServices: core.allowsSystemServices) { return answer(service, flaw) }
         var homes: [Application] = []
@@ -103,6 +106,11 @@ extension Session {
     }
 
     private func answer(_ service: PublishedService, _ error: (any Error)?) {
+        if service.isResumed {
+            guard let error else { return }
+            Log.warning("the service \(service.service.uuid) cannot be published again: \(error)")
+            return service.core.post { $0.forget(service.service) }
+        }
         service.core.post { manager in
             if error != nil { manager.forget(service.service) }
             manager.delegate?.peripheralManager(manager, didAdd: service.service, error: error)

@@ -95,6 +95,7 @@ extension Session {
                 let local = characteristic.characteristic
                 characteristic.core.post { manager in
                     local.setSubscribed(isSubscribed, central)
+                    manager.preserveServices()
                     if isSubscribed {
                         manager.delegate?.peripheralManager(manager, central: central, didSubscribeTo: local)
                     } else {
