@@ -62,11 +62,8 @@ struct ApplicationStateMachine<Service: Hashable> {
         return next()
     }
 
-    /// BlueZ has lost all registrations. What is wanted stays known: see ``resume()``.
+    /// BlueZ has lost all registrations.
     mutating func lost() { (phase, current) = (.idle, []) }
-
-    /// Registers again what is wanted, after ``lost()``.
-    mutating func resume() -> [Action] { next() }
 
     private mutating func next() -> [Action] {
         switch phase {

@@ -3,6 +3,7 @@ import Foundation
 import Testing
 
 @testable import BluezKit
+@testable import BluezKitRestore
 
 /// What a peripheral manager decides without BlueZ.
 @Suite struct CBPeripheralManagerTests {
@@ -22,6 +23,40 @@ import Testing
         try await publisher.powerOn()
         #expect(publisher.records.count == 1)
         #expect(publisher.records.allSatisfy { $0.wasOnQueue && $0.depth == 1 && $0.managerState == .poweredOn })
+    }
+
+    @Test("RS-4 R-26 whatever a state file has for services and advertisement: objects without a trap")
+    func restoresNonsense() async throws {
+        func uuid(_ text: String) throws -> AttributeUUID { try #require(AttributeUUID(text)) }
+        var descriptors: [Snapshot.LocalDescriptor] = []
+        for number in ["2900", "2901", "2902", "2904", "2A37"] {
+            for (text, data) in [(nil, nil), ("text", nil), (nil, Data([1])), ("text", Data([1]))] as [(String?, Data?)] {
+                descriptors.append(.init(uuid: try uuid(number), text: text, data: data))
+            }
+        }
+        let characteristic = Snapshot.LocalCharacteristic(
+            uuid: try uuid("2A38"), properties: .max, permissions: .max, value: Data(count: 1000),
+            descriptors: descriptors, subscribers: [])
+        var snapshot = try SnapshotTests.full()
+        snapshot.services.append(
+            .init(
+                uuid: try uuid("00000000"), isPrimary: true, includedServices: [-1, 2, 7, .max],
+                characteristics: [characteristic]))
+        snapshot.advertisement?.minimumIntervalMilliseconds = .infinity
+        let publisher = try await publisher()
+        publisher.manager.restore(RestorationPlan(snapshot, .init(bluetooth: nil, adapter: nil, peripherals: [:])))
+        let services = publisher.manager.shared.withLock { $0.services }
+        #expect(services.map(\.uuid.uuidString) == ["180A", "180D", "00000000"])
+        #expect(services[1].includedServices == [services[0]] && services[2].includedServices == nil)
+        let restored = try #require(services[1].characteristics?.first)
+        #expect(restored.properties.rawValue == 0x1A && restored.value == Data([0, 255]))
+        #expect(restored.descriptors?.map { $0.value as? String } == ["Ä\n", nil])
+        #expect(services[2].characteristics?.first?.descriptors?.count == 5 * 4 - 4)
+        // BlueZ has a say as well.
+        publisher.manager.enter(.poweredOn)
+        try await LogCapture.shared.expect("what was advertised cannot be advertised again", "intervals")
+        try await LogCapture.shared.expect("cannot be published again")
+        #expect(!publisher.manager.isAdvertising)
     }
 
     @Test("MIS-1 UP-4 RQ-10 commands before the first state have no effect, and stop nobody")

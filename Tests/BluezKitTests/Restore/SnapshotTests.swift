@@ -29,10 +29,26 @@ import Testing
                 identifier: UUID(), name: nil, adapter: nil, state: .connecting, isBonded: false, options: [:],
                 services: nil),
         ]
+        let local = Snapshot.LocalCharacteristic(
+            uuid: try uuid("2A38"), properties: 0x1A, permissions: 3, value: Data([0, 255]),
+            descriptors: [
+                Snapshot.LocalDescriptor(uuid: try uuid("2901"), text: "Ä\n", data: nil),
+                Snapshot.LocalDescriptor(uuid: try uuid("2904"), text: nil, data: Data(count: 7)),
+            ], subscribers: [UUID()])
+        snapshot.services = [
+            Snapshot.LocalService(uuid: try uuid("180A"), isPrimary: false, includedServices: [], characteristics: []),
+            Snapshot.LocalService(
+                uuid: try uuid("180D"), isPrimary: true, includedServices: [0], characteristics: [local]),
+        ]
+        var advertisement = Snapshot.Advertisement()
+        (advertisement.localName, advertisement.services) = ("Kit", [try uuid("180D")])
+        advertisement.serviceData = [.init(uuid: try uuid("180F"), data: Data([1]))]
+        advertisement.txPowerDBm = -7
+        snapshot.advertisement = advertisement
         return snapshot
     }
 
-    @Test("RS-3 what is written is what is read, and a person can read it")
+    @Test("RS-3 RS-4 what is written is what is read, and a person can read it")
     func roundTrip() throws {
         let snapshot = try Self.full()
         let content = try snapshot.fileContent()
