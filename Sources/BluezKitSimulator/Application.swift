@@ -203,8 +203,8 @@ extension VirtualCharacteristic.Flags {
             case "writable-auxiliaries": insert(.extendedProperties)
             case _ where text == "read" || text.hasSuffix("-read"): insert(.read)
             case _ where text == "write" || text.hasSuffix("-write"): insert(.write)
-            case "notify": insert(.notify)
-            case "indicate": insert(.indicate)
+            case _ where text == "notify" || text.hasSuffix("-notify"): insert(.notify)
+            case _ where text == "indicate" || text.hasSuffix("-indicate"): insert(.indicate)
             default: break
             }
         }

@@ -6,6 +6,7 @@ struct PendingRequest {
     let call: IncomingCall
     let characteristic: PublishedCharacteristic
     let central: ObjectPath
+    let offset: Int
     let isRead: Bool
 }
 
@@ -86,7 +87,8 @@ extension Session {
             requestCount += 1
             ticket = requestCount
             requests[ticket] = PendingRequest(
-                call: call, characteristic: characteristic, central: device, isRead: value == nil)
+                call: call, characteristic: characteristic, central: device, offset: options.offset,
+                isRead: value == nil)
             expire(ticket)
         }
         withCentral(device, mtuBytes: options.mtuBytes) { central in
@@ -121,8 +123,10 @@ extension Session {
         }
         guard result == .success else { return server.refuse(request.call, result) }
         server.reply(to: request.call) { (writer) throws(BusError) in
+            guard request.isRead else { return }
             // What does not fit is cut (RQ-2).
-            if request.isRead { try writer.write(.bytes([UInt8]((value ?? Data()).prefix(Self.longestValue)))) }
+            let rest = (value ?? Data()).prefix(max(0, Self.longestValue - request.offset))
+            try writer.write(.bytes([UInt8](rest)))
         }
     }
 

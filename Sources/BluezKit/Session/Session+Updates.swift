@@ -53,7 +53,10 @@ extension Session {
         let type = Int32(SOCK_SEQPACKET.rawValue) | Int32(SOCK_CLOEXEC.rawValue) | Int32(SOCK_NONBLOCK.rawValue)
         guard socketpair(AF_UNIX, type, 0, &ends) == 0 else { return nil }
         let path = device.rawValue
-        let socket = UpdateSocket(descriptor: ends[0], mtuBytes: mtu, queue: queue)
+        guard let socket = UpdateSocket(descriptor: ends[0], mtuBytes: mtu, queue: queue) else {
+            ends.forEach { _ = Glibc.close($0) }
+            return nil
+        }
         socket.onTurnEnd = { [weak self] in self?.flush() }
         socket.onEnd = { [weak self, weak characteristic] in
             guard let self, let characteristic else { return }

@@ -15,10 +15,11 @@ final class UpdateSocket {
     /// Something has happened that no call or message led to.
     var onTurnEnd: (() -> Void)?
 
-    /// - Parameter descriptor: Taken over, and closed by ``close()``.
-    init(descriptor: Int32, mtuBytes: Int, queue: DispatchQueue) {
-        // A descriptor of its own for each of the two that watch it, to be closed when that one is done.
+    /// - Parameter descriptor: Taken over, and closed by ``close()``; not if this fails, for want of descriptors.
+    init?(descriptor: Int32, mtuBytes: Int, queue: DispatchQueue) {
+        // One that a source watches must stay open until the source has let go of it.
         let second = fcntl(descriptor, F_DUPFD_CLOEXEC, 0)
+        guard second >= 0 else { return nil }
         socket = CommandSocket(descriptor: descriptor, mtuBytes: mtuBytes)
         self.queue = queue
         reading = DispatchSource.makeReadSource(fileDescriptor: second, queue: queue)
@@ -29,9 +30,13 @@ final class UpdateSocket {
 
     private func read(from descriptor: Int32) {
         var bytes = [UInt8](repeating: 0, count: 16)
-        // What comes is BlueZ's note that an indication was confirmed (5.80 and later).
-        let count = recv(descriptor, &bytes, bytes.count, Int32(MSG_DONTWAIT))
-        guard count == 0 || count < 0 && errno != EAGAIN && errno != EINTR else { return }
+        var count = 0
+        // What comes is BlueZ's note that an indication was confirmed (5.80 and later). All is read at once: the end of
+        // a socket makes one event, whatever else is still to be read.
+        repeat {
+            count = recv(descriptor, &bytes, bytes.count, Int32(MSG_DONTWAIT))
+        } while count > 0 || count < 0 && errno == EINTR
+        guard count == 0 || errno != EAGAIN else { return }
         reading.cancel()
         onEnd?()
         onTurnEnd?()

@@ -44,6 +44,7 @@ private struct Victim {
 
     /// It still serves.
     func goesOn(_ after: String) async throws {
+        try fake.setConnected(true, FakeBlueZ.device)
         #expect(try await fake.read(path(dynamic)) == [42], "\(after)")
         #expect(try await fake.read(path(fixed)) == [1, 2, 3], "\(after)")
     }
@@ -148,7 +149,9 @@ extension Hostile {
         func flood() async throws {
             let victim = try await Victim()
             let path = victim.path(victim.dynamic)
+            var residentBytes = 0
             for number in 0..<10_000 {
+                if number == 2000 { residentBytes = residentSize() }
                 switch number % 4 {
                 case 0: try victim.fake.send(path, "WriteValue", [.bytes([1]), .properties([])])
                 case 1:
@@ -163,6 +166,7 @@ extension Hostile {
                 if number % 1000 == 0 { try await victim.goesOn("write \(number)") }
             }
             try await victim.goesOn("the flood")
+            #expect(residentSize() < residentBytes + 4_000_000)
             #expect(victim.publisher.count { if case .write = $0 { true } else { false } } == 0)
             try victim.fake.setConnected(false, FakeBlueZ.device)
             try await victim.fake.call(path, "Ping", interface: "org.freedesktop.DBus.Peer")
@@ -276,9 +280,8 @@ extension Hostile {
             let value = Data([UInt8(sent >> 8), UInt8(sent & 255)]) + Data(count: 500)
             if manager.updateValue(value, for: victim.notifying, onSubscribedCentrals: nil) {
                 sent += 1
-            } else if victim.session.queue.sync(execute: {
-                victim.publisher.manager.core.window.withLock { $0.inFlight }
-            }) == 64 {
+            } else if victim.session.queue.sync(execute: { manager.core.window.withLock { $0.inFlight } }) > 32 {
+                // The socket is full: what waits now waits for the reader.
                 break
             } else {
                 try await victim.publisher.next("readiness") { if case .ready = $0 { true } else { nil } }
@@ -429,4 +432,10 @@ private func packet(_ socket: Int32) async -> [UInt8]? {
 
 private func openDescriptors() -> Int {
     (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count) ?? 0
+}
+
+/// Memory of this process that is in use, in bytes.
+private func residentSize() -> Int {
+    let fields = (try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8))?.split(separator: " ") ?? []
+    return fields.count > 1 ? (Int(fields[1]) ?? 0) * Int(sysconf(Int32(_SC_PAGESIZE))) : 0
 }

@@ -15,6 +15,8 @@ extension Scenarios {
         private func worldWithTwoAdapters() async throws -> any World {
             let world = try await Worlds.make()
             try await world.control("rig adapters 2")
+            // The other sensor of this world is found as well.
+            try await world.control("heart advertise off")
             return world
         }
 

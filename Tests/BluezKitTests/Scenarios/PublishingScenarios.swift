@@ -166,6 +166,37 @@ extension Scenarios {
             #expect(publisher.records.count == 3)
         }
 
+        @Test("PB-10 UP-1 a central that pairs reads, writes and subscribes to what needs encryption")
+        func pairing() async throws {
+            let world = try await Worlds.make()
+            let agent = try await PairingAgent(world)
+            let publisher = Publisher(world)
+            try await publisher.powerOn()
+            let guarded = local(0x110, [.read, .write], [.readEncryptionRequired, .writeEncryptionRequired])
+            let notifying = local(0x111, .notifyEncryptionRequired)
+            #expect(try await publisher.add(localService(0x100, [guarded, notifying])) == nil)
+            publisher.answerReads(with: Data([0x5E]))
+            try await publisher.advertise()
+            try await world.connect()
+            #expect(await world.refusal("central read \(guarded.uuid.line)") != nil)
+            _ = try await world.control("central pair")
+            #expect(try await world.control("central read \(guarded.uuid.line)") == "5e")
+            publisher.onEvent { manager, event in
+                if case .write(let requests) = event { manager.respond(to: requests[0], withResult: .success) }
+            }
+            _ = try await world.control("central write \(guarded.uuid.line) 0102")
+            #expect(try await publisher.nextWrite()[0].value == Data([1, 2]))
+            _ = try await world.control("central subscribe \(notifying.uuid.line)")
+            let (central, _) = try await publisher.nextSubscription()
+            #expect(publisher.manager.updateValue(Data([7]), for: notifying, onSubscribedCentrals: [central]))
+            _ = try await world.nextEvent("the value") { $0.hasSuffix("notified \(notifying.uuid.line) 07") }
+            // A bond outlives the link, and would outlive this test.
+            _ = try await world.control("central disconnect")
+            _ = try await publisher.nextUnsubscription()
+            _ = try await world.control("central forget")
+            try await agent.forget("F0:F1:F2:00:00:04")
+        }
+
         @Test("ST-6 a restart of bluetoothd empties the table, in silence; the same objects can be added again")
         func daemonRestart() async throws {
             let world = try await Worlds.make()

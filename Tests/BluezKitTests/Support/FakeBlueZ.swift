@@ -12,8 +12,9 @@ final class FakeBlueZ: World, @unchecked Sendable {  // holds: what changes is i
     let calls = EventLog<Call>()
     /// What the next calls of a method are refused with.
     let refusals = ProtectedBox<[String: String]>([:])
-    /// `Device1` properties by path; others are connected and not bonded.
+    /// Devices by path; others are connected and not bonded.
     let bonded = ProtectedBox<Set<String>>([])
+    private let disconnected = ProtectedBox<Set<String>>([])
     private let givesSockets: Bool
     private let app = ProtectedBox("")
 
@@ -73,8 +74,8 @@ final class FakeBlueZ: World, @unchecked Sendable {  // holds: what changes is i
             connection.reply(to: call) { (writer) throws(BusError) in try writer.write(.properties(properties)) }
         case "RegisterApplication", "RegisterAdvertisement", "UnregisterApplication", "UnregisterAdvertisement":
             if let sender = call.sender { app.withLock { $0 = sender } }
-            connection.reply(to: call)
             calls.append(Call(member: member, path: try? reader.readPath()))
+            connection.reply(to: call)
         default: connection.refuse(call, name: "org.freedesktop.DBus.Error.UnknownMethod", message: member)
         }
     }
@@ -84,7 +85,8 @@ final class FakeBlueZ: World, @unchecked Sendable {  // holds: what changes is i
         case "org.bluez.Device1":
             let address = path.suffix(17).replacingOccurrences(of: "_", with: ":")
             return [
-                ("Address", .string(address)), ("AddressType", .string("random")), ("Connected", .bool(true)),
+                ("Address", .string(address)), ("AddressType", .string("random")),
+                ("Connected", .bool(!disconnected.withLock { $0.contains(path) })),
                 ("Bonded", .bool(bonded.withLock { $0.contains(path) })),
             ]
         case "org.bluez.LEAdvertisingManager1":
@@ -95,6 +97,9 @@ final class FakeBlueZ: World, @unchecked Sendable {  // holds: what changes is i
 
     /// A central's link comes or goes.
     func setConnected(_ isConnected: Bool, _ device: ObjectPath) throws {
+        let path = device.rawValue
+        // Asked from now on, it says the same.
+        disconnected.withLock { if isConnected { $0.remove(path) } else { $0.insert(path) } }
         try peer.emit(
             device, "org.freedesktop.DBus.Properties", "PropertiesChanged",
             [.string("org.bluez.Device1"), .properties([("Connected", .bool(isConnected))]), .strings([])])
