@@ -23,6 +23,9 @@ final class PublishingProbe: NSObject, CBPeripheralManagerDelegate {
         case "publish":
             services = makeServices()
             services.forEach { manager?.add($0) }
+        case "add":
+            if services.isEmpty { services = makeServices() }
+            manager?.add(services[Int(words[1]) ?? 0])
         case "again": services.first.map { manager?.add($0) }
         case "unpublish": manager?.removeAllServices()
         case "advertise":
@@ -35,6 +38,7 @@ final class PublishingProbe: NSObject, CBPeripheralManagerDelegate {
                 manager?.updateValue(data(words[1]), for: $0, onSubscribedCentrals: nil) ?? false
             }
             tell("updated", isSent ?? false)
+        case "quit": exit(0)
         case "release": (manager, services) = (nil, [])
         case "log":
             tell("report", (manager?.restoration?.description ?? "-").replacingOccurrences(of: "\n", with: " | "))

@@ -30,7 +30,8 @@ import Testing
         func uuid(_ text: String) throws -> AttributeUUID { try #require(AttributeUUID(text)) }
         var descriptors: [Snapshot.LocalDescriptor] = []
         for number in ["2900", "2901", "2902", "2904", "2A37"] {
-            for (text, data) in [(nil, nil), ("text", nil), (nil, Data([1])), ("text", Data([1]))] as [(String?, Data?)] {
+            for (text, data) in [(nil, nil), ("text", nil), (nil, Data([1])), ("text", Data([1]))] as [(String?, Data?)]
+            {
                 descriptors.append(.init(uuid: try uuid(number), text: text, data: data))
             }
         }
@@ -43,7 +44,10 @@ import Testing
                 uuid: try uuid("00000000"), isPrimary: true, includedServices: [-1, 2, 7, .max],
                 characteristics: [characteristic]))
         snapshot.advertisement?.minimumIntervalMilliseconds = .infinity
-        let publisher = try await publisher()
+        let directory = try TemporaryDirectory()
+        let publisher = try await publisher([
+            CBPeripheralManagerOptionRestoreIdentifierKey: "app", BluezManagerOptionStateDirectoryKey: directory.path,
+        ])
         publisher.manager.restore(RestorationPlan(snapshot, .init(bluetooth: nil, adapter: nil, peripherals: [:])))
         let services = publisher.manager.shared.withLock { $0.services }
         #expect(services.map(\.uuid.uuidString) == ["180A", "180D", "00000000"])

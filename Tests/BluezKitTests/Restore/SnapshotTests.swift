@@ -4,8 +4,9 @@ import Testing
 @testable import BluezKitRestore
 
 @Suite struct SnapshotTests {
-    /// One with everything in it.
+    /// One with everything in it, equal each time.
     static func full() throws -> Snapshot {
+        let identifiers = (1...3).map { UUID(uuid: (UInt8($0), 0, 0, 0, 0, 0, 0x80, 0, 0x80, 0, 0, 0, 0, 0, 0, 0)) }
         func uuid(_ text: String) throws -> AttributeUUID { try #require(AttributeUUID(text)) }
         func element(_ text: String) throws -> PathElement { try #require(PathElement(text)) }
         var snapshot = Snapshot(
@@ -23,10 +24,11 @@ import Testing
             characteristics: [characteristic])
         snapshot.peripherals = [
             Snapshot.Peripheral(
-                identifier: UUID(), name: "Heart \"A\"\n\u{0}", adapter: "hci0", state: .connected, isBonded: true,
+                identifier: identifiers[0], name: "Heart \"A\"\n\u{0}", adapter: "hci0", state: .connected,
+                isBonded: true,
                 options: ["kCBConnectOptionEnableAutoReconnect": 1], services: [service]),
             Snapshot.Peripheral(
-                identifier: UUID(), name: nil, adapter: nil, state: .connecting, isBonded: false, options: [:],
+                identifier: identifiers[1], name: nil, adapter: nil, state: .connecting, isBonded: false, options: [:],
                 services: nil),
         ]
         let local = Snapshot.LocalCharacteristic(
@@ -34,7 +36,7 @@ import Testing
             descriptors: [
                 Snapshot.LocalDescriptor(uuid: try uuid("2901"), text: "Ä\n", data: nil),
                 Snapshot.LocalDescriptor(uuid: try uuid("2904"), text: nil, data: Data(count: 7)),
-            ], subscribers: [UUID()])
+            ], subscribers: [identifiers[2]])
         snapshot.services = [
             Snapshot.LocalService(uuid: try uuid("180A"), isPrimary: false, includedServices: [], characteristics: []),
             Snapshot.LocalService(
