@@ -11,9 +11,11 @@ import sys
 from bleak import BleakClient, BleakScanner
 from bleak.exc import BleakError
 
-from devices import rig_uuid
-
 LONG = bytes(i * 7 % 256 for i in range(300))
+
+
+def rig_uuid(number):
+    return f'bb1e{number:04x}-5d3b-4c6f-9a5e-000000000000'
 
 
 def check(what, found, expected):
