@@ -50,6 +50,7 @@ extension Scenarios {
             #expect(commands.withLock { $0 } == Data([0, 1, 2]))
             #expect(publisher.count { if case .subscribed = $0 { true } else { false } } == 2)
             _ = try await publisher.nextUnsubscription()
+            try await world.forget("00:B1:5E:00:00:01", on: "hci1")
             try await world.control("rig adapters 1")
             try await world.forget("00:B1:5E:00:00:02")
             withExtendedLifetime(agent) {}

@@ -22,12 +22,20 @@ extension World {
         (managerOptions[BluezManagerOptionBusAddressKey] as? String).map { BusAddress($0) } ?? .system
     }
 
-    /// Makes an adapter forget a device and its bond, if it knows it.
+    /// Makes an adapter, as soon as it is there, forget a device and its bond.
     func forget(_ address: String, on adapter: String = "hci0") async throws {
         guard let path = ObjectPath("/org/bluez/\(adapter)"),
             let device = path.appending("dev_" + address.replacing(":", with: "_"))
         else { return }
         let peer = try await Peer.named(busAddress)
-        _ = try? await peer.call("org.bluez", path, "org.bluez.Adapter1", "RemoveDevice", [.path(device)])
+        let deadline = ContinuousClock.now + .seconds(world_deadline)
+        while ContinuousClock.now < deadline {
+            do {
+                try await peer.call("org.bluez", path, "org.bluez.Adapter1", "RemoveDevice", [.path(device)])
+                return
+            } catch BusError.remote(name: "org.bluez.Error.DoesNotExist", _) {
+                return
+            } catch {}  // there is no such adapter yet
+        }
     }
 }
