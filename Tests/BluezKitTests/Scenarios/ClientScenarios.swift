@@ -15,7 +15,6 @@ extension Scenarios {
             let command = local(0x122, .writeWithoutResponse)
             let updated = [local(0x123, .notify), local(0x124, .indicate)]
             let guarded = local(0x125, .read, [.readEncryptionRequired])
-            // Before 0x121, so that the numbers go up from the service's.
             let service = localService(
                 0x11F, [local(0x120, .read, value: Data("fixed".utf8)), dynamic, command] + updated + [guarded])
             let kept = ProtectedBox(Data())
@@ -51,8 +50,10 @@ extension Scenarios {
             #expect(commands.withLock { $0 } == Data([0, 1, 2]))
             #expect(publisher.count { if case .subscribed = $0 { true } else { false } } == 2)
             _ = try await publisher.nextUnsubscription()
+            try await world.forget("00:B1:5E:00:00:01", on: "hci1")
             try await world.control("rig adapters 1")
-            try await agent.forget("00:B1:5E:00:00:02")
+            try await world.forget("00:B1:5E:00:00:02")
+            withExtendedLifetime(agent) {}
         }
     }
 }

@@ -17,12 +17,12 @@ extension Scenarios {
             try await world.control("rig adapters 2")
             // The other sensor of this world is found as well.
             try await world.control("heart advertise off")
+            // BlueZ does not look at what a device advertises once it has seen its table, which was another one then.
+            try await world.forget("00:B1:5E:00:00:01", on: "hci1")
             return world
         }
 
-        @Test(
-            "a card arrives byte for byte, of any size",
-            arguments: Worlds.isRig ? [0, 21, 513, 100_000] : [0, 1, 19, 20, 21, 512, 513, 100_000])
+        @Test("a card arrives byte for byte, of any size", arguments: [0, 1, 19, 20, 21, 512, 513, 100_000])
         func exchangesCards(_ size: Int) async throws {
             let world = try await worldWithTwoAdapters()
             let folder = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString)

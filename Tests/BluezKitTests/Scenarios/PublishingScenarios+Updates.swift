@@ -144,6 +144,22 @@ extension Scenarios {
             #expect(ready > 0)
         }
 
+        @Test("UP-8 UP-9 indications arrive in order")
+        func indications() async throws {
+            let characteristic = local(0x110, .indicate)
+            let (world, publisher) = try await publish([characteristic])
+            _ = try await world.control("central subscribe \(characteristic.uuid.line)")
+            _ = try await publisher.nextSubscription()
+            for number in UInt8(0)..<10 {
+                #expect(publisher.manager.updateValue(Data([number]), for: characteristic, onSubscribedCentrals: nil))
+            }
+            for number in UInt8(0)..<10 {
+                #expect(try await heard(world, "indicated").hasSuffix(" " + Data([number]).hex))
+            }
+            _ = try await world.control("central disconnect")
+            _ = try await publisher.nextUnsubscription()
+        }
+
         @Test("UP-9 an indication that is not confirmed holds back the next, and in the end updateValue")
         func unconfirmed() async throws {
             let characteristic = local(0x110, .indicate)

@@ -194,7 +194,8 @@ extension Scenarios {
             _ = try await world.control("central disconnect")
             _ = try await publisher.nextUnsubscription()
             _ = try await world.control("central forget")
-            try await agent.forget("F0:F1:F2:00:00:04")
+            try await world.forget("F0:F1:F2:00:00:04")
+            withExtendedLifetime(agent) {}
         }
 
         @Test("ST-6 a restart of bluetoothd empties the table, in silence; the same objects can be added again")
