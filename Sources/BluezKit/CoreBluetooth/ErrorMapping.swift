@@ -17,11 +17,12 @@ enum BlueZErrorContext: String, CaseIterable, Sendable {
 /// - Parameters:
 ///   - name: The D-Bus error name; empty if there is none.
 ///   - isBonded: Whether keys for the peer are stored. BlueZ has one text for three refusals (see the table).
+///   - attempts: Those that led to this error.
 func coreBluetoothError(
-    name: String, message: String, context: BlueZErrorContext, isBonded: Bool
+    name: String, message: String, context: BlueZErrorContext, isBonded: Bool, attempts: [BluezConnectAttempt] = []
 ) -> any Error {
     let row = ErrorMapping.rows.first { $0.matches(name: name, message: message, context: context) }
-    return (row?.result ?? .cb(.unknown)).error(name: name, message: message, isBonded: isBonded)
+    return (row?.result ?? .cb(.unknown)).error(name: name, message: message, isBonded: isBonded, attempts: attempts)
 }
 
 /// The error for the app when a link has ended that nobody asked to end (CN-9).
@@ -220,8 +221,11 @@ extension ErrorMapping.Row {
 }
 
 extension ErrorMapping.Result {
-    func error(name: String, message: String, isBonded: Bool) -> any Error {
-        let info = Self.userInfo(name: name, message: message)
+    func error(
+        name: String, message: String, isBonded: Bool, attempts: [BluezConnectAttempt] = []
+    ) -> any Error {
+        var info = Self.userInfo(name: name, message: message)
+        if !attempts.isEmpty { info[BluezErrorAttemptsKey] = attempts }
         switch self {
         case .cb(let code): return CBError(code, userInfo: info)
         case .att(let code): return CBATTError(code, userInfo: info)

@@ -16,14 +16,17 @@ final class Device {
     var lastSeen: DispatchTime?
     /// What BlueZ measured last, also after the scan that it was measured in.
     var lastRSSI: Int16?
-    /// Why the last attempt failed.
-    var attemptError: BusError?
+    /// Attempts to connect that have failed since the last link, the last one last.
+    var attempts: [BluezConnectAttempt] = []
     /// `Device1.Disconnected`, which comes right before the link ends.
     var disconnectReason: (name: String, message: String)?
 
     init(identity: DeviceIdentity, path: ObjectPath) {
         (self.identity, self.path) = (identity, path)
     }
+
+    /// A controller that filters duplicates reports a device once in a scan cycle, about 10 s.
+    var wasHeardOfLate: Bool { lastSeen.map { $0 + DispatchTimeInterval.seconds(12) > .now() } ?? false }
 
     var isWanted: Bool { clients.contains { $0.wish != nil } }
 }

@@ -149,6 +149,7 @@ extension Session {
         setFollowing(false)
         unknownPaths = PathQueue()
         for core in managers { core.scan = nil }
+        resetTurns()
         for device in linked { device.link.map { dropLink($0, of: device) } }
         discoveryPauses = 0
         subscriptions.removeAll()

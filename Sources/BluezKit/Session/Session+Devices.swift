@@ -72,7 +72,10 @@ extension Session {
         if changes.contains(.connected) {
             apply(link.machine.handle(.connectedChanged(device.properties.isConnected)), to: device)
         }
-        if changes.contains(.advertisement) { apply(link.machine.handle(.seen), to: device) }
+        if changes.contains(.advertisement) {
+            perform(turns.hear(device.identity))
+            apply(link.machine.handle(.seen), to: device)
+        }
         if changes.contains(.servicesResolved), device.properties.areServicesResolved { resolved(device, link) }
     }
 

@@ -9,6 +9,7 @@ extension Session {
         assertOnQueue()
         guard adapter.state == .poweredOn else { return }
         var filters = managers.compactMap { $0.scan?.filter }
+        perform(turns.scan(!filters.isEmpty))
         // A connect that waits for its device needs every report: devices are not obliged to advertise a service.
         if isLookingForDevices { filters.append(DiscoveryStateMachine.Filter(services: nil, wantsDuplicates: false)) }
         let wish = filters.dropFirst().reduce(filters.first) { $0?.merged(with: $1) }
@@ -17,7 +18,7 @@ extension Session {
         perform(discovery.wish(wish, afresh: afresh))
     }
 
-    private var isLookingForDevices: Bool { linked.contains { $0.link?.isLooking == true } }
+    private var isLookingForDevices: Bool { isLookingForTurns || linked.contains { $0.link?.isLooking == true } }
 
     /// The rule for device signals exists only while somebody scans: other programs' scans are broadcast too.
     func setFollowing(_ following: Bool) {

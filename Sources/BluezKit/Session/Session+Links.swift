@@ -19,16 +19,8 @@ extension Session {
         if link.machine.phase == .up {
             announceConnection(of: core)
         } else {
-            updateSeen(device, link)
             apply(link.machine.handle(.want(true)), to: device)
         }
-    }
-
-    private func updateSeen(_ device: Device, _ link: Link) {
-        let isScanning = managers.contains { $0.scan != nil }
-        // A controller that filters duplicates reports a device once in a scan cycle, about 10 s.
-        let seen = device.lastSeen.map { $0 + DispatchTimeInterval.seconds(12) > .now() } ?? false
-        link.machine.attemptsOnlyWhenSeen = isScanning && !seen
     }
 
     private func makeLink(of device: Device) -> Link {
@@ -37,7 +29,10 @@ extension Session {
         linked.append(device)
         let (interface, member) = ("org.freedesktop.DBus.Properties", "PropertiesChanged")
         link.matchRules = [
-            MatchRule(sender: BlueZ.busName, path: device.path),
+            // The bus allows some hundred rules: where many wait, those that come last share one.
+            linked.count <= 64
+                ? MatchRule(sender: BlueZ.busName, path: device.path)
+                : MatchRule(sender: BlueZ.busName, interface: interface, member: member, argument0: BlueZ.device),
             // Of all devices: one rule for each link is not possible (see MatchRule).
             MatchRule(sender: BlueZ.busName, interface: interface, member: member, argument0: BlueZ.characteristic),
             MatchRule(sender: BlueZ.busName, interface: interface, member: member, argument0: BlueZ.service),
@@ -102,14 +97,73 @@ extension Session {
             case .look(let looks):
                 link.isLooking = looks
                 updateDiscovery()
+            case .queue: perform(turns.request(device.identity, isHeard: device.wasHeardOfLate))
             case .startTimer(let delay): startTimer(delay, device, link)
+            case .startBackOff(let delay): startTimer(delay * Double.random(in: 0.75...1.25), device, link)
             case .stopTimer: stopTimer(link)
             case .linkUp: linkUp(device, link)
             case .linkDown: linkDown(device, link)
             case .giveUp: giveUp(device, link)
             }
         }
+        if device.link?.machine.holdsTurn != true { perform(turns.end(device.identity)) }
         dropIfUnused(device)
+    }
+
+    // MARK: Turns
+
+    func perform(_ actions: [ConnectScheduler<DeviceIdentity>.Action]) {
+        turnActions += actions
+        // What one of them leads to comes after the others.
+        guard turnActions.count == actions.count else { return }
+        while let action = turnActions.first {
+            perform(action)
+            if !turnActions.isEmpty { turnActions.removeFirst() }
+        }
+    }
+
+    private func perform(_ action: ConnectScheduler<DeviceIdentity>.Action) {
+        switch action {
+        case .start(let identity): tell(.turn, to: identity)
+        case .callOff(let identity): tell(.turnOver, to: identity)
+        case .look(let looks):
+            isLookingForTurns = looks
+            updateDiscovery()
+        case .startTimer(let delay):
+            turnTimer?.cancel()
+            turnTimer = timer(delay) { session in session.perform(session.turns.timerFired()) }
+        case .stopTimer:
+            turnTimer?.cancel()
+            turnTimer = nil
+        }
+    }
+
+    private func tell(_ event: LinkStateMachine.Event, to identity: DeviceIdentity) {
+        guard let device = devicesByIdentity[identity], let link = device.link else {
+            return perform(turns.end(identity))
+        }
+        // It must be heard anew before it counts as being there.
+        if event == .turnOver { device.lastSeen = nil }
+        apply(link.machine.handle(event), to: device)
+    }
+
+    func resetTurns() {
+        turns.reset()
+        turnActions = []
+        turnTimer?.cancel()
+        (turnTimer, isLookingForTurns) = (nil, false)
+    }
+
+    private func timer(_ delay: Duration, _ body: @escaping (Session) -> Void) -> any DispatchSourceTimer {
+        let timer = DispatchSource.makeTimerSource(queue: queue)
+        timer.schedule(deadline: .now() + .nanoseconds(Int(delay / .nanoseconds(1))))
+        timer.setEventHandler { [weak self] in
+            guard let self else { return }
+            body(self)
+            flush()
+        }
+        timer.activate()
+        return timer
     }
 
     private func proxy(_ device: Device) -> BlueZProxy? {
@@ -164,9 +218,10 @@ extension Session {
             if case .failure(let error) = result {
                 Log.debug("connect \(device.path): \(error.name) \(error.message)")
                 failure = ConnectFailure.classify(name: error.name, message: error.message)
-                device.attemptError = error
+                device.attempts = device.attempts.suffix(9)
+                device.attempts.append(BluezConnectAttempt(date: Date(), name: error.name, message: error.message))
+                device.lastSeen = nil  // it must be heard anew before it counts as being there
             }
-            updateSeen(device, link)
             apply(link.machine.handle(.connectReply(failure)), to: device)
         }
     }
@@ -182,17 +237,11 @@ extension Session {
 
     private func startTimer(_ delay: Duration, _ device: Device, _ link: Link) {
         stopTimer(link)
-        let timer = DispatchSource.makeTimerSource(queue: queue)
-        timer.schedule(deadline: .now() + .nanoseconds(Int(delay / .nanoseconds(1))))
-        timer.setEventHandler { [weak self, weak device] in
-            guard let self, let device, let link = device.link else { return }
-            stopTimer(link)
-            updateSeen(device, link)
-            apply(link.machine.handle(.timerFired), to: device)
-            flush()
+        link.timer = timer(delay) { [weak device] session in
+            guard let device, let link = device.link else { return }
+            session.stopTimer(link)
+            session.apply(link.machine.handle(.timerFired), to: device)
         }
-        timer.activate()
-        link.timer = timer
     }
 
     private func stopTimer(_ link: Link) {
@@ -205,6 +254,7 @@ extension Session {
     private func linkUp(_ device: Device, _ link: Link) {
         pauseDiscovery(false, for: link)
         device.properties.isConnected = true
+        device.attempts = []
         for core in device.clients where core.wish != nil { announceConnection(of: core) }
         if device.properties.areServicesResolved { resolved(device, link) }
     }
@@ -270,14 +320,15 @@ extension Session {
 
     /// No attempt will succeed: the app is told why.
     private func giveUp(_ device: Device, _ link: Link) {
-        let failure = device.attemptError
+        let attempts = device.attempts
+        device.attempts = []
         endEpoch(device, link)
         for core in device.clients {
             guard let wish = core.wish else { continue }
             core.wish = nil
             let error = coreBluetoothError(
-                name: failure?.name ?? "", message: failure?.message ?? "", context: .connect,
-                isBonded: device.properties.isBonded)
+                name: attempts.last?.name ?? "", message: attempts.last?.message ?? "", context: .connect,
+                isBonded: device.properties.isBonded, attempts: attempts)
             core.manager.post { manager in
                 guard let peripheral = core.peripheral, core.link.load(ordering: .relaxed) == wish.link else { return }
                 peripheral.leave(.disconnected, link: wish.link)
@@ -312,6 +363,7 @@ extension Session {
     func dropLink(_ link: Link, of device: Device) {
         pauseDiscovery(false, for: link)
         stopTimer(link)
+        perform(turns.end(device.identity))
         endEpoch(device, link)
         for rule in link.matchRules { bus?.removeMatch(rule) }
         device.link = nil

@@ -34,6 +34,12 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
     var linked: [Device] = []
     var uuids = UUIDPool()
 
+    // Connects: Session+Links.swift
+    var turns = ConnectScheduler<DeviceIdentity>()
+    var turnActions: [ConnectScheduler<DeviceIdentity>.Action] = []
+    var turnTimer: (any DispatchSourceTimer)?
+    var isLookingForTurns = false
+
     // Discovery: Session+Discovery.swift
     var discovery = DiscoveryStateMachine()
     /// Counts the resets of ``discovery``: answers to what it asked for before are void.
