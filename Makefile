@@ -1,10 +1,10 @@
 # Each target is a script of the same name in scripts/, which can be run by hand as well.
 .DEFAULT_GOAL := help
-.PHONY: help build test storm demo bench docs lint format rules clean
+.PHONY: help build test storm demo demo-restore bench docs lint format rules clean
 
 help: ## list the targets
 	@echo 'make TARGET, where TARGET is one of'
-	@sed -n 's/^\([a-z]*\): ## \(.*\)/  \1	\2/p' $(MAKEFILE_LIST) | expand -t 10
+	@sed -n 's/^\([a-z-]*\): ## \(.*\)/  \1	\2/p' $(MAKEFILE_LIST) | expand -t 18
 
 build: ## build the package (debug)
 	@scripts/build
@@ -17,6 +17,9 @@ storm: ## two minutes of the worst weather in the simulator (scripts/storm --sec
 
 demo: ## show a heart-rate sensor: a real one if there is an adapter, else a simulated one
 	@scripts/demo
+
+demo-restore: ## kill the demo while beats arrive, start it again, and see it go on
+	@scripts/demo-restore
 
 bench: ## measure the release build
 	@scripts/bench

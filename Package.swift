@@ -8,6 +8,7 @@ let package = Package(
         // It is a product of its own: a package that never names it keeps `canImport(CoreBluetooth)` false.
         .library(name: "CoreBluetooth", targets: ["CoreBluetooth"]),
         .library(name: "BluezKit", targets: ["BluezKit"]),
+        .library(name: "BluezKitProfiles", targets: ["BluezKitProfiles"]),
         .library(name: "BluezKitSimulator", targets: ["BluezKitSimulator"]),
         .executable(name: "bluez-demo", targets: ["bluez-demo"]),
     ],
@@ -16,19 +17,32 @@ let package = Package(
         .target(name: "CDBus", dependencies: ["CDBusSystem"]),
         .target(name: "DBus", dependencies: ["CDBus"]),
         .target(name: "CCoreBluetooth"),
-        .target(name: "BluezKit", dependencies: ["DBus", "CCoreBluetooth"]),
+        .target(name: "BluezKitRestore"),
+        .target(name: "BluezKit", dependencies: ["DBus", "BluezKitRestore", "CCoreBluetooth"]),
         .target(name: "CoreBluetooth", dependencies: ["BluezKit"]),
+        .target(name: "BluezKitProfiles", dependencies: ["BluezKit"]),
         .target(name: "BluezKitSimulator", dependencies: ["DBus"]),
-        .executableTarget(name: "bluez-demo", dependencies: ["BluezKit", "BluezKitSimulator", "DBus"]),
+        .executableTarget(
+            name: "bluez-demo", dependencies: ["BluezKit", "BluezKitProfiles", "BluezKitSimulator", "DBus"]),
         .executableTarget(name: "bluezkit-bench", dependencies: ["BluezKit"], path: "Benchmarks/bluezkit-bench"),
         .testTarget(
             name: "BluezKitTests",
-            dependencies: ["CoreBluetooth", "BluezKit", "BluezKitSimulator", "DBus", "bluez-demo"]),
+            dependencies: [
+                "CoreBluetooth", "BluezKit", "BluezKitProfiles", "BluezKitRestore", "BluezKitSimulator", "DBus",
+                "bluez-demo",
+            ]),
+        // The app that tests of restoration kill and start again.
+        .executableTarget(
+            name: "restoration-probe", dependencies: ["CoreBluetooth", "BluezKit"], path: "Tests/Probe",
+            swiftSettings: [.swiftLanguageMode(.v5)]),
+        // Kills a program at its N-th system call.
+        .executableTarget(name: "kill-at", path: "Tests/KillAt"),
         // Code as apps have it, in both language modes: the folders are one. It is compiled, not run.
         .testTarget(
-            name: "PortingSwift5", dependencies: ["CoreBluetooth"], path: "Tests/Porting/Swift5",
+            name: "PortingSwift5", dependencies: ["CoreBluetooth", "BluezKitProfiles"], path: "Tests/Porting/Swift5",
             swiftSettings: [.swiftLanguageMode(.v5)]),
-        .testTarget(name: "PortingSwift6", dependencies: ["CoreBluetooth"], path: "Tests/Porting/Swift6"),
+        .testTarget(
+            name: "PortingSwift6", dependencies: ["CoreBluetooth", "BluezKitProfiles"], path: "Tests/Porting/Swift6"),
     ],
     swiftLanguageModes: [.v6]
 )

@@ -13,13 +13,17 @@ final class AcquiredSocket {
     /// The client closed its end, or ``close()`` was called.
     var onClosed: (() -> Void)?
 
-    init?(queue: DispatchQueue) {
+    convenience init?(queue: DispatchQueue) {
         var ends: [Int32] = [-1, -1]
         let kind = Int32(SOCK_SEQPACKET.rawValue) | Int32(SOCK_CLOEXEC.rawValue) | Int32(SOCK_NONBLOCK.rawValue)
         guard socketpair(AF_UNIX, kind, 0, &ends) == 0 else { return nil }
-        (end, clientEnd) = (ends[0], ends[1])
+        self.init(ends[0], clientEnd: ends[1], queue: queue)
+    }
+
+    /// The daemon's end of a socket, which it now owns; an application made it.
+    init(_ end: Int32, clientEnd: Int32 = -1, queue: DispatchQueue) {
+        (self.end, self.clientEnd) = (end, clientEnd)
         source = DispatchSource.makeReadSource(fileDescriptor: end, queue: queue)
-        let end = end
         source.setCancelHandler { Glibc.close(end) }
         source.setEventHandler { [weak self] in self?.readable() }
         source.activate()

@@ -42,8 +42,9 @@ extension Adapter {
                 adapter.changed("PairableTimeout")
             },
             .init("Discovering", "b") { .bool($0.isDiscovering) },
-            .init("UUIDs", "as") { _ in
-                .strings(["1801", "1800", "1200", "110c", "110e", "180a"].map(UUIDText.full))
+            .init("UUIDs", "as") { adapter in
+                let served = adapter.applications.flatMap(\.services).map(\.definition.uuid)
+                return .strings(["1801", "1800", "1200", "110c", "110e", "180a"].map(UUIDText.full) + served)
             },
             .init("Modalias", "s") { _ in .string("usb:v1D6Bp0246d0542") },
             .init("Roles", "as") { _ in .strings(["central", "peripheral"]) },
@@ -60,29 +61,6 @@ extension Adapter {
                     try writer.write(.strings(DiscoveryFilter.keys))
                 }
             },
-        ])
-
-    static let gattManager = ExportedInterface(
-        "org.bluez.GattManager1", of: Adapter.self,
-        methods: [
-            .init("RegisterApplication", takes: [.init("application", "o"), .init("options", "a{sv}")]) {
-                $2.refuse($1, .notSupported)
-            },
-            .init("UnregisterApplication", takes: [.init("application", "o")]) { $2.refuse($1, .doesNotExist) },
-        ])
-
-    static let advertisingManager = ExportedInterface(
-        "org.bluez.LEAdvertisingManager1", of: Adapter.self,
-        properties: [
-            .init("ActiveInstances", "y") { _ in .byte(0) },
-            .init("SupportedInstances", "y") { _ in .byte(5) },
-            .init("SupportedIncludes", "as") { _ in .strings(["tx-power", "appearance", "local-name"]) },
-        ],
-        methods: [
-            .init("RegisterAdvertisement", takes: [.init("advertisement", "o"), .init("options", "a{sv}")]) {
-                $2.refuse($1, .notSupported)
-            },
-            .init("UnregisterAdvertisement", takes: [.init("service", "o")]) { $2.refuse($1, .doesNotExist) },
         ])
 
     static let media = ExportedInterface("org.bluez.Media1", of: Adapter.self)

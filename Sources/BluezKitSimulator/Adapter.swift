@@ -15,6 +15,10 @@ final class Adapter {
     var pairableTimeout: UInt32 = 0
     var isDiscovering = false
     var devices: [String: Device] = [:]
+    var applications: [Application] = []
+    var advertisements: [AdvertisementInstance] = []
+    /// Client characteristic configurations of bonded centrals that are away, by address.
+    var rememberedConfigurations: [String: [UInt16: UInt16]] = [:]
 
     // Discovery; see Adapter+Discovery.swift.
     var sessions: [DiscoverySession] = []
@@ -30,6 +34,8 @@ final class Adapter {
     init(simulator: Simulator, controller: Controller) {
         (self.simulator, self.controller) = (simulator, controller)
         path = ObjectPath("/org/bluez/hci\(controller.index)") ?? "/org/bluez/hci0"
+        controller.presence.host = self
+        controller.presence.table = .ofAdapter(name: name)
     }
 
     func changed(_ property: String) {
@@ -56,6 +62,8 @@ final class Adapter {
     func unplugged() {
         endAllDiscovery()
         changed("Powered")
+        releaseAdvertisements()
+        endServing(reason: 0x08)
         for device in devices.values { device.adapterGone() }
         simulator.server?.flush()
         unregister()
@@ -70,6 +78,7 @@ final class Adapter {
         if on {
             answer?()
             changed("Powered")
+            updatePresence()
             for device in devices.values { device.attemptConnection() }
             return
         }
@@ -77,6 +86,7 @@ final class Adapter {
         for device in devices.values.sorted(by: { $0.address > $1.address }) where device.isTemporary {
             remove(device)
         }
+        endServing(reason: 0x15)
         for device in devices.values { device.adapterGone() }
         answer?()
         changed("Powered")
@@ -85,6 +95,7 @@ final class Adapter {
 
     func closeSockets() {
         for device in devices.values { device.closeSockets() }
+        for application in applications { application.close() }
     }
 
     // MARK: Devices

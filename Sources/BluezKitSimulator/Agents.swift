@@ -102,6 +102,7 @@ extension Simulator {
                 device.pairing?.clientGone(client)
             }
             adapter.clientGone(client)
+            adapter.serverClientGone(client)
         }
         if agents.contains(where: { $0.client == client }) {
             agents.removeAll { $0.client == client }

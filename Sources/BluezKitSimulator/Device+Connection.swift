@@ -35,7 +35,7 @@ extension Device {
 
     private func connectable() -> VirtualPeripheral? {
         guard let peripheral = simulator.peripherals[address], peripheral.isOnAir, !peripheral.refusesConnections,
-            peripheral.content.isConnectable
+            peripheral.isConnectableNow
         else { return nil }
         return peripheral
     }
@@ -53,11 +53,12 @@ extension Device {
     private func linkUp(to peripheral: VirtualPeripheral) {
         connectAlarm?.cancel()
         setPermanent()
-        let link = Link(device: self, peripheral: peripheral)
+        let link = Link(central: self, peripheral: peripheral)
         self.link = link
         peripheral.links.append(link)
         simulator.airChanged(peripheral)
-        peripheral.event("connected \(adapter.controller.address)/P")
+        peripheral.event("connected \(linkAddress)")
+        peripheral.host?.inboundLinkUp(link, address: adapter.controller.address, type: "public")
         isConnected = true
         changed("Connected")
         // With their bond gone the peripheral refuses to encrypt; without one nobody tries.
@@ -92,7 +93,11 @@ extension Device {
         simulator.tell("\(peripheral.key) mtu \(link.mtu)")
         guard let level = peripheral.table.characteristic("2a19".asUUID), services.contains(where: { $0.has(level) })
         else { return }
-        link.internalSubscriptions.insert(level.handle + 1)
+        if level.served != nil {
+            link.configure(level, 1) { _ in }
+        } else {
+            link.internalSubscriptions.insert(level.handle + 1)
+        }
         link.read(level, offset: 0) { [weak self] result in
             guard let self, case .success(let value) = result, let percentage = value.first else { return }
             battery = percentage
@@ -112,7 +117,9 @@ extension Device {
             service.unregister()
             services.removeAll { $0 === service }
         }
-        for source in table.services where !services.contains(where: { $0.source === source }) {
+        // GAP has no objects; bluetoothd uses it itself.
+        for source in table.services
+        where !services.contains(where: { $0.source === source }) && source.definition.uuid != "1800".asUUID {
             let service = RemoteService(device: self, source: source)
             services.append(service)
             service.register()
@@ -125,7 +132,7 @@ extension Device {
     }
 
     /// The peripheral indicated Service Changed.
-    func servicesChanged() {
+    func servicesChanged(_ handles: ClosedRange<UInt16>) {
         guard let link, isResolved else { return }
         simulator.after(simulator.timing.serviceChanged) { [weak self, weak link] in
             guard let self, let link, self.link === link else { return }
@@ -154,6 +161,7 @@ extension Device {
         disconnectAlarm = simulator.after(simulator.timing.disconnectDelay) { [weak self] in
             guard let self else { return }
             link?.end(reason: 0x16)
+            inbound?.end(reason: 0x16)
         }
     }
 
@@ -192,6 +200,7 @@ extension Device {
     func adapterGone() {
         failConnect(.failed("le-connection-abort-by-local"))
         link?.end(reason: 0x16)
+        inbound?.end(reason: 0x16)
         rssi = nil
     }
 
@@ -209,4 +218,15 @@ extension BlueZError {
 
 extension String {
     var asUUID: String { UUIDText.full(self) }
+}
+
+extension Device: LinkCentral {
+    var linkAddress: String { adapter.controller.address + "/P" }
+
+    func linkEnded(reason: UInt8) { linkEnded(byDisconnect: reason == 0x16) }
+
+    func received(_ value: [UInt8], of characteristic: GATTTable.Characteristic, confirm: (() -> Void)?) {
+        received(value, of: characteristic)
+        if let confirm { simulator.after(.zero, confirm) }
+    }
 }

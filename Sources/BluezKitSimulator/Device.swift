@@ -35,6 +35,8 @@ final class Device {
 
     // The link; see Device+Connection.swift.
     var link: Link?
+    /// The link that the device made, as a central.
+    var inbound: Link?
     var connectCall: IncomingCall?
     var connectAlarm: Alarm?
     var setupAlarm: Alarm?
@@ -58,6 +60,7 @@ final class Device {
     /// Removes all objects, the innermost first.
     func unregister() {
         link?.end(reason: 0x13, quietly: true)
+        inbound?.end(reason: 0x16)
         closeSockets()
         for service in services { service.unregister() }
         services = []

@@ -19,6 +19,8 @@ struct GATTTable {
         let handle: UInt16
         var value: [UInt8]
         var descriptors: [Descriptor] = []
+        /// Who answers, if an application on the bus does.
+        var served: ServedAttribute?
 
         init(_ definition: VirtualCharacteristic, handle: UInt16) {
             (self.definition, self.handle, value) = (definition, handle, definition.value)
@@ -38,6 +40,8 @@ struct GATTTable {
         let handle: UInt16
         let isWritable: Bool
         var value: [UInt8]
+        /// Who answers, if an application on the bus does.
+        var served: ServedAttribute?
 
         init(_ definition: VirtualDescriptor, handle: UInt16) {
             (uuid, self.handle, isWritable, value) =
@@ -50,6 +54,34 @@ struct GATTTable {
     private(set) var services: [Service] = []
     /// GAP (without objects in BlueZ) takes the handles 1 to 5, as in most stacks.
     private var nextHandle: UInt16 = 6
+
+    /// The table of an adapter: what bluetoothd itself puts there, GAP included.
+    static func ofAdapter(name: String) -> GATTTable {
+        var table = GATTTable([])
+        table.services = []
+        table.nextHandle = 1
+        table.add(
+            VirtualService(
+                "1800",
+                [
+                    VirtualCharacteristic("2A00", .read, value: Array(name.utf8)),
+                    VirtualCharacteristic("2A01", .read, value: [0, 0]),
+                    VirtualCharacteristic("2AA6", .read, value: [1]),
+                ]))
+        table.add(
+            VirtualService(
+                "1801",
+                [
+                    VirtualCharacteristic("2A05", .indicate),
+                    VirtualCharacteristic("2B29", [.read, .write], value: [0]),
+                    VirtualCharacteristic("2B2A", .read, value: Array(repeating: 0, count: 16)),
+                    VirtualCharacteristic("2B3A", .read, value: [0]),
+                ]))
+        table.add(
+            VirtualService(
+                "180A", [VirtualCharacteristic("2A50", .read, value: [0x02, 0x6B, 0x1D, 0x46, 0x02, 0x42, 0x05])]))
+        return table
+    }
 
     /// A table with the Generic Attribute service and these.
     init(_ definitions: [VirtualService]) {
@@ -66,25 +98,29 @@ struct GATTTable {
 
     /// Adds a service at the end.
     @discardableResult
-    mutating func add(_ definition: VirtualService) -> Service {
+    mutating func add(_ definition: VirtualService, including others: [Service] = []) -> Service {
         var handle = nextHandle
         func take() -> UInt16 {
             defer { handle += 1 }
             return handle
         }
         let service = Service(definition, handle: take())
+        service.includes = others
         for uuid in definition.includes {
-            guard let included = services.first(where: { $0.definition.uuid == uuid }) else { continue }
-            service.includes.append(included)
-            _ = take()
+            if let included = services.first(where: { $0.definition.uuid == uuid }) {
+                service.includes.append(included)
+            }
         }
+        handle += UInt16(service.includes.count)
         for definition in definition.characteristics {
             let characteristic = Characteristic(definition, handle: take())
             _ = take()
             for descriptor in definition.descriptors {
                 characteristic.descriptors.append(Descriptor(descriptor, handle: take()))
             }
-            if !definition.flags.isDisjoint(with: [.notify, .indicate]) {
+            if !definition.flags.isDisjoint(with: [.notify, .indicate]),
+                !definition.descriptors.contains(where: { $0.uuid == UUIDText.full("2902") })
+            {
                 characteristic.descriptors.append(
                     Descriptor(VirtualDescriptor("2902", value: [0, 0], isWritable: true), handle: take()))
             }
@@ -102,6 +138,11 @@ struct GATTTable {
         let service = services.remove(at: index)
         if index == services.count { nextHandle = service.handle }
         return service
+    }
+
+    /// Removes a service. Its handles are not used again.
+    mutating func remove(_ service: Service) {
+        services.removeAll { $0 === service }
     }
 
     func characteristic(_ uuid: String) -> Characteristic? {

@@ -1,41 +1,74 @@
-/// A link between an adapter and a peripheral, with the Attribute Protocol on it: one request at a time.
+/// The central's end of a link: a device object of an adapter, or a central of the test.
+protocol LinkCentral: AnyObject {
+    /// As events show it: `00:B1:5E:00:00:01/P`, P for a public address.
+    var linkAddress: String { get }
+    /// A notification has come; or an indication, which is confirmed by calling `confirm`.
+    func received(_ value: [UInt8], of characteristic: GATTTable.Characteristic, confirm: (() -> Void)?)
+    /// Service Changed was indicated.
+    func servicesChanged(_ handles: ClosedRange<UInt16>)
+    /// - Parameter reason: As a controller says it; 0x16: this end did it.
+    func linkEnded(reason: UInt8)
+}
+
+/// A link between a central and a peripheral, with the Attribute Protocol on it: one request at a time.
 final class Link {
     /// Gone when the daemon has died and the kernel still holds the link.
-    private(set) weak var device: Device?
+    private(set) weak var central: (any LinkCentral)?
     let peripheral: VirtualPeripheral
     let mtu: UInt16
     var isEncrypted = false
+    /// Encrypted, by a pairing that somebody has watched over.
+    var isAuthenticated = false
     /// Client characteristic configurations, by value handle. Those of clients on the bus, and bluetoothd's own.
-    private var configurations: [UInt16: UInt16] = [:]
+    var configurations: [UInt16: UInt16] = [:]
     var internalSubscriptions: Set<UInt16> = []
+    /// Prepared writes, and indications that wait for their confirmation; see Link+Attributes.swift.
+    var prepared: [PreparedWrite] = []
+    var indications: [Indication] = []
     private var requests: [Request] = []
     private var isBusy = false
     private(set) var isUp = true
 
+    var device: Device? { central as? Device }
+
     private struct Request {
         let delay: Duration
         let isAnswered: Bool
-        let serve: () -> Void
+        let serve: (_ done: @escaping () -> Void) -> Void
         let fail: (UInt8) -> Void
     }
 
-    init(device: Device, peripheral: VirtualPeripheral) {
-        (self.device, self.peripheral) = (device, peripheral)
-        mtu = min(517, peripheral.offeredMTU)
+    init(central: any LinkCentral, peripheral: VirtualPeripheral, mtu: UInt16 = 517) {
+        (self.central, self.peripheral) = (central, peripheral)
+        self.mtu = min(mtu, peripheral.offeredMTU)
     }
 
     // MARK: Requests
 
-    private func request(
-        delay: Duration = .zero, isAnswered: Bool = true, serve: @escaping () -> Void,
-        fail: @escaping (UInt8) -> Void
+    /// Sends a request when those before it are answered. `completion` is called once: with what `serve` answers, or
+    /// with 0x0E if the link ends first.
+    func request<Answer>(
+        delay: Duration = .zero, isAnswered: Bool = true,
+        serve: @escaping (_ answer: @escaping (Result<Answer, ATTFailure>) -> Void) -> Void,
+        completion: @escaping (Result<Answer, ATTFailure>) -> Void
     ) {
-        requests.append(Request(delay: delay, isAnswered: isAnswered, serve: serve, fail: fail))
+        guard isUp else { return completion(.failure(.unlikely)) }
+        requests.append(
+            Request(
+                delay: delay, isAnswered: isAnswered,
+                serve: { [weak self] done in
+                    serve { result in
+                        guard self?.isUp == true else { return }  // it has failed already
+                        self?.requests.removeFirst()
+                        completion(result)
+                        done()
+                    }
+                }, fail: { completion(.failure(ATTFailure($0))) }))
         sendNext()
     }
 
     private func sendNext() {
-        guard isUp, !isBusy, let request = requests.first, let simulator = device?.simulator else { return }
+        guard isUp, !isBusy, let request = requests.first, let simulator = peripheral.simulator else { return }
         isBusy = true
         guard request.isAnswered else {
             simulator.after(simulator.timing.attTimeout) { [weak self] in self?.end(reason: 0x08) }
@@ -43,10 +76,10 @@ final class Link {
         }
         simulator.after(simulator.timing.attRoundTrip + request.delay) { [weak self] in
             guard let self, isUp else { return }
-            requests.removeFirst()
-            request.serve()
-            isBusy = false
-            sendNext()
+            request.serve { [weak self] in
+                self?.isBusy = false
+                self?.sendNext()
+            }
         }
     }
 
@@ -55,15 +88,14 @@ final class Link {
         _ characteristic: GATTTable.Characteristic, offset: Int,
         completion: @escaping (Result<[UInt8], ATTFailure>) -> Void
     ) {
+        if characteristic.served != nil { return readServed(.value(characteristic), offset, [], completion) }
         let definition = characteristic.definition
-        request(delay: definition.delay, isAnswered: definition.answers) {
-            completion(Self.answerRead(characteristic, offset: offset))
-        } fail: {
-            completion(.failure(ATTFailure($0)))
-        }
+        request(
+            delay: definition.delay, isAnswered: definition.answers,
+            serve: { $0(Self.answerRead(characteristic, offset: offset)) }, completion: completion)
     }
 
-    private static func answerRead(
+    static func answerRead(
         _ characteristic: GATTTable.Characteristic, offset: Int
     ) -> Result<[UInt8], ATTFailure> {
         let definition = characteristic.definition
@@ -82,21 +114,23 @@ final class Link {
         _ value: [UInt8], to characteristic: GATTTable.Characteristic, offset: Int?,
         completion: @escaping (Result<Void, ATTFailure>) -> Void
     ) {
+        if characteristic.served != nil { return writeServed(value, .value(characteristic), offset, completion) }
         let definition = characteristic.definition
-        request(delay: definition.delay, isAnswered: definition.answers) { [peripheral] in
-            completion(Self.answerWrite(value, characteristic, offset: offset, peripheral, flag: .write))
-        } fail: {
-            completion(.failure(ATTFailure($0)))
-        }
+        request(
+            delay: definition.delay, isAnswered: definition.answers,
+            serve: { [peripheral] in
+                $0(Self.answerWrite(value, characteristic, offset: offset, peripheral, flag: .write))
+            }, completion: completion)
     }
 
     /// Writes without response: nobody hears of a failure.
     func command(_ value: [UInt8], to characteristic: GATTTable.Characteristic) {
         guard isUp else { return }
+        if characteristic.served != nil { return commandServed(value, characteristic) }
         _ = Self.answerWrite(value, characteristic, offset: nil, peripheral, flag: .writeWithoutResponse)
     }
 
-    private static func answerWrite(
+    static func answerWrite(
         _ value: [UInt8], _ characteristic: GATTTable.Characteristic, offset: Int?, _ peripheral: VirtualPeripheral,
         flag: VirtualCharacteristic.Flags
     ) -> Result<Void, ATTFailure> {
@@ -127,29 +161,30 @@ final class Link {
         _ descriptor: GATTTable.Descriptor, of handle: UInt16,
         completion: @escaping (Result<[UInt8], ATTFailure>) -> Void
     ) {
-        request { [weak self] in
-            var value = descriptor.value
-            if descriptor.isConfiguration, let number = self?.configurations[handle] {
-                value = [UInt8(number & 0xFF), UInt8(number >> 8)]
-            }
-            completion(.success(value))
-        } fail: {
-            completion(.failure(ATTFailure($0)))
-        }
+        if descriptor.served != nil { return readServed(.descriptor(descriptor, handle), 0, [], completion) }
+        request(
+            serve: { [weak self] answer in
+                var value = descriptor.value
+                if descriptor.isConfiguration, let number = self?.configurations[handle] {
+                    value = [UInt8(number & 0xFF), UInt8(number >> 8)]
+                }
+                answer(.success(value))
+            }, completion: completion)
     }
 
     func write(
         _ value: [UInt8], to descriptor: GATTTable.Descriptor,
         completion: @escaping (Result<Void, ATTFailure>) -> Void
     ) {
-        request {
-            guard descriptor.isWritable else { return completion(.failure(.writeNotPermitted)) }
-            guard value.count <= 512 else { return completion(.failure(.invalidLength)) }
-            descriptor.value = value
-            completion(.success(()))
-        } fail: {
-            completion(.failure(ATTFailure($0)))
-        }
+        if descriptor.served != nil { return writeServed(value, .descriptor(descriptor, 0), nil, completion) }
+        request(serve: { $0(Self.answerWrite(value, descriptor)) }, completion: completion)
+    }
+
+    static func answerWrite(_ value: [UInt8], _ descriptor: GATTTable.Descriptor) -> Result<Void, ATTFailure> {
+        guard descriptor.isWritable else { return .failure(.writeNotPermitted) }
+        guard value.count <= 512 else { return .failure(.invalidLength) }
+        descriptor.value = value
+        return .success(())
     }
 
     // MARK: Notifications
@@ -161,15 +196,18 @@ final class Link {
     ) {
         guard characteristic.descriptors.contains(where: \.isConfiguration) else { return completion(.success(())) }
         let definition = characteristic.definition
-        request { [weak self] in
-            if value != 0, let failure = definition.subscribeFailure { return completion(.failure(failure)) }
-            self?.configurations[characteristic.handle + 1] = value
-            let bits = "\(value & 1)\(value >> 1 & 1)"
-            self?.peripheral.event("subscribed \(definition.uuid.shortNumber) \(bits)")
-            completion(.success(()))
-        } fail: {
-            completion(.failure(ATTFailure($0)))
-        }
+        request(
+            serve: { [weak self] answer in
+                guard let self else { return }
+                if let served = characteristic.served {
+                    return served.configure(value, of: characteristic, on: self, completion: answer)
+                }
+                if value != 0, let failure = definition.subscribeFailure { return answer(.failure(failure)) }
+                configurations[characteristic.handle + 1] = value
+                let bits = "\(value & 1)\(value >> 1 & 1)"
+                peripheral.event("subscribed \(definition.uuid.shortNumber) \(bits)")
+                answer(.success(()))
+            }, completion: completion)
     }
 
     func isSubscribed(to characteristic: GATTTable.Characteristic) -> Bool {
@@ -177,31 +215,39 @@ final class Link {
         return isUp && ((configurations[handle] ?? 0) != 0 || internalSubscriptions.contains(handle))
     }
 
-    /// A notification arrives at the daemon.
+    /// A notification arrives at the central.
     func deliver(_ value: [UInt8], of characteristic: GATTTable.Characteristic) {
-        device?.received(value, of: characteristic)
+        central?.received(value, of: characteristic, confirm: nil)
     }
 
-    func servicesChanged() { device?.servicesChanged() }
+    func servicesChanged(_ handles: ClosedRange<UInt16> = 1...0xFFFF) { central?.servicesChanged(handles) }
 
     // MARK: The end
 
-    /// Ends the link. The daemon learns of it, and what waits for an answer fails.
-    /// - Parameter quietly: The device object is being removed and says nothing more.
+    /// Ends the link. Both ends learn of it, and what waits for an answer fails.
+    /// - Parameters:
+    ///   - reason: 0x16: the central did it, by its daemon if it has one.
+    ///   - quietly: The device object is being removed and says nothing more.
     func end(reason: UInt8, quietly: Bool = false) {
         guard isUp else { return }
-        let device = device
+        let central = central
         let pending = takeDown(reason: reason)
         if quietly {
             device?.link = nil
         } else {
-            device?.linkEnded(byDisconnect: reason == 0x16)
+            central?.linkEnded(reason: reason)
         }
         for request in pending { request.fail(0x0E) }
     }
 
     /// The kernel ends a link that no daemon knows any more.
-    func dropped() { if isUp { _ = takeDown(reason: 0x13) } }
+    func dropped() {
+        guard isUp else { return }
+        let central = central as? VirtualCentral
+        let pending = takeDown(reason: 0x13)
+        central?.linkEnded(reason: 0x13)
+        if central != nil { for request in pending { request.fail(0x0E) } }
+    }
 
     private func takeDown(reason: UInt8) -> [Request] {
         isUp = false
@@ -209,6 +255,7 @@ final class Link {
         requests = []
         peripheral.links.removeAll { $0 === self }
         peripheral.event("disconnected 0x\(Hex.byte(reason))")
+        peripheral.host?.inboundLinkEnded(self, reason: reason)
         peripheral.simulator?.airChanged(peripheral)
         return pending
     }

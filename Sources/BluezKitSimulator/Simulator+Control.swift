@@ -20,7 +20,9 @@ extension Simulator {
     ///   one advertisement now
     /// - `heart beat PER_SECOND`, `sink services add|remove`
     /// - `crowd set COUNT [INTERVAL_MS [CHANGE]]`; also here: `crowd known COUNT`
-    /// - `rig unplug`, `rig plug`, `rig duplicates address|data|none`, `rig reports`, `rig power on|off`
+    /// - `central` and `central2`: see ``VirtualCentral``; their lines are listed there
+    /// - `rig adapters COUNT`, `rig unplug [N]`, `rig plug [N]`, `rig duplicates address|data|none`, `rig reports`,
+    ///   `rig power on|off`
     /// - `bluetoothd kill|stop|start|hang|continue`: while it hangs, nothing but `continue`
     /// - `bluetoothd remove ADDRESS`: it forgets the device
     ///
@@ -35,6 +37,8 @@ extension Simulator {
         case "bluetoothd": return try await controlDaemon(words[1], arguments)
         case "rig": return try controlRig(words[1], arguments, line)
         case "crowd": return try controlCrowd(words[1], arguments, line)
+        case "central": return try await central().control(words[1], arguments, line)
+        case "central2": return try await central(2).control(words[1], arguments, line)
         default:
             guard let peripheral = peripheralNamed(words[0]) else { throw ControlError("unknown target: \(words[0])") }
             return try await control(peripheral, words[1], arguments, line)
@@ -69,9 +73,16 @@ extension Simulator {
     }
 
     private func controlRig(_ command: String, _ arguments: [String], _ line: String) throws -> String {
+        func number(_ text: String) throws -> Int {
+            guard let number = Int(text), (0...9).contains(number) else {
+                throw ControlError("unknown command: \(line)")
+            }
+            return number
+        }
         switch (command, arguments.first) {
-        case ("unplug", nil): unplugAdapter()
-        case ("plug", nil): plugAdapter()
+        case ("unplug", let index): unplugAdapter(try number(index ?? "0"))
+        case ("plug", let index): plugAdapter(try number(index ?? "0"))
+        case ("adapters", let count?): setAdapters(max(1, try number(count)))
         case ("reports", nil): return "\(reportsSent)"
         case ("power", let state?) where state == "on" || state == "off": setPowered(state == "on")
         case ("duplicates", let kind?):
@@ -162,8 +173,7 @@ extension Simulator {
     private func state(of peripheral: VirtualPeripheral) -> String {
         sync {
             let peers = peripheral.links.map { link in
-                let address = link.device?.adapter.controller.address ?? "gone"
-                return "\(address)/P/mtu=\(link.mtu)/encrypted=\(link.isEncrypted ? 1 : 0)"
+                "\(link.central?.linkAddress ?? "gone/P")/mtu=\(link.mtu)/encrypted=\(link.isEncrypted ? 1 : 0)"
             }
             return "connections=[\(peers.joined(separator: ","))] advertising=\(peripheral.isOnAir ? 1 : 0)"
         }

@@ -7,7 +7,7 @@ extension Simulator {
     public func killDaemon() {
         sync {
             guard let connection else { return }
-            let links = adapters.flatMap { $0.devices.values.compactMap(\.link) }
+            let links = adapters.flatMap { $0.devices.values.flatMap { [$0.link, $0.inbound].compactMap { $0 } } }
             for adapter in adapters { adapter.closeSockets() }
             forgetDaemon()
             connection.close()
@@ -20,6 +20,8 @@ extension Simulator {
         sync {
             guard let connection, let server else { return }
             for adapter in adapters {
+                adapter.releaseAdvertisements()
+                adapter.endServing(reason: 0x15)
                 for device in adapter.devices.values { device.link?.end(reason: 0x15) }
                 server.flush()
                 adapter.unregister()
@@ -34,6 +36,7 @@ extension Simulator {
 
     private func forgetDaemon() {
         generation += 1
+        for controller in controllers { controller.presence.leaveBus() }
         server?.close()
         (connection, server) = (nil, nil)
         adapters = []
@@ -70,6 +73,9 @@ extension Simulator {
             return true
         }
         server.addManager(at: "/")
+        connection.onSignal = { [weak self] message in
+            for adapter in self?.adapters ?? [] { adapter.clientSignalled(message) }
+        }
         let life = generation
         connection.onDisconnected = { [weak self] _ in
             guard let self, generation == life else { return }
@@ -98,7 +104,7 @@ extension Simulator {
         for (address, device) in (stored[controller.address] ?? [:]).sorted(by: { $0.key < $1.key }) {
             adapter.restore(device, address: address)
         }
-        guard !controller.isPowered else { return }
+        guard !controller.isPowered else { return adapter.updatePresence() }
         if generation == 0 {
             controller.isPowered = true
         } else {
@@ -106,6 +112,7 @@ extension Simulator {
                 guard let adapter else { return }
                 adapter.controller.isPowered = true
                 adapter.changed("Powered")
+                adapter.updatePresence()
                 for peripheral in self?.peripherals.values.map({ $0 }) ?? [] { self?.airChanged(peripheral) }
             }
         }
@@ -119,9 +126,24 @@ extension Simulator {
             let index = (controllers.map(\.index).max() ?? -1) + 1
             let controller = Controller(index: index, address: address)
             controllers.append(controller)
+            putOnAir(controller)
             generation = max(generation, 1)
             if connection != nil { attach(controller) }
             return index
+        }
+    }
+
+    /// Makes it so many adapters, in range of each other.
+    func setAdapters(_ count: Int) {
+        while let last = sync({ controllers.last }), last.index >= count {
+            unplugAdapter(last.index)
+            sync {
+                controllers.removeLast()
+                peripherals[last.address] = nil
+            }
+        }
+        while sync({ controllers.count }) < count {
+            addAdapter(address: "00:B1:5E:00:00:0\(sync { controllers.count } + 1)")
         }
     }
 
@@ -163,12 +185,17 @@ extension Simulator {
 
     /// Reports an advertisement to all who scan.
     func emit(_ report: AdvertisingReport, unfiltered: Bool = false) {
-        for adapter in adapters where adapter.isScanning { adapter.receive(report, unfiltered: unfiltered) }
+        for adapter in adapters where adapter.isScanning && adapter.controller.address != report.address {
+            adapter.receive(report, unfiltered: unfiltered)
+        }
+        for listener in listeners where listener.address == report.address { listener.heard(report) }
     }
 
     /// Advertisements cost something only while somebody scans.
     func updateAdvertising(of peripheral: VirtualPeripheral) {
-        let due = peripheral.isOnAir && adapters.contains { $0.isScanning }
+        let due =
+            peripheral.isOnAir
+            && (adapters.contains { $0.isScanning } || listeners.contains { $0.address == peripheral.address })
         if !due {
             peripheral.advertising?.cancel()
             peripheral.advertising = nil
@@ -180,7 +207,7 @@ extension Simulator {
     private func advertiseNext(_ peripheral: VirtualPeripheral, after delay: Duration) {
         peripheral.advertising = afterAlways(delay) { [weak self, weak peripheral] in
             guard let self, let peripheral else { return }
-            emit(peripheral.report)
+            emit(peripheral.nextReport())
             advertiseNext(peripheral, after: peripheral.interval ?? timing.advertisingInterval)
         }
     }

@@ -77,6 +77,10 @@ extension Simulator {
         }
     }
 
+    /// From now on the applications that bluetoothd calls get this instead of the options of a read or write, whatever
+    /// type it has. Nil: the right ones again.
+    public func sendOptions(_ options: Value?) { sync { malformedOptions = options } }
+
     /// How many advertising reports the controllers have sent to the kernel.
     public var reportsSent: Int { sync { reportCount } }
 

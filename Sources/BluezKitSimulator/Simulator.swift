@@ -42,12 +42,16 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
     /// What bluetoothd would keep in /var/lib/bluetooth: by adapter address, then by device address.
     var stored: [String: [String: StoredDevice]] = [:]
     var crowd: Crowd?
+    var centrals: [String: VirtualCentral] = [:]
+    var listeners: [AirListener] = []
     var reportCount = 0
 
     /// Addresses of peripherals whose services are not found, though they resolve.
     var hidesServices: Set<String> = []
     /// Addresses of devices that stay `Connected` when their link is lost.
     var stuckConnections: Set<String> = []
+    /// What applications get instead of the options of a read or write.
+    var malformedOptions: Value?
 
     // Testing.
     var recorded: [RecordedCall] = []
@@ -72,7 +76,9 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
         queue.setSpecific(key: Self.queueKey, value: ObjectIdentifier(self))
         root.simulator = self
         for (index, address) in adapterAddresses.enumerated() {
-            controllers.append(Controller(index: index, address: address))
+            let controller = Controller(index: index, address: address)
+            controllers.append(controller)
+            putOnAir(controller)
         }
         try await startDaemon()
     }
@@ -109,6 +115,12 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
     public var options: SimulatorOptions {
         get { sync { optionsState } }
         set { sync { optionsState = newValue } }
+    }
+
+    /// A controller is heard by others, once it advertises.
+    func putOnAir(_ controller: Controller) {
+        controller.presence.move(to: self)
+        sync { peripherals[controller.address] = controller.presence }
     }
 
     // MARK: Peripherals
@@ -172,8 +184,15 @@ final class Controller {
     var isPlugged = true
     /// What the kernel keeps when bluetoothd dies.
     var isPowered = false
+    /// The controller in the peripheral role, as others hear it.
+    let presence: VirtualPeripheral
 
-    init(index: Int, address: String) { (self.index, self.address) = (index, address.uppercased()) }
+    init(index: Int, address: String) {
+        (self.index, self.address) = (index, address.uppercased())
+        presence = VirtualPeripheral(address, addressType: "public")
+        presence.isAdapter = true
+        presence.isAdvertisingEnabled = false
+    }
 }
 
 /// What bluetoothd keeps of a device on disk.

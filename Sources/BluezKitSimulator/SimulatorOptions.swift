@@ -22,6 +22,10 @@ public struct SimulatorOptions: Sendable {
     /// bluetoothd does both.
     public var signalsDisconnectionFirst = false
 
+    /// bluetoothd passes on writes of any length and offset, as no version should: for applications that must survive
+    /// it.
+    public var passesAnyWrite = false
+
     /// A world as it usually is: no experimental interfaces, duplicates filtered by address.
     public init() {}
 }

@@ -30,6 +30,8 @@ public struct SimulatorTiming: Sendable {
     public var adapterStart: Duration
     /// From a pairing that failed without an agent to the device's removal. 30 s.
     public var failedPairingRemoval: Duration
+    /// How long an application may take to answer bluetoothd about an attribute of its own. 5 s.
+    public var applicationTimeout: Duration
     /// Factor for durations that control lines and built-in peripherals name, such as the sink's slow read of 5 s.
     public var scale: Double
 
@@ -39,7 +41,8 @@ public struct SimulatorTiming: Sendable {
         linkSetup: .milliseconds(2), serviceDiscovery: .milliseconds(3), serviceRediscovery: .milliseconds(1),
         attRoundTrip: .zero, attTimeout: .seconds(1), supervisionTimeout: .milliseconds(5),
         scanCycle: .milliseconds(100), advertisingInterval: .milliseconds(10), serviceChanged: .milliseconds(1),
-        adapterStart: .milliseconds(2), failedPairingRemoval: .seconds(1), scale: 0.01)
+        adapterStart: .milliseconds(2), failedPairingRemoval: .seconds(1), applicationTimeout: .seconds(2),
+        scale: 0.01)
 
     /// As measured with bluetoothd 5.66.
     public static let real = SimulatorTiming(
@@ -47,5 +50,6 @@ public struct SimulatorTiming: Sendable {
         linkSetup: .milliseconds(150), serviceDiscovery: .milliseconds(300), serviceRediscovery: .milliseconds(100),
         attRoundTrip: .milliseconds(30), attTimeout: .seconds(30), supervisionTimeout: .milliseconds(420),
         scanCycle: .seconds(10), advertisingInterval: .milliseconds(100), serviceChanged: .milliseconds(60),
-        adapterStart: .milliseconds(50), failedPairingRemoval: .seconds(30), scale: 1)
+        adapterStart: .milliseconds(50), failedPairingRemoval: .seconds(30), applicationTimeout: .seconds(5),
+        scale: 1)
 }

@@ -21,6 +21,8 @@ public struct VirtualAdvertisement: Hashable, Sendable {
     public var flags: UInt8?
     /// Whether a central can connect.
     public var isConnectable: Bool
+    /// Fields of other types.
+    var other: [UInt8: [UInt8]] = [:]
 
     /// An advertisement; UUIDs may be given as four digits.
     public init(

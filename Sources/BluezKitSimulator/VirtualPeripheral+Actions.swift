@@ -47,7 +47,7 @@ extension VirtualPeripheral {
     /// anybody discovers.
     public func advertiseOnce(rssi: Int16? = nil) {
         sync {
-            var report = self.report
+            var report = nextReport()
             if let rssi { report.rssi = rssi }
             simulator?.emit(report, unfiltered: true)
         }

@@ -35,6 +35,14 @@ public final class VirtualPeripheral: @unchecked Sendable {  // holds: all state
     var passkey: UInt32 = 123_456
     var holdsBond = false
     var offeredMTU: UInt16 = 517
+    /// This is an adapter of the simulator in the peripheral role: it goes on advertising while it is connected, to
+    /// several centrals at once.
+    var isAdapter = false
+    /// The adapter object, while bluetoothd knows the controller.
+    weak var host: Adapter?
+    /// Its advertisements.
+    var rotation: [VirtualAdvertisement] = []
+    private var turn = 0
     /// Events of this peripheral, as control lines show them, carry this name.
     let key: String
 
@@ -65,13 +73,25 @@ public final class VirtualPeripheral: @unchecked Sendable {  // holds: all state
     }
 
     /// Whether somebody could hear it advertise now.
-    var isOnAir: Bool { isAdvertisingEnabled && isInRange && links.isEmpty }
+    var isOnAir: Bool { isAdvertisingEnabled && isInRange && (links.isEmpty || isAdapter) }
 
-    var report: AdvertisingReport {
-        AdvertisingReport(address: address, addressType: addressType, rssi: signalStrength, content: content)
+    /// What it says next: an adapter's advertisements take turns.
+    func nextReport() -> AdvertisingReport {
+        if !rotation.isEmpty {
+            content = rotation[turn % rotation.count]
+            turn += 1
+        }
+        // What cannot be connected to has no address that lasts.
+        let hidden = isAdapter && !content.isConnectable
+        return AdvertisingReport(
+            address: hidden ? "3A" + address.dropFirst(2) : address, addressType: hidden ? "random" : addressType,
+            rssi: signalStrength, content: content)
     }
 
-    func event(_ text: String) { simulator?.tell("\(key) \(text)") }
+    var isConnectableNow: Bool { rotation.isEmpty ? content.isConnectable : rotation.contains(where: \.isConnectable) }
+
+    /// An adapter says nothing itself; what happens to it is said by the other end.
+    func event(_ text: String) { if !isAdapter { simulator?.tell("\(key) \(text)") } }
 }
 
 /// How a peripheral pairs.

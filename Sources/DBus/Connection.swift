@@ -24,6 +24,14 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     /// All that had arrived is handled: the moment to hand on what it led to, in one piece.
     public var onTurnEnd: (() -> Void)?
 
+    /// The bus' own identifier: another one after each start. Nil while the connection is being made.
+    public var serverGUID: String? {
+        assertOnQueue()
+        guard isOpen, let text = dbus_connection_get_server_id(raw) else { return nil }
+        defer { dbus_free(text) }
+        return String(cString: text)
+    }
+
     /// This connection's name on the bus, `:1.42`. Nil until the bus has answered the greeting.
     public private(set) var uniqueName: String?
 

@@ -15,9 +15,21 @@ do {
     case .inspect(let options, let common):
         let output = Output(isJSON: common.isJSON)
         Program.run(InspectCommand(options, common: common, output: output), output: output)
+    case .state(let options, let common):
+        let output = Output(isJSON: common.isJSON)
+        Program.run(StateCommand(options, output: output), output: output)
     case .doctor(let common):
         let output = Output(isJSON: common.isJSON)
         Program.run(DoctorCommand(common: common, output: output), output: output)
+    case .virtualHeartRate(let options, let common):
+        let output = Output(isJSON: common.isJSON)
+        Program.run(VirtualHeartRateCommand(options, common: common, output: output), output: output)
+    case .cardShare(let options, let common):
+        let output = Output(isJSON: common.isJSON)
+        Program.run(CardShareCommand(options, common: common, output: output), output: output)
+    case .cardReceive(let options, let common):
+        let output = Output(isJSON: common.isJSON)
+        Program.run(CardReceiveCommand(options, common: common, output: output), output: output)
     case .simulate(let options, let common):
         let output = Output(isJSON: common.isJSON)
         Program.run(SimulateCommand(options, output: output), output: output)

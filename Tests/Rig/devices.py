@@ -1,4 +1,4 @@
-"""The virtual devices on the air: peripherals, a central and a crowd of beacons, each with its commands.
+"""The virtual devices on the air: peripherals and a crowd of beacons, each with its commands. (Centrals: central.py.)
 
 A command is a method named cmd_*: its arguments are the words of the line, what it returns is the answer, and its
 documentation string is its line of `help`.
@@ -11,7 +11,7 @@ import struct
 from bumble import gatt, hci, l2cap
 from bumble.att import ATT_CID, ATT_Error, Attribute
 from bumble.core import UUID, AdvertisingData, PhysicalTransport
-from bumble.device import Device, DeviceConfiguration, Peer
+from bumble.device import Device, DeviceConfiguration
 from bumble.gatt import Characteristic, CharacteristicValue, Descriptor, Service
 from bumble.hci import Address
 from bumble.host import Host
@@ -406,63 +406,6 @@ class CoC(Virtual):
     async def cmd_close(self):
         """close: close the channel from this side"""
         await self.channels[-1].disconnect()
-
-
-class Central(Virtual):
-    """A central, to test a peripheral that BlueZ plays."""
-
-    key, name, address = 'central', 'Rig Central', 'F0:F1:F2:00:00:04'
-
-    def __init__(self, rig):
-        super().__init__(rig)
-        self.advertise, self.peer = False, None
-
-    async def cmd_scan(self, seconds):
-        """scan SECONDS: addresses and names heard"""
-        found = {}
-        listener = self.device.on('advertisement', lambda a: found.update(
-            {str(a.address): a.data.get(AdvertisingData.COMPLETE_LOCAL_NAME) or found.get(str(a.address))}))
-        await self.device.start_scanning(filter_duplicates=True)
-        await asyncio.sleep(float(seconds))
-        await self.device.stop_scanning()
-        self.device.remove_listener('advertisement', listener)
-        return ' '.join(f'{a}={n}' for a, n in found.items())
-
-    async def cmd_connect(self, address):
-        """connect ADDRESS[/P]: /P for a public address; answers when services are discovered"""
-        connection = await asyncio.wait_for(self.device.connect(
-            Address(address.upper()), transport=PhysicalTransport.LE,
-            own_address_type=hci.OwnAddressType.RANDOM), 20)
-        self.peer = Peer(connection)
-        await self.peer.request_mtu(517)
-        await self.peer.discover_services()
-        for service in self.peer.services:
-            await self.peer.discover_characteristics(service=service)
-            for c in service.characteristics:
-                await self.peer.discover_descriptors(c)
-        return f'mtu={connection.att_mtu} ' + ' '.join(str(s.uuid.to_hex_str()) for s in self.peer.services)
-
-    def remote(self, uuid):
-        found = self.peer.get_characteristics_by_uuid(UUID(uuid)) if self.peer else []
-        if not found:
-            raise ValueError(f'no characteristic {uuid}')
-        return found[0]
-
-    async def cmd_read(self, uuid):
-        """read UUID: value of the remote characteristic"""
-        return (await self.remote(uuid).read_value()).hex()
-
-    async def cmd_write(self, uuid, value, response='1'):
-        """write UUID HEX [0]: write the remote characteristic; 0: without response"""
-        await self.remote(uuid).write_value(bytes.fromhex(value), response == '1')
-
-    async def cmd_subscribe(self, uuid):
-        """subscribe UUID: each notification becomes an event"""
-        await self.remote(uuid).subscribe(lambda value: self.event(f'notified {uuid} {bytes(value).hex()}'))
-
-    async def cmd_pair(self):
-        """pair: pair with the connected peripheral"""
-        await self.connection.pair()
 
 
 class Crowd:

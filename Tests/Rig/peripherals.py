@@ -14,7 +14,10 @@ import inspect
 import os
 import time
 
-from devices import Central, CoC, Crowd, Heart, Sink
+from bumble.att import ATT_Error
+
+from central import Central, Central2
+from devices import CoC, Crowd, Heart, Sink
 from radio import Air, KernelRadio, Radio
 
 SOCKET = os.environ.get('RIG_CONTROL', '/run/rig/peripherals.sock')
@@ -27,8 +30,8 @@ class Rig:
 
     def __init__(self):
         self.watchers, self.air = set(), Air()
-        self.kernel = KernelRadio(self.air, '00:B1:5E:00:00:01')
-        self.targets = {t.key: t for t in (self, *(kind(self) for kind in (Heart, Sink, CoC, Central, Crowd)))}
+        self.kernels = [KernelRadio(self.air, '00:B1:5E:00:00:01')]
+        self.targets = {t.key: t for t in (self, *(kind(self) for kind in (Heart, Sink, CoC, Central, Central2, Crowd)))}
 
     def event(self, text):
         print(f'{time.monotonic():.3f} {text}', flush=True)
@@ -39,7 +42,7 @@ class Rig:
         for target in self.targets.values():
             if target is not self:
                 await target.start()
-        self.kernel.plug()
+        self.kernels[0].plug()
         server = await asyncio.start_unix_server(self.on_client, SOCKET + '.new')
         os.rename(SOCKET + '.new', SOCKET)  # the socket's name appears when everything is ready
         await server.serve_forever()
@@ -69,16 +72,28 @@ class Rig:
             return f'error unknown command: {" ".join(words)} (try: help)'
         try:
             return f'ok {await method(*arguments) or ""}'.rstrip()
+        except ATT_Error as e:
+            return f'error att {e.error_code:#04x}'
         except Exception as e:  # whatever it is, the test should see it
             return f'error {type(e).__name__}: {e}'.replace('\n', ' ')
 
-    async def cmd_unplug(self):
-        """unplug: take the kernel's controller away"""
-        self.kernel.unplug()
+    async def cmd_unplug(self, index='0'):
+        """unplug [N]: take the kernel's controller away"""
+        self.kernels[int(index)].unplug()
 
-    async def cmd_plug(self):
-        """plug: give the kernel a controller again"""
-        self.kernel.plug()
+    async def cmd_plug(self, index='0'):
+        """plug [N]: give the kernel a controller again"""
+        self.kernels[int(index)].plug()
+
+    async def cmd_adapters(self, count):
+        """adapters COUNT: so many adapters in range of each other and of all others; hci1 is 00:B1:5E:00:00:02.
+        Answers before bluetoothd has them"""
+        while len(self.kernels) > max(int(count), 1):
+            if (kernel := self.kernels.pop()).radio:
+                kernel.unplug()
+        while len(self.kernels) < int(count):
+            self.kernels.append(KernelRadio(self.air, f'00:B1:5E:00:00:{len(self.kernels) + 1:02}'))
+            self.kernels[-1].plug()
 
     async def cmd_duplicates(self, kind):
         """duplicates address|data: what the kernel's controller takes for a duplicate advertisement"""
@@ -88,7 +103,7 @@ class Rig:
 
     async def cmd_reports(self):
         """reports: how many advertising reports the kernel's controller has sent to the kernel"""
-        return str(self.kernel.radio.reports)
+        return str(self.kernels[0].radio.reports)
 
     async def cmd_stop(self):
         """stop: end the process"""

@@ -92,6 +92,7 @@ class Radio(controller.Controller):
         self.le_legacy_advertiser = Advertiser(self)
         self.in_range, self.rssi = True, -50
         self.seen, self.accept_list, self.reports = set(), set(), 0
+        self.listeners = []  # called with each advertisement that is heard
 
     # bumble formats every packet for its log; that is most of its time.
     def on_hci_packet(self, packet):
@@ -127,6 +128,8 @@ class Radio(controller.Controller):
             self.on_advertisement(packet)
 
     def on_advertisement(self, adv):
+        for listener in self.listeners:
+            listener(adv)
         if self.le_scan_enable and (
                 not self.le_scanning_filter_policy & 1 or adv.advertiser_address in self.accept_list):
             active = self.le_scan_type == 1

@@ -17,6 +17,9 @@ from bluez_peripheral.gatt.characteristic import CharacteristicFlags, characteri
 from bluez_peripheral.gatt.service import Service
 from bluez_peripheral.util import Adapter, get_message_bus
 
+from gattserver import Server, Variant
+
+BLUEZ = '00:B1:5E:00:00:01/P'
 HEART, SINK, COC = (f'F0:F1:F2:00:00:0{i}' for i in (1, 2, 3))
 AF_BLUETOOTH, BTPROTO_L2CAP, SOL_BLUETOOTH, BT_SNDMTU = 31, 0, 274, 12  # Python may be built without them
 failures = 0
@@ -179,8 +182,156 @@ async def peripheral():
     await ctl('central disconnect')
 
 
+class Events:
+    """What the devices say, from now on."""
+
+    async def start(self):
+        self.reader, self.writer = await asyncio.open_unix_connection(os.environ['RIG_CONTROL'])
+        self.writer.write(b'watch\n')
+        await self.reader.readline()
+        self.heard = []
+        return self
+
+    async def next(self, text):
+        """Whether an event with this text has come or comes within 10 s; each counts once."""
+        try:
+            while not (found := [line for line in self.heard if text in line]):
+                self.heard.append((await asyncio.wait_for(self.reader.readline(), 10)).decode())
+        except asyncio.TimeoutError:
+            return False
+        self.heard.remove(found[0])
+        return True
+
+
+async def fails(line, error):
+    try:
+        await ctl(line)
+    except RuntimeError as e:
+        return str(e).endswith(f'error {error}')
+    return False
+
+
+def application():
+    app = Server(log=lambda text: None)
+    app.service('/app/t', rig_uuid(0x61), primary=False)
+    app.service('/app/s', rig_uuid(0x60), includes=['/app/t'])
+    app.characteristic('/app/s/a', rig_uuid(0x62), ['read', 'write'], bytes(i % 251 for i in range(512)))
+    app.descriptor('/app/s/a/d', '2901', ['read', 'write'], b'text')
+    app.characteristic('/app/s/b', rig_uuid(0x63), ['notify'])
+    app.characteristic('/app/s/c', rig_uuid(0x64), ['indicate'])
+    app.characteristic('/app/s/d', rig_uuid(0x65), ['read', 'encrypt-read'], b'secret')
+    app.characteristic('/app/s/e', rig_uuid(0x66), ['write', 'write-without-response'])
+    return app
+
+
+async def called(app, text):
+    """Waits up to 5 s for bluetoothd to make a call."""
+    for _ in range(50):
+        if any(text in call for call in app.calls):
+            return True
+        await asyncio.sleep(0.1)
+    return False
+
+
+async def server():
+    """The central's commands, and what bluetoothd makes of them (Docs/BLUETOOTHD-SERVER.md)."""
+    app = await application().start()
+    await app.register()
+    await app.advertise(Type=Variant('s', 'peripheral'), LocalName=Variant('s', 'Server'), Discoverable=Variant('b', True),
+                        ServiceUUIDs=Variant('as', ['180d']),
+                        ManufacturerData=Variant('a{qv}', {0xFFFF: Variant('ay', b'\x01\x02')}))
+    for _ in range(20):  # it takes turns with those of other parts
+        heard = await ctl('central advertisement 00:B1:5E:00:00:01')
+        if heard.endswith('Server'):
+            break
+    check('advertisement', heard == 'connectable=1 size=13+8 flags=06 uuids=180d manufacturer=ffff:0102 name=Server', heard)
+    found = await ctl(f'central connect {BLUEZ}')
+    check('central connects', found.startswith('mtu=517 1800 1801 180a '), found)
+    table = await ctl('central services')
+    check('services', all(word in table for word in (
+        f'secondary:{rig_uuid(0x61)}@', f'primary:{rig_uuid(0x60)}@', f'include:{rig_uuid(0x61)}',
+        f'characteristic:{rig_uuid(0x62)}@', ':read,write descriptor:2901@')), table[-200:])
+    a, b, c, d, e = (rig_uuid(n) for n in range(0x62, 0x67))
+    check('read', await ctl(f'central read {a}') == bytes(app.values['/app/s/a']).hex())
+    check('readat', await ctl(f'central readat {a} 510') == bytes(app.values['/app/s/a'][510:]).hex())
+    check('bluetoothd passes the offset', any('offset=510' in call for call in app.calls))
+    check('descriptor read', await ctl(f'central readdescriptor {a} 2901') == b'text'.hex())
+    await ctl(f'central writedescriptor {a} 2901 6e6577')
+    check('descriptor written', app.values['/app/s/a/d'] == b'new')
+    await ctl(f'central writelong {a} {"cd" * 508}')
+    check('long write of 508 bytes', app.values['/app/s/a'] == b'\xcd' * 508)
+    check('509 are too long', await fails(f'central writelong {a} {"cd" * 509}', 'att 0x0d'))
+    check('a request of 511 as well', await fails(f'central write {a} {"cd" * 511}', 'att 0x0d'))
+    check('prepare answers', await ctl(f'central preparewrite {a} 0 0102') == '0 0102')
+    await ctl('central execute 0')
+    await ctl('central execute 1')
+    check('cancelled', app.values['/app/s/a'] == b'\xcd' * 508)
+    await ctl(f'central preparewrite {a} 0 0102')
+    await ctl('central execute 1')
+    check('executed', app.values['/app/s/a'] == b'\x01\x02')
+    await ctl(f'central write {e} 05 0')
+    check('command', await called(app, '/app/s/e WriteValue 05'))
+    check('encryption is required', await fails(f'central read {d}', 'att 0x0f'))
+    events = await Events().start()
+    await ctl(f'central2 connect {BLUEZ} 23')
+    for name in ('central', 'central2'):
+        await ctl(f'{name} subscribe {b}')
+    app.notify('/app/s/b', b'\x07')
+    check('both centrals are notified', await events.next(f'central2 notified {b} 07')
+          and await events.next(f'central notified {b} 07'))
+    await ctl(f'central2 unsubscribe {b}')
+    await ctl(f'central indications {c}')
+    app.notify('/app/s/c', b'\x08')
+    check('indication', await events.next(f'central indicated {c} 08') and await called(app, '/app/s/c Confirm'))
+    check('wrong configuration', await fails(f'central configure {c} 1', 'att 0xfd'))
+    await ctl('central2 disconnect')
+    device = '/org/bluez/hci0/dev_F0_F1_F2_00_00_04'
+    check('the device is connected', await app.get('Connected', 'org.bluez.Device1', device) is True)
+    await ctl(f'central unsubscribe {b}')  # a bond would remember it
+    await app.be_agent()
+    await ctl('central pair')
+    check('paired: read', await ctl(f'central read {d}') == b'secret'.hex())
+    await app.call('Disconnect', interface='org.bluez.Device1', path=device)
+    check('Device1.Disconnect ends the link', await events.next('central disconnected'))
+    await ctl(f'central connect {BLUEZ}')
+    check('bonded: read', await ctl(f'central read {d}') == b'secret'.hex())
+    await ctl('central disconnect')
+    await ctl('central forget')
+    await app.call('RemoveDevice', 'o', [device], interface='org.bluez.Adapter1')
+    await ctl(f'central2 churn {BLUEZ} {b} 3')
+    check('churn: as many ends as starts', await called(app, '/app/s/b StopNotify'))
+    app.bus.disconnect()
+
+
+async def adapters():
+    """Two adapters in range of each other: bleak on hci1 is the central of an application on hci0."""
+    app = await application().start()
+    await ctl('rig adapters 2')
+    for _ in range(80):
+        if await app.get('Powered', 'org.bluez.Adapter1', '/org/bluez/hci1') is True:
+            break
+        await asyncio.sleep(0.25)
+    await app.register()
+    await app.advertise(Type=Variant('s', 'peripheral'), LocalName=Variant('s', 'Zero'),
+                        Discoverable=Variant('b', True), ServiceUUIDs=Variant('as', [rig_uuid(0x60)]))
+    device = await BleakScanner.find_device_by_filter(
+        lambda d, a: rig_uuid(0x60) in a.service_uuids, timeout=20, bluez={'adapter': 'hci1'})
+    check('hci1 finds hci0', device is not None and device.address == BLUEZ[:-2], device)
+    values = asyncio.Queue()
+    async with BleakClient(device, bluez={'adapter': 'hci1'}) as client:
+        value = await client.read_gatt_char(rig_uuid(0x62))
+        check('hci1 reads', bytes(value) == bytes(app.values['/app/s/a']))
+        await client.write_gatt_char(rig_uuid(0x62), b'abc', response=True)
+        check('hci1 writes', app.values['/app/s/a'] == b'abc')
+        await client.start_notify(rig_uuid(0x63), lambda c, data: values.put_nowait(bytes(data)))
+        app.notify('/app/s/b', b'\x01')
+        check('hci1 is notified', await asyncio.wait_for(values.get(), 5) == b'\x01')
+    await ctl('rig adapters 1')
+    app.bus.disconnect()
+
+
 async def main():
-    for part in (heart, sink, coc, peripheral):
+    for part in (heart, sink, coc, peripheral, server, adapters):
         if not sys.argv[1:] or part.__name__ in sys.argv[1:]:
             try:
                 await asyncio.wait_for(part(), 120)

@@ -1,3 +1,4 @@
+import BluezKitRestore
 import DBus
 
 /// The GATT table of one device as BlueZ shows it. Kept in step by `InterfacesAdded` and `InterfacesRemoved`; lists come
@@ -8,6 +9,8 @@ struct AttributeTree {
         let uuid: CBUUID
         let isPrimary: Bool
         var includes: [String] = []
+        /// Of all that is in the service; filled where an app gets to know it.
+        var layout = ""
     }
 
     struct Characteristic {
@@ -28,11 +31,13 @@ struct AttributeTree {
 
     /// What an app knows by UUID, in table order. GAP and GATT belong to the system (GD-8).
     func visibleServices() -> [Service] {
-        services.values.filter { $0.isPrimary && !Self.systemServices.contains($0.uuid) }.sorted { $0.path < $1.path }
+        services.values.filter { $0.isPrimary && !Self.systemServices.contains($0.uuid) }.map(withLayout)
+            .sorted { $0.path < $1.path }
     }
 
     func includedServices(of service: String) -> [Service] {
-        (services[service]?.includes ?? []).compactMap { services[$0] }.sorted { $0.path < $1.path }
+        (services[service]?.includes ?? []).compactMap { services[$0] }.map(withLayout)
+            .sorted { $0.path < $1.path }
     }
 
     func characteristics(of service: String) -> [Characteristic] {
@@ -41,6 +46,28 @@ struct AttributeTree {
 
     func descriptors(of characteristic: String) -> [Descriptor] {
         descriptors.values.filter { $0.path.parent?.rawValue == characteristic }.sorted { $0.path < $1.path }
+    }
+
+    private func withLayout(_ service: Service) -> Service {
+        var service = service
+        service.layout = layout(of: service.path.rawValue) ?? ""
+        return service
+    }
+
+    /// A digest of a service and all that is in it: another one means that it has changed. The same in every process.
+    func layout(of service: String) -> String? {
+        services[service].map { service in
+            let path = service.path.rawValue
+            var text = "\(service.uuid.uuidString) \(service.isPrimary) \(service.includes.map(\.lastPathElement))"
+            for characteristic in characteristics(of: path) {
+                text += "\n\(characteristic.path.lastElement) \(characteristic.uuid.uuidString) "
+                text += "\(characteristic.properties.rawValue)"
+                for descriptor in descriptors(of: characteristic.path.rawValue) {
+                    text += "\n\(descriptor.path.lastElement) \(descriptor.uuid.uuidString)"
+                }
+            }
+            return Digest.text(of: text)
+        }
     }
 
     /// Whether BlueZ shows a Client Characteristic Configuration descriptor.
@@ -152,6 +179,10 @@ struct AttributeTree {
 extension ObjectPath {
     /// Table order: BlueZ writes handles as four hexadecimal digits, so the order of the text is that of the handles.
     fileprivate static func < (a: ObjectPath, b: ObjectPath) -> Bool { a.rawValue < b.rawValue }
+}
+
+extension String {
+    fileprivate var lastPathElement: Substring { self[(lastIndex(of: "/").map { index(after: $0) } ?? startIndex)...] }
 }
 
 /// The properties of BlueZ's three attribute interfaces that matter.

@@ -51,6 +51,7 @@ struct DeviceProperties {
         static let servicesResolved = Changes(rawValue: 8)
         /// `UUIDs` after resolution names the services of the GATT table.
         static let services = Changes(rawValue: 16)
+        static let bonded = Changes(rawValue: 32)
     }
 
     /// Takes over an `a{sv}` of `org.bluez.Device1`. A value of a wrong type is left out and logged: it must not hide
@@ -68,7 +69,9 @@ struct DeviceProperties {
                 case 0x41 where key.matches("Address"): address = try value.readCString()
                 case 0x41 where key.matches("AddressType"): isRandom = try value.readCString().matches("random")
                 case 0x41 where key.matches("AdvertisingData"): try fields.readAdvertisingData(&value, &uuids)
-                case 0x42 where key.matches("Bonded"): fields.isBonded = try value.readBool()
+                case 0x42 where key.matches("Bonded"):
+                    fields.isBonded = try value.readBool()
+                    changes.insert(.bonded)
                 case 0x43 where key.matches("Connected"):
                     fields.isConnected = try value.readBool()
                     changes.insert(.connected)

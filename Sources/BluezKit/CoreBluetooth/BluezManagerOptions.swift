@@ -10,6 +10,24 @@ public let BluezManagerOptionBusAddressKey: String = "BluezManagerOptionBusAddre
 /// `BLUEZKIT_ADAPTER` counts, and without that the first adapter that is powered.
 public let BluezManagerOptionAdapterKey: String = "BluezManagerOptionAdapter"
 
+/// **BluezKit addition.** Manager option, used together with a restore identifier: the directory in which state is
+/// preserved, a `String` or a file `URL`. Nobody but this app should use it. Without it counts the environment variable
+/// `BLUEZKIT_STATE_DIR`, then the first directory in `STATE_DIRECTORY` (which systemd sets for `StateDirectory=`) with
+/// `/bluezkit` behind it, then `$XDG_STATE_HOME/NAME/bluezkit` with the name of the executable, where `XDG_STATE_HOME`
+/// is `~/.local/state` if it is not set.
+public let BluezManagerOptionStateDirectoryKey: String = "BluezManagerOptionStateDirectory"
+
+/// **BluezKit addition.** Manager option, Bool: whether scan, pending connects and connections go on by themselves after
+/// bluetoothd was restarted or the adapter was replugged. The default is true with a restore identifier, and false, as on
+/// Apple, without one. Connections become pending connects: `didConnect` follows when they are back. Meanwhile peripherals
+/// stay valid and say `.connecting`, and `isScanning` stays true.
+public let BluezManagerOptionResumeAfterResetKey: String = "BluezManagerOptionResumeAfterReset"
+
+/// **BluezKit addition.** Manager option, NSNumber: how many seconds after its first `.poweredOn` this manager gives the
+/// app to create its other managers with preserved state. After that the links of those that it did not create are
+/// ended; their state is kept until they are created or their state is discarded. The default is 30.
+public let BluezManagerOptionClaimPeriodKey: String = "BluezManagerOptionClaimPeriod"
+
 extension Session.Key {
     init(options: [String: Any]?) {
         let address = (options?[BluezManagerOptionBusAddressKey] as? String).map { BusAddress($0) } ?? .system

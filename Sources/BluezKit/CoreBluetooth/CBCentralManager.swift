@@ -1,3 +1,4 @@
+import BluezKitRestore
 import DBus
 import Dispatch
 import Foundation
@@ -9,24 +10,36 @@ import Foundation
 /// - SeeAlso: Apple, `CBCentralManager`; Core Spec 5.4, Vol 3, Part C (GAP).
 open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what changes is under `shared`'s lock
     let core: ManagerCore
+    /// What this manager is about, if that outlives a reset or the process.
+    let book: IntentBook?
 
-    private struct Shared {
+    struct Shared {
         weak var delegate: (any CBCentralManagerDelegate)?
         var scan: ScanParameters?
         var scanToken: UInt64 = 0
         var peripherals: [UUID: WeakPeripheral] = [:]
         var pruneAt = 64
+        /// Scan and connections wait for Bluetooth to come back.
+        var mustGoOn = false
+        var restoration: BluezRestoration?
     }
 
-    private struct WeakPeripheral { weak var peripheral: CBPeripheral? }
+    struct WeakPeripheral { weak var peripheral: CBPeripheral? }
 
-    private struct ScanParameters: Equatable {
+    struct ScanParameters: Equatable {
         var services: Set<CBUUID>?
         var solicited: Set<CBUUID>
-        var wantsDuplicates: Bool
+        /// Nil: not given.
+        var duplicatesOption: Bool?
+
+        var wantsDuplicates: Bool { duplicatesOption ?? false }
+
+        static func == (a: Self, b: Self) -> Bool {
+            (a.services, a.solicited, a.wantsDuplicates) == (b.services, b.solicited, b.wantsDuplicates)
+        }
     }
 
-    private let shared = Protected(Shared())
+    let shared = Protected(Shared())
 
     /// Receives the events of this manager. The delegate in force when an event is delivered gets it; with none, the
     /// event is lost.
@@ -52,27 +65,35 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     ///   - delegate: Held weakly.
     ///   - queue: Where callbacks run; nil: the main queue, which the program must then run
     ///     (`RunLoop.main.run()` or `dispatchMain()`). A concurrent queue is used one callback at a time.
-    ///   - options: `CBCentralManagerOption…` keys, and the BluezKit additions ``BluezManagerOptionBusAddressKey``
-    ///     and ``BluezManagerOptionAdapterKey``. Unknown keys are ignored.
+    ///   - options: `CBCentralManagerOption…` keys, and the BluezKit additions ``BluezManagerOptionBusAddressKey``,
+    ///     ``BluezManagerOptionAdapterKey``, ``BluezManagerOptionStateDirectoryKey``,
+    ///     ``BluezManagerOptionResumeAfterResetKey`` and ``BluezManagerOptionClaimPeriodKey``. Unknown keys are ignored.
     public init(delegate: (any CBCentralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil) {
         let session = Session.shared(Session.Key(options: options))
-        core = ManagerCore(session: session, queue: queue)
+        let identifier = options?[CBCentralManagerOptionRestoreIdentifierKey] as? String
+        let (book, preserved) = IntentBook.open(.central, identifier: identifier, options: options)
+        self.book = book
+        core = ManagerCore(session: session, queue: queue, preserved: preserved)
         super.init(state: .unknown)
         self.delegate = delegate
         core.manager = self
-        if options?[CBCentralManagerOptionRestoreIdentifierKey] != nil {
-            Log.warning(
-                "state preservation is not in this version of BluezKit: the restore identifier has no effect, and "
-                    + "willRestoreState will not be called")
+        if let directory = book?.directory {
+            let seconds = (options?[BluezManagerOptionClaimPeriodKey] as? NSNumber)?.doubleValue ?? 30
+            core.claims = (directory, .seconds(seconds.isFinite ? min(max(seconds, 0), 1e6) : 30))
         }
         let core = core
         session.run { session.add(core) }
     }
 
     deinit {
+        book?.end()
         let core = core
         core.session.run { core.session.remove(core) }
     }
+
+    /// **BluezKit addition.** What was brought back of an earlier process, for people: nil before `willRestoreState`, and
+    /// if nothing was preserved.
+    public var restoration: BluezRestoration? { shared.withLock { $0.restoration } }
 
     /// Whether the hardware offers `features`. BlueZ does not tell what a controller can do of them: never.
     @discardableResult
@@ -92,18 +113,11 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
 
     /// On the delegate's queue: the new state, what it does to everything, and the callback (section 11 of the
     /// contract).
-    func enter(_ state: CBManagerState) {
+    /// - Parameter life: Which life of bluetoothd and adapter has begun.
+    func enter(_ state: CBManagerState, life: String?) {
+        let previous = self.state
         setState(state)
-        if state != .poweredOn {
-            let peripherals = shared.withLock { shared in
-                shared.scan = nil
-                shared.scanToken += 1
-                let peripherals = shared.peripherals.values.compactMap(\.peripheral)
-                if state != .poweredOff { shared.peripherals = [:] }
-                return peripherals
-            }
-            for peripheral in peripherals { peripheral.lostBluetooth(invalidates: state != .poweredOff) }
-        }
+        follow(state, from: previous, life: life)
         delegate?.centralManagerDidUpdateState(self)
     }
 
@@ -129,20 +143,24 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         let solicited = options?[CBCentralManagerScanOptionSolicitedServiceUUIDsKey] as? [CBUUID] ?? []
         let parameters = ScanParameters(
             services: services, solicited: Set(solicited),
-            wantsDuplicates: bool(options?[CBCentralManagerScanOptionAllowDuplicatesKey]))
-        let token: UInt64? = shared.withLock { shared in
-            guard shared.scan != parameters else { return nil }
+            duplicatesOption: options?[CBCentralManagerScanOptionAllowDuplicatesKey].map { bool($0) })
+        let isNew = shared.withLock { shared in
+            guard shared.scan != parameters else { return false }
             shared.scan = parameters
             shared.scanToken += 1
-            return shared.scanToken
+            return true
         }
-        guard let token else { return }
+        guard isNew else { return }
         if parameters.wantsDuplicates, core.isOnMainQueue {
             Log.misuse("\(Self.self): AllowDuplicates on the main queue floods it: give the manager a queue of its own")
         }
-        let scan = ManagerCore.Scan(
-            token: token, services: parameters.services, solicitedServices: parameters.solicited,
-            wantsDuplicates: parameters.wantsDuplicates)
+        preserveScan()
+        startScan()
+    }
+
+    /// Has the session do what ``shared`` says.
+    func startScan() {
+        guard let scan = shared.withLock({ $0.coreScan }) else { return }
         let core = core
         core.session.run {
             guard core.session.adapter.state == .poweredOn else { return }
@@ -160,6 +178,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
             return shared.scan != nil
         }
         guard wasScanning else { return }
+        preserveScan()
         let core = core
         core.session.run {
             core.scan = nil
@@ -229,7 +248,9 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     ///   - options: `CBConnectPeripheralOption…` keys. `StartDelay` and `EnableAutoReconnect` have an effect;
     ///     the others concern Apple's services.
     open func connect(_ peripheral: CBPeripheral, options: [String: Any]? = nil) {
-        guard accepts("connect"), isMine(peripheral), let token = peripheral.beginConnecting() else { return }
+        let numbers = (options ?? [:]).compactMapValues { ($0 as? NSNumber)?.doubleValue }
+        guard accepts("connect"), isMine(peripheral), let token = peripheral.beginConnecting(numbers) else { return }
+        preserve(peripheral)
         let reconnects = bool(options?[CBConnectPeripheralOptionEnableAutoReconnect])
         let delay = (options?[CBConnectPeripheralOptionStartDelayKey] as? NSNumber)?.doubleValue ?? 0
         let core = peripheral.core
@@ -245,6 +266,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     /// stays while another manager of this process uses it. Does nothing to a peripheral that is not connected.
     open func cancelPeripheralConnection(_ peripheral: CBPeripheral) {
         guard accepts("cancelPeripheralConnection"), isMine(peripheral), peripheral.beginDisconnecting() else { return }
+        preserve(peripheral)
         let core = peripheral.core
         core.manager.session.run { core.manager.session.cancel(core) }
     }
@@ -261,6 +283,17 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     open func registerForConnectionEvents(options: [CBConnectionEventMatchingOption: Any]? = nil) {
         guard accepts("registerForConnectionEvents"), options != nil else { return }
         Log.warning("registerForConnectionEvents is not in this version of BluezKit: there will be no events")
+    }
+}
+
+extension CBCentralManager.Shared {
+    /// The scan as the bus queue knows it.
+    var coreScan: ManagerCore.Scan? {
+        scan.map {
+            ManagerCore.Scan(
+                token: scanToken, services: $0.services, solicitedServices: $0.solicited,
+                wantsDuplicates: $0.wantsDuplicates)
+        }
     }
 }
 

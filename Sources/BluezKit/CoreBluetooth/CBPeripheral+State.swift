@@ -12,13 +12,14 @@ extension CBPeripheral {
     }
 
     /// - Returns: Which connect this is; nil if one is under way already (CN-4).
-    func beginConnecting() -> UInt64? {
+    func beginConnecting(_ options: [String: Double]) -> UInt64? {
         shared.withLock { shared in
             switch shared.state {
             case .connecting: return nil
             case .connected: return core.link.load(ordering: .relaxed)
             default:
                 shared.state = .connecting
+                shared.connectOptions = options
                 (shared.commands, shared.isFull, shared.mtuBytes) = (0, false, nil)
                 return core.link.wrappingAdd(1, ordering: .relaxed).newValue
             }
@@ -39,7 +40,9 @@ extension CBPeripheral {
     func enterConnected(link token: UInt64) -> Bool {
         shared.withLock { shared in
             guard core.link.load(ordering: .relaxed) == token, shared.state != .disconnecting else { return false }
-            if shared.state != .connected { (shared.services, shared.attributes) = (nil, [:]) }
+            if shared.state != .connected {
+                (shared.services, shared.attributes, shared.subscribed) = (nil, [:], [])
+            }
             shared.state = .connected
             return true
         }
@@ -50,8 +53,7 @@ extension CBPeripheral {
     func leave(_ state: CBPeripheralState, link token: UInt64) {
         let ended = shared.withLock { shared in
             if core.link.load(ordering: .relaxed) == token { shared.state = state }
-            (shared.commands, shared.isFull, shared.mtuBytes) = (0, false, nil)
-            return takeAttributes(&shared)
+            return endLink(&shared)
         }
         stopNotifying(ended)
     }
@@ -62,19 +64,20 @@ extension CBPeripheral {
             core.link.wrappingAdd(1, ordering: .relaxed)
             shared.state = .disconnected
             shared.isInvalid = invalidates
-            (shared.commands, shared.isFull, shared.mtuBytes) = (0, false, nil)
-            return takeAttributes(&shared)
+            return endLink(&shared)
         }
         stopNotifying(ended)
     }
 
-    private func takeAttributes(_ shared: inout Shared) -> [CBAttribute] {
-        defer { (shared.services, shared.attributes) = (nil, [:]) }
+    /// - Returns: The attributes that were known.
+    func endLink(_ shared: inout Shared) -> [CBAttribute] {
+        defer { (shared.services, shared.attributes, shared.subscribed) = (nil, [:], []) }
+        (shared.commands, shared.isFull, shared.mtuBytes) = (0, false, nil)
         return Array(shared.attributes.values)
     }
 
     /// NT-7: objects that the app still holds do not claim to notify.
-    private func stopNotifying(_ attributes: [CBAttribute]) {
+    func stopNotifying(_ attributes: [CBAttribute]) {
         for case let characteristic as CBCharacteristic in attributes where characteristic.isNotifying {
             characteristic.setNotifying(false)
         }
@@ -86,6 +89,18 @@ extension CBPeripheral {
             defer { shared.name = name }
             return shared.name != name
         }
+    }
+
+    /// `setNotifyValue` was called, or has failed.
+    func noteSubscription(_ enabled: Bool, to characteristic: CBCharacteristic) {
+        shared.withLock { shared in
+            if enabled {
+                shared.subscribed.insert(characteristic.objectPath)
+            } else {
+                shared.subscribed.remove(characteristic.objectPath)
+            }
+        }
+        preserve()
     }
 
     func setRSSI(_ rssi: NSNumber) { shared.withLock { $0.rssi = rssi } }
@@ -103,7 +118,8 @@ extension CBPeripheral {
     private func object(_ service: AttributeTree.Service) -> CBService {
         object(service.path.rawValue) {
             CBService(
-                uuid: service.uuid, isPrimary: service.isPrimary, objectPath: service.path.rawValue, peripheral: self)
+                uuid: service.uuid, isPrimary: service.isPrimary, objectPath: service.path.rawValue, peripheral: self,
+                layout: service.layout)
         }
     }
 
@@ -118,10 +134,12 @@ extension CBPeripheral {
         let objects = found.map(object)
         let merged = merge(services, objects)
         shared.withLock { $0.services = merged }
+        preserve()
     }
 
     func reveal(includedServices found: [AttributeTree.Service], of service: CBService) {
         service.reveal(includedServices: merge(service.includedServices, found.map(object)))
+        preserve()
     }
 
     func reveal(characteristics found: [AttributeTree.Characteristic], of service: CBService) {
@@ -132,6 +150,7 @@ extension CBPeripheral {
             }
         }
         service.reveal(characteristics: merge(service.characteristics, objects))
+        preserve()
     }
 
     func reveal(descriptors found: [AttributeTree.Descriptor], of characteristic: CBCharacteristic) {
@@ -141,6 +160,7 @@ extension CBPeripheral {
             }
         }
         characteristic.reveal(descriptors: merge(characteristic.descriptors, objects))
+        preserve()
     }
 
     /// The table has changed in these services: forgets them and all below (IV-1).
@@ -151,11 +171,15 @@ extension CBPeripheral {
             let gone = shared.attributes.filter { path, _ in
                 paths.contains { path == $0 || path.hasPrefix($0 + "/") }
             }
-            for path in gone.keys { shared.attributes[path] = nil }
+            for path in gone.keys {
+                shared.attributes[path] = nil
+                shared.subscribed.remove(path)
+            }
             shared.services?.removeAll { paths.contains($0.objectPath) }
             return (known, Array(gone.values))
         }
         stopNotifying(ended)
+        preserve()
         return known.sorted { $0.objectPath < $1.objectPath }
     }
 }

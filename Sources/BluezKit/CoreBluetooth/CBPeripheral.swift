@@ -23,6 +23,11 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
         /// Writes without response that BlueZ has not taken yet.
         var commands = 0
         var isFull = false
+        /// What the app gave to `connect`, as far as it is numbers.
+        var connectOptions: [String: Double] = [:]
+        /// Characteristics that the app subscribes to, by path, from `setNotifyValue` on.
+        var subscribed: Set<String> = []
+        var isBonded = false
     }
 
     let shared = Protected(Shared())
@@ -43,6 +48,7 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
                     + "Did you forget to keep a reference to it?"
                 : "Forcing disconnection of unused peripheral \(core.identity.addressText), "
                     + "Did you forget to cancel the connection?")
+        core.manager.manager?.book?.forget(identifier)
         core.manager.session.run { core.manager.session.release(core) }
     }
 
@@ -207,6 +213,7 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
     /// `isNotifying` updated; then each value comes by `didUpdateValueFor`. A subscription ends with the link.
     open func setNotifyValue(_ enabled: Bool, for characteristic: CBCharacteristic) {
         guard isMine(characteristic) else { return }
+        if state == .connected { noteSubscription(enabled, to: characteristic) }
         request(.setNotify(enabled, characteristic))
     }
 

@@ -14,9 +14,12 @@ open class CBService: CBAttribute, @unchecked Sendable {  // holds: what changes
 
     private let shared: Mutex<Shared>
     private let storedIsPrimary: Bool
+    /// A digest of all that is in it; empty for a local one.
+    let layout: String
 
-    init(uuid: CBUUID, isPrimary: Bool, objectPath: String, peripheral: CBPeripheral?) {
+    init(uuid: CBUUID, isPrimary: Bool, objectPath: String, peripheral: CBPeripheral?, layout: String = "") {
         shared = Mutex(Shared(peripheral: peripheral))
+        self.layout = layout
         storedIsPrimary = isPrimary
         super.init(uuid: uuid, objectPath: objectPath)
     }

@@ -124,6 +124,9 @@ struct LinkStateMachine {
         }
     }
 
+    /// The link was there before this process.
+    mutating func adopt() { (phase, isWanted, isLinked) = (.up, true, true) }
+
     /// Everything that BlueZ knew is void: it was restarted, or the adapter is gone or off.
     mutating func reset() { self = LinkStateMachine() }
 

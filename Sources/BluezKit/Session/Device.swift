@@ -47,6 +47,8 @@ final class Link {
     var mayAskMTU = true
     /// Whether `ServicesResolved` is true and ``tree`` complete.
     var isDiscovered = false
+    /// Whether it was there before this process: attributes may be in use before ``tree`` is complete.
+    var isAdopted = false
     /// Services that have changed since the app was told last, and whether a report is due.
     var changedServices: Set<String> = []
     var isChangeReportDue = false
@@ -70,6 +72,8 @@ struct AttributeOperation {
         case writeWithoutResponse([UInt8], CBCharacteristic)
         case writeDescriptor([UInt8], CBDescriptor)
         case setNotify(Bool, CBCharacteristic)
+        /// As an earlier process had it; nobody is told of success.
+        case resubscribe(CBCharacteristic)
         case readRSSI
     }
 

@@ -1,3 +1,4 @@
+import BluezKitRestore
 import Dispatch
 import Foundation
 
@@ -23,12 +24,21 @@ final class ManagerCore: @unchecked Sendable {
     }
 
     var scan: Scan?
+    /// What an earlier process left, until it is looked into.
+    var preserved: Snapshot?
+    /// The looking into it: nothing is told before that is over.
+    var survey: Session.Survey?
+    /// Where other managers of this app may have left state, and how long they have to claim it.
+    var claims: (directory: StateDirectory, period: Duration)?
+    /// `hci0` or the like. Any thread.
+    let adapterName = Protected<String?>(nil)
     /// What the app was told last.
     var announcedState = CBManagerState.unknown
     private var outgoing: [Inbox.Event] = []
 
-    init(session: Session, queue: DispatchQueue?) {
+    init(session: Session, queue: DispatchQueue?, preserved: Snapshot? = nil) {
         self.session = session
+        self.preserved = preserved
         inbox = Inbox(queue: queue ?? .main)
         // By name: every mention of `.main` makes an object of its own.
         isOnMainQueue = queue == nil || queue?.label == DispatchQueue.main.label

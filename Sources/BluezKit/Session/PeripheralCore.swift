@@ -26,6 +26,10 @@ final class PeripheralCore: @unchecked Sendable {
     /// The app has cancelled; it is told when the link is down.
     var goodbye: UInt64?
     weak var device: Device?
+    /// Services that are known from an earlier process, with what was in them; nil: nothing has to be compared.
+    var restoredLayouts: [String: String]?
+    /// Those of them that have changed since.
+    var staleServices: Set<String> = []
 
     init(identity: DeviceIdentity, manager: ManagerCore) {
         (self.identity, self.manager) = (identity, manager)

@@ -132,8 +132,26 @@ extension Session {
     func announceState(to core: ManagerCore) {
         let state = adapter.state
         guard state != .unknown, state != core.announcedState else { return }
+        guard core.preserved == nil else { return survey(core) }
+        // Whatever it has found is void: the state is another one.
+        if let survey = core.survey { return finish(survey, of: core) }
         core.announcedState = state
-        core.post { manager in manager.enter(state) }
+        core.adapterName.withLock { $0 = adapter.used }
+        let life = state == .poweredOn ? life : nil
+        core.post { manager in manager.enter(state, life: life) }
+        if state == .poweredOn, let claims = core.claims {
+            core.claims = nil
+            after(claims.period) { session in session.endUnclaimed(in: claims.directory) }
+        }
+    }
+
+    /// Names the life of bus, bluetoothd and adapter: a link never outlives it. The kernel gives an adapter that was
+    /// replugged a new node in its file system, under the old name.
+    var life: String? {
+        guard let bus, let owner = bus.owner(of: BlueZ.busName), let adapter = adapter.used else { return nil }
+        var status = stat()
+        let node = stat("/sys/class/bluetooth/\(adapter)", &status) == 0 ? " \(status.st_ino)" : ""
+        return "\(bus.serverGUID ?? "") \(owner) \(adapter)\(node)"
     }
 
     /// The state has changed. Below power-on every scan and every link has ended, and no callback but this one tells

@@ -11,7 +11,10 @@ extension Session {
         guard link.tree.mtuBytes != nil || !link.mayAskMTU else { return askMTU(of: device, link) }
         link.isDiscovered = true
         publishMTU(of: device, link)
-        if let running = link.queue.running, running.operation.waitsForServices { execute(running, device, link) }
+        reconcile(device, link)
+        if let running = link.queue.running, link.isAdopted || running.operation.waitsForServices {
+            execute(running, device, link)
+        }
     }
 
     /// BlueZ announces the ATT_MTU with new attributes only: on a second link it must be asked. Old daemons do not know.
@@ -133,7 +136,7 @@ extension Session {
     func execute(_ entry: AttributeQueue<AttributeOperation>.Entry, _ device: Device, _ link: Link) {
         let operation = entry.operation
         // BlueZ resolves the whole table by itself; who comes earlier waits (GD-13).
-        if operation.waitsForServices, !link.isDiscovered { return }
+        if !link.isDiscovered, operation.waitsForServices || link.isAdopted { return }
         // Sockets and calls reach BlueZ on different ways; what was written first must be there first (O-27).
         guard link.isDrained(before: operation) else { return awaitDrained(entry, device, link) }
         let core = operation.core
@@ -170,6 +173,7 @@ extension Session {
         case .write(let data, let characteristic): return write(data, to: characteristic, entry, device)
         case .writeDescriptor(let data, let descriptor): return write(data, to: descriptor, entry, device)
         case .setNotify(let enabled, let characteristic): return setNotify(enabled, characteristic, entry, device, link)
+        case .resubscribe(let characteristic): return resubscribe(characteristic, entry, device, link)
         case .writeWithoutResponse(let data, let characteristic):
             return writeWithoutResponse(data, to: characteristic, entry, device, link)
         case .readRSSI: return readRSSI(entry, device)

@@ -68,6 +68,7 @@ extension Session {
             report(device)
         }
         guard let link = device.link else { return }
+        if changes.contains(.bonded) { device.clients.forEach { $0.learnBond(device.properties.isBonded) } }
         if changes.contains(.name), let name = device.properties.name { nameChanged(name, of: device) }
         if changes.contains(.connected) {
             apply(link.machine.handle(.connectedChanged(device.properties.isConnected)), to: device)

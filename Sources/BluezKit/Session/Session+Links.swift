@@ -23,7 +23,7 @@ extension Session {
         }
     }
 
-    private func makeLink(of device: Device) -> Link {
+    func makeLink(of device: Device) -> Link {
         let link = Link()
         device.link = link
         linked.append(device)
@@ -173,6 +173,16 @@ extension Session {
     /// Asks in one go whether BlueZ knows the device, and whether it has attributes of it already: those will not be
     /// announced again.
     private func readDevice(_ device: Device, _ link: Link) {
+        ask(device, link) { [weak self] isConnected in
+            guard let self, let link = device.link else { return }
+            readUnreadObjects(device, link)
+            apply(link.machine.handle(.deviceRead(connected: isConnected)), to: device)
+        }
+    }
+
+    /// - Parameter answered: Gets whether it is connected; nil: BlueZ does not know it. Not called if the link has ended
+    ///   meanwhile.
+    func ask(_ device: Device, _ link: Link, answered: @escaping (_ isConnected: Bool?) -> Void) {
         guard let bus, let proxy = proxy(device) else { return }
         let epoch = link.epoch
         link.tree = AttributeTree()
@@ -192,13 +202,15 @@ extension Session {
                     Log.warning("\(device.path): \(error.message)")
                 }
                 isConnected = device.properties.isConnected
-                if let name = device.properties.name { device.clients.forEach { $0.learn(name) } }
+                for core in device.clients {
+                    if let name = device.properties.name { core.learn(name) }
+                    core.learnBond(device.properties.isBonded)
+                }
             case .failure(let error) where !BlueZErrorName.meansUnknownObject(error.name):
                 isConnected = false  // try, and let Connect tell what is wrong
             case .failure: break
             }
-            readUnreadObjects(device, link)
-            apply(link.machine.handle(.deviceRead(connected: isConnected)), to: device)
+            answered(isConnected)
         }
     }
 
@@ -255,7 +267,7 @@ extension Session {
         pauseDiscovery(false, for: link)
         device.properties.isConnected = true
         device.attempts = []
-        for core in device.clients where core.wish != nil { announceConnection(of: core) }
+        for core in device.clients where core.wish != nil && !core.isUp { announceConnection(of: core) }
         if device.properties.areServicesResolved { resolved(device, link) }
     }
 
@@ -265,6 +277,7 @@ extension Session {
         core.wish?.wasUp = true
         core.manager.post { manager in
             guard let peripheral = core.peripheral, peripheral.enterConnected(link: token) else { return }
+            manager.preserve(peripheral)
             manager.delegate?.centralManager(manager, didConnect: peripheral)
         }
     }
@@ -302,7 +315,7 @@ extension Session {
     }
 
     /// A link that nobody asked to end has ended (CN-9 to CN-12, AR-2).
-    private func lose(_ core: PeripheralCore, reason: (name: String, message: String)?) {
+    func lose(_ core: PeripheralCore, reason: (name: String, message: String)?) {
         guard let wish = core.wish else { return }
         if wish.reconnects { core.wish?.wasUp = false } else { core.wish = nil }
         let error = disconnectError(
@@ -312,9 +325,12 @@ extension Session {
         core.manager.post { manager in
             guard let peripheral = core.peripheral, core.link.load(ordering: .relaxed) == wish.link else { return }
             peripheral.leave(wish.reconnects ? .connecting : .disconnected, link: wish.link)
+            if wish.reconnects { manager.preserve(peripheral) }
             manager.delegate?.centralManager(
                 manager, didDisconnectPeripheral: peripheral, timestamp: when, isReconnecting: wish.reconnects,
                 error: error)
+            // Not before: a process that ends inside the callback, and has not acted on it yet, gets it again.
+            if !wish.reconnects { manager.preserve(peripheral) }
         }
     }
 
@@ -333,6 +349,7 @@ extension Session {
                 guard let peripheral = core.peripheral, core.link.load(ordering: .relaxed) == wish.link else { return }
                 peripheral.leave(.disconnected, link: wish.link)
                 manager.delegate?.centralManager(manager, didFailToConnect: peripheral, error: error)
+                manager.preserve(peripheral)
             }
         }
         device.clients.removeAll()
@@ -342,7 +359,7 @@ extension Session {
     /// Nothing of the old link is answered or delivered any more.
     private func endEpoch(_ device: Device, _ link: Link) {
         link.epoch += 1
-        (link.isDiscovered, link.mayAskMTU) = (false, true)
+        (link.isDiscovered, link.isAdopted, link.mayAskMTU) = (false, false, true)
         link.unreadObjects = PathQueue()
         link.changedServices = []
         link.queue.removeAll()
@@ -355,7 +372,7 @@ extension Session {
     }
 
     /// A device that nobody is connected to keeps nothing.
-    private func dropIfUnused(_ device: Device) {
+    func dropIfUnused(_ device: Device) {
         guard let link = device.link, device.clients.isEmpty, link.machine.phase == .idle else { return }
         dropLink(link, of: device)
     }
@@ -381,4 +398,6 @@ extension PeripheralCore {
     fileprivate func learn(_ name: String) {
         manager.post { [self] _ in _ = peripheral?.takeName(name) }
     }
+
+    func learnBond(_ isBonded: Bool) { manager.post { [self] _ in peripheral?.learn(isBonded: isBonded) } }
 }

@@ -26,10 +26,15 @@ extension Session {
         }
     }
 
-    func apply(_ actions: [SubscriptionStateMachine<Subscription.Subscriber>.Action], to subscription: Subscription) {
+    /// - Parameter isQuiet: Nobody is told of a change: it was restored.
+    func apply(
+        _ actions: [SubscriptionStateMachine<Subscription.Subscriber>.Action], to subscription: Subscription,
+        isQuiet: Bool = false
+    ) {
         for action in actions {
             switch action {
             case .deliver(let value): value.withUnsafeBytes { deliver($0, to: subscription) }
+            case .confirm where isQuiet: break
             case .confirm(let subscriber, let isNotifying):
                 let characteristic = subscriber.characteristic
                 subscriber.core.post { peripheral, delegate in
@@ -46,12 +51,12 @@ extension Session {
 
     func setNotify(
         _ enabled: Bool, _ characteristic: CBCharacteristic, _ entry: AttributeQueue<AttributeOperation>.Entry,
-        _ device: Device, _ link: Link
+        _ device: Device, _ link: Link, isRestoring: Bool = false
     ) {
         let core = entry.operation.core
         let path = characteristic.objectPath
         if let error = refusal(characteristic, link) {
-            core.post { $1?.peripheral($0, didUpdateNotificationStateFor: characteristic, error: error) }
+            subscriptionFailed(characteristic, core, error)
             return finish(entry.id, device, link)
         }
         guard let objectPath = ObjectPath(path) else { return finish(entry.id, device, link) }
@@ -63,18 +68,28 @@ extension Session {
             call(path, BlueZ.characteristic, entry, device, { $0.startNotify(completion: $1) }) { [weak self] result in
                 guard let self else { return }
                 if let failure = result.failure {
-                    let error = error(failure, .notify, device)
-                    core.post { $1?.peripheral($0, didUpdateNotificationStateFor: characteristic, error: error) }
+                    subscriptionFailed(characteristic, core, error(failure, .notify, device))
                 }
-                apply(subscription.machine.startReplied(result.failure == nil), to: subscription)
+                let actions = subscription.machine.startReplied(result.failure == nil)
+                apply(actions, to: subscription, isQuiet: isRestoring)
             }
         } else if actions.contains(.stopNotify) {
             call(path, BlueZ.characteristic, entry, device, { $0.stopNotify(completion: $1) }) { [weak self] _ in
                 self?.apply(subscription.machine.stopReplied(), to: subscription)
             }
         } else {
-            apply(actions, to: subscription)
+            apply(actions, to: subscription, isQuiet: isRestoring)
             finish(entry.id, device, link)
+        }
+    }
+
+    private func subscriptionFailed(
+        _ characteristic: CBCharacteristic, _ core: PeripheralCore, _ error: any Error
+    ) {
+        core.post { peripheral, delegate in
+            peripheral.noteSubscription(false, to: characteristic)
+            characteristic.setNotifying(false)
+            delegate?.peripheral(peripheral, didUpdateNotificationStateFor: characteristic, error: error)
         }
     }
 

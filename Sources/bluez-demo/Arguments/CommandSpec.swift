@@ -4,12 +4,15 @@ struct OptionSpec: Sendable {
     let name: String
     /// What its value is called in the help; nil: the option has none.
     var value: String?
+    /// Stands for a value that was left out; nil: it must be given.
+    var defaultValue: String?
     let help: String
     var repeats = false
 }
 
 /// A command: what it accepts, and what its help says.
 struct CommandSpec: Sendable {
+    /// One word or two: `card share`.
     let name: String
     let summary: String
     /// What comes after the options; nil: nothing.
@@ -52,8 +55,23 @@ extension CommandSpec {
                 name: "--device", value: "IDENTIFIER", help: "use this sensor instead of the first one found"),
             OptionSpec(
                 name: "--timeout", value: "SECONDS", help: "give up if there is no measurement for this long"),
+            OptionSpec(
+                name: "--restore", value: "IDENTIFIER", defaultValue: "heart-rate",
+                help: "go on where a killed process with this restore identifier was"),
         ] + common,
-        notes: "When the link is lost the sensor is waited for, and its measurements go on.")
+        notes: """
+            When the link is lost the sensor is waited for, and its measurements go on. With --restore also after a
+            crash, SIGTERM, kill -9 or a reboot, as soon as it is started again; Ctrl-C ends it for good.
+            """)
+
+    static let state = CommandSpec(
+        name: "state", summary: "show what is preserved for the next start, and forget it if told so",
+        options: [
+            OptionSpec(name: "--discard", value: "IDENTIFIER", help: "forget the state of this restore identifier"),
+            OptionSpec(
+                name: "--directory", value: "PATH", help: "look here, at the state of another program, instead"),
+            json, help,
+        ])
 
     static let inspect = CommandSpec(
         name: "inspect", summary: "show the services and values of a device", operand: "IDENTIFIER",
@@ -74,5 +92,43 @@ extension CommandSpec {
         options: [OptionSpec(name: "--list", help: "list the scenarios"), json, help],
         notes: "Runs until Ctrl-C. Any BlueZ client that is told the address of the bus sees the devices.")
 
-    static let all = [scan, heartRate, inspect, doctor, simulate]
+    static let virtualHeartRate = CommandSpec(
+        name: "peripheral heart-rate", summary: "be a heart-rate sensor that phones and computers can find",
+        options: [
+            OptionSpec(name: "--name", value: "NAME", help: "what it is called (default: BluezKit Heart)"),
+            OptionSpec(name: "--rate", value: "BPM", help: "beats per minute, about (30 to 220; default: 72)"),
+            OptionSpec(name: "--duration", value: "SECONDS", help: "end after this long (default: with Ctrl-C)"),
+        ] + common,
+        notes: "Heart rate with RR intervals and energy, battery, and device information. One measurement a second.")
+
+    static let cardShare = CommandSpec(
+        name: "card share", summary: "send a business card to machines that are near", operand: "FILE",
+        options: [
+            OptionSpec(name: "--count", value: "N", help: "end when N have received it (default: with Ctrl-C)")
+        ] + common,
+        notes: """
+            FILE is a vCard (.vcf), or anything else up to 1,000,000 bytes: it arrives byte for byte. Everybody who is
+            near may receive it, over a link that is not encrypted. Receive it with `bluez-demo card receive`.
+            """)
+
+    static let cardReceive = CommandSpec(
+        name: "card receive", summary: "receive the business card of a machine that is near",
+        options: [
+            OptionSpec(
+                name: "--output", value: "FILE", help: "write the card to FILE, replacing it (default: show it)"),
+            OptionSpec(
+                name: "--min-rssi", value: "DBM",
+                help:
+                    "how strong its signal must be (-127 to 20; default: \(CardReceiveOptions.nearRSSI), an arm's length)"
+            ),
+            OptionSpec(
+                name: "--max-size", value: "BYTES",
+                help: "the largest card to accept (default: \(CardProtocol.sizeLimit))"),
+            OptionSpec(name: "--timeout", value: "SECONDS", help: "give up if there is no card for this long"),
+        ] + common,
+        notes: "Ends when it has received a card.")
+
+    static let all = [
+        scan, heartRate, inspect, state, virtualHeartRate, cardShare, cardReceive, doctor, simulate,
+    ]
 }

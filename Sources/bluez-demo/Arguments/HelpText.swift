@@ -12,7 +12,8 @@ enum HelpText {
         options of most commands, before or after its name
         \(table(CommandSpec.common.map { (usage($0), $0.help) }))
 
-        Begin with `bluez-demo heart-rate`; without a Bluetooth adapter: `bluez-demo heart-rate --simulated`.
+        Begin with `bluez-demo heart-rate`; without a Bluetooth adapter: `bluez-demo heart-rate --simulated`; with two
+        machines: `bluez-demo peripheral heart-rate` on one of them, `bluez-demo heart-rate` on the other.
         `bluez-demo COMMAND --help` says more. If nothing works: `bluez-demo doctor`.
         Exit status: 0 done, 1 failed, 2 wrong usage, 3 Bluetooth not available, 130 interrupted (Ctrl-C).
         """
@@ -31,7 +32,7 @@ enum HelpText {
     private static let scenarios = table(Scenario.all.map { ($0.usage, $0.summary) })
 
     private static func usage(_ option: OptionSpec) -> String {
-        option.name + (option.value.map { " " + $0 } ?? "")
+        option.name + (option.value.map { option.defaultValue == nil ? " " + $0 : " [\($0)]" } ?? "")
     }
 
     private static func table(_ rows: [(String, String)]) -> String {

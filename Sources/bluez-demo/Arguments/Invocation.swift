@@ -8,8 +8,12 @@ enum Invocation: Equatable {
     case scan(ScanOptions, CommonOptions)
     case heartRate(HeartRateOptions, CommonOptions)
     case inspect(InspectOptions, CommonOptions)
+    case state(StateOptions, CommonOptions)
     case doctor(CommonOptions)
     case simulate(SimulateOptions, CommonOptions)
+    case virtualHeartRate(VirtualHeartRateOptions, CommonOptions)
+    case cardShare(CardShareOptions, CommonOptions)
+    case cardReceive(CardReceiveOptions, CommonOptions)
 
     /// - Parameter arguments: Without the name of the program.
     init(_ arguments: [String]) throws(UsageError) {
@@ -20,7 +24,7 @@ enum Invocation: Equatable {
             rest.removeFirst()
             switch first {
             case "--help", "-h":
-                self = .help(command: rest.first.flatMap(Self.spec)?.name)
+                self = .help(command: Self.takeSpec(&rest)?.name)
                 return
             case "--version":
                 self = .version
@@ -33,12 +37,17 @@ enum Invocation: Equatable {
             default: throw UsageError(message: "there is no option \(first) before a command")
             }
         }
-        guard let name = rest.popFirst() else { throw UsageError(message: "which command?") }
+        guard let name = rest.first else { throw UsageError(message: "which command?") }
         if name == "help" {
-            self = .help(command: rest.first.flatMap(Self.spec)?.name)
+            rest.removeFirst()
+            self = .help(command: Self.takeSpec(&rest)?.name)
             return
         }
-        guard let spec = Self.spec(name) else {
+        guard let spec = Self.takeSpec(&rest) else {
+            let family = CommandSpec.all.filter { $0.name.hasPrefix(name + " ") }.map(\.name)
+            guard family.isEmpty else {
+                throw UsageError(message: "\(name) what? There is " + family.joined(separator: " and "))
+            }
             let similar = CommandSpec.all.first { $0.name.hasPrefix(name) }
             throw UsageError(
                 message: "there is no command '\(name)'" + (similar.map { "; did you mean \($0.name)?" } ?? ""))
@@ -53,12 +62,25 @@ enum Invocation: Equatable {
         case "scan": self = .scan(try ScanOptions(parsed), common)
         case "heart-rate": self = .heartRate(try HeartRateOptions(parsed), common)
         case "inspect": self = .inspect(try InspectOptions(parsed), common)
+        case "state": self = .state(StateOptions(parsed), common)
         case "doctor": self = .doctor(common)
+        case "peripheral heart-rate": self = .virtualHeartRate(try VirtualHeartRateOptions(parsed), common)
+        case "card share": self = .cardShare(try CardShareOptions(parsed), common)
+        case "card receive": self = .cardReceive(try CardReceiveOptions(parsed), common)
         default: self = .simulate(try SimulateOptions(parsed), common)
         }
     }
 
-    private static func spec(_ name: String) -> CommandSpec? { CommandSpec.all.first { $0.name == name } }
+    /// The command that the arguments begin with, in one word or two.
+    private static func takeSpec(_ arguments: inout ArraySlice<String>) -> CommandSpec? {
+        for count in [1, 2] {
+            let name = arguments.prefix(count).joined(separator: " ")
+            guard let spec = CommandSpec.all.first(where: { $0.name == name }) else { continue }
+            arguments.removeFirst(count)
+            return spec
+        }
+        return nil
+    }
 }
 
 /// What most commands have in common.
@@ -100,11 +122,28 @@ struct HeartRateOptions: Equatable {
     var count: Int?
     var device: UUID?
     var timeout: Double?
+    /// The restore identifier.
+    var restore: String?
 
     init(_ parsed: ParsedArguments) throws(UsageError) {
         count = try parsed.count("--count")
         timeout = try parsed.seconds("--timeout")
         if let text = parsed.first("--device") { device = try parsed.identifier(text) }
+        restore = parsed.first("--restore")
+        if restore != nil, parsed.has(CommandSpec.simulated) {
+            throw parsed.error(
+                "--restore needs devices that outlive this program, and those of --simulated do not: "
+                    + "run `bluez-demo simulate` in another terminal")
+        }
+    }
+}
+
+struct StateOptions: Equatable {
+    var discard: String?
+    var directory: String?
+
+    init(_ parsed: ParsedArguments) {
+        (discard, directory) = (parsed.first("--discard"), parsed.first("--directory"))
     }
 }
 
@@ -139,6 +178,55 @@ struct SimulateOptions: Equatable {
         let allowed = if case .crowd = scenario { 1 } else { 0 }
         guard rest.count <= allowed else { throw parsed.error("simulate does not take '\(rest.last ?? "")'") }
         self.scenario = scenario
+    }
+}
+
+struct VirtualHeartRateOptions: Equatable {
+    var name: String
+    /// In beats per minute.
+    var rate: Int
+    /// In seconds; nil: for ever.
+    var duration: Int?
+
+    init(_ parsed: ParsedArguments) throws(UsageError) {
+        name = parsed.first("--name") ?? "BluezKit Heart"
+        // What is left of 31 bytes beside the flags and two services.
+        guard name.utf8.count <= 20 else { throw parsed.error("--name has room for 20 bytes, not \(name.utf8.count)") }
+        rate = try parsed.integer("--rate", in: 30...220) ?? 72
+        duration = try parsed.seconds("--duration").map { max(1, Int($0)) }
+    }
+}
+
+struct CardShareOptions: Equatable {
+    var file: String
+    var count: Int?
+
+    init(_ parsed: ParsedArguments) throws(UsageError) {
+        guard let file = parsed.operands.first else { throw parsed.error("share which file?") }
+        guard parsed.operands.count == 1 else { throw parsed.error("card share takes one file") }
+        self.file = file
+        count = try parsed.count("--count")
+    }
+}
+
+struct CardReceiveOptions: Equatable {
+    /// About as far as one can reach. Apple's later version of the sample takes -50 dBm; antennas of laptops are worse.
+    static let nearRSSI = -60
+
+    /// Nil: the card is shown.
+    var output: String?
+    /// In dBm.
+    var minimumRSSI: Int
+    /// In bytes.
+    var maximumSize: Int
+    /// In seconds.
+    var timeout: Double?
+
+    init(_ parsed: ParsedArguments) throws(UsageError) {
+        output = parsed.first("--output")
+        minimumRSSI = try parsed.integer("--min-rssi", in: -127...20) ?? Self.nearRSSI
+        maximumSize = try parsed.count("--max-size") ?? CardProtocol.sizeLimit
+        timeout = try parsed.seconds("--timeout")
     }
 }
 

@@ -37,6 +37,9 @@ struct ParsedArguments: Equatable {
             values[option.name] = []
             return
         }
+        if let standard = option.defaultValue, attached == nil, rest.first?.hasPrefix("-") != false {
+            rest = [standard] + rest
+        }
         guard let value = attached ?? rest.popFirst(), !value.isEmpty, attached != nil || !value.hasPrefix("--") else {
             throw error("\(option.name) needs a value: \(option.name) \(kind)")
         }
@@ -69,6 +72,15 @@ struct ParsedArguments: Equatable {
     func count(_ text: String, name: String) throws(UsageError) -> Int {
         guard let count = Int(text), count > 0 else { throw error("\(name) needs a number from 1 up, not '\(text)'") }
         return count
+    }
+
+    /// A whole number within a range.
+    func integer(_ name: String, in range: ClosedRange<Int>) throws(UsageError) -> Int? {
+        guard let text = first(name) else { return nil }
+        guard let number = Int(text), range.contains(number) else {
+            throw error("\(name) needs a number from \(range.lowerBound) to \(range.upperBound), not '\(text)'")
+        }
+        return number
     }
 
     /// An identifier of a device.

@@ -2,10 +2,11 @@
 enum Scenario: Equatable, Sendable {
     case heartRate
     case kitchenSink
+    case card
     /// So many beacons.
     case crowd(Int)
 
-    static let all: [Scenario] = [.heartRate, .kitchenSink, .crowd(20)]
+    static let all: [Scenario] = [.heartRate, .kitchenSink, .card, .crowd(20)]
 
     init?(name: String) {
         guard let known = Self.all.first(where: { $0.name == name }) else { return nil }
@@ -16,6 +17,7 @@ enum Scenario: Equatable, Sendable {
         switch self {
         case .heartRate: "heart-rate"
         case .kitchenSink: "kitchen-sink"
+        case .card: "card"
         case .crowd: "crowd"
         }
     }
@@ -27,6 +29,7 @@ enum Scenario: Equatable, Sendable {
         switch self {
         case .heartRate: "a heart-rate sensor, beating"
         case .kitchenSink: "a device with every kind of service, characteristic and descriptor"
+        case .card: "somebody who shares a business card"
         case .crowd(let size): "a heart-rate sensor, the kitchen sink, and N others to be scanned (default: \(size))"
         }
     }

@@ -1,15 +1,9 @@
 import BluezKit
+import BluezKitProfiles
 import Foundation
 
 /// Finds a heart-rate sensor, stays connected to it, and shows what it sends.
 final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
-    private static let heartRate = CBUUID(string: "180D")
-    private static let measurement = CBUUID(string: "2A37")
-    private static let sensorLocation = CBUUID(string: "2A38")
-    private static let battery = CBUUID(string: "180F")
-    private static let batteryLevel = CBUUID(string: "2A19")
-    private static let deviceInformation = CBUUID(string: "180A")
-
     private let options: HeartRateOptions
     private var display = HeartRateDisplay()
     /// Held: a peripheral that is released is disconnected.
@@ -32,6 +26,12 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
         limitWaiting()
     }
 
+    override func makeManager(_ options: [String: Any]) {
+        var options = options
+        options[CBCentralManagerOptionRestoreIdentifierKey] = self.options.restore
+        super.makeManager(options)
+    }
+
     private func limitWaiting() {
         guard let timeout = options.timeout, ending == nil else { return }
         let before = progress
@@ -45,6 +45,8 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     // MARK: Finding and connecting
 
     override func bluetoothIsOn(_ central: CBCentralManager) {
+        if let sensor { return goOn(with: sensor) }
+        if central.isScanning { return output.say("Still looking for a heart-rate sensor...") }
         if let identifier {
             guard let known = central.retrievePeripherals(withIdentifiers: [identifier]).first else {
                 output.complain("\(identifier) is not an identifier that BluezKit made; `bluez-demo scan` shows some")
@@ -53,11 +55,11 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
             return connect(known)
         }
         // What is connected already, by another program, does not advertise.
-        if let connected = central.retrieveConnectedPeripherals(withServices: [Self.heartRate]).first {
+        if let connected = central.retrieveConnectedPeripherals(withServices: [HeartRateService.uuid]).first {
             return connect(connected)
         }
         output.say("Looking for a heart-rate sensor...")
-        central.scanForPeripherals(withServices: [Self.heartRate])
+        central.scanForPeripherals(withServices: [HeartRateService.uuid])
         after(10) { [self] _ in
             guard sensor == nil, ending == nil else { return }
             output.say(Line("None so far. Most send only while they are worn.", .dim))
@@ -65,7 +67,8 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     }
 
     override func bluetoothWentOff() {
-        sensor = nil
+        // With a restore identifier the connection comes back by itself after a reset.
+        if sensor?.state != .connecting { sensor = nil }
         show { $0.isConnected = false }
     }
 
@@ -82,6 +85,40 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
         output.say("Found " + Line(name, .bold) + Line(strength, .dim))
         connect(peripheral)
     }
+
+    // MARK: Restoration
+
+    override func centralManager(_ central: CBCentralManager, willRestoreState dict: [String: Any]) {
+        let state = RestoredState(dict)
+        output.report(.restored(state))
+        for line in state.lines { output.say(line) }
+        guard let restored = state.peripherals.first?.peripheral else { return }
+        (sensor, identifier) = (restored, restored.identifier)
+        restored.delegate = self
+    }
+
+    /// The sensor is an earlier process' one, or comes back after a reset: which was the last step that was done?
+    private func goOn(with sensor: CBPeripheral) {
+        guard sensor.state == .connected else {
+            output.report(.connecting(sensor.identifier, name: sensor.name))
+            return output.say(Line("Waiting for \(label(sensor))..."))
+        }
+        show { $0.isConnected = true }
+        guard let services = sensor.services else { return discover(sensor) }
+        for service in services {
+            guard let characteristics = service.characteristics else {
+                sensor.discoverCharacteristics(nil, for: service)
+                continue
+            }
+            for characteristic in characteristics { use(characteristic, of: sensor) }
+        }
+    }
+
+    private func discover(_ sensor: CBPeripheral) {
+        sensor.discoverServices([HeartRateService.uuid, BatteryService.uuid, DeviceInformationService.uuid])
+    }
+
+    // MARK: Links
 
     private func connect(_ peripheral: CBPeripheral) {
         (sensor, identifier) = (peripheral, peripheral.identifier)
@@ -101,7 +138,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
         output.report(.connected(peripheral.identifier, name: peripheral.name))
         output.say(Line("Connected.", .green))
         show { $0.isConnected = true }
-        peripheral.discoverServices([Self.heartRate, Self.battery, Self.deviceInformation])
+        discover(peripheral)
     }
 
     override func centralManager(
@@ -131,6 +168,9 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     }
 
     override func end() -> Bool {
+        // A service manager's SIGTERM is no farewell: the next process goes on.
+        if options.restore != nil, ending == .terminated { return false }
+        if options.restore != nil, central?.state == .poweredOn { central?.stopScan() }
         guard let sensor, let central, central.state == .poweredOn, sensor.state != .disconnected else { return false }
         central.cancelPeripheralConnection(sensor)
         return true
@@ -142,7 +182,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
         guard ending == nil else { return }
         if let error { return complain("the services cannot be discovered", error) }
         let services = peripheral.services ?? []
-        guard services.contains(where: { $0.uuid == Self.heartRate }) else {
+        guard services.contains(where: { $0.uuid == HeartRateService.uuid }) else {
             output.complain("\(label(peripheral)) has no heart-rate service")
             return stop(.failure)
         }
@@ -154,22 +194,25 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     ) {
         guard ending == nil else { return }
         if let error { return complain("the characteristics cannot be discovered", error) }
-        for characteristic in service.characteristics ?? [] {
-            switch characteristic.uuid {
-            case Self.measurement: peripheral.setNotifyValue(true, for: characteristic)
-            case Self.batteryLevel:
-                peripheral.readValue(for: characteristic)
-                if characteristic.properties.contains(.notify) { peripheral.setNotifyValue(true, for: characteristic) }
-            case Self.sensorLocation: peripheral.readValue(for: characteristic)
-            case let uuid where DeviceInformation(uuid) != nil: peripheral.readValue(for: characteristic)
-            default: break
-            }
+        for characteristic in service.characteristics ?? [] { use(characteristic, of: peripheral) }
+    }
+
+    /// Reads what is worth reading and subscribes to what is worth following, unless it is subscribed to.
+    private func use(_ characteristic: CBCharacteristic, of sensor: CBPeripheral) {
+        let isFollowed = characteristic.uuid == HeartRateMeasurement.uuid || characteristic.uuid == BatteryLevel.uuid
+        if isFollowed, !characteristic.isNotifying, characteristic.properties.contains(.notify) {
+            sensor.setNotifyValue(true, for: characteristic)
+        }
+        switch characteristic.uuid {
+        case BatteryLevel.uuid, BodySensorLocation.uuid: sensor.readValue(for: characteristic)
+        case let uuid where DeviceInformationText(uuid) != nil: sensor.readValue(for: characteristic)
+        default: break
         }
     }
 
     /// The sensor has changed its services: begin anew with them.
     func peripheral(_ peripheral: CBPeripheral, didModifyServices invalidatedServices: [CBService]) {
-        peripheral.discoverServices([Self.heartRate, Self.battery, Self.deviceInformation])
+        discover(peripheral)
     }
 
     func peripheral(
@@ -178,7 +221,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     ) {
         guard let error, ending == nil else { return }
         complain("\(characteristic.uuid) cannot be subscribed to", error)
-        if characteristic.uuid == Self.measurement { stop(.failure) }
+        if characteristic.uuid == HeartRateMeasurement.uuid { stop(.failure) }
     }
 
     // MARK: Values
@@ -188,36 +231,35 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     ) {
         guard ending == nil else { return }
         if let error { return complain("\(characteristic.uuid) cannot be read", error) }
-        let value = characteristic.value ?? Data()
         switch characteristic.uuid {
-        case Self.measurement: take(value)
-        case Self.batteryLevel:
-            guard let level = value.first.map(Int.init), level <= 100, level != display.battery else { return }
+        case HeartRateMeasurement.uuid: take(characteristic.value)
+        case BatteryLevel.uuid:
+            guard let level = try? BatteryLevel(characteristic.value).percent, level != display.battery else { return }
             output.report(.battery(level))
             show { $0.battery = level }
             if output.mode == .plain { note("battery", "\(level) %") }
-        case Self.sensorLocation:
-            guard let location = value.first.flatMap(BodySensorLocation.init) else { return }
+        case BodySensorLocation.uuid:
+            guard let location = try? BodySensorLocation(characteristic.value) else { return }
             output.report(.sensorLocation(location))
-            note("worn on", location.name)
+            note("worn on", location.description)
         default:
-            guard let field = DeviceInformation(characteristic.uuid) else { return }
-            // Some devices end their texts with zeros.
-            let text = String(decoding: value.prefix { $0 != 0 }, as: UTF8.self)
+            guard let field = DeviceInformationText(characteristic.uuid),
+                let text = try? DeviceInformationText.text(of: characteristic.value)
+            else { return }
             output.report(.information(field, text))
             note(field.label, text.harmless)
         }
     }
 
-    private func take(_ value: Data) {
-        do throws(HeartRateMeasurement.ParseError) {
+    private func take(_ value: Data?) {
+        do throws(CharacteristicValueError) {
             let measurement = try HeartRateMeasurement(value)
             (count, progress) = (count + 1, progress + 1)
             output.report(.measurement(measurement))
             show { $0.take(measurement) }
             if output.mode == .plain { output.say(display.plainLine(measurement)) }
         } catch {
-            return output.complain("\(error); bytes: \(value.hex)")
+            return output.complain("no heart-rate measurement: \(error); bytes: \((value ?? Data()).hex)")
         }
         if count == options.count { stop(.success) } else { limitWaiting() }
     }

@@ -1,8 +1,12 @@
+import BluezKitProfiles
+
 /// The picture of the last measurements, for people. Pure.
 struct HeartRateDisplay {
     var isConnected = false
     /// In percent.
     var battery: Int?
+    /// Of a sensor that we are ourselves: how many centrals have subscribed.
+    var listeners: Int?
     private var latest: HeartRateMeasurement?
     private var energy: Int?
     private var rates = Sparkline(capacity: 500, leastSpan: 14)
@@ -10,15 +14,15 @@ struct HeartRateDisplay {
     mutating func take(_ measurement: HeartRateMeasurement) {
         latest = measurement
         // Comes with some measurements only, and holds until the next one.
-        energy = measurement.energyExpended ?? energy
-        rates.append(measurement.beatsPerMinute)
+        energy = measurement.energyExpended.map(Int.init) ?? energy
+        rates.append(Int(measurement.beatsPerMinute))
     }
 
     /// Two lines that are redrawn in place; none before the first measurement.
     func block(width: Int) -> [Line] {
         guard let latest else { return [] }
         let heart = Line("\u{2665}", isConnected ? .red : .dim)
-        let rate = Line(Self.right(latest.beatsPerMinute, 4), isConnected ? .bold : .dim) + " bpm  "
+        let rate = Line(Self.right(Int(latest.beatsPerMinute), 4), isConnected ? .bold : .dim) + " bpm  "
         let beginning = "  " + heart + rate
         let shown = max(0, min(40, width - beginning.width - 12))
         var first = beginning + Line(rates.text(width: shown), isConnected ? .cyan : .dim)
@@ -26,6 +30,7 @@ struct HeartRateDisplay {
         if let least = values.min(), let most = values.max() { first += Line("  \(least)-\(most)", .dim) }
 
         var facts: [Line] = isConnected ? [] : [Line("not connected", .yellow)]
+        if let listeners { facts.append(Line("\(listeners) subscribed", listeners > 0 ? .green : .dim)) }
         if !latest.rrIntervals.isEmpty { facts.append(Line("RR " + Self.milliseconds(latest))) }
         if latest.contact != .notSupported { facts.append(Self.contact(latest)) }
         if let energy { facts.append(Line("\(energy) kJ")) }
@@ -37,7 +42,7 @@ struct HeartRateDisplay {
 
     /// One measurement on a line of its own.
     func plainLine(_ measurement: HeartRateMeasurement) -> Line {
-        var line = Line(Self.right(measurement.beatsPerMinute, 4) + " bpm")
+        var line = Line(Self.right(Int(measurement.beatsPerMinute), 4) + " bpm")
         if !measurement.rrIntervals.isEmpty { line += Line("   RR " + Self.milliseconds(measurement)) }
         if measurement.contact != .notSupported { line += "   " + Self.contact(measurement) }
         if let energy = measurement.energyExpended { line += Line("   \(energy) kJ") }

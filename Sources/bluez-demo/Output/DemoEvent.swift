@@ -1,7 +1,9 @@
+import BluezKitProfiles
 import Foundation
 
 /// What happens, as programs are told of it by `--json`. Documented in Docs/DEMO.md: names and keys stay.
 enum DemoEvent: Equatable {
+    case restored(RestoredState)
     case state(String)
     case discovered(Advertisement)
     case connecting(UUID, name: String?)
@@ -10,16 +12,30 @@ enum DemoEvent: Equatable {
     case measurement(HeartRateMeasurement)
     case battery(Int)
     case sensorLocation(BodySensorLocation)
-    case information(DeviceInformation, String)
+    case information(DeviceInformationText, String)
     case attribute(AttributeReport)
     case check(DoctorCheck)
     case verdict(isUsable: Bool)
     case scenario(Scenario)
     case simulating(Scenario, address: String)
+    case preserved(PreservedReport)
+    case discarded(String)
+    case advertising(name: String?, services: [String])
+    case subscribed(UUID, String)
+    case unsubscribed(UUID, String)
+    case energyReset
+    case sharing(String, size: Int)
+    case progress(UUID, bytes: Int, size: Int)
+    case sent(UUID, size: Int, seconds: Double)
+    case gaveUp(UUID, bytes: Int, size: Int)
+    case received(UUID, Data, path: String?, seconds: Double)
     case error(String)
 
     var json: JSONValue {
         switch self {
+        case .restored(let state): state.json
+        case .preserved(let report): report.json
+        case .discarded(let identifier): ["event": "discarded", "identifier": .string(identifier)]
         case .state(let state): ["event": "state", "state": .string(state)]
         case .discovered(let advertisement): advertisement.json
         case .connecting(let id, let name): Self.link("connecting", id, "name", name)
@@ -27,7 +43,7 @@ enum DemoEvent: Equatable {
         case .disconnected(let id, let reason): Self.link("disconnected", id, "reason", reason)
         case .measurement(let measurement): Self.json(measurement)
         case .battery(let percent): ["event": "battery", "level": .int(percent)]
-        case .sensorLocation(let location): ["event": "sensorLocation", "location": .string(location.name)]
+        case .sensorLocation(let location): ["event": "sensorLocation", "location": .string(location.description)]
         case .information(let field, let text):
             ["event": "information", "field": .string(field.key), "value": .string(text)]
         case .attribute(let attribute): attribute.json
@@ -37,8 +53,37 @@ enum DemoEvent: Equatable {
             ["event": "scenario", "name": .string(scenario.name), "summary": .string(scenario.summary)]
         case .simulating(let scenario, let address):
             ["event": "simulating", "scenario": .string(scenario.name), "address": .string(address)]
+        case .advertising(let name, let services):
+            ["event": "advertising", "name": .optional(name), "services": .strings(services)]
+        case .subscribed(let id, let uuid): Self.link("subscribed", id, "characteristic", uuid)
+        case .unsubscribed(let id, let uuid): Self.link("unsubscribed", id, "characteristic", uuid)
+        case .energyReset: ["event": "energyReset"]
+        case .sharing(let path, let size): ["event": "sharing", "path": .string(path), "size": .int(size)]
+        case .progress(let id, let bytes, let size): Self.transfer("progress", id, bytes, size)
+        case .gaveUp(let id, let bytes, let size): Self.transfer("gaveUp", id, bytes, size)
+        case .sent(let id, let size, let seconds):
+            [
+                "event": "sent", "identifier": .string(id.uuidString), "size": .int(size),
+                "seconds": .double(Self.rounded(seconds)),
+            ]
+        case .received(let id, let card, let path, let seconds):
+            [
+                "event": "received", "identifier": .string(id.uuidString), "size": .int(card.count),
+                "seconds": .double(Self.rounded(seconds)), "path": .optional(path),
+                // What is in a file need not be here as well.
+                "data": .optional(path == nil ? card.hex : nil),
+            ]
         case .error(let message): ["event": "error", "message": .string(message)]
         }
+    }
+
+    private static func rounded(_ seconds: Double) -> Double { (seconds * 1000).rounded() / 1000 }
+
+    private static func transfer(_ event: String, _ identifier: UUID, _ bytes: Int, _ size: Int) -> JSONValue {
+        [
+            "event": .string(event), "identifier": .string(identifier.uuidString), "bytes": .int(bytes),
+            "size": .int(size),
+        ]
     }
 
     private static func link(_ event: String, _ identifier: UUID, _ key: String, _ text: String?) -> JSONValue {
@@ -58,9 +103,9 @@ enum DemoEvent: Equatable {
             }
         return [
             "event": "measurement",
-            "heartRate": .int(measurement.beatsPerMinute),
+            "heartRate": .int(Int(measurement.beatsPerMinute)),
             "rrIntervals": .array(measurement.rrMilliseconds.map { .double($0) }),
-            "energyExpended": .optional(measurement.energyExpended),
+            "energyExpended": .optional(measurement.energyExpended.map(Int.init)),
             "contact": .optional(contact),
         ]
     }

@@ -43,6 +43,7 @@ final class SimulatedBus: @unchecked Sendable {
         for device in devices { simulator.add(device) }
         devices.first { $0.address == Self.heartAddress }?.notifyRepeatedly(
             "2A37", every: .milliseconds(900), value: SimulatedHeart.measurement)
+        devices.first { $0.address == SimulatedCard.address }.map(SimulatedCard.send)
         if case .crowd(let size) = scenario, size > SimulatedNeighbour.all.count {
             simulator.setCrowd(size - SimulatedNeighbour.all.count)
         }
@@ -65,6 +66,7 @@ final class SimulatedBus: @unchecked Sendable {
         switch scenario {
         case .heartRate: [SimulatedHeart.peripheral(heartAddress)]
         case .kitchenSink: [.sink()]
+        case .card: [SimulatedCard.peripheral()]
         case .crowd(let size):
             [SimulatedHeart.peripheral(heartAddress), .sink()]
                 + SimulatedNeighbour.all.prefix(size).enumerated().map { $1.peripheral(number: $0) }

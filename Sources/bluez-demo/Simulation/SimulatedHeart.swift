@@ -1,3 +1,4 @@
+import BluezKitProfiles
 import BluezKitSimulator
 import Foundation
 

@@ -1,3 +1,4 @@
+import BluezKitProfiles
 import Foundation
 import Testing
 
@@ -9,18 +10,40 @@ import Testing
 
     @Test("a measurement has all its keys, with null for what the sensor did not send")
     func writesMeasurements() throws {
-        let bare = DemoEvent.measurement(try HeartRateMeasurement([0x00, 60]))
+        let bare = DemoEvent.measurement(try HeartRateMeasurement(Data([0x00, 60])))
         #expect(
             bare.json.description
                 == #"{"event":"measurement","heartRate":60,"rrIntervals":[],"energyExpended":null,"contact":null}"#)
         let full = DemoEvent.measurement(
-            try HeartRateMeasurement([0x1F, 0x2C, 0x01, 0x05, 0x00, 0x00, 0x04, 0x39, 0x03]))
+            try HeartRateMeasurement(Data([0x1F, 0x2C, 0x01, 0x05, 0x00, 0x00, 0x04, 0x39, 0x03])))
         #expect(
             full.json.description
                 == #"{"event":"measurement","heartRate":300,"rrIntervals":[1000,805.7],"energyExpended":5,"contact":true}"#
         )
-        let noContact = DemoEvent.measurement(try HeartRateMeasurement([0x04, 60]))
+        let noContact = DemoEvent.measurement(try HeartRateMeasurement(Data([0x04, 60])))
         #expect(noContact.json.description.hasSuffix(#""contact":false}"#))
+    }
+
+    @Test("a card that was received is there in hexadecimal, unless it is in a file")
+    func writesCards() {
+        let card = Data([0x41, 0xFF])
+        #expect(
+            DemoEvent.received(Self.identifier, card, path: nil, seconds: 0.12345).json.description
+                == #"{"event":"received","identifier":"\#(Self.text)","size":2,"seconds":0.123,"path":null,"data":"41ff"}"#
+        )
+        #expect(
+            DemoEvent.received(Self.identifier, card, path: "a.vcf", seconds: 2).json.description
+                == #"{"event":"received","identifier":"\#(Self.text)","size":2,"seconds":2,"path":"a.vcf","data":null}"#
+        )
+        #expect(
+            DemoEvent.progress(Self.identifier, bytes: 5, size: 10).json.description
+                == #"{"event":"progress","identifier":"\#(Self.text)","bytes":5,"size":10}"#)
+        #expect(
+            DemoEvent.advertising(name: nil, services: ["180D"]).json.description
+                == #"{"event":"advertising","name":null,"services":["180D"]}"#)
+        #expect(
+            DemoEvent.subscribed(Self.identifier, "2A37").json.description
+                == #"{"event":"subscribed","identifier":"\#(Self.text)","characteristic":"2A37"}"#)
     }
 
     @Test("links name the device")

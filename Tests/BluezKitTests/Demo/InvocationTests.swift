@@ -86,6 +86,31 @@ import Testing
         #expect(complaint("simulate zoo") == "there is no scenario 'zoo'; --list shows them")
     }
 
+    @Test("commands of two words are read, with options on either side")
+    func readsTwoWords() throws {
+        guard
+            case .cardReceive(let options, let common) = try parse("--json card receive --min-rssi -75 --output x.vcf")
+        else {
+            Issue.record("not card receive")
+            return
+        }
+        #expect(options.minimumRSSI == -75 && options.output == "x.vcf" && common.isJSON)
+        #expect(options.maximumSize == 1_000_000 && options.timeout == nil)
+        guard case .cardShare(let share, _) = try parse("card share me.vcf --count 2") else {
+            Issue.record("not card share")
+            return
+        }
+        #expect(share.file == "me.vcf" && share.count == 2)
+        guard case .virtualHeartRate(let heart, _) = try parse("peripheral heart-rate --rate 150 --duration 9") else {
+            Issue.record("not peripheral heart-rate")
+            return
+        }
+        #expect(heart.rate == 150 && heart.duration == 9 && heart.name == "BluezKit Heart")
+        #expect(try parse("help card share") == .help(command: "card share"))
+        #expect(try parse("--help card receive") == .help(command: "card receive"))
+        #expect(try parse("peripheral heart-rate -h") == .help(command: "peripheral heart-rate"))
+    }
+
     @Test(
         "a mistake is named in one sentence",
         arguments: [
@@ -112,6 +137,16 @@ import Testing
             ("scan --adapter hci", "--adapter needs a name like hci0, not 'hci'"),
             ("heart-rate --count 0", "--count needs a number from 1 up, not '0'"),
             ("heart-rate --count 99999999999999999999", "--count needs a number from 1 up, not '99999999999999999999'"),
+            ("card", "card what? There is card share and card receive"),
+            ("card shar", "card what? There is card share and card receive"),
+            ("peripheral", "peripheral what? There is peripheral heart-rate"),
+            ("card share", "share which file?"),
+            ("card share a b", "card share takes one file"),
+            ("card receive a", "card receive does not take 'a'"),
+            ("card receive --min-rssi 21", "--min-rssi needs a number from -127 to 20, not '21'"),
+            ("card receive --max-size 0", "--max-size needs a number from 1 up, not '0'"),
+            ("peripheral heart-rate --rate 29", "--rate needs a number from 30 to 220, not '29'"),
+            ("peripheral heart-rate --name 123456789012345678901", "--name has room for 20 bytes, not 21"),
             ("heart-rate --device Polar", "'Polar' is not an identifier; `bluez-demo scan` shows them"),
         ])
     func namesMistakes(_ line: String, _ message: String) {

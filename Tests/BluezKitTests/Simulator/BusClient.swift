@@ -131,7 +131,7 @@ final class BusClient: @unchecked Sendable {  // holds: all state is touched on 
 
     // MARK: Hearing
 
-    private func hear(_ line: String?) {
+    func hear(_ line: String?) {
         guard let line else { return }
         heard.append(line)
         while let index = waiters.firstIndex(where: { $0.met() }) {

@@ -27,8 +27,11 @@ final class RigWorld: World, @unchecked Sendable {  // holds: all its parts are 
 
     func control(_ line: String) async throws -> String {
         // The guest's own commands stand beside the peripherals'.
-        if line.hasPrefix("bluetoothd ") { return try run(line) }
-        if line.hasPrefix("rig power ") { return try setPowered(line.hasSuffix(" on")) }
+        if line.hasPrefix("bluetoothd ") {
+            let directory = ProcessInfo.processInfo.environment["RIG_DIR", default: "."]
+            return try await perform(directory + "/" + line)
+        }
+        if line.hasPrefix("rig power ") { return try await setPowered(line.hasSuffix(" on")) }
         let answer = await withCheckedContinuation { continuation in
             DispatchQueue.global().async { [commands] in continuation.resume(returning: commands.ask(line)) }
         }
@@ -38,25 +41,15 @@ final class RigWorld: World, @unchecked Sendable {  // holds: all its parts are 
         return String(answer.dropFirst(2).drop { $0 == " " })
     }
 
-    private func setPowered(_ on: Bool) throws -> String {
-        try run(
+    private func setPowered(_ on: Bool) async throws -> String {
+        try await perform(
             "/usr/bin/dbus-send --system --print-reply --dest=org.bluez /org/bluez/hci0 "
                 + "org.freedesktop.DBus.Properties.Set string:org.bluez.Adapter1 string:Powered variant:boolean:\(on)")
     }
 
-    private func run(_ line: String) throws -> String {
-        let words = line.split(separator: " ").map(String.init)
-        let process = Process()
-        process.executableURL = URL(
-            fileURLWithPath: words[0].hasPrefix("/")
-                ? words[0] : ProcessInfo.processInfo.environment["RIG_DIR", default: "."] + "/" + words[0])
-        process.arguments = Array(words.dropFirst())
-        process.standardOutput = FileHandle.nullDevice
-        try process.run()
-        process.waitUntilExit()
-        guard process.terminationStatus == 0 else {
-            throw Refused(description: "\(line): \(process.terminationStatus)")
-        }
+    private func perform(_ line: String) async throws -> String {
+        let status = try await run(line.split(separator: " ").map(String.init))
+        guard status == 0 else { throw Refused(description: "\(line): \(status)") }
         return ""
     }
 

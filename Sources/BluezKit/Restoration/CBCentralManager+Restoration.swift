@@ -1,0 +1,173 @@
+import BluezKitRestore
+import Foundation
+
+/// Preserving what a central manager is about, and going on with it.
+extension CBCentralManager {
+    // MARK: Preserving
+
+    /// Has the book say of `peripheral` what the object says. Any thread; on disk when it returns.
+    func preserve(_ peripheral: CBPeripheral) {
+        guard let book else { return }
+        let adapter = core.adapterName.withLock { $0 }
+        book.change { snapshot in
+            // The record is made under the book's lock: the last writer has seen the last change.
+            let record = peripheral.record(adapter: adapter)
+            let index = snapshot.peripherals.firstIndex { $0.identifier == peripheral.identifier }
+            switch (record, index) {
+            case (let record?, let index?): snapshot.peripherals[index] = record
+            case (let record?, nil): snapshot.peripherals.append(record)
+            case (nil, let index?): snapshot.peripherals.remove(at: index)
+            case (nil, nil): break
+            }
+        }
+    }
+
+    func preserveScan() {
+        book?.change { [self] in $0.scan = shared.withLock { $0.scan }?.record }
+    }
+
+    // MARK: Going on after a reset
+
+    /// On the delegate's queue, before `didUpdateState` tells: what the new state does to scan and connections.
+    func follow(_ state: CBManagerState, from previous: CBManagerState, life: String?) {
+        guard state != .poweredOn else { return goOn(life) }
+        let isSwitchedOff = state == .poweredOff && previous == .poweredOn
+        if let book, book.resumes, !isSwitchedOff {
+            guard book.pardon() else { return end(state) }
+            suspend()
+        } else {
+            end(state)
+            book?.condemn()
+        }
+    }
+
+    private func end(_ state: CBManagerState) {
+        let keepsHandles = state == .poweredOff || book?.resumes == true
+        let peripherals = shared.withLock { shared in
+            shared.scan = nil
+            shared.scanToken += 1
+            let peripherals = shared.peripherals.values.compactMap(\.peripheral)
+            if !keepsHandles { shared.peripherals = [:] }
+            return peripherals
+        }
+        for peripheral in peripherals { peripheral.lostBluetooth(invalidates: !keepsHandles) }
+    }
+
+    /// Scan and connections wait for Bluetooth to come back.
+    private func suspend() {
+        guard let book else { return }
+        let wanted = Set(book.peripherals.map(\.identifier))
+        let peripherals = shared.withLock { shared in
+            shared.scanToken += 1
+            shared.mustGoOn = true
+            return shared.peripherals.values.compactMap(\.peripheral)
+        }
+        for peripheral in peripherals {
+            if wanted.contains(peripheral.identifier) {
+                peripheral.suspend()
+                preserve(peripheral)
+            } else {
+                peripheral.lostBluetooth(invalidates: false)
+            }
+        }
+        restoreScan(book.scan)
+    }
+
+    private func goOn(_ life: String?) {
+        guard let book else { return }
+        if book.execute() {
+            shared.withLock { $0.mustGoOn = false }
+        }
+        book.change { $0.bluetooth = life }
+        let mustGoOn = shared.withLock { shared in
+            defer { shared.mustGoOn = false }
+            return shared.mustGoOn
+        }
+        guard mustGoOn else { return }
+        for record in book.peripherals {
+            let known = shared.withLock { $0.peripherals[record.identifier]?.peripheral }
+            guard let peripheral = known, let token = peripheral.resume() else {
+                book.forget(record.identifier)  // the app has let go of it while Bluetooth was away
+                continue
+            }
+            let (core, reconnects) = (peripheral.core, record.reconnects)
+            core.manager.session.run { core.manager.session.connect(core, link: token, reconnects: reconnects) }
+        }
+        startScan()
+    }
+
+    // MARK: Restoring
+
+    /// A peripheral that comes back.
+    struct Restored: Sendable {
+        let peripheral: CBPeripheral
+        let link: UInt64
+        let fate: RestorationPlan.Fate
+        let reconnects: Bool
+    }
+
+    /// Makes the objects what the plan says. On the bus queue, before the app can see any of it.
+    /// - Parameter path: The object path of a device.
+    func restore(_ plan: RestorationPlan, path: (DeviceIdentity) -> String) -> [Restored] {
+        let restored: [Restored] = plan.items.compactMap { item in
+            guard item.fate != .dropped, let identity = DeviceIdentity(identifier: item.peripheral.identifier) else {
+                return nil
+            }
+            let peripheral = peripheral(identity)
+            let isConnected = item.fate == .adopted || item.fate == .lost
+            let link = peripheral.restore(item.peripheral, isConnected: isConnected, path: path(identity))
+            return Restored(
+                peripheral: peripheral, link: link, fate: item.fate, reconnects: item.peripheral.reconnects)
+        }
+        restoreScan(plan.scan)
+        let adapter = core.adapterName.withLock { $0 }
+        book?.change { snapshot in
+            snapshot.scan = plan.scan
+            snapshot.peripherals = restored.compactMap { $0.peripheral.record(adapter: adapter) }
+        }
+        shared.withLock { $0.restoration = BluezRestoration(plan) }
+        return restored
+    }
+
+    private func restoreScan(_ record: Snapshot.Scan?) {
+        shared.withLock { shared in
+            shared.scan = record.map(ScanParameters.init)
+            shared.scanToken += 1
+        }
+    }
+
+    /// `willRestoreState`, unless nothing came back. On the delegate's queue.
+    func tellRestored(_ restored: [Restored], _ scan: Snapshot.Scan?) {
+        var dictionary: [String: Any] = [:]
+        if !restored.isEmpty { dictionary[CBCentralManagerRestoredStatePeripheralsKey] = restored.map(\.peripheral) }
+        if let scan {
+            dictionary[CBCentralManagerRestoredStateScanServicesKey] = scan.services?.map(\.cbUUID)
+            var options: [String: Any] = [:]
+            options[CBCentralManagerScanOptionAllowDuplicatesKey] = scan.allowsDuplicates
+            options[CBCentralManagerScanOptionSolicitedServiceUUIDsKey] = scan.solicitedServices?.map(\.cbUUID)
+            dictionary[CBCentralManagerRestoredStateScanOptionsKey] = options
+        }
+        guard !dictionary.isEmpty else { return }
+        delegate?.centralManager(self, willRestoreState: dictionary)
+    }
+}
+
+extension Snapshot.Peripheral {
+    var reconnects: Bool { (options[CBConnectPeripheralOptionEnableAutoReconnect] ?? 0) != 0 }
+}
+
+extension CBCentralManager.ScanParameters {
+    fileprivate var record: Snapshot.Scan {
+        Snapshot.Scan(
+            services: services.map { $0.map(\.uuidString).sorted().compactMap(AttributeUUID.init) },
+            allowsDuplicates: duplicatesOption,
+            solicitedServices: solicited.isEmpty
+                ? nil : solicited.map(\.uuidString).sorted().compactMap(AttributeUUID.init))
+    }
+
+    fileprivate init(_ record: Snapshot.Scan) {
+        self.init(
+            services: record.services.map { Set($0.map(\.cbUUID)) },
+            solicited: Set((record.solicitedServices ?? []).map(\.cbUUID)), duplicatesOption: record.allowsDuplicates)
+    }
+}

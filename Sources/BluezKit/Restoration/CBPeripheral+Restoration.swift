@@ -1,0 +1,170 @@
+import BluezKitRestore
+import Foundation
+
+/// A peripheral as it is kept on disk, and back.
+extension CBPeripheral {
+    /// What to preserve; nil: the app is neither connected nor connecting.
+    func record(adapter: String?) -> Snapshot.Peripheral? {
+        let shared = shared.withLock { $0 }
+        let state: Snapshot.Peripheral.State
+        switch shared.state {
+        case .connecting: state = .connecting
+        case .connected: state = .connected
+        default: return nil
+        }
+        return Snapshot.Peripheral(
+            identifier: identifier, name: shared.name, adapter: adapter, state: state, isBonded: shared.isBonded,
+            options: shared.connectOptions, services: shared.services.map { record(of: $0, shared) })
+    }
+
+    private func record(of listed: [CBService], _ shared: Shared) -> [Snapshot.Service] {
+        let listedPaths = Set(listed.map(\.objectPath))
+        return shared.attributes.values.compactMap { $0 as? CBService }.sorted { $0.objectPath < $1.objectPath }
+            .compactMap { service in
+                guard let element = service.pathElement, let uuid = AttributeUUID(service.uuid.uuidString) else {
+                    return nil
+                }
+                return Snapshot.Service(
+                    element: element, uuid: uuid, isPrimary: service.isPrimary,
+                    isOnlyIncluded: !listedPaths.contains(service.objectPath), layout: service.layout,
+                    includedServices: service.includedServices?.compactMap(\.pathElement),
+                    characteristics: service.characteristics?.compactMap { $0.record(shared.subscribed) })
+            }
+    }
+
+    /// Makes the peripheral what it was. Before the app has seen it.
+    /// - Parameters:
+    ///   - isConnected: Whether it is restored as connected, with what was discovered.
+    ///   - path: The device's object path now.
+    /// - Returns: Which connect this is.
+    func restore(_ record: Snapshot.Peripheral, isConnected: Bool, path: String) -> UInt64 {
+        let services = isConnected ? record.services.map { makeServices($0, path) } : nil
+        return shared.withLock { shared in
+            shared.state = isConnected ? .connected : .connecting
+            shared.name = record.name ?? shared.name
+            shared.isBonded = record.isBonded
+            shared.connectOptions = record.options
+            if let services {
+                shared.services = services.listed
+                shared.attributes = services.all
+                shared.subscribed = services.subscribed
+            }
+            return core.link.wrappingAdd(1, ordering: .relaxed).newValue
+        }
+    }
+
+    private func makeServices(
+        _ records: [Snapshot.Service], _ path: String
+    ) -> (listed: [CBService], all: [String: CBAttribute], subscribed: Set<String>) {
+        var all: [String: CBAttribute] = [:]
+        var listed: [CBService] = []
+        var subscribed: Set<String> = []
+        for record in records {
+            let service = CBService(
+                uuid: record.uuid.cbUUID, isPrimary: record.isPrimary, objectPath: "\(path)/\(record.element.text)",
+                peripheral: self, layout: record.layout)
+            all[service.objectPath] = service
+            if !record.isOnlyIncluded { listed.append(service) }
+            let characteristics = record.characteristics?.map { record in
+                let characteristic = CBCharacteristic(
+                    uuid: record.uuid.cbUUID, properties: CBCharacteristicProperties(rawValue: record.properties),
+                    objectPath: "\(service.objectPath)/\(record.element.text)", service: service)
+                let descriptors = record.descriptors?.map { record in
+                    CBDescriptor(
+                        uuid: record.uuid.cbUUID, objectPath: "\(characteristic.objectPath)/\(record.element.text)",
+                        characteristic: characteristic)
+                }
+                for descriptor in descriptors ?? [] { all[descriptor.objectPath] = descriptor }
+                characteristic.reveal(descriptors: descriptors)
+                if record.isNotifying {
+                    characteristic.setNotifying(true)
+                    subscribed.insert(characteristic.objectPath)
+                }
+                all[characteristic.objectPath] = characteristic
+                return characteristic
+            }
+            service.reveal(characteristics: characteristics)
+        }
+        for record in records {
+            guard let included = record.includedServices, let service = all["\(path)/\(record.element.text)"] else {
+                continue
+            }
+            (service as? CBService)?.reveal(
+                includedServices: included.compactMap { all["\(path)/\($0.text)"] as? CBService })
+        }
+        return (listed, all, subscribed)
+    }
+
+    /// Bluetooth was reset, and the app's wish goes on: what was a link is a pending connect.
+    func suspend() {
+        let ended = shared.withLock { shared in
+            core.link.wrappingAdd(1, ordering: .relaxed)
+            shared.state = .connecting
+            return endLink(&shared)
+        }
+        stopNotifying(ended)
+    }
+
+    /// - Returns: Which connect this is; nil if the app wants none.
+    func resume() -> UInt64? {
+        shared.withLock { shared in
+            guard shared.state == .connecting else { return nil }
+            return core.link.wrappingAdd(1, ordering: .relaxed).newValue
+        }
+    }
+
+    /// Those that are subscribed to, in table order.
+    var subscribedCharacteristics: [CBCharacteristic] {
+        shared.withLock { shared in shared.subscribed.sorted().compactMap { shared.attributes[$0] as? CBCharacteristic }
+        }
+    }
+
+    /// What was in the services when they were discovered, by path.
+    var serviceLayouts: [String: String] {
+        let services = shared.withLock { $0.attributes.values.compactMap { $0 as? CBService } }
+        return Dictionary(services.map { ($0.objectPath, $0.layout) }) { first, _ in first }
+    }
+
+    func wantsNotifications(of characteristic: CBCharacteristic) -> Bool {
+        shared.withLock { $0.subscribed.contains(characteristic.objectPath) }
+    }
+
+    /// - Parameter isBonded: What BlueZ says.
+    func learn(isBonded: Bool) {
+        let isNew = shared.withLock { shared in
+            defer { shared.isBonded = isBonded }
+            return shared.isBonded != isBonded
+        }
+        if isNew { preserve() }
+    }
+
+    /// Has the file say what this object says.
+    func preserve() { core.manager.manager?.preserve(self) }
+}
+
+extension CBAttribute {
+    fileprivate var pathElement: PathElement? {
+        PathElement(
+            String(objectPath[objectPath.index(after: objectPath.lastIndex(of: "/") ?? objectPath.startIndex)...]))
+    }
+}
+
+extension CBCharacteristic {
+    fileprivate func record(_ subscribed: Set<String>) -> Snapshot.Characteristic? {
+        guard let element = pathElement, let attribute = AttributeUUID(uuid.uuidString) else { return nil }
+        return Snapshot.Characteristic(
+            element: element, uuid: attribute, properties: properties.rawValue,
+            isNotifying: subscribed.contains(objectPath),
+            descriptors: descriptors?.compactMap { descriptor in
+                guard let element = descriptor.pathElement, let uuid = AttributeUUID(descriptor.uuid.uuidString) else {
+                    return nil
+                }
+                return Snapshot.Descriptor(element: element, uuid: uuid)
+            })
+    }
+}
+
+extension AttributeUUID {
+    /// Does not trap: the text was checked.
+    var cbUUID: CBUUID { CBUUID(string: text) }
+}

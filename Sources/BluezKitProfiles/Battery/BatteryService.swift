@@ -1,0 +1,37 @@
+import BluezKit
+import Foundation
+
+/// The Battery service, 180F: a level that is read, and notified when it changes. BluezKit addition.
+/// - SeeAlso: Bluetooth SIG, Battery Service 1.0.
+public final class BatteryService: StandardService {
+    /// 180F.
+    public static let uuid = CBUUID(string: "180F")
+
+    /// For `CBPeripheralManager.add(_:)`.
+    public let service = CBMutableService(type: uuid, primary: true)
+
+    /// What a central that reads gets.
+    public private(set) var level: BatteryLevel
+
+    private let characteristic = CBMutableCharacteristic(
+        type: BatteryLevel.uuid, properties: [.read, .notify], value: nil, permissions: .readable)
+
+    /// A battery.
+    /// - Parameter level: How full it is now.
+    public init(level: BatteryLevel) {
+        self.level = level
+        service.characteristics = [characteristic]
+    }
+
+    /// The level is another one: centrals that read get it from now on, those that subscribed are sent it.
+    /// - Returns: What `updateValue` did: false if there was no room; true if the level is the same as before.
+    @discardableResult
+    public func update(_ level: BatteryLevel, by manager: CBPeripheralManager) -> Bool {
+        guard level != self.level else { return true }
+        self.level = level
+        return manager.updateValue(level.data, for: characteristic, onSubscribedCentrals: nil)
+    }
+
+    /// The level.
+    public func value(of characteristic: CBCharacteristic) -> Data? { level.data }
+}

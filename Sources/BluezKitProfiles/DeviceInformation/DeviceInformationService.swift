@@ -1,0 +1,25 @@
+import BluezKit
+import Foundation
+
+/// The Device Information service, 180A. Its values never change, and centrals read them without the app being asked.
+/// BluezKit addition.
+/// - SeeAlso: Bluetooth SIG, Device Information Service 1.1.
+public final class DeviceInformationService: StandardService {
+    /// 180A.
+    public static let uuid = CBUUID(string: "180A")
+
+    /// For `CBPeripheralManager.add(_:)`.
+    public let service = CBMutableService(type: uuid, primary: true)
+
+    /// A service with a characteristic for each thing that is known.
+    public init(_ information: DeviceInformation) {
+        var values = DeviceInformationText.allCases.compactMap { text in
+            information.texts[text].map { (text.uuid, DeviceInformationText.data($0)) }
+        }
+        if let id = information.systemID { values.append((SystemID.uuid, id.data)) }
+        if let id = information.pnpID { values.append((PnPID.uuid, id.data)) }
+        service.characteristics = values.map { uuid, value in
+            CBMutableCharacteristic(type: uuid, properties: .read, value: value, permissions: .readable)
+        }
+    }
+}

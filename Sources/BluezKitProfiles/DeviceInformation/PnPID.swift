@@ -1,0 +1,47 @@
+import BluezKit
+import Foundation
+
+/// Which product, of which vendor, in which version: characteristic 2A50. BluezKit addition.
+/// - SeeAlso: Bluetooth SIG, Device Information Service 1.1, 3.9; GATT Specification Supplement, "PnP ID".
+public struct PnPID: CharacteristicValue, Hashable {
+    /// 2A50.
+    public static let uuid = CBUUID(string: "2A50")
+
+    /// Who assigned the vendor its number.
+    public enum VendorSource: UInt8, Sendable {
+        /// The Bluetooth SIG: it is a company identifier.
+        case bluetoothSIG = 1
+        /// The USB Implementer's Forum.
+        case usb = 2
+    }
+
+    /// Who assigned ``vendor``.
+    public var source: VendorSource
+    /// The vendor.
+    public var vendor: UInt16
+    /// The product, as the vendor counts.
+    public var product: UInt16
+    /// In binary-coded decimal digits, JJ.M.N as 0xJJMN: 2.1.3 is 0x0213.
+    public var version: UInt16
+
+    /// A product.
+    public init(source: VendorSource, vendor: UInt16, product: UInt16, version: UInt16) {
+        (self.source, self.vendor, self.product, self.version) = (source, vendor, product, version)
+    }
+
+    /// Reads an ID.
+    public init(_ value: Data?) throws(CharacteristicValueError) {
+        var fields = try FieldReader(value)
+        source = try fields.one("vendor ID source", of: VendorSource.self)
+        vendor = try fields.uint16("vendor ID")
+        product = try fields.uint16("product ID")
+        version = try fields.uint16("product version")
+    }
+
+    /// The ID as it goes on air.
+    public var data: Data {
+        var data = Data([source.rawValue])
+        for number in [vendor, product, version] { data.append(number) }
+        return data
+    }
+}

@@ -1,0 +1,57 @@
+import BluezKit
+import Foundation
+
+/// The Heart Rate service, 180D: measurements by notification, where the sensor is worn, and the energy to be reset.
+/// BluezKit addition.
+/// - SeeAlso: Bluetooth SIG, Heart Rate Service 1.0.
+public final class HeartRateService: StandardService {
+    /// 180D.
+    public static let uuid = CBUUID(string: "180D")
+
+    /// For `CBPeripheralManager.add(_:)`.
+    public let service = CBMutableService(type: uuid, primary: true)
+
+    /// Its `subscribedCentrals` receive the measurements.
+    public let measurement = CBMutableCharacteristic(
+        type: HeartRateMeasurement.uuid, properties: .notify, value: nil, permissions: .readable)
+
+    private let controlPoint: CBMutableCharacteristic?
+    private let resetEnergyExpended: (() -> Void)?
+
+    /// A heart-rate sensor.
+    /// - Parameters:
+    ///   - location: Where it is worn; nil: it does not say.
+    ///   - resetEnergyExpended: A central wants the energy to count from 0 again; called on the queue that calls
+    ///     `answer(_:of:)`. Required of sensors that send the energy; nil: this one does not.
+    public init(location: BodySensorLocation? = nil, resetEnergyExpended: (() -> Void)? = nil) {
+        self.resetEnergyExpended = resetEnergyExpended
+        controlPoint = resetEnergyExpended.map { _ in
+            CBMutableCharacteristic(
+                type: HeartRateControlPoint.uuid, properties: .write, value: nil, permissions: .writeable)
+        }
+        let place = location.map {
+            CBMutableCharacteristic(
+                type: BodySensorLocation.uuid, properties: .read, value: $0.data, permissions: .readable)
+        }
+        service.characteristics = [measurement, place, controlPoint].compactMap(\.self)
+    }
+
+    /// Sends a measurement to all centrals that subscribed, without the oldest RR intervals if it is too long for one.
+    /// - Returns: What `updateValue` did: false if there was no room. The next measurement will do as well as this one.
+    @discardableResult
+    public func send(_ measurement: HeartRateMeasurement, by manager: CBPeripheralManager) -> Bool {
+        let room = self.measurement.subscribedCentrals?.map(\.maximumUpdateValueLength).min() ?? 20
+        return manager.updateValue(measurement.fitting(room).data, for: self.measurement, onSubscribedCentrals: nil)
+    }
+
+    /// Does what a central wrote to the control point.
+    public func write(_ value: Data, to characteristic: CBCharacteristic) -> CBATTError.Code {
+        guard characteristic === controlPoint else { return .writeNotPermitted }
+        switch try? HeartRateControlPoint(value) {
+        case .resetEnergyExpended:
+            resetEnergyExpended?()
+            return .success
+        case nil: return HeartRateControlPoint.notSupported
+        }
+    }
+}

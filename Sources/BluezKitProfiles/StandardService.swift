@@ -1,0 +1,73 @@
+import BluezKit
+import Foundation
+
+/// The server side of a standard service: what to publish, and the answers to the requests of centrals. BluezKit
+/// addition.
+///
+/// ```swift
+/// let battery = BatteryService(level: BatteryLevel(percent: 80))
+/// manager.add(battery.service)
+///
+/// func peripheralManager(_ manager: CBPeripheralManager, didReceiveRead request: CBATTRequest) {
+///     if battery.answer(request, of: manager) { return }
+///     manager.respond(to: request, withResult: .attributeNotFound)
+/// }
+/// ```
+///
+/// Use one object with one manager, and on that manager's queue only.
+public protocol StandardService: AnyObject {
+    /// Names the service, for scans, advertisements and discovery.
+    static var uuid: CBUUID { get }
+
+    /// The service, complete, for `CBPeripheralManager.add(_:)`.
+    var service: CBMutableService { get }
+
+    /// What a central that reads the characteristic gets now; nil: it is not to be read.
+    func value(of characteristic: CBCharacteristic) -> Data?
+
+    /// Does what a central wrote.
+    /// - Returns: What to answer; `.success` if it was done.
+    func write(_ value: Data, to characteristic: CBCharacteristic) -> CBATTError.Code
+}
+
+extension StandardService {
+    /// Nothing of it can be read.
+    public func value(of characteristic: CBCharacteristic) -> Data? { nil }
+
+    /// Nothing of it can be written.
+    public func write(_ value: Data, to characteristic: CBCharacteristic) -> CBATTError.Code { .writeNotPermitted }
+
+    /// Answers a read, from `peripheralManager(_:didReceiveRead:)`.
+    /// - Returns: False if it is not about this service. Then it is not answered.
+    public func answer(_ request: CBATTRequest, of manager: CBPeripheralManager) -> Bool {
+        guard has(request.characteristic) else { return false }
+        guard let value = value(of: request.characteristic) else {
+            manager.respond(to: request, withResult: .readNotPermitted)
+            return true
+        }
+        guard (0...value.count).contains(request.offset) else {
+            manager.respond(to: request, withResult: .invalidOffset)
+            return true
+        }
+        request.value = Data(value.dropFirst(request.offset))
+        manager.respond(to: request, withResult: .success)
+        return true
+    }
+
+    /// Answers writes, from `peripheralManager(_:didReceiveWrite:)`.
+    /// - Returns: False if they are not about this service, or not all of them. Then they are not answered.
+    public func answer(_ requests: [CBATTRequest], of manager: CBPeripheralManager) -> Bool {
+        guard let first = requests.first, requests.allSatisfy({ has($0.characteristic) }) else { return false }
+        // All or nothing: no standard service here has values that are written in parts, or several at a time.
+        guard requests.count == 1, first.offset == 0 else {
+            manager.respond(to: first, withResult: .requestNotSupported)
+            return true
+        }
+        manager.respond(to: first, withResult: write(first.value ?? Data(), to: first.characteristic))
+        return true
+    }
+
+    private func has(_ characteristic: CBCharacteristic) -> Bool {
+        service.characteristics?.contains { $0 === characteristic } ?? false
+    }
+}

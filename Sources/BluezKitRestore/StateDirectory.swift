@@ -1,0 +1,77 @@
+import Foundation
+
+/// Where an app's state is kept: a directory of its own, with one file for each role and identifier.
+package struct StateDirectory: Equatable, Sendable {
+    package let path: String
+
+    package init(path: String) { self.path = path }
+
+    /// The first of: what the app says, `BLUEZKIT_STATE_DIR`, what systemd gives a unit with `StateDirectory=`, and
+    /// the user's state directory.
+    /// - Parameters:
+    ///   - choice: The app's option.
+    ///   - app: The path of the executable; its name makes the directory under the user's.
+    /// - Returns: Nil if there is no home to put it in.
+    /// - SeeAlso: systemd.exec(5), `StateDirectory=`; XDG Base Directory Specification, `XDG_STATE_HOME`.
+    package init?(choice: String?, environment: [String: String], app: String) {
+        func value(_ key: String) -> String? { environment[key].flatMap { $0.isEmpty ? nil : $0 } }
+        if let choice, !choice.isEmpty {
+            path = choice
+        } else if let directory = value("BLUEZKIT_STATE_DIR") {
+            path = directory
+        } else if let first = value("STATE_DIRECTORY")?.split(separator: ":").first {
+            path = first + "/bluezkit"
+        } else {
+            let name = app.split(separator: "/").last.map(String.init) ?? "app"
+            // The specification: paths that are not absolute are to be ignored.
+            let home = value("XDG_STATE_HOME").flatMap { $0.hasPrefix("/") ? $0 : nil }
+            guard let base = home ?? value("HOME").map({ $0 + "/.local/state" }) else { return nil }
+            path = "\(base)/\(name)/bluezkit"
+        }
+    }
+
+    /// The path of this process' executable. After an update of a running program the kernel adds " (deleted)".
+    package static let app: String = {
+        var buffer = [CChar](repeating: 0, count: 4096)
+        let count = readlink("/proc/self/exe", &buffer, buffer.count - 1)
+        guard count > 0 else { return CommandLine.arguments.first ?? "app" }
+        let path = String(decoding: buffer[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        return path.hasSuffix(" (deleted)") ? String(path.dropLast(10)) : path
+    }()
+
+    /// Which start of this computer it is.
+    package static let boot: String =
+        (try? String(contentsOfFile: "/proc/sys/kernel/random/boot_id", encoding: .utf8))?
+        .trimmingCharacters(in: .whitespacesAndNewlines) ?? "unknown"
+
+    /// `central-heart-rate.json`. Identifiers may be any text; what a file name cannot hold is written as `%2F`.
+    package func file(_ role: Snapshot.Role, _ identifier: String) -> String {
+        var name = ""
+        for byte in identifier.utf8 {
+            let scalar = Unicode.Scalar(byte)
+            let isPlain = byte < 128 && (scalar.properties.isAlphabetic || (0x30...0x39).contains(byte))
+            name +=
+                isPlain || "-_. ".unicodeScalars.contains(scalar)
+                ? String(Character(scalar)) : "%" + (byte < 16 ? "0" : "") + String(byte, radix: 16, uppercase: true)
+        }
+        // A name has at most 255 bytes, with room for what stands around it.
+        if name.utf8.count > 200 { name = name.prefix(180) + "~" + Digest.text(of: identifier) }
+        return "\(path)/\(role.rawValue)-\(name).json"
+    }
+
+    /// The paths of all state files, in the order of their names.
+    package func files() -> [String] {
+        let names = (try? FileManager.default.contentsOfDirectory(atPath: path)) ?? []
+        return names.filter { name in
+            name.hasSuffix(".json") && Snapshot.Role.allCases.contains { name.hasPrefix($0.rawValue + "-") }
+        }.sorted().map { "\(path)/\($0)" }
+    }
+}
+
+/// A digest that is the same in every process: FNV-1a. Tells changes, not forgeries.
+package enum Digest {
+    package static func text(of text: String) -> String {
+        let hash = text.utf8.reduce(0xCBF2_9CE4_8422_2325 as UInt64) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }
+        return String(hash, radix: 16)
+    }
+}

@@ -1,0 +1,55 @@
+import Foundation
+
+/// The files that cards are read from and written to.
+enum CardFile {
+    /// One sentence, with what to do.
+    struct Failure: Error, Equatable { let message: String }
+
+    static func read(_ path: String) throws(Failure) -> Data {
+        do {
+            let handle = try FileHandle(forReadingFrom: URL(fileURLWithPath: path))
+            // One byte more than may be: a file can be without end.
+            let card = try handle.read(upToCount: CardProtocol.sizeLimit + 1) ?? Data()
+            guard card.count <= CardProtocol.sizeLimit else {
+                throw Failure(
+                    message: "'\(path)' is larger than the \(CardProtocol.sizeLimit) bytes that a card may have; "
+                        + "leave out its photo")
+            }
+            return card
+        } catch let failure as Failure {
+            throw failure
+        } catch {
+            throw Failure(message: "'\(path)' cannot be read: \(reason(error))")
+        }
+    }
+
+    /// Replaces the file, whole or not at all.
+    static func write(_ card: Data, to path: String) throws(Failure) {
+        do {
+            try card.write(to: URL(fileURLWithPath: path), options: .atomic)
+        } catch {
+            throw Failure(message: "'\(path)' cannot be written: \(reason(error))")
+        }
+    }
+
+    /// Says beforehand whether a card could not be written there.
+    static func checkWritable(_ path: String) throws(Failure) {
+        let folder = URL(fileURLWithPath: path).deletingLastPathComponent().path
+        var isFolder: ObjCBool = false
+        if FileManager.default.fileExists(atPath: path, isDirectory: &isFolder), isFolder.boolValue {
+            throw Failure(message: "'\(path)' is a folder; --output needs the name of a file")
+        }
+        guard FileManager.default.fileExists(atPath: folder, isDirectory: &isFolder), isFolder.boolValue else {
+            throw Failure(message: "there is no folder '\(folder)' to write to; make it first")
+        }
+        guard access(folder, W_OK) == 0 else {
+            throw Failure(message: "this user may not write to the folder '\(folder)'; choose another for --output")
+        }
+    }
+
+    private static func reason(_ error: any Error) -> String {
+        let error = error as NSError
+        let cause = error.userInfo[NSUnderlyingErrorKey] as? NSError ?? error
+        return cause.domain == NSPOSIXErrorDomain ? String(cString: strerror(Int32(cause.code))) : error.sentence
+    }
+}

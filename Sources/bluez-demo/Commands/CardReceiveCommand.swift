@@ -1,0 +1,262 @@
+import BluezKit
+import Foundation
+
+/// Receives the business card of a machine that is near.
+final class CardReceiveCommand: CentralCommand, CBPeripheralDelegate {
+    /// How long a sender may take to connect, or be silent in the middle of a card, in seconds.
+    private static let patience = 30.0
+    /// How often a card is asked for from one sender.
+    private static let attempts = 3
+
+    private let options: CardReceiveOptions
+    private var receiver: CardReceiver
+    /// Held: a peripheral that is released is disconnected.
+    private var sender: CBPeripheral?
+    private var characteristic: CBCharacteristic?
+    private var attempt = 1
+    private var toldFar: Set<UUID> = []
+    private var began: ContinuousClock.Instant?
+    private var shown = -1
+    /// Grows with all that happens, so that a time limit can tell whether anything did.
+    private var events = 0
+
+    init(_ options: CardReceiveOptions, common: CommonOptions, output: Output) {
+        self.options = options
+        receiver = CardReceiver(limit: options.maximumSize)
+        super.init(common: common, output: output)
+    }
+
+    override var simulatedScenario: Scenario { .card }
+
+    override func start() {
+        if let path = options.output {
+            do throws(CardFile.Failure) {
+                try CardFile.checkWritable(path)
+            } catch {
+                output.complain(error.message)
+                return stop(.failure)
+            }
+        }
+        super.start()
+        if let timeout = options.timeout {
+            after(timeout) { [self] _ in
+                guard ending == nil else { return }
+                output.complain(
+                    "no card for \(JSONValue.double(timeout)) s; is `bluez-demo card share` running, and near?")
+                stop(.failure)
+            }
+        }
+    }
+
+    // MARK: Finding
+
+    override func bluetoothIsOn(_ central: CBCentralManager) {
+        output.say(Line("Looking for a card nearer than \(options.minimumRSSI) dBm..."))
+        scan(central)
+    }
+
+    override func bluetoothWentOff() { forget() }
+
+    private func scan(_ central: CBCentralManager) {
+        central.scanForPeripherals(
+            withServices: [CardProtocol.service], options: [CBCentralManagerScanOptionAllowDuplicatesKey: true])
+    }
+
+    private func forget() {
+        (sender, characteristic, began, shown) = (nil, nil, nil, -1)
+        receiver = CardReceiver(limit: options.maximumSize)
+        output.show([])
+    }
+
+    override func centralManager(
+        _ central: CBCentralManager, didDiscover peripheral: CBPeripheral, advertisementData: [String: Any],
+        rssi RSSI: NSNumber
+    ) {
+        guard sender == nil, ending == nil else { return }
+        let advertisement = Advertisement(peripheral, advertisementData, rssi: RSSI)
+        guard let strength = advertisement.rssiDBm, strength >= options.minimumRSSI else {
+            guard toldFar.insert(peripheral.identifier).inserted else { return }
+            output.report(.discovered(advertisement))
+            output.say(
+                Line("There is a card, but too far away", .yellow)
+                    + Line(advertisement.rssiDBm.map { " (\($0) dBm)" } ?? " (strength unknown)", .dim)
+                    + Line(
+                        ". Hold the machines together, or ask for --min-rssi \(Self.further(advertisement.rssiDBm))."))
+            return
+        }
+        central.stopScan()
+        output.report(.discovered(advertisement))
+        output.say("Found a card" + Line(", \(strength) dBm", .dim))
+        sender = peripheral
+        peripheral.delegate = self
+        output.report(.connecting(peripheral.identifier, name: peripheral.name))
+        central.connect(peripheral)
+        limitSilence()
+    }
+
+    /// A threshold that this strength would pass.
+    private static func further(_ strength: Int?) -> Int { strength.map { max(-127, $0 - 5) } ?? -127 }
+
+    override func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {
+        guard ending == nil else { return }
+        events += 1
+        output.report(.connected(peripheral.identifier, name: peripheral.name))
+        peripheral.discoverServices([CardProtocol.service])
+    }
+
+    override func centralManager(
+        _ central: CBCentralManager, didFailToConnect peripheral: CBPeripheral, error: (any Error)?
+    ) {
+        guard ending == nil else { return quit() }
+        output.report(.disconnected(peripheral.identifier, reason: error?.sentence ?? "no reason given"))
+        lookAgain("The connection failed", error)
+    }
+
+    override func centralManager(
+        _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, timestamp: CFAbsoluteTime,
+        isReconnecting: Bool, error: (any Error)?
+    ) {
+        output.report(.disconnected(peripheral.identifier, reason: error?.sentence))
+        guard ending == nil else { return quit() }
+        lookAgain("The link was lost", error)
+    }
+
+    private func lookAgain(_ what: String, _ error: (any Error)?) {
+        output.say(Line(what + (error.map { " (\($0.sentence))" } ?? "") + ". Looking again.", .yellow))
+        forget()
+        after(1) { [self] _ in
+            if ending == nil, sender == nil, let central, central.state == .poweredOn { scan(central) }
+        }
+    }
+
+    /// Leaves a sender that says nothing.
+    private func limitSilence() {
+        let (before, peripheral) = (events, sender)
+        after(Self.patience) { [self] _ in
+            guard ending == nil, let peripheral, sender === peripheral else { return }
+            guard events == before else { return limitSilence() }
+            output.say(Line("Nothing came for \(Int(Self.patience)) s.", .yellow))
+            central?.cancelPeripheralConnection(peripheral)
+        }
+    }
+
+    override func end() -> Bool {
+        guard let central, central.state == .poweredOn else { return false }
+        central.stopScan()
+        guard let sender, sender.state != .disconnected else { return false }
+        // Subscriptions end with the link, but that takes longer, and the sender waits to see it.
+        if let characteristic { sender.setNotifyValue(false, for: characteristic) }
+        central.cancelPeripheralConnection(sender)
+        return true
+    }
+
+    // MARK: Receiving
+
+    func peripheral(_ peripheral: CBPeripheral, didDiscoverServices error: (any Error)?) {
+        guard ending == nil else { return }
+        if let error { return leave(peripheral, "the services cannot be discovered: \(error.sentence)") }
+        guard let service = peripheral.services?.first(where: { $0.uuid == CardProtocol.service }) else {
+            return leave(peripheral, "it has no card any more")
+        }
+        peripheral.discoverCharacteristics([CardProtocol.characteristic], for: service)
+    }
+
+    func peripheral(
+        _ peripheral: CBPeripheral, didDiscoverCharacteristicsFor service: CBService, error: (any Error)?
+    ) {
+        guard ending == nil else { return }
+        if let error { return leave(peripheral, "the characteristics cannot be discovered: \(error.sentence)") }
+        let found = service.characteristics?.first { $0.uuid == CardProtocol.characteristic }
+        guard let found, found.properties.contains(.notify) else {
+            return leave(peripheral, "its card cannot be subscribed to; use the same version at both ends")
+        }
+        characteristic = found
+        began = .now
+        peripheral.setNotifyValue(true, for: found)
+    }
+
+    func peripheral(
+        _ peripheral: CBPeripheral, didUpdateNotificationStateFor characteristic: CBCharacteristic,
+        error: (any Error)?
+    ) {
+        guard ending == nil else { return }
+        if let error { return leave(peripheral, "the card cannot be subscribed to: \(error.sentence)") }
+        events += 1
+        // Unsubscribed, to ask for the card again.
+        if !characteristic.isNotifying, sender === peripheral { peripheral.setNotifyValue(true, for: characteristic) }
+    }
+
+    func peripheral(_ peripheral: CBPeripheral, didModifyServices invalidatedServices: [CBService]) {
+        guard ending == nil, sender === peripheral else { return }
+        characteristic = nil
+        receiver = CardReceiver(limit: options.maximumSize)
+        peripheral.discoverServices([CardProtocol.service])
+    }
+
+    func peripheral(
+        _ peripheral: CBPeripheral, didUpdateValueFor characteristic: CBCharacteristic, error: (any Error)?
+    ) {
+        guard ending == nil, sender === peripheral, characteristic.uuid == CardProtocol.characteristic else { return }
+        if let error { return leave(peripheral, "the card cannot be read: \(error.sentence)") }
+        events += 1
+        do throws(CardError) {
+            switch try receiver.take(characteristic.value ?? Data()) {
+            case .ignored: break
+            case .received(let bytes, let size): show(peripheral, bytes, of: size)
+            case .complete(let card): finish(peripheral, card)
+            }
+        } catch  where error.isLoss && attempt < Self.attempts {
+            attempt += 1
+            output.say(Line("\(error.sentence). Asking for it again.", .yellow))
+            receiver = CardReceiver(limit: options.maximumSize)
+            shown = -1
+            peripheral.setNotifyValue(false, for: characteristic)
+        } catch {
+            output.complain(error.sentence)
+            stop(.failure)
+        }
+    }
+
+    /// Gives this sender up, and looks again.
+    private func leave(_ peripheral: CBPeripheral, _ reason: String) {
+        output.complain(reason)
+        central?.cancelPeripheralConnection(peripheral)
+    }
+
+    private func show(_ peripheral: CBPeripheral, _ bytes: Int, of size: Int) {
+        let percent = bytes * 100 / max(1, size)
+        guard percent != shown else { return }
+        if percent / 10 != shown / 10 { output.report(.progress(peripheral.identifier, bytes: bytes, size: size)) }
+        shown = percent
+        output.show([CardText.progress(bytes, of: size, width: Terminal.size.columns)])
+    }
+
+    private func finish(_ peripheral: CBPeripheral, _ card: Data) {
+        output.show([])
+        if let path = options.output {
+            do throws(CardFile.Failure) {
+                try CardFile.write(card, to: path)
+            } catch {
+                output.complain(error.message)
+                return stop(.failure)
+            }
+        }
+        let time = began.map { $0.duration(to: .now) / .seconds(1) } ?? 0
+        output.report(.received(peripheral.identifier, card, path: options.output, seconds: time))
+        let name = CardText.name(card).map { Line($0, .bold) + ", " } ?? ""
+        output.say(
+            Line("Received ", .green) + name + Line(CardText.size(card.count))
+                + Line(options.output.map { ", in \($0.harmless)" } ?? "") + ".")
+        if options.output == nil { print(card) }
+        stop(.success)
+    }
+
+    /// For people; `--output` is for the bytes.
+    private func print(_ card: Data) {
+        guard let lines = CardText.lines(card) else {
+            return output.say(Line("It is no text. --output FILE keeps it.", .yellow))
+        }
+        for line in lines.prefix(60) where !line.isEmpty { output.say(Line("  " + line.clipped(to: 200))) }
+        if lines.count > 60 { output.say(Line("  ... and more. --output FILE keeps all of it.", .dim)) }
+    }
+}

@@ -1,0 +1,131 @@
+import BluezKit
+import Foundation
+
+/// Sends a business card to whoever subscribes to it.
+final class CardShareCommand: PeripheralCommand {
+    /// A central that takes nothing for so long, in seconds, loses its turn: others wait.
+    private static let patience = 30.0
+
+    private let options: CardShareOptions
+    private var queue = CardQueue(Data())
+    private var centrals: [UUID: CBCentral] = [:]
+    private var began: [UUID: ContinuousClock.Instant] = [:]
+    private var shown = -1
+    private var delivered = 0
+    private let characteristic = CBMutableCharacteristic(
+        type: CardProtocol.characteristic, properties: .notify, value: nil, permissions: .readable)
+    private let service = CBMutableService(type: CardProtocol.service, primary: true)
+
+    init(_ options: CardShareOptions, common: CommonOptions, output: Output) {
+        self.options = options
+        super.init(common: common, output: output)
+        service.characteristics = [characteristic]
+    }
+
+    override var services: [CBMutableService] { [service] }
+    /// No name: with a UUID of this length there is not much room for one.
+    override var advertisement: [String: Any] { [CBAdvertisementDataServiceUUIDsKey: [CardProtocol.service]] }
+
+    override func start() {
+        do throws(CardFile.Failure) {
+            queue = CardQueue(try CardFile.read(options.file))
+        } catch {
+            output.complain(error.message)
+            return stop(.failure)
+        }
+        super.start()
+        watch()
+    }
+
+    override func isOnAir() {
+        let name = CardText.name(queue.card)
+        output.report(.sharing(options.file, size: queue.card.count))
+        output.say(
+            "Sharing " + Line(name ?? options.file.harmless, .bold)
+                + Line(", \(CardText.size(queue.card.count)).", .dim))
+        if name == nil {
+            output.say(Line("It has no name on it (FN), and may not be a vCard; it is sent as it is.", .dim))
+        }
+        output.say(Line("On another machine: bluez-demo card receive. Ctrl-C ends it.", .dim))
+    }
+
+    override func bluetoothWentOff() {
+        queue = CardQueue(queue.card)
+        (centrals, began) = ([:], [:])
+        output.show([])
+    }
+
+    // MARK: Sending
+
+    override func didSubscribe(_ central: CBCentral, to characteristic: CBCharacteristic) {
+        centrals[central.identifier] = central
+        began[central.identifier] = .now
+        queue.join(central.identifier)
+        if queue.current != central.identifier { output.say("Another one waits for the card.") }
+        pump()
+    }
+
+    override func didUnsubscribe(_ central: CBCentral, from characteristic: CBCharacteristic) {
+        centrals[central.identifier] = nil
+        switch queue.leave(central.identifier) {
+        case .complete: finish(central.identifier)
+        case .early(let sent):
+            output.report(.gaveUp(central.identifier, bytes: sent, size: queue.card.count))
+            output.say(Line("It left after \(CardText.size(sent)), without the rest.", .yellow))
+        case .unserved: break
+        }
+        pump()
+    }
+
+    override func hasRoom() { pump() }
+
+    private func pump() {
+        guard let manager, manager.state == .poweredOn else { return }
+        let done = queue.send(upTo: { centrals[$0]?.maximumUpdateValueLength ?? CardProtocol.leastFrame }) {
+            // One that has left is not sent anything; it will be known soon.
+            guard let central = centrals[$1] else { return false }
+            return manager.updateValue($0, for: characteristic, onSubscribedCentrals: [central])
+        }
+        for central in done {
+            let time = began[central].map { $0.duration(to: .now) / .seconds(1) } ?? 0
+            output.report(.sent(central, size: queue.card.count, seconds: time))
+            output.say(Line("Sent", .green) + Line(" in \(JSONValue.double((time * 10).rounded() / 10)) s."))
+            // One that has it leaves. If it stays, it will have everything by then.
+            after(5) { [self] _ in finish(central) }
+        }
+        show()
+    }
+
+    /// The central has the whole card.
+    private func finish(_ central: UUID) {
+        guard ending == nil, began.removeValue(forKey: central) != nil else { return }
+        delivered += 1
+        if delivered == options.count { stop(.success) }
+    }
+
+    /// Ends the turn of a central that takes nothing.
+    private func watch() {
+        let before = (queue.current, queue.sent)
+        after(Self.patience) { [self] _ in
+            guard ending == nil else { return }
+            if let current = before.0, current == queue.current, before.1 == queue.sent {
+                output.say(Line("It has taken nothing for \(Int(Self.patience)) s. It loses its turn.", .yellow))
+                output.report(.gaveUp(current, bytes: queue.sent, size: queue.card.count))
+                _ = queue.leave(current)
+                pump()
+            }
+            watch()
+        }
+    }
+
+    private func show() {
+        guard let central = queue.current else { return output.show([]) }
+        let percent = queue.sent * 100 / max(1, queue.card.count)
+        guard percent != shown else { return }
+        if percent / 10 != shown / 10 {
+            output.report(.progress(central, bytes: queue.sent, size: queue.card.count))
+        }
+        shown = percent
+        output.show([CardText.progress(queue.sent, of: queue.card.count, width: Terminal.size.columns)])
+    }
+}

@@ -1,0 +1,71 @@
+import BluezKit
+import Foundation
+
+/// Shows, or forgets, what is preserved.
+final class StateCommand: Command {
+    private let options: StateOptions
+    private let output: Output
+
+    init(_ options: StateOptions, output: Output) { (self.options, self.output) = (options, output) }
+
+    func start() {
+        let place: [String: Any] = options.directory.map { [BluezManagerOptionStateDirectoryKey: $0] } ?? [:]
+        if let identifier = options.discard { discard(identifier, place) }
+        let states = BluezPreservedState.all(options: place).map(PreservedReport.init)
+        if states.isEmpty { output.say("Nothing is preserved.") }
+        for state in states {
+            output.report(.preserved(state))
+            for line in state.text { output.say(line) }
+        }
+        Program.quit(states.contains { $0.identifier == nil } ? .failure : .success)
+    }
+
+    private func discard(_ identifier: String, _ place: [String: Any]) -> Never {
+        var isDone = false
+        for role in BluezPreservedState.Role.allCases {
+            isDone = BluezPreservedState.discard(identifier, role, options: place) || isDone
+        }
+        guard isDone else {
+            output.complain(
+                "there is no state of '\(identifier)' to forget, or a running program uses it; "
+                    + "`bluez-demo state` shows what there is")
+            Program.quit(.failure)
+        }
+        output.report(.discarded(identifier))
+        output.say(Line("The state of \(identifier.harmless) is forgotten."))
+        Program.quit(.success)
+    }
+
+    func stop(_ status: ExitStatus) { Program.quit(status) }
+}
+
+/// One file of preserved state.
+struct PreservedReport: Equatable {
+    let role: String
+    let identifier: String?
+    let path: String
+    let app: String?
+    let saved: Date?
+    let lines: [String]
+
+    init(_ state: BluezPreservedState) {
+        (role, identifier, path) = (state.role.rawValue, state.identifier, state.path)
+        (app, saved, lines) = (state.app, state.saved, state.lines)
+    }
+
+    private var time: String? { saved.map { ISO8601DateFormatter().string(from: $0) } }
+
+    var json: JSONValue {
+        [
+            "event": "preserved", "role": .string(role), "identifier": .optional(identifier), "path": .string(path),
+            "app": .optional(app), "saved": .optional(time), "lines": .strings(lines),
+        ]
+    }
+
+    var text: [Line] {
+        let title = Line(identifier?.harmless ?? "damaged", identifier == nil ? .red : .bold)
+        var about = " (\(role)"
+        if let app, let time { about += ", of \(app.harmless), \(time)" }
+        return [title + Line(about + ")", .dim)] + lines.map { Line("  " + $0.harmless) } + [Line("  " + path, .dim)]
+    }
+}

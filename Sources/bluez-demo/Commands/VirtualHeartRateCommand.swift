@@ -1,0 +1,102 @@
+import BluezKit
+import BluezKitProfiles
+import Foundation
+
+/// Is a heart-rate sensor, until it is stopped.
+final class VirtualHeartRateCommand: PeripheralCommand {
+    private let options: VirtualHeartRateOptions
+    private var heart: VirtualHeart
+    private var display = HeartRateDisplay()
+    private var seconds = 0
+    private var isBeating = false
+    private lazy var sensor = HeartRateService(location: .chest) { [weak self] in self?.resetEnergy() }
+    private let battery = BatteryService(level: BatteryLevel(percent: 100))
+    private let information = DeviceInformationService(
+        DeviceInformation([
+            .manufacturerName: "BluezKit", .modelNumber: "Virtual heart-rate sensor",
+            .softwareRevision: Program.version,
+        ]))
+
+    init(_ options: VirtualHeartRateOptions, common: CommonOptions, output: Output) {
+        self.options = options
+        heart = VirtualHeart(rate: Double(options.rate))
+        super.init(common: common, output: output)
+        display.battery = battery.level.percent
+    }
+
+    override var services: [CBMutableService] { [sensor.service, battery.service, information.service] }
+
+    override var advertisement: [String: Any] {
+        [
+            CBAdvertisementDataLocalNameKey: options.name,
+            CBAdvertisementDataServiceUUIDsKey: [HeartRateService.uuid, BatteryService.uuid],
+        ]
+    }
+
+    override func isOnAir() {
+        output.say(Line("\(options.name.harmless) is on air.", .green))
+        output.say(Line("Any app for heart-rate sensors finds it; on another machine: bluez-demo heart-rate", .dim))
+        output.say(Line("Ctrl-C ends it.", .dim))
+        display.isConnected = true
+        if !isBeating { beat() }
+    }
+
+    override func bluetoothWentOff() { show { ($0.isConnected, $0.listeners) = (false, 0) } }
+
+    /// Once a second, as sensors do.
+    private func beat() {
+        guard ending == nil else { return }
+        isBeating = true
+        seconds += 1
+        let measurement = heart.measurement(over: 1)
+        if let manager, manager.state == .poweredOn {
+            // A measurement that there is no room for is out of date with the next one.
+            sensor.send(measurement, by: manager)
+            if seconds.isMultiple(of: 60) {
+                battery.update(BatteryLevel(percent: battery.level.percent - 1), by: manager)
+                output.report(.battery(battery.level.percent))
+            }
+            output.report(.measurement(measurement))
+            if output.mode == .plain { output.say(display.plainLine(measurement)) }
+        }
+        show {
+            $0.take(measurement)
+            $0.battery = battery.level.percent
+        }
+        if seconds == options.duration { return stop(.success) }
+        after(1) { [self] _ in beat() }
+    }
+
+    override func didSubscribe(_ central: CBCentral, to characteristic: CBCharacteristic) {
+        guard characteristic === sensor.measurement else { return }
+        output.say("A central has subscribed" + Line(" (\(central.identifier))", .dim))
+        showListeners()
+    }
+
+    override func didUnsubscribe(_ central: CBCentral, from characteristic: CBCharacteristic) {
+        guard characteristic === sensor.measurement else { return }
+        output.say("A central has left" + Line(" (\(central.identifier))", .dim))
+        showListeners()
+    }
+
+    private func showListeners() { show { $0.listeners = sensor.measurement.subscribedCentrals?.count ?? 0 } }
+
+    private func resetEnergy() {
+        heart.resetEnergy()
+        output.report(.energyReset)
+        output.say("The energy counts from 0 again.")
+    }
+
+    override func answer(_ request: CBATTRequest, of manager: CBPeripheralManager) -> Bool {
+        battery.answer(request, of: manager)
+    }
+
+    override func answer(_ requests: [CBATTRequest], of manager: CBPeripheralManager) -> Bool {
+        sensor.answer(requests, of: manager)
+    }
+
+    private func show(_ change: (inout HeartRateDisplay) -> Void) {
+        change(&display)
+        if output.mode == .live { output.show(display.block(width: Terminal.size.columns)) }
+    }
+}

@@ -1,0 +1,189 @@
+import Foundation
+import Testing
+
+@testable import bluez_demo
+
+@Suite struct CardTests {
+    private static let sizes = [0, 1, 18, 19, 20, 21, 511, 512, 513, 100_000]
+
+    private func card(_ size: Int) -> Data { Data((0..<size).map { _ in UInt8.random(in: 0 ... .max) }) }
+
+    /// All frames of a message.
+    private func frames(_ card: Data, upTo length: Int) -> [Data] {
+        var frames: [Data] = []
+        var sender = CardSender(card)
+        sender.send(upTo: length) {
+            frames.append($0)
+            return true
+        }
+        #expect(sender.isDone && sender.sent == card.count)
+        return frames
+    }
+
+    private func error(_ frames: [Data], limit: Int = 1000) -> CardError? {
+        var receiver = CardReceiver(limit: limit)
+        do throws(CardError) {
+            for frame in frames { _ = try receiver.take(frame) }
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    @Test("a card of any size arrives byte for byte over a link of any MTU", arguments: sizes)
+    func arrives(_ size: Int) throws {
+        for length in [20, 21, 100, 182, 244, 512] {
+            let card = card(size)
+            let frames = frames(card, upTo: length)
+            #expect(frames.allSatisfy { $0.count <= length && !$0.isEmpty })
+            #expect(frames.count == 2 + (size + length - 2) / (length - 1))
+            var receiver = CardReceiver(limit: 100_000)
+            var received = 0
+            for frame in frames.dropLast() {
+                received += max(0, frame.first == 2 ? frame.count - 1 : 0)
+                #expect(try receiver.take(frame) == .received(received, of: size))
+            }
+            #expect(try receiver.take(try #require(frames.last)) == .complete(card))
+        }
+    }
+
+    @Test("frames are laid out as is documented")
+    func layout() {
+        // The check value of CRC-32: "123456789" gives CBF43926.
+        #expect(
+            frames(Data("123456789".utf8), upTo: 20) == [
+                Data([1, 9, 0, 0, 0]), Data([2] + "123456789".utf8), Data([3, 0x26, 0x39, 0xF4, 0xCB]),
+            ])
+        #expect(frames(Data(), upTo: 20) == [Data([1, 0, 0, 0, 0]), Data([3, 0, 0, 0, 0])])
+    }
+
+    @Test("when there is no room the same frame is sent again later, and nothing is lost or doubled")
+    func waitsForRoom() throws {
+        let card = card(5_000)
+        var sender = CardSender(card)
+        var receiver = CardReceiver(limit: 5_000)
+        var result: Data?
+        var refusals = 0
+        // Room for none, for a few; and the MTU may grow meanwhile.
+        while !sender.isDone {
+            var room = Int.random(in: 0...4)
+            var refused = false
+            sender.send(upTo: [20, 182, 509].randomElement() ?? 20) { frame in
+                guard room > 0 else {
+                    refused = true
+                    return false
+                }
+                room -= 1
+                if case .complete(let card)? = try? receiver.take(frame) { result = card }
+                return true
+            }
+            #expect(refused || sender.isDone)
+            refusals += refused ? 1 : 0
+        }
+        #expect(result == card && refusals > 0)
+        sender.send(upTo: 20) { _ in
+            Issue.record("there was nothing left to send")
+            return true
+        }
+    }
+
+    @Test("a frame that is lost, doubled or altered is found")
+    func findsLosses() {
+        let card = card(500)
+        let frames = frames(card, upTo: 100)
+        #expect(frames.count == 8 && error(frames) == nil)
+        for lost in 1..<7 {
+            var others = frames
+            others.remove(at: lost)
+            #expect(error(others) == .incomplete(500 - (frames[lost].count - 1), of: 500))
+            #expect(error(others)?.isLoss == true)
+            var doubled = frames
+            doubled.insert(frames[lost], at: lost)
+            #expect(error(doubled) == .tooMuch(of: 500))
+            var altered = frames
+            altered[lost][altered[lost].startIndex + 1] ^= 1
+            #expect(error(altered) == .damaged)
+        }
+        // Two of the same length in the wrong order.
+        #expect(error([0, 2, 1, 3, 4, 5, 6, 7].map { frames[$0] }) == .damaged)
+    }
+
+    @Test("what comes before a message begins is ignored, and a message that begins anew replaces one")
+    func beginsAnywhere() throws {
+        let first = frames(card(300), upTo: 100)
+        let card = card(200)
+        var receiver = CardReceiver(limit: 1000)
+        #expect(try receiver.take(first[2]) == .ignored)
+        #expect(try receiver.take(Data([3, 1, 2, 3, 4])) == .ignored)
+        for frame in first.prefix(3) { _ = try receiver.take(frame) }
+        var result: CardReceiver.Progress?
+        for frame in frames(card, upTo: 50) { result = try receiver.take(frame) }
+        #expect(result == .complete(card))
+        // After the end there is no message.
+        #expect(try receiver.take(first[2]) == .ignored)
+    }
+
+    @Test("a hostile sender gets an error at once, not memory")
+    func limits() {
+        #expect(error([Data([1, 0xE9, 3, 0, 0])]) == .tooLarge(1001, limit: 1000))
+        #expect(error([Data([1, 0xE8, 3, 0, 0])]) == nil)
+        #expect(error([Data([1, 255, 255, 255, 255])]) == .tooLarge(4_294_967_295, limit: 1000))
+        #expect(error([Data([1, 2, 0, 0, 0]), Data([2, 1, 1, 1])]) == .tooMuch(of: 2))
+        #expect(error([Data([1, 2, 0, 0, 0]), Data([2])]) == .malformedFrame([2]))
+        #expect(error([Data([1, 2, 0, 0])]) == .malformedFrame([1, 2, 0, 0]))
+        #expect(error([Data([1, 0, 0, 0, 0]), Data([3, 0, 0, 0])]) == .malformedFrame([3, 0, 0, 0]))
+        #expect(error([Data()]) == .unknownFrame(nil))
+        #expect(error([Data([0])]) == .unknownFrame(0) && error([Data("EOM".utf8)]) == .unknownFrame(0x45))
+    }
+
+    @Test("no frames make the receiver trap or keep more than the limit")
+    func survivesAnything() {
+        var receiver = CardReceiver(limit: 300)
+        var events = [0, 0, 0]
+        for _ in 0..<50_000 {
+            var frame = Data((0..<Int.random(in: 0...30)).map { _ in UInt8.random(in: 0 ... .max) })
+            if !frame.isEmpty { frame[0] = UInt8.random(in: 1...4) }
+            if frame.first == 1, Bool.random() { frame = Data([1, UInt8.random(in: 0 ... .max), 0, 0, 0]) }
+            switch try? receiver.take(frame) {
+            case .ignored?: events[0] += 1
+            case .received(let count, let size)?:
+                events[1] += 1
+                #expect(count <= size && size <= 300)
+            case .complete(let card)?: #expect(card.count <= 300)
+            case nil: events[2] += 1
+            }
+        }
+        #expect(events.allSatisfy { $0 > 0 })
+    }
+
+    @Test("errors name the cause and what to do")
+    func sentences() {
+        #expect(
+            CardError.tooLarge(2000, limit: 1000).sentence
+                == "the card has 2000 bytes, more than the 1000 that are accepted; --max-size 2000 would take it")
+        #expect(CardError.incomplete(5, of: 10).sentence == "only 5 of 10 bytes arrived")
+    }
+
+    @Test("the name on a card is found, and made harmless")
+    func names() {
+        func name(_ text: String) -> String? { CardText.name(Data(text.utf8)) }
+        #expect(name("BEGIN:VCARD\r\nVERSION:4.0\r\nFN:Ada Lovelace\r\nEND:VCARD\r\n") == "Ada Lovelace")
+        #expect(name("N:x\nitem1.fn;LANGUAGE=en: Ada: Countess\n") == "Ada: Countess")
+        #expect(name("FN:\u{1B}[31mAda") == "\u{FFFD}[31mAda")
+        #expect(name("FN:\nFN:Ada") == "Ada" && name("FN: \n") == nil && name("FNX:Ada") == nil)
+        #expect(name("") == nil && name(":") == nil && name(";:x") == nil)
+        #expect(CardText.name(Data([0x46, 0x4E, 0x3A, 0xFF])) == nil)
+        #expect(name("FN:" + String(repeating: "x", count: 1000))?.count == 60)
+    }
+
+    @Test("progress fits the terminal")
+    func progress() {
+        #expect(
+            CardText.progress(50_000, of: 100_000, width: 80).text
+                == "  " + String(repeating: "\u{2588}", count: 20) + String(repeating: "\u{2591}", count: 20)
+                + "  50 %  50,000 of 100,000 bytes")
+        #expect(CardText.progress(0, of: 0, width: 80).text.hasSuffix("  100 %  0 of 0 bytes"))
+        #expect(CardText.progress(1, of: 1, width: 20).text == "    100 %  1 of 1 byte")
+        for width in 0...100 { #expect(CardText.progress(3, of: 7, width: width).width <= max(width, 26)) }
+    }
+}

@@ -1,0 +1,120 @@
+import BluezKitProfiles
+import Foundation
+import Testing
+
+@Suite struct CurrentTimeTests {
+    private let berlin: TimeZone
+    private let kolkata: TimeZone
+    /// 2024-02-29 23:59:58.75 UTC, a Thursday.
+    private let date = Date(timeIntervalSince1970: 1_709_251_198.75)
+
+    init() throws {
+        berlin = try #require(TimeZone(identifier: "Europe/Berlin"))
+        kolkata = try #require(TimeZone(identifier: "Asia/Kolkata"))
+    }
+
+    @Test("a time is laid out as the Bluetooth SIG says")
+    func layout() throws {
+        let utc = try #require(TimeZone(secondsFromGMT: 0))
+        let time = CurrentTime(date, in: utc, adjustReason: [.manualTimeUpdate, .changeOfDaylightSavingTime])
+        #expect(time.data == Data([0xE8, 0x07, 2, 29, 23, 59, 58, 4, 192, 0x09]))
+        #expect(time.date(in: utc) == date)
+        // In Berlin it is Friday, March 1, already.
+        #expect(CurrentTime(date, in: berlin).data == Data([0xE8, 0x07, 3, 1, 0, 59, 58, 5, 192, 0]))
+    }
+
+    @Test("any moment survives the way through local time, to 1/256 s")
+    func moments() {
+        for _ in 0..<5_000 {
+            let date = Date(timeIntervalSince1970: .random(in: -1e9...4e9))
+            // Without daylight saving time no hour is there twice.
+            let back = CurrentTime(date, in: kolkata).date(in: kolkata)
+            let error = back.map { date.timeIntervalSince($0) } ?? .infinity
+            #expect((-0.000_001...0.003_91).contains(error), "\(date) \(error)")
+        }
+    }
+
+    @Test("a day that does not exist, or a date that is not known whole, is no moment")
+    func impossible() throws {
+        for (month, day) in [(2, 30), (2, 31), (4, 31), (11, 31)] {
+            let time = ExactTime256(year: 2023, month: month, day: day, hours: 0, minutes: 0, seconds: 0)
+            #expect(try #require(time).date(in: kolkata) == nil)
+        }
+        #expect(ExactTime256(year: 2023, month: 2, day: 29, hours: 0, minutes: 0, seconds: 0)?.date(in: berlin) == nil)
+        #expect(ExactTime256(year: 2024, month: 2, day: 29, hours: 0, minutes: 0, seconds: 0)?.date(in: berlin) != nil)
+        #expect(ExactTime256(year: nil, month: 2, day: 1, hours: 0, minutes: 0, seconds: 0)?.date(in: berlin) == nil)
+        #expect(ExactTime256(year: 1581, month: 2, day: 1, hours: 0, minutes: 0, seconds: 0) == nil)
+        #expect(ExactTime256(year: 2024, month: 2, day: 1, hours: 24, minutes: 0, seconds: 0) == nil)
+    }
+
+    @Test("dates that have no place in the layout have no year, and do not trap")
+    func farAway() throws {
+        for date in [Date.distantPast, Date(timeIntervalSince1970: -1e11), Date(timeIntervalSince1970: 1e12)] {
+            let time = ExactTime256(date, in: berlin)
+            #expect(time.year == nil)
+            #expect(try CurrentTime(CurrentTime(time).data).time == time)
+        }
+    }
+
+    @Test(
+        "each field out of its range is named",
+        arguments: [
+            (0, 0xFF, "year"), (2, 13, "month"), (3, 32, "day"), (4, 24, "hours"), (5, 60, "minutes"),
+            (6, 60, "seconds"), (7, 8, "day of week"),
+        ])
+    func ranges(_ index: Int, _ byte: Int, _ field: String) {
+        var bytes: [UInt8] = [0xE8, 0x07, 2, 29, 23, 59, 58, 4, 192, 0]
+        bytes[index] = UInt8(byte)
+        if field == "year" { bytes[1] = 0xFF }
+        let value = field == "year" ? 0xFFFF : byte
+        #expect(throws: CharacteristicValueError.reserved(field: field, value: value)) {
+            try CurrentTime(Data(bytes))
+        }
+    }
+
+    @Test("a time zone is told in units of 15 minutes, daylight saving time apart")
+    func zones() throws {
+        let winter = Date(timeIntervalSince1970: 1_705_000_000)
+        let summer = Date(timeIntervalSince1970: 1_720_000_000)
+        #expect(LocalTimeInformation(berlin, at: winter).data == Data([4, 0]))
+        #expect(LocalTimeInformation(berlin, at: summer).data == Data([4, 4]))
+        #expect(LocalTimeInformation(berlin, at: summer).secondsFromGMT == 7200)
+        #expect(LocalTimeInformation(kolkata, at: summer).data == Data([22, 0]))
+        let newfoundland = try #require(TimeZone(identifier: "America/St_Johns"))
+        #expect(LocalTimeInformation(newfoundland, at: winter).data == Data([0xF2, 0]))  // -3:30
+        let lordHowe = try #require(TimeZone(identifier: "Australia/Lord_Howe"))
+        #expect(LocalTimeInformation(lordHowe, at: winter).data == Data([42, 2]))  // half an hour ahead
+        let odd = try #require(TimeZone(secondsFromGMT: 1000))
+        #expect(LocalTimeInformation(odd, at: winter).data == Data([0x80, 0]))
+        #expect(LocalTimeInformation(odd, at: winter).timeZone == nil)
+        let unknown = try LocalTimeInformation(Data([0x80, 0xFF]))
+        #expect(unknown.standardOffset == nil && unknown.daylightSaving == .unknown && unknown.secondsFromGMT == nil)
+        let wrong: [([UInt8], CharacteristicValueError)] = [
+            ([57, 0], .reserved(field: "time zone", value: 57)),
+            ([0xCF, 0], .reserved(field: "time zone", value: -49)),
+            ([0, 1], .reserved(field: "DST offset", value: 1)),
+        ]
+        for (bytes, error) in wrong { #expect(throws: error) { try LocalTimeInformation(Data(bytes)) } }
+    }
+
+    @Test("how far a clock can be trusted")
+    func reference() throws {
+        typealias Accuracy = ReferenceTimeInformation.Accuracy
+        #expect(Accuracy(seconds: 0.1).seconds == 0.125 && Accuracy(seconds: 31.625).rawValue == 253)
+        #expect(Accuracy(seconds: 31.63) == .outOfRange && Accuracy(seconds: .infinity) == .outOfRange)
+        #expect(Accuracy(seconds: -.infinity).rawValue == 0 && Accuracy(seconds: .nan) == .unknown)
+        #expect(Accuracy.unknown.seconds == nil && Accuracy.outOfRange.seconds == nil)
+        let day = ReferenceTimeInformation(source: .networkTimeProtocol, accuracy: .unknown, hoursSinceUpdate: 25)
+        #expect(day.data == Data([1, 255, 1, 1]))
+        let long = ReferenceTimeInformation(source: .gps, accuracy: .outOfRange, hoursSinceUpdate: 6120)
+        #expect(long.data == Data([2, 254, 255, 255]) && long.hoursSinceUpdate == nil)
+        #expect(
+            ReferenceTimeInformation(source: .gps, accuracy: .unknown, hoursSinceUpdate: 6119).data
+                == Data([2, 255, 254, 23]))
+        for hours in [24, 254, 255] {
+            #expect(throws: CharacteristicValueError.reserved(field: "hours since update", value: hours)) {
+                try ReferenceTimeInformation(Data([1, 1, 0, UInt8(hours)]))
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+import BluezKitProfiles
+import CoreBluetooth
+import Foundation
+import Testing
+
+@Suite struct DeviceInformationTests {
+    private func characteristic(_ uuid: CBUUID, _ value: Data?) -> CBCharacteristic {
+        CBMutableCharacteristic(type: uuid, properties: .read, value: value, permissions: .readable)
+    }
+
+    @Test("each characteristic has the number that the Bluetooth SIG assigned it")
+    func numbers() {
+        #expect(
+            DeviceInformation.characteristics.map(\.uuidString)
+                == ["2A29", "2A24", "2A25", "2A27", "2A26", "2A28", "2A23", "2A50"])
+        for text in DeviceInformationText.allCases { #expect(DeviceInformationText(text.uuid) == text) }
+        #expect(DeviceInformationText(CBUUID(string: "2A19")) == nil)
+    }
+
+    @Test("what a server publishes a client collects")
+    func roundTrip() throws {
+        let information = DeviceInformation(
+            [.manufacturerName: "Zoë GmbH", .serialNumber: "", .softwareRevision: "心拍 👍"],
+            systemID: SystemID(organization: 0x00_1B_DC, device: 0x12_34_56_78_9A),
+            pnpID: PnPID(source: .usb, vendor: 0x1D6B, product: 0x0246, version: 0x0542))
+        let service = DeviceInformationService(information).service
+        #expect(service.uuid == DeviceInformationService.uuid && service.isPrimary)
+        var collected = DeviceInformation()
+        for characteristic in try #require(service.characteristics) {
+            #expect(characteristic.properties == .read)
+            #expect(try collected.take(characteristic))
+        }
+        #expect(collected == information)
+        #expect(try collected.take(characteristic(CBUUID(string: "2A19"), Data([1]))) == false)
+    }
+
+    @Test("identifications are laid out as the Bluetooth SIG says")
+    func layout() throws {
+        // The example of the specification: company 123456, the rest FEDCBA9876 of an EUI-64.
+        let id = try #require(SystemID(organization: 0x123456, device: 0x9A_BCDE_F012))
+        #expect(id.data == Data([0x12, 0xF0, 0xDE, 0xBC, 0x9A, 0x56, 0x34, 0x12]))
+        #expect(
+            PnPID(source: .bluetoothSIG, vendor: 0x0059, product: 0x1234, version: 0x0213).data
+                == Data([1, 0x59, 0, 0x34, 0x12, 0x13, 0x02]))
+        #expect(throws: CharacteristicValueError.reserved(field: "vendor ID source", value: 3)) {
+            try PnPID(Data([3, 0, 0, 0, 0, 0, 0]))
+        }
+    }
+
+    @Test("a text that is cut off, ends with zeros or is no UTF-8 is read as far as it goes")
+    func texts() throws {
+        #expect(throws: CharacteristicValueError.missing) { try DeviceInformationText.text(of: nil) }
+        #expect(try DeviceInformationText.text(of: Data()) == "")
+        #expect(try DeviceInformationText.text(of: Data("AB".utf8) + Data([0, 0, 65])) == "AB")
+        #expect(try DeviceInformationText.text(of: Data([0x41, 0xAE, 0x42])) == "A\u{FFFD}B")
+        for _ in 0..<2_000 {
+            let noise = Data((0..<Int.random(in: 0...40)).map { _ in UInt8.random(in: 0 ... .max) })
+            let text = try DeviceInformationText.text(of: noise)
+            #expect(try DeviceInformationText.text(of: DeviceInformationText.data(text)) == text)
+        }
+    }
+
+    @Test("a text is not longer than an attribute, and is cut between characters")
+    func longTexts() {
+        #expect(DeviceInformationText.data(String(repeating: "x", count: 600)).count == 512)
+        #expect(DeviceInformationText.data("x" + String(repeating: "é", count: 300)).count == 511)
+        #expect(DeviceInformationText.data("ab\0cd") == Data("ab".utf8))
+    }
+}

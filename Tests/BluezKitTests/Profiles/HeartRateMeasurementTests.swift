@@ -1,0 +1,95 @@
+import BluezKitProfiles
+import Foundation
+import Testing
+
+@Suite struct HeartRateMeasurementTests {
+    /// What a correct reader makes of flags and of a body that has every field they announce.
+    private func wellFormed(_ flags: UInt8, rrCount: Int) -> (bytes: Data, expected: HeartRateMeasurement?) {
+        var bytes = Data([flags, 0x48])
+        if flags & 0x01 != 0 { bytes.append(0x01) }
+        if flags & 0x08 != 0 { bytes += [0x34, 0x12] }
+        if flags & 0x10 != 0 { for i in 0..<rrCount { bytes += [UInt8(i), 0x04] } }
+        return (bytes, try? HeartRateMeasurement(bytes))
+    }
+
+    @Test("every combination of flags is read as it is laid out")
+    func readsEveryCombinationOfFlags() throws {
+        for flags in UInt8.min...UInt8.max {
+            for rrCount in 1...9 {
+                let (bytes, measurement) = wellFormed(flags, rrCount: rrCount)
+                let read = try #require(measurement, "\(bytes)")
+                #expect(read.beatsPerMinute == (flags & 0x01 == 0 ? 0x48 : 0x148))
+                #expect(read.energyExpended == (flags & 0x08 == 0 ? nil : 0x1234))
+                #expect(read.rrIntervals == (flags & 0x10 == 0 ? [] : (0..<rrCount).map { 0x400 + UInt16($0) }))
+                let contact: HeartRateMeasurement.Contact =
+                    flags & 0x04 == 0 ? .notSupported : flags & 0x02 == 0 ? .notDetected : .detected
+                #expect(read.contact == contact)
+            }
+        }
+    }
+
+    @Test("a value that is cut off anywhere is an error, except between two RR intervals")
+    func refusesTruncatedValues() {
+        for flags in UInt8.min...UInt8.max {
+            let (bytes, _) = wellFormed(flags, rrCount: 3)
+            let beforeRR = bytes.count - (flags & 0x10 == 0 ? 0 : 6)
+            for length in 0..<bytes.count {
+                let isBetweenIntervals = flags & 0x10 != 0 && length > beforeRR && (length - beforeRR) % 2 == 0
+                let read = try? HeartRateMeasurement(bytes.prefix(length))
+                #expect((read != nil) == isBetweenIntervals, "\(bytes.prefix(length))")
+            }
+        }
+    }
+
+    @Test("the error names the field that is cut off")
+    func namesTheTruncatedField() {
+        typealias Failure = CharacteristicValueError
+        #expect(throws: Failure.truncated(field: "flags")) { try HeartRateMeasurement(Data()) }
+        #expect(throws: Failure.truncated(field: "heart rate")) { try HeartRateMeasurement(Data([0x00])) }
+        #expect(throws: Failure.truncated(field: "heart rate")) { try HeartRateMeasurement(Data([0x01, 60])) }
+        #expect(throws: Failure.truncated(field: "energy expended")) { try HeartRateMeasurement(Data([0x08, 60, 1])) }
+        #expect(throws: Failure.truncated(field: "RR interval")) { try HeartRateMeasurement(Data([0x10, 60])) }
+        #expect(throws: Failure.truncated(field: "RR interval")) {
+            try HeartRateMeasurement(Data([0x10, 60, 0, 4, 1]))
+        }
+    }
+
+    @Test("an odd number of bytes of intervals is an error, however long")
+    func refusesHalfAnInterval() {
+        // Flags, two bytes of rate, two of energy; 507 are left, an odd number.
+        #expect((try? HeartRateMeasurement(Data(repeating: 0xFF, count: 512))) == nil)
+        #expect((try? HeartRateMeasurement(Data(repeating: 0xFF, count: 511)))?.rrIntervals.count == 253)
+    }
+
+    @Test("bytes after the announced fields are left alone")
+    func ignoresWhatItDoesNotKnow() throws {
+        #expect(try HeartRateMeasurement(Data([0x00, 60, 1, 2, 3])).beatsPerMinute == 60)
+    }
+
+    @Test("RR intervals are in 1/1024 s, shown in milliseconds")
+    func convertsIntervals() throws {
+        let measurement = try HeartRateMeasurement(Data([0x10, 60, 0x00, 0x04, 0x00, 0x02, 0x01, 0x00, 0xFF, 0xFF]))
+        #expect(measurement.rrMilliseconds == [1000, 500, 1, 63999])
+    }
+
+    @Test("the rate takes a byte up to 255 and two above")
+    func producesTheShortestForm() {
+        #expect(HeartRateMeasurement(beatsPerMinute: 255).data == Data([0x00, 255]))
+        #expect(HeartRateMeasurement(beatsPerMinute: 256).data == Data([0x01, 0, 1]))
+        let full = HeartRateMeasurement(
+            beatsPerMinute: 300, contact: .notDetected, energyExpended: 0x1234, rrIntervals: [1024, 825])
+        #expect(full.data == Data([0x1D, 0x2C, 0x01, 0x34, 0x12, 0x00, 0x04, 0x39, 0x03]))
+    }
+
+    @Test("a measurement that is too long for a notification loses its oldest intervals")
+    func fits() {
+        let measurement = HeartRateMeasurement(
+            beatsPerMinute: 300, energyExpended: 1, rrIntervals: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10])
+        #expect(measurement.data.count == 25)
+        #expect(measurement.fitting(25) == measurement)
+        #expect(measurement.fitting(24).rrIntervals == [2, 3, 4, 5, 6, 7, 8, 9, 10])
+        #expect(measurement.fitting(20).rrIntervals == [4, 5, 6, 7, 8, 9, 10])
+        #expect(measurement.fitting(20).data.count == 19)
+        #expect(measurement.fitting(0).data.count == 5)
+    }
+}

@@ -1,0 +1,547 @@
+import BluezKit
+import Foundation
+import Testing
+
+/// Restoration with real processes and a real SIGKILL: rows R-1 to R-30 of the contract, for the central role. In the
+/// simulator and against the real bluetoothd.
+extension Scenarios {
+    @Suite struct RestorationScenarios {
+        /// F0:F1:F2:00:00:01 and :02, as the rig and the simulator have them.
+        static let heart = "426C7A4B-0100-8000-8000-F0F1F2000001"
+        static let sink = "426C7A4B-0100-8000-8000-F0F1F2000002"
+
+        /// A world, and a directory for the state that goes with the test.
+        struct Stage {
+            let world: any World
+            let directory: TemporaryDirectory
+
+            init() async throws {
+                world = try await Worlds.make()
+                directory = try TemporaryDirectory()
+                for peripheral in ["heart", "sink"] {
+                    // Of an earlier test's app: links outlive the process that made them.
+                    if try await world.control("\(peripheral) connections") != "0" {
+                        try await world.control("\(peripheral) disconnect")
+                        try await world.awaitConnections(peripheral, 0)
+                    }
+                }
+            }
+
+            func launch(_ identifier: String? = "app", _ more: [String] = []) throws -> Probe {
+                let restore = identifier.map { ["--restore", $0] } ?? []
+                return try Probe(world, restore + ["--state-dir", directory.path] + more)
+            }
+
+            /// A fresh app, powered on, with nothing restored.
+            func launchFresh(_ identifier: String? = "app", _ more: [String] = []) async throws -> Probe {
+                let probe = try launch(identifier, more)
+                try await probe.next("state poweredOn")
+                return probe
+            }
+
+            /// An app that is connected to the heart and hears its beats.
+            func launchBeating(_ more: [String] = []) async throws -> Probe {
+                let probe = try await launchFresh("app", more)
+                try await connect(probe, heart)
+                probe.send("discover \(heart) 180D")
+                try await probe.next("services")
+                probe.send("characteristics \(heart) 180D")
+                try await probe.next("characteristics")
+                probe.send("subscribe \(heart) 2A37")
+                try await probe.next("notifying 2A37 true")
+                try await world.control("heart notify 2a37 0646")
+                try await probe.next("value 2A37 0646")
+                return probe
+            }
+
+            func connect(_ probe: Probe, _ identifier: String, _ options: String = "") async throws {
+                // BlueZ connects only to what it has seen.
+                probe.send("scan all")
+                probe.send("connect \(identifier) \(options)")
+                try await probe.next("connected \(identifier)")
+                probe.send("stopscan")
+                try await probe.next("end stopscan")
+            }
+        }
+
+        // MARK: Nothing to restore
+
+        @Test("R-1 RS-7 idle: no willRestoreState, first callback didUpdateState(.poweredOn)")
+        func idle() async throws {
+            let stage = try await Stage()
+            try await stage.launchFresh().kill()
+            let again = try await stage.launchFresh()
+            #expect(again.callbacks.first == "state")
+        }
+
+        @Test("R-2 RS-1 without identifier nothing is preserved: no willRestoreState, disconnected, no scan")
+        func withoutIdentifier() async throws {
+            let stage = try await Stage()
+            let probe = try await stage.launchFresh(nil)
+            try await stage.connect(probe, heart)
+            probe.send("scan 180D")
+            try await probe.next("end scan")
+            try await probe.kill()
+            let again = try await stage.launchFresh(nil)
+            #expect(again.callbacks == ["state"])
+            #expect(try await again.now() == "now scanning=false ")
+            #expect(stage.directory.files.isEmpty)
+        }
+
+        @Test("R-17 RS-16 a manager that the app releases leaves nothing to restore")
+        func releasedManager() async throws {
+            let stage = try await Stage()
+            let probe = try await stage.launchBeating()
+            probe.send("releasemanager")
+            try await stage.world.awaitConnections("heart", 0)
+            try await probe.kill()
+            let again = try await stage.launchFresh()
+            #expect(again.callbacks.first == "state")
+        }
+
+        @Test("R-18 RS-16 work that was finished leaves nothing to restore")
+        func finishedWork() async throws {
+            let stage = try await Stage()
+            let probe = try await stage.launchBeating()
+            probe.send("scan 180D")
+            probe.send("stopscan")
+            probe.send("cancel \(heart)")
+            try await probe.next("end cancel")
+            try await probe.kill()
+            let again = try await stage.launchFresh()
+            #expect(again.callbacks.first == "state")
+        }
+
+        // MARK: Scans
+
+        @Test("R-3 RS-12 a scan goes on with its filter and options: willRestoreState, didUpdateState, didDiscover")
+        func scan() async throws {
+            let stage = try await Stage()
+            let probe = try await stage.launchFresh()
+            probe.send("scan 180D dup")
+            try await probe.next("discovered \(heart)")
+            try await probe.kill()
+            let again = try stage.launch()
+            let restored = try await again.next("restored")
+            #expect(restored.contains("state=unknown scanning=true services=180D dup=true"))
+            try await again.next("state poweredOn", "scanning=true")
+            try await again.next("discovered \(heart)")
+            #expect(again.callbacks.starts(with: ["restored", "state"]))
+            #expect(try await again.now().hasPrefix("now scanning=true"))
+            // The filter is in force: the other one advertises something else.
+            #expect(!again.all.contains { $0.hasPrefix("discovered \(sink)") })
+        }
+
+        @Test("R-4 R-5 SC-2 scanning again: with equal parameters nothing changes, with others those are in force")
+        func scanAgain() async throws {
+            let stage = try await Stage()
+            let probe = try await stage.launchFresh()
+            probe.send("scan 180D")
+            try await probe.next("discovered \(heart)")
+            try await probe.kill()
+            let again = try stage.launch()
+            try await again.next("restored")
+            try await again.next("state poweredOn")
+            again.send("scan 180D")
+            try await again.next("discovered \(heart)")
+            let customService = "BB1E0001-5D3B-4C6F-9A5E-000000000000"
+            again.send("scan \(customService)")
+            try await again.next("discovered \(sink)")
+            #expect(again.all.filter { $0.hasPrefix("discovered \(heart)") }.count == 1)
+            try await again.kill()
+            let third = try stage.launch()
+            try await third.next("restored", "services=\(customService) dup=false")
+        }
+
+        @Test("R-6 RS-10 a scan without filter: no services in the dictionary, and it goes on")
+        func unfilteredScan() async throws {
+            let stage = try await Stage()
+            let probe = try await stage.launchFresh()
+            probe.send("scan all")
+            try await probe.next("discovered \(heart)")
+            try await probe.kill()
+            let again = try stage.launch()
+            try await again.next("restored", "scanning=true services=- dup=false")
+            try await again.next("state poweredOn")
+            try await again.next("discovered \(heart)")
+        }
+
+        // MARK: Connections
+
+        @Test("R-7 RS-8 a pending connect completes after relaunch: one didConnect, same object as in the dictionary")
+        func pendingConnectCompletes() async throws {
+            let stage = try await Stage()
+            try await stage.world.control("heart vanish")
+            let probe = try await stage.launchFresh()
+            probe.send("connect \(heart)")
+            try await probe.next("end connect")
+            try await probe.kill()
+            try await stage.world.control("heart return")
+            let again = try stage.launch()
+            try await again.next("restored", "\(heart):connecting:-")
+            try await again.next("state poweredOn")
+            try await again.next("connected \(heart)", "same=true")
+            try await stage.world.awaitConnections("heart", 1)
+            #expect(again.callbacks == ["restored", "state", "connected"])
+        }
+
+        @Test("R-8 RS-11 a pending connect goes on; cancelling it gives didDisconnect without error")
+        func pendingConnectCancelled() async throws {
+            let stage = try await Stage()
+            try await stage.world.control("heart vanish")
+            let probe = try await stage.launchFresh()
+            probe.send("connect \(heart)")
+            try await probe.next("end connect")
+            try await probe.kill()
+            let again = try stage.launch()
+            try await again.next("restored", "\(heart):connecting:-")
+            try await again.next("state poweredOn", "\(heart):connecting")
+            again.send("cancel \(heart)")
+            try await again.next("disconnected \(heart)", "error=none", "disconnected")
+            try await again.kill()
+            let third = try await stage.launchFresh()
+            #expect(third.callbacks == ["state"])
+            try await stage.world.control("heart return")
+        }
+
+        @Test(
+            "R-9 RS-11 RS-15 a subscription: connected, table known, notifying; the link was not dropped; values flow")
+        func subscription() async throws {
+            let stage = try await Stage()
+            try await stage.launchBeating().kill()
+            let again = try stage.launch()
+            try await again.next("restored", "\(heart):connected:180D[2A37*,2A38,2A39]")
+            try await again.next("state poweredOn", "\(heart):connected")
+            try await stage.world.control("heart beat 5")
+            try await again.next("value 2A37")
+            try await stage.world.control("heart beat 0")
+            #expect(again.callbacks.prefix(3) == ["restored", "state", "value"])
+            #expect(try await stage.world.control("heart connections") == "1")
+            // And it can be ended.
+            again.send("unsubscribe \(heart) 2A37")
+            try await again.next("notifying 2A37 false none")
+            again.send("cancel \(heart)")
+            try await again.next("disconnected \(heart)", "error=none")
+            try await stage.world.awaitConnections("heart", 0)
+        }
+
+        @Test("R-10 connected, nothing discovered: services nil, discovery works")
+        func nothingDiscovered() async throws {
+            let stage = try await Stage()
+            let probe = try await stage.launchFresh()
+            try await stage.connect(probe, heart)
+            try await probe.kill()
+            let again = try stage.launch()
+            try await again.next("restored", "\(heart):connected:-")
+            again.send("discover \(heart)")
+            try await again.next("services", "180D[-]")
+        }
+
+        @Test("R-11 a service known, no characteristic: discovery goes on from there")
+        func serviceKnown() async throws {
+            let stage = try await Stage()
+            let probe = try await stage.launchFresh()
+            try await stage.connect(probe, heart)
+            probe.send("discover \(heart) 180D")
+            try await probe.next("services")
+            try await probe.kill()
+            let again = try stage.launch()
+            try await again.next("restored", "\(heart):connected:180D[-]")
+            again.send("characteristics \(heart) 180D")
+            try await again.next("characteristics", "180D[2A37,2A38,2A39]")
+            again.send("descriptors \(heart) 2A37")
+            try await again.next("descriptors", "2A37/")
+            try await again.kill()
+            let third = try stage.launch()
+            try await third.next("restored", "180D[2A37/,2A38,2A39]")
+        }
+
+        @Test("R-12 CN-9 the link ended meanwhile: exactly one didDisconnect, after didUpdateState")
+        func linkLost() async throws {
+            let stage = try await Stage()
+            try await stage.launchBeating().kill()
+            try await stage.world.control("heart disconnect")
+            try await stage.world.awaitConnections("heart", 0)
+            let again = try stage.launch()
+            try await again.next("restored", "\(heart):connected")
+            try await again.next("state poweredOn")
+            try await again.next("disconnected \(heart)", "reconnecting=false error=7", "disconnected:-")
+            again.send("connect \(heart)")
+            try await again.next("connected \(heart)")
+            #expect(again.callbacks == ["restored", "state", "disconnected", "connected"])
+        }
+
+        @Test("RS-20 AR-2 auto-reconnect is still in force: the loss is told as reconnecting, then didConnect")
+        func autoReconnect() async throws {
+            let stage = try await Stage()
+            let probe = try await stage.launchFresh()
+            try await stage.connect(probe, heart, "reconnect")
+            try await probe.kill()
+            try await stage.world.control("heart disconnect")
+            try await stage.world.awaitConnections("heart", 0)
+            let again = try stage.launch()
+            try await again.next("disconnected \(heart)", "reconnecting=true", "connecting:-")
+            try await again.next("connected \(heart)")
+            try await stage.world.control("heart disconnect")
+            try await again.next("disconnected \(heart)", "reconnecting=true")
+            try await again.next("connected \(heart)")
+        }
+
+        @Test("R-13 CN-1 MIS-5 the app does not keep a restored peripheral: its link is cancelled")
+        func notKept() async throws {
+            let stage = try await Stage()
+            try await stage.launchBeating().kill()
+            let again = try stage.launch("app", ["--let-go"])
+            try await again.next("restored", "\(heart):connected")
+            try await again.next("log misuse", "Forcing disconnection of unused peripheral")
+            try await stage.world.awaitConnections("heart", 0)
+            try await again.kill()
+            let third = try await stage.launchFresh()
+            #expect(third.callbacks == ["state"])
+        }
+
+        @Test("R-14 RS-9 MIS-1 a command inside willRestoreState is ignored and logged")
+        func earlyCommand() async throws {
+            let stage = try await Stage()
+            try await stage.launchBeating().kill()
+            let again = try stage.launch("app", ["--scan-early"])
+            try await again.next("log misuse", "powered on")
+            try await again.next("state poweredOn", "scanning=false")
+        }
+
+        @Test(
+            "R-15 RS-6 of two managers one is not created again: its links end after the claim period, its state stays")
+        func unclaimed() async throws {
+            let stage = try await Stage()
+            let other = try await stage.launchFresh("B")
+            try await stage.connect(other, heart)
+            let mine = try await stage.launchFresh("A")
+            try await stage.connect(mine, sink)
+            try await other.kill()
+            try await mine.kill()
+            let again = try stage.launch("A", ["--claim", "0.2"])
+            try await again.next("restored", "\(sink):connected")
+            again.send("identifiers")
+            #expect(try await again.next("identifiers") == "identifiers A,B")
+            try await stage.world.awaitConnections("heart", 0)
+            #expect(try await stage.world.control("sink connections") == "1")
+            // Claimed after all: a pending connect.
+            let late = try stage.launch("B")
+            try await late.next("restored", "\(heart):connecting")
+            try await late.next("connected \(heart)")
+        }
+
+        @Test("RS-6 an app that creates both managers again keeps both: nothing is ended")
+        func bothClaimed() async throws {
+            let stage = try await Stage()
+            let other = try await stage.launchFresh("B")
+            try await stage.connect(other, heart)
+            try await other.kill()
+            let again = try stage.launch("A", ["--second", "B", "--claim", "0.2"])
+            // B's delegate is nil, so its peripheral is not kept (R-13): that it was claimed shows in the log.
+            try await again.next("log misuse", "Forcing disconnection")
+        }
+
+        @Test("R-28 DL-1 DL-2 created on another thread with queue nil: willRestoreState on the main queue, after init")
+        func background() async throws {
+            let stage = try await Stage()
+            try await stage.launchBeating().kill()
+            let again = try stage.launch("app", ["--background"])
+            try await again.next("restored main=true returned=true")
+        }
+
+        @Test("R-29 RS-2 the identifier is in use: the second process restores nothing and takes nothing away")
+        func inUse() async throws {
+            let stage = try await Stage()
+            let first = try await stage.launchBeating()
+            let second = try stage.launch()
+            try await second.next("log misuse", "is alive", "without preservation")
+            try await second.next("state poweredOn")
+            #expect(!second.callbacks.contains("restored"))
+            second.send("scan 180A")
+            try await second.next("end scan")
+            try await second.kill()
+            try await first.kill()
+            let again = try stage.launch()
+            try await again.next("restored", "scanning=false", "\(heart):connected:180D[2A37*")
+        }
+
+        @Test("R-16 RS-2 roles are separate: a file of the other role with the same identifier is not touched")
+        func roles() async throws {
+            let stage = try await Stage()
+            try await stage.launchBeating().kill()
+            let other = stage.directory.path + "/peripheral-app.json"
+            try "{}".write(toFile: other, atomically: true, encoding: .utf8)
+            let again = try stage.launch()
+            try await again.next("restored", "\(heart):connected")
+            #expect(try String(contentsOfFile: other, encoding: .utf8) == "{}")
+        }
+
+        @Test("R-30 RS-18 state does not expire")
+        func old() async throws {
+            let stage = try await Stage()
+            try await stage.world.control("heart vanish")
+            let probe = try await stage.launchFresh()
+            probe.send("connect \(heart)")
+            try await probe.next("end connect")
+            try await probe.kill()
+            try stage.directory.edit("central-app.json") { text in
+                text.replacing(/"saved" : "[^"]*"/, with: "\"saved\" : \"2019-01-01T00:00:00Z\"")
+            }
+            try await stage.world.control("heart return")
+            let again = try stage.launch()
+            try await again.next("restored", "\(heart):connecting")
+            try await again.next("connected \(heart)")
+        }
+
+        // MARK: What happens to Bluetooth itself
+
+        @Test("D10 bluetoothd is killed while the app lives: resetting, poweredOn, didConnect; no call by the app")
+        func daemonRestart() async throws {
+            let stage = try await Stage()
+            let probe = try await stage.launchBeating()
+            probe.send("scan 180D")
+            try await probe.next("end scan")
+            try await stage.world.control("bluetoothd kill")
+            try await probe.next("state resetting", "scanning=true", "\(heart):connecting:-")
+            try await stage.world.control("bluetoothd start")
+            try await probe.next("state poweredOn", "scanning=true", "\(heart):connecting:-")
+            try await probe.next("connected \(heart)", "same=true")
+            #expect(!probe.callbacks.contains("disconnected"))
+            try await probe.kill()
+            let again = try stage.launch()
+            try await again.next("restored", "scanning=true services=180D", "\(heart):connected:-")
+        }
+
+        @Test(
+            "bluetoothd is killed and started while the app is dead: pending connect, then didConnect; the scan goes on"
+        )
+        func daemonRestartWhileDead() async throws {
+            let stage = try await Stage()
+            let probe = try await stage.launchBeating()
+            probe.send("scan 180D")
+            try await probe.next("end scan")
+            try await probe.kill()
+            try await stage.world.control("bluetoothd kill")
+            try await stage.world.control("bluetoothd start")
+            let again = try stage.launch()
+            try await again.next("restored", "scanning=true services=180D", "\(heart):connecting:-")
+            try await again.next("state poweredOn")
+            try await again.next("connected \(heart)")
+            #expect(!again.callbacks.contains("disconnected"))
+        }
+
+        @Test("bluetoothd ends in order and comes back, the app alive: what looks like switching off is a restart")
+        func daemonStopped() async throws {
+            let stage = try await Stage()
+            let probe = try await stage.launchBeating()
+            try await stage.world.control("bluetoothd stop")
+            try await probe.next("state resetting")
+            try await stage.world.control("bluetoothd start")
+            try await probe.next("connected \(heart)", "same=true")
+        }
+
+        @Test("the adapter is unplugged and plugged in again while the app lives: the connect comes back by itself")
+        func replug() async throws {
+            let stage = try await Stage()
+            let probe = try await stage.launchBeating()
+            try await stage.world.control("rig unplug")
+            try await probe.next("state resetting")
+            try await stage.world.control("rig plug")
+            try await probe.next("connected \(heart)", "same=true")
+        }
+
+        @Test("R-24 RS-17 ST-3 switched off: everything ends, with no callback but the state's; nothing is restored")
+        func switchedOff() async throws {
+            let stage = try await Stage()
+            let probe = try await stage.launchBeating()
+            probe.send("scan 180D")
+            try await stage.world.control("rig power off")
+            try await probe.next("state poweredOff", "scanning=false", "\(heart):disconnected:-")
+            try await stage.world.control("rig power on")
+            try await probe.next("state poweredOn", "scanning=false", "\(heart):disconnected:-")
+            #expect(!probe.callbacks.contains("disconnected"))
+            // The handle still works.
+            probe.send("connect \(heart)")
+            try await probe.next("connected \(heart)")
+            probe.send("cancel \(heart)")
+            try await probe.next("end cancel")
+            try await probe.kill()
+            #expect(try await stage.launchFresh().callbacks == ["state"])
+        }
+
+        // MARK: What changed meanwhile
+
+        @Test("IV-1 services changed while the app was dead: didModifyServices names them, the others go on notifying")
+        func servicesChanged() async throws {
+            let stage = try await Stage()
+            let world = stage.world
+            try await world.control("sink services add")
+            let probe = try await stage.launchFresh()
+            try await stage.connect(probe, sink)
+            probe.send("discover \(sink)")
+            let services = try await probe.next("services")
+            let added = "BB1E0003-5D3B-4C6F-9A5E-000000000000", main = "BB1E0001-5D3B-4C6F-9A5E-000000000000"
+            #expect(services.contains(added) && services.contains(main))
+            probe.send("characteristics \(sink) \(main)")
+            try await probe.next("characteristics")
+            let notifying = "BB1E0013-5D3B-4C6F-9A5E-000000000000"
+            probe.send("subscribe \(sink) \(notifying)")
+            try await probe.next("notifying")
+            try await probe.kill()
+            // Somebody else tells when BlueZ has noticed, and stays connected: his going would end the link.
+            let observer = Central(world)
+            try await observer.powerOn()
+            let identifier = try #require(UUID(uuidString: sink))
+            let same = try #require(
+                await observer.perform { observer.manager.retrievePeripherals(withIdentifiers: [identifier]).first })
+            try await observer.connect(same)
+            _ = try await observer.discoverServices(same)
+            try await world.control("sink services remove")
+            try await observer.next("didModifyServices") { if case .modified(same, _) = $0 { true } else { nil } }
+            let again = try stage.launch()
+            try await again.next("restored", added, notifying + "*")
+            try await again.next("state poweredOn")
+            #expect(try await again.next("modified") == "modified \(added)")
+            try await world.control("sink burst 0013 1 20 0")
+            try await again.next("value \(notifying)")
+            let now = try await again.now()
+            #expect(!now.contains(added) && now.contains(notifying + "*"))
+            withExtendedLifetime(observer) {}
+        }
+
+        @Test("R-27 a peripheral that was paired and is not any more is left out; the others are there")
+        func unpaired() async throws {
+            let stage = try await Stage()
+            let probe = try await stage.launchFresh()
+            try await stage.connect(probe, sink)
+            try await stage.connect(probe, heart)
+            try await probe.kill()
+            // As if it had been paired: the state says so, and BlueZ does not.
+            try stage.directory.edit("central-app.json") { text in
+                let sinkPart = text.range(of: Self.sink)
+                return sinkPart.map { _ in Self.pair(Self.sink, in: text) } ?? text
+            }
+            let again = try stage.launch()
+            let restored = try await again.next("restored")
+            #expect(restored.contains(heart) && !restored.contains(sink))
+            again.send("log")
+            try await again.next("report", "not paired any more")
+        }
+
+        /// `isBonded` of one peripheral becomes true. Keys are sorted, so it stands right after its identifier.
+        private static func pair(_ identifier: String, in text: String) -> String {
+            var parts = text.components(separatedBy: "\"isBonded\" : false")
+            guard let index = parts.indices.dropLast().first(where: { parts[$0].contains(identifier) }) else {
+                return text
+            }
+            parts[index] += "\"isBonded\" : true" + parts.remove(at: index + 1)
+            return parts.joined(separator: "\"isBonded\" : false")
+        }
+
+        private var heart: String { Self.heart }
+        private var sink: String { Self.sink }
+    }
+}
+
+private let heart = Scenarios.RestorationScenarios.heart

@@ -1,0 +1,150 @@
+import BluezKit
+import Foundation
+import Glibc
+
+struct SpawnFailure: Error, CustomStringConvertible { let description: String }
+
+/// Starts a program. `Process` will not do: it waits for its descriptors to be closed by all who inherited them.
+func spawn(_ words: [String], input: Int32? = nil, output: Int32? = nil) throws -> pid_t {
+    var actions = posix_spawn_file_actions_t()
+    posix_spawn_file_actions_init(&actions)
+    defer { posix_spawn_file_actions_destroy(&actions) }
+    if let input { posix_spawn_file_actions_adddup2(&actions, input, 0) }
+    if let output { posix_spawn_file_actions_adddup2(&actions, output, 1) }
+    var attributes = posix_spawnattr_t()
+    posix_spawnattr_init(&attributes)
+    defer { posix_spawnattr_destroy(&attributes) }
+    // No blocked signals: threads of a dispatch queue block them all, and a child would inherit that.
+    posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK))
+    var noSignals = sigset_t()
+    sigemptyset(&noSignals)
+    posix_spawnattr_setsigmask(&attributes, &noSignals)
+    var pid: pid_t = 0
+    var pointers: [UnsafeMutablePointer<CChar>?] = words.map { strdup($0) } + [nil]
+    defer { pointers.forEach { free($0) } }
+    let result = posix_spawn(&pid, words[0], &actions, &attributes, &pointers, environ)
+    guard result == 0 else { throw SpawnFailure(description: "\(words[0]): \(String(cString: strerror(result)))") }
+    return pid
+}
+
+/// Starts a program and waits for its end, on a thread that may block.
+/// - Returns: The status that `waitpid` gives.
+func run(_ words: [String]) async throws -> Int32 {
+    let pid = try spawn(words)
+    return await withCheckedContinuation { continuation in
+        Thread.detachNewThread {
+            var status: Int32 = 0
+            waitpid(pid, &status, 0)
+            continuation.resume(returning: status)
+        }
+    }
+}
+
+/// `restoration-probe`, an app in a process of its own: told what to do line by line, and killed without warning.
+final class Probe: Sendable {
+    let pid: pid_t
+    private let input: Int32
+    private let lines = EventLog<String>()
+    private let ended = EventLog<Int32>()
+
+    /// The program, which was built next to the tests.
+    static let path: String = {
+        // The test bundle is the program itself, or what `swift test` gives to its own as an argument.
+        let bundle = CommandLine.arguments.first { $0.hasSuffix(".xctest") } ?? CommandLine.arguments[0]
+        return URL(fileURLWithPath: bundle).deletingLastPathComponent().path + "/restoration-probe"
+    }()
+
+    /// `kill-at`, which ends it at a system call.
+    static let killer = URL(fileURLWithPath: path).deletingLastPathComponent().path + "/kill-at"
+
+    /// - Parameters:
+    ///   - launcher: What runs it, if not itself: a program and its arguments.
+    convenience init(_ world: any World, _ arguments: [String], launcher: [String] = []) throws {
+        let bus = world.managerOptions[BluezManagerOptionBusAddressKey] as? String
+        try self.init(launcher + [Self.path] + (bus.map { ["--bus", $0] } ?? []) + arguments)
+    }
+
+    private init(_ words: [String]) throws {
+        var toChild: [Int32] = [-1, -1], fromChild: [Int32] = [-1, -1]
+        // Sockets, as they can be made close-on-exec in one step.
+        let kind = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue)
+        guard socketpair(AF_UNIX, kind, 0, &toChild) == 0, socketpair(AF_UNIX, kind, 0, &fromChild) == 0 else {
+            throw SpawnFailure(description: "no socket")
+        }
+        defer {
+            close(toChild[0])
+            close(fromChild[1])
+        }
+        let child = try spawn(words, input: toChild[0], output: fromChild[1])
+        (pid, input) = (child, toChild[1])
+        let (lines, ended, output, pid) = (lines, ended, fromChild[0], child)
+        Thread.detachNewThread {
+            let handle = fdopen(output, "r")
+            var buffer: UnsafeMutablePointer<CChar>?
+            var size = 0
+            while getline(&buffer, &size, handle) > 0 {
+                guard let buffer else { break }
+                lines.append(String(cString: buffer).trimmingCharacters(in: .newlines))
+            }
+            free(buffer)
+            fclose(handle)
+            lines.append(Self.endLine)
+            var status: Int32 = 0
+            waitpid(pid, &status, 0)
+            ended.append(status)
+        }
+    }
+
+    deinit {
+        Glibc.kill(pid, SIGKILL)
+        close(input)
+    }
+
+    func send(_ line: String) {
+        let bytes = [UInt8]((line + "\n").utf8)
+        // It may be dead already; that must not end us.
+        _ = bytes.withUnsafeBytes { Glibc.send(input, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL)) }
+    }
+
+    /// SIGKILL, and waits until the process is gone.
+    func kill() async throws {
+        Glibc.kill(pid, SIGKILL)
+        try await waitForEnd()
+    }
+
+    /// - Returns: The status that `waitpid` gives.
+    @discardableResult
+    func waitForEnd() async throws -> Int32 { try await ended.next("end of the probe") { $0 } }
+
+    var all: [String] { lines.all }
+
+    /// The next line, after those that were taken already, that begins with `start` and has all `parts`.
+    @discardableResult
+    func next(_ start: String, _ parts: String...) async throws -> String {
+        try await lines.next(([start] + parts).joined(separator: " … ")) { line in
+            line.hasPrefix(start) && parts.allSatisfy(line.contains) ? line : nil
+        }
+    }
+
+    /// The next line with one of these starts; nil: the process has ended before one came.
+    func nextOrEnd(_ starts: String...) async throws -> String? {
+        let line = try await lines.next("\(starts), or the end") { line in
+            starts.contains(where: line.hasPrefix) || line == Self.endLine ? line : nil
+        }
+        return line == Self.endLine ? nil : line
+    }
+
+    private static let endLine = "(the end)"
+
+    /// What it says of its objects now.
+    func now() async throws -> String {
+        send("tell")
+        return try await next("now")
+    }
+
+    /// The first callbacks' names, in order: `restored`, `state`, …
+    var callbacks: [String] {
+        let others: Set = ["begin", "end", "log", "now", "report", "identifiers", "discarded"]
+        return all.map { String($0.prefix { $0 != " " }) }.filter { !others.contains($0) }
+    }
+}

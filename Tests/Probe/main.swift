@@ -1,0 +1,223 @@
+import CoreBluetooth
+import Foundation
+
+// An ordinary CoreBluetooth app that does what its standard input says, one command a line, and tells every callback, one
+// line each, on its standard output. Tests kill it and start it again.
+//
+//     restoration-probe [--restore ID] [--bus ADDRESS] [--state-dir DIR] [--claim SECONDS] [--resume yes|no]
+//                       [--second ID] [--let-go] [--scan-early] [--background]
+//
+// `--let-go` does not keep restored peripherals, `--scan-early` scans inside `willRestoreState`, `--background` creates
+// the manager on another thread, `--second` creates another manager with that identifier.
+
+setvbuf(stdout, nil, _IONBF, 0)
+
+/// One write for one line: a killed process has told a whole event or none.
+func tell(_ words: Any...) {
+    let line = words.map { "\($0)" }.joined(separator: " ") + "\n"
+    _ = line.withCString { write(STDOUT_FILENO, $0, strlen($0)) }
+}
+
+struct Arguments {
+    private let words = Array(CommandLine.arguments.dropFirst())
+    func has(_ name: String) -> Bool { words.contains(name) }
+    subscript(name: String) -> String? {
+        guard let index = words.firstIndex(of: name), index + 1 < words.count else { return nil }
+        return words[index + 1]
+    }
+}
+
+final class Probe: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
+    let arguments = Arguments()
+    var manager: CBCentralManager?
+    var second: CBCentralManager?
+    var kept: [UUID: CBPeripheral] = [:]
+    var hasReturned = false
+
+    func start() {
+        if arguments.has("--background") {
+            Thread.detachNewThread { [self] in makeManager() }
+        } else {
+            makeManager()
+        }
+    }
+
+    private nonisolated func makeManager() {
+        let new = CBCentralManager(delegate: self, queue: nil, options: options(arguments["--restore"]))
+        manager = new
+        hasReturned = true
+        if let other = arguments["--second"] {
+            second = CBCentralManager(delegate: nil, queue: nil, options: options(other))
+        }
+    }
+
+    private func options(_ identifier: String?) -> [String: Any] {
+        var options: [String: Any] = [:]
+        options[CBCentralManagerOptionRestoreIdentifierKey] = identifier
+        options[BluezManagerOptionBusAddressKey] = arguments["--bus"]
+        options[BluezManagerOptionStateDirectoryKey] = arguments["--state-dir"]
+        options[BluezManagerOptionClaimPeriodKey] = arguments["--claim"].flatMap(Double.init)
+        options[BluezManagerOptionResumeAfterResetKey] = arguments["--resume"].map { $0 == "yes" }
+        return options
+    }
+
+    // MARK: Commands
+
+    func perform(_ line: String) {
+        tell("begin", line)
+        let words = line.split(separator: " ").map(String.init)
+        let id = words.count > 1 ? UUID(uuidString: words[1]) : nil
+        let peripheral = id.flatMap { kept[$0] }
+        switch words[0] {
+        case "scan":
+            let services = words.dropFirst().filter { $0 != "dup" && $0 != "all" }.map { CBUUID(string: $0) }
+            manager?.scanForPeripherals(
+                withServices: services.isEmpty ? nil : services,
+                options: words.contains("dup") ? [CBCentralManagerScanOptionAllowDuplicatesKey: true] : nil)
+        case "stopscan": manager?.stopScan()
+        case "connect":
+            guard let id, let found = peripheral ?? manager?.retrievePeripherals(withIdentifiers: [id]).first else {
+                break
+            }
+            kept[id] = found
+            found.delegate = self
+            manager?.connect(
+                found,
+                options: words.contains("reconnect") ? [CBConnectPeripheralOptionEnableAutoReconnect: true] : nil)
+        case "cancel": peripheral.map { manager?.cancelPeripheralConnection($0) }
+        case "release": id.map { kept[$0] = nil }
+        case "releasemanager": (manager, kept) = (nil, [:])
+        case "discover": peripheral?.discoverServices(words.dropFirst(2).map { CBUUID(string: $0) })
+        case "characteristics":
+            service(peripheral, words).map { peripheral?.discoverCharacteristics(nil, for: $0) }
+        case "descriptors": characteristic(peripheral, words).map { peripheral?.discoverDescriptors(for: $0) }
+        case "subscribe", "unsubscribe":
+            characteristic(peripheral, words).map { peripheral?.setNotifyValue(words[0] == "subscribe", for: $0) }
+        case "read": characteristic(peripheral, words).map { peripheral?.readValue(for: $0) }
+        case "tell": tell("now", summary())
+        case "log":
+            tell("report", (manager?.restoration?.description ?? "-").replacingOccurrences(of: "\n", with: " | "))
+        case "identifiers":
+            tell("identifiers", BluezPreservedState.identifiers(.central, options: options(nil)).joined(separator: ","))
+        case "discard":
+            tell("discarded", BluezPreservedState.discard(words[1], .central, options: options(nil)))
+        case "quit": exit(0)
+        default: tell("unknown", line)
+        }
+        tell("end", line)
+    }
+
+    private func service(_ peripheral: CBPeripheral?, _ words: [String]) -> CBService? {
+        peripheral?.services?.first { $0.uuid == CBUUID(string: words[2]) }
+    }
+
+    private func characteristic(_ peripheral: CBPeripheral?, _ words: [String]) -> CBCharacteristic? {
+        peripheral?.services?.lazy.compactMap { $0.characteristics?.first { $0.uuid == CBUUID(string: words[2]) } }
+            .first
+    }
+
+    /// `scanning=true ID:connected:180D[2A37*+2A38,2A39]`: `*` notifying, `/` descriptors known.
+    private func summary() -> String {
+        let peripherals = kept.values.sorted { $0.identifier.uuidString < $1.identifier.uuidString }.map(text)
+        return "scanning=\(manager?.isScanning == true) " + peripherals.joined(separator: " ")
+    }
+
+    private func text(_ peripheral: CBPeripheral) -> String {
+        let services = peripheral.services.map { services in services.map(text).joined(separator: ";") } ?? "-"
+        return "\(peripheral.identifier):\(peripheral.state):\(services)"
+    }
+
+    private func text(_ service: CBService) -> String {
+        let characteristics = service.characteristics.map { list in
+            list.map { "\($0.uuid.uuidString)\($0.isNotifying ? "*" : "")\($0.descriptors == nil ? "" : "/")" }
+                .joined(separator: ",")
+        }
+        return service.uuid.uuidString + "[\(characteristics ?? "-")]"
+    }
+
+    private func code(_ error: (any Error)?) -> String { error.map { "\(($0 as NSError).code)" } ?? "none" }
+
+    // MARK: Callbacks
+
+    func centralManager(_ central: CBCentralManager, willRestoreState dict: [String: Any]) {
+        let peripherals = dict[CBCentralManagerRestoredStatePeripheralsKey] as? [CBPeripheral] ?? []
+        let services = dict[CBCentralManagerRestoredStateScanServicesKey] as? [CBUUID]
+        let options = dict[CBCentralManagerRestoredStateScanOptionsKey] as? [String: Any]
+        if arguments.has("--scan-early") { central.scanForPeripherals(withServices: nil) }
+        tell(
+            "restored main=\(Thread.isMainThread) returned=\(hasReturned) state=\(central.state)",
+            "scanning=\(central.isScanning) services=\(services?.map(\.uuidString).joined(separator: ",") ?? "-")",
+            "dup=\(options?[CBCentralManagerScanOptionAllowDuplicatesKey] as? Bool ?? false)",
+            peripherals.map(text).joined(separator: " "))
+        guard !arguments.has("--let-go") else { return }
+        for peripheral in peripherals {
+            kept[peripheral.identifier] = peripheral
+            peripheral.delegate = self
+        }
+    }
+
+    func centralManagerDidUpdateState(_ central: CBCentralManager) {
+        tell("state", central.state, summary())
+    }
+
+    func centralManager(
+        _ central: CBCentralManager, didDiscover peripheral: CBPeripheral, advertisementData: [String: Any],
+        rssi RSSI: NSNumber
+    ) { tell("discovered", peripheral.identifier, peripheral.name ?? "-") }
+
+    func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {
+        tell("connected", peripheral.identifier, "same=\(kept[peripheral.identifier] === peripheral)", text(peripheral))
+    }
+
+    func centralManager(_ central: CBCentralManager, didFailToConnect peripheral: CBPeripheral, error: (any Error)?) {
+        tell("failed", peripheral.identifier, code(error))
+    }
+
+    func centralManager(
+        _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, timestamp: CFAbsoluteTime,
+        isReconnecting: Bool, error: (any Error)?
+    ) {
+        tell(
+            "disconnected", peripheral.identifier, "reconnecting=\(isReconnecting) error=\(code(error))",
+            text(peripheral))
+    }
+
+    func peripheral(_ peripheral: CBPeripheral, didDiscoverServices error: (any Error)?) {
+        tell("services", text(peripheral), code(error))
+    }
+
+    func peripheral(
+        _ peripheral: CBPeripheral, didDiscoverCharacteristicsFor service: CBService, error: (any Error)?
+    ) { tell("characteristics", text(peripheral), code(error)) }
+
+    func peripheral(
+        _ peripheral: CBPeripheral, didDiscoverDescriptorsFor characteristic: CBCharacteristic, error: (any Error)?
+    ) { tell("descriptors", text(peripheral), code(error)) }
+
+    func peripheral(
+        _ peripheral: CBPeripheral, didUpdateNotificationStateFor characteristic: CBCharacteristic, error: (any Error)?
+    ) { tell("notifying", characteristic.uuid.uuidString, characteristic.isNotifying, code(error)) }
+
+    func peripheral(
+        _ peripheral: CBPeripheral, didUpdateValueFor characteristic: CBCharacteristic, error: (any Error)?
+    ) {
+        let bytes = (characteristic.value ?? Data()).map { String(format: "%02x", $0) }.joined()
+        tell("value", characteristic.uuid.uuidString, bytes, code(error))
+    }
+
+    func peripheral(_ peripheral: CBPeripheral, didModifyServices invalidatedServices: [CBService]) {
+        tell("modified", invalidatedServices.map(\.uuid.uuidString).joined(separator: ","))
+    }
+}
+
+let probe = Probe()
+BluezKitLog.handler = { level, text in tell("log", level, text) }
+probe.start()
+Thread.detachNewThread {
+    while let line = readLine() {
+        DispatchQueue.main.async { MainActor.assumeIsolated { probe.perform(line) } }
+    }
+    // Whoever started it is gone.
+    exit(0)
+}
+RunLoop.main.run()
