@@ -115,7 +115,7 @@ final class ContractWatch: @unchecked Sendable {  // holds: what changes is unde
             case .writeDescriptor(_, let to): (request, service) = (.write(names.name(to)), to.characteristic?.service)
             case .setNotify(_, let of): (request, service) = (.notify(names.name(of)), of.service)
             case .readRSSI: request = .rssi
-            case .writeWithoutResponse: return
+            case .writeWithoutResponse, .resubscribe: return
             }
             checker.note(.request(names.name(peripheral), request, service: service.map { names.name($0) }))
         }
