@@ -16,6 +16,47 @@ extension Session {
         if afresh { scanEpoch += 1 }
         setFollowing(wish != nil)
         perform(discovery.wish(wish, afresh: afresh))
+        perform(scanWatch.scan(wish != nil))
+    }
+
+    // MARK: A scan that is silent
+
+    private func perform(_ actions: [ScanWatch.Action]) {
+        for action in actions {
+            switch action {
+            case .startTimer(let delay):
+                scanTimer = timer(delay) { session in session.perform(session.scanWatch.timerFired()) }
+            case .stopTimer: stopScanTimer()
+            case .restart:
+                Log.warning("the scan has heard nothing for a minute: it is started anew")
+                updateDiscovery(afresh: true)
+            case .powerCycle: powerCycle()
+            }
+        }
+    }
+
+    func stopScanTimer() {
+        scanTimer?.cancel()
+        scanTimer = nil
+    }
+
+    /// The last resort, which ends the links of every program.
+    private func powerCycle() {
+        guard managers.contains(where: \.mayPowerCycle), let bus, let adapterPath, linked.isEmpty else {
+            return Log.warning(
+                "the scan has heard nothing for two minutes. If there are devices near, switching Bluetooth off and on "
+                    + "helps; with BluezManagerOptionMayPowerCycleKey this program does so where it has no connections")
+        }
+        Log.warning("the scan has heard nothing for two minutes: switching \(adapterPath.lastElement) off and on")
+        adapter.isPowerCycling = true
+        let proxy = BlueZProxy(bus: bus, path: adapterPath, interface: BlueZ.adapter)
+        proxy.set("Powered", .bool(false)) { _ in
+            proxy.set("Powered", .bool(true)) { result in
+                if let error = result.failure {
+                    Log.warning("\(adapterPath.lastElement) does not go on again: \(error.message) (\(error.name))")
+                }
+            }
+        }
     }
 
     private var isLookingForDevices: Bool { isLookingForTurns || linked.contains { $0.link?.isLooking == true } }

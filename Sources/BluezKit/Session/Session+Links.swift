@@ -15,6 +15,7 @@ extension Session {
         let link = device.link ?? makeLink(of: device)
         core.device = device
         core.wish = PeripheralCore.Wish(link: token, reconnects: reconnects)
+        if lostBonds.remove(device.identity) != nil { return refuse(core, on: device) }
         if !device.clients.contains(where: { $0 === core }) { device.clients.append(core) }
         if link.machine.phase == .up {
             announceConnection(of: core)
@@ -27,8 +28,15 @@ extension Session {
         let link = Link()
         device.link = link
         linked.append(device)
+        link.matchRules = matchRules(for: device)
+        for rule in link.matchRules { bus?.addMatch(rule) }
+        updateAgent()
+        return link
+    }
+
+    private func matchRules(for device: Device) -> [MatchRule] {
         let (interface, member) = ("org.freedesktop.DBus.Properties", "PropertiesChanged")
-        link.matchRules = [
+        return [
             // The bus allows some hundred rules: where many wait, those that come last share one.
             linked.count <= 64
                 ? MatchRule(sender: BlueZ.busName, path: device.path)
@@ -37,8 +45,19 @@ extension Session {
             MatchRule(sender: BlueZ.busName, interface: interface, member: member, argument0: BlueZ.characteristic),
             MatchRule(sender: BlueZ.busName, interface: interface, member: member, argument0: BlueZ.service),
         ]
+    }
+
+    /// BlueZ makes the object of a device that was seen under a private address anew, under the identity address.
+    /// - Returns: Whether there is another path to look at.
+    private func follow(_ device: Device, _ link: Link) -> Bool {
+        guard let identity = resolved[device.identity], let path = adapterPath?.appending(identity.pathElement),
+            path != device.path
+        else { return false }
+        for rule in link.matchRules { bus?.removeMatch(rule) }
+        move(device, to: path)
+        link.matchRules = matchRules(for: device)
         for rule in link.matchRules { bus?.addMatch(rule) }
-        return link
+        return true
     }
 
     /// `cancelPeripheralConnection(_:)`: the app is told when the link is down, or at once if others use it.
@@ -154,7 +173,7 @@ extension Session {
         (turnTimer, isLookingForTurns) = (nil, false)
     }
 
-    private func timer(_ delay: Duration, _ body: @escaping (Session) -> Void) -> any DispatchSourceTimer {
+    func timer(_ delay: Duration, _ body: @escaping (Session) -> Void) -> any DispatchSourceTimer {
         let timer = DispatchSource.makeTimerSource(queue: queue)
         timer.schedule(deadline: .now() + .nanoseconds(Int(delay / .nanoseconds(1))))
         timer.setEventHandler { [weak self] in
@@ -208,8 +227,10 @@ extension Session {
                 }
             case .failure(let error) where !BlueZErrorName.meansUnknownObject(error.name):
                 isConnected = false  // try, and let Connect tell what is wrong
-            case .failure: break
+            case .failure:
+                if follow(device, link) { return ask(device, link, answered: answered) }
             }
+            noteIdentity(of: device)
             answered(isConnected)
         }
     }
@@ -223,19 +244,49 @@ extension Session {
         after(.seconds(5)) { [weak link] session in
             if let link, link.epoch == epoch { session.pauseDiscovery(false, for: link) }
         }
-        proxy.connect { [weak self, weak device] result in
+        callConnect(device, proxy) { [weak self, weak device] result in
             guard let self, let device, let link = device.link, link.epoch == epoch else { return }
             pauseDiscovery(false, for: link)
             var failure: LinkStateMachine.Failure?
             if case .failure(let error) = result {
                 Log.debug("connect \(device.path): \(error.name) \(error.message)")
-                failure = ConnectFailure.classify(name: error.name, message: error.message)
+                failure = classify(error, device)
                 device.attempts = device.attempts.suffix(9)
                 device.attempts.append(BluezConnectAttempt(date: Date(), name: error.name, message: error.message))
                 device.lastSeen = nil  // it must be heard anew before it counts as being there
+                if link.machine.phase == .up { link.failedWhileUp = .now() }
             }
             apply(link.machine.handle(.connectReply(failure)), to: device)
         }
+    }
+
+    /// `Connect` lets BlueZ choose between LE and classic Bluetooth. Where it has chosen wrong it is told, in the ways that
+    /// it may know: 5.86 has a `Connect` for LE alone, and 5.80, if started with `-E`, a preference.
+    private func callConnect(_ device: Device, _ proxy: BlueZProxy, completion: @escaping BlueZProxy.Completion) {
+        switch device.bearer {
+        case .any, .refused: proxy.connect(completion: completion)
+        case .le:
+            BlueZProxy(bus: proxy.bus, path: proxy.path, interface: BlueZ.bearerLE).connect(completion: completion)
+        case .preferred: proxy.set("PreferredBearer", .string("le")) { _ in proxy.connect(completion: completion) }
+        }
+    }
+
+    private func classify(_ error: BusError, _ device: Device) -> LinkStateMachine.Failure {
+        // Without that interface the error looks as if there were no such device.
+        if device.bearer == .le, BlueZErrorName.meansUnknownObject(error.name) {
+            device.bearer = .preferred
+            return .transient
+        }
+        guard ConnectFailure.isClassic(error.message) else {
+            return ConnectFailure.classify(name: error.name, message: error.message)
+        }
+        switch device.bearer {
+        case .any: device.bearer = .le
+        case .le: device.bearer = .preferred
+        case .preferred: device.bearer = .refused
+        case .refused: return .final
+        }
+        return .transient
     }
 
     private func disconnect(_ device: Device, _ link: Link) {
@@ -285,6 +336,7 @@ extension Session {
     private func linkDown(_ device: Device, _ link: Link) {
         pauseDiscovery(false, for: link)
         let reason = device.disconnectReason
+        let time = CFAbsoluteTimeGetCurrent()
         device.disconnectReason = nil
         endEpoch(device, link)
         var isSurprise = false
@@ -293,13 +345,13 @@ extension Session {
             isSurprise = isSurprise || core.isUp
             core.isUp = false
         }
-        guard isSurprise, !tellsWhy(reason?.name) else { return afterLinkDown(device, link, reason) }
+        guard isSurprise, !tellsWhy(reason?.name) else { return afterLinkDown(device, link, reason, time) }
         // When Bluetooth is switched off BlueZ ends the links first and says so some 50 ms later. Then only the new
         // state is told (O-18), so wait for it.
         let epoch = link.epoch
         after(.milliseconds(200)) { [weak device] session in
             guard let device, let link = device.link, link.epoch == epoch else { return }
-            session.afterLinkDown(device, link, reason)
+            session.afterLinkDown(device, link, reason, time)
         }
     }
 
@@ -308,26 +360,30 @@ extension Session {
         reason == "org.bluez.Reason.Remote" || reason == "org.bluez.Reason.Timeout"
     }
 
-    private func afterLinkDown(_ device: Device, _ link: Link, _ reason: (name: String, message: String)?) {
-        for core in device.clients where core.wish?.wasUp == true { lose(core, reason: reason) }
+    private func afterLinkDown(
+        _ device: Device, _ link: Link, _ reason: (name: String, message: String)?, _ time: CFAbsoluteTime
+    ) {
+        for core in device.clients where core.wish?.wasUp == true { lose(core, reason: reason, at: time) }
         device.clients.removeAll { $0.wish == nil }
         apply(link.machine.handle(.want(device.isWanted)), to: device)
     }
 
     /// A link that nobody asked to end has ended (CN-9 to CN-12, AR-2).
-    func lose(_ core: PeripheralCore, reason: (name: String, message: String)?) {
+    func lose(
+        _ core: PeripheralCore, reason: (name: String, message: String)?,
+        at time: CFAbsoluteTime = CFAbsoluteTimeGetCurrent()
+    ) {
         guard let wish = core.wish else { return }
         if wish.reconnects { core.wish?.wasUp = false } else { core.wish = nil }
         let error = disconnectError(
             reason: reason?.name, message: reason?.message,
             isBonded: core.device?.properties.isBonded ?? false)
-        let when = CFAbsoluteTimeGetCurrent()
         core.manager.post { manager in
             guard let peripheral = core.peripheral, core.link.load(ordering: .relaxed) == wish.link else { return }
             peripheral.leave(wish.reconnects ? .connecting : .disconnected, link: wish.link)
             if wish.reconnects { manager.preserve(peripheral) }
             manager.delegate?.centralManager(
-                manager, didDisconnectPeripheral: peripheral, timestamp: when, isReconnecting: wish.reconnects,
+                manager, didDisconnectPeripheral: peripheral, timestamp: time, isReconnecting: wish.reconnects,
                 error: error)
             // Not before: a process that ends inside the callback, and has not acted on it yet, gets it again.
             if !wish.reconnects { manager.preserve(peripheral) }
@@ -337,23 +393,44 @@ extension Session {
     /// No attempt will succeed: the app is told why.
     private func giveUp(_ device: Device, _ link: Link) {
         let attempts = device.attempts
-        device.attempts = []
+        (device.attempts, device.bearer) = ([], .any)
         endEpoch(device, link)
-        for core in device.clients {
-            guard let wish = core.wish else { continue }
-            core.wish = nil
-            let error = coreBluetoothError(
-                name: attempts.last?.name ?? "", message: attempts.last?.message ?? "", context: .connect,
-                isBonded: device.properties.isBonded, attempts: attempts)
-            core.manager.post { manager in
-                guard let peripheral = core.peripheral, core.link.load(ordering: .relaxed) == wish.link else { return }
-                peripheral.leave(.disconnected, link: wish.link)
-                manager.delegate?.centralManager(manager, didFailToConnect: peripheral, error: error)
-                manager.preserve(peripheral)
-            }
-        }
+        let error = coreBluetoothError(
+            name: attempts.last?.name ?? "", message: attempts.last?.message ?? "", context: .connect,
+            isBonded: device.properties.isBonded, attempts: attempts)
+        for core in device.clients { fail(core, error) }
         device.clients.removeAll()
         _ = link.machine.handle(.want(false))
+    }
+
+    private func fail(_ core: PeripheralCore, _ error: any Error) {
+        guard let wish = core.wish else { return }
+        core.wish = nil
+        core.manager.post { manager in
+            guard let peripheral = core.peripheral, core.link.load(ordering: .relaxed) == wish.link else { return }
+            peripheral.leave(.disconnected, link: wish.link)
+            manager.delegate?.centralManager(manager, didFailToConnect: peripheral, error: error)
+            manager.preserve(peripheral)
+        }
+    }
+
+    /// The last attempt has killed bluetoothd (5.66), as the peer has lost its keys: another one would do so again.
+    private func refuse(_ core: PeripheralCore, on device: Device) {
+        fail(
+            core,
+            disconnectError(
+                reason: "org.bluez.Reason.Authentication",
+                message: "bluetoothd has died of a peer that has lost its bond: remove the bond", isBonded: true))
+        device.clients.removeAll { $0 === core }
+        dropIfUnused(device)
+    }
+
+    /// bluetoothd has gone: was it one of these devices?
+    func noteLostBonds() {
+        for device in linked where device.properties.isBonded {
+            guard let time = device.link?.failedWhileUp, time + .seconds(2) > .now() else { continue }
+            lostBonds.insert(device.identity)
+        }
     }
 
     /// Nothing of the old link is answered or delivered any more.
@@ -363,6 +440,8 @@ extension Session {
         link.unreadObjects = PathQueue()
         link.changedServices = []
         link.queue.removeAll()
+        (link.failRunning, link.isPairing, link.failedWhileUp) = (nil, false, nil)
+        endQuestion(about: device)
         for writer in link.writers.values { writer.close() }
         (link.writers, link.withoutSocket) = ([:], [])
         link.tree.forgetMTU()

@@ -12,6 +12,7 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
         case connected(CBPeripheral)
         case failed(CBPeripheral, (any Error)?)
         case disconnected(CBPeripheral, isReconnecting: Bool, (any Error)?)
+        case connectionEvent(CBConnectionEvent, CBPeripheral)
         case name(CBPeripheral)
         case modified(CBPeripheral, [CBService])
         case rssi(CBPeripheral, NSNumber, (any Error)?)
@@ -157,6 +158,9 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
         _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, timestamp: CFAbsoluteTime,
         isReconnecting: Bool, error: (any Error)?
     ) { note(.disconnected(peripheral, isReconnecting: isReconnecting, error), peripheral) }
+    func centralManager(
+        _ central: CBCentralManager, connectionEventDidOccur event: CBConnectionEvent, for peripheral: CBPeripheral
+    ) { note(.connectionEvent(event, peripheral), peripheral) }
     func peripheralDidUpdateName(_ peripheral: CBPeripheral) { note(.name(peripheral), peripheral) }
     func peripheral(_ peripheral: CBPeripheral, didModifyServices invalidatedServices: [CBService]) {
         note(.modified(peripheral, invalidatedServices), peripheral)

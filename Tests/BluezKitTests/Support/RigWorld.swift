@@ -43,7 +43,7 @@ final class RigWorld: World, @unchecked Sendable {  // holds: all its parts are 
 
     private func setPowered(_ on: Bool) async throws -> String {
         try await perform(
-            "/usr/bin/dbus-send --system --dest=org.bluez /org/bluez/hci0 "
+            "/usr/bin/dbus-send --system --print-reply --dest=org.bluez /org/bluez/hci0 "
                 + "org.freedesktop.DBus.Properties.Set string:org.bluez.Adapter1 string:Powered variant:boolean:\(on)")
     }
 
