@@ -1,6 +1,6 @@
 # Each target is a script of the same name in scripts/, which can be run by hand as well.
 .DEFAULT_GOAL := help
-.PHONY: help build test storm demo demo-restore bench docs lint format rules clean
+.PHONY: help build test storm kill-anywhere demo demo-restore bench docs lint format rules clean
 
 help: ## list the targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -14,6 +14,9 @@ test: ## build with warnings as errors, unit tests, simulator, real BlueZ in a v
 
 storm: ## two minutes of the worst weather in the simulator (scripts/storm --seconds N --seed N --rig)
 	@scripts/storm
+
+kill-anywhere: ## kill an app at every system call, start it again, and see what it had preserved
+	@scripts/kill-anywhere
 
 demo: ## show a heart-rate sensor: a real one if there is an adapter, else a simulated one
 	@scripts/demo

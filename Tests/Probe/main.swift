@@ -5,10 +5,11 @@ import Foundation
 // line each, on its standard output. Tests kill it and start it again.
 //
 //     restoration-probe [--restore ID] [--bus ADDRESS] [--state-dir DIR] [--claim SECONDS] [--resume yes|no]
-//                       [--second ID] [--let-go] [--scan-early] [--background]
+//                       [--second ID] [--let-go] [--scan-early] [--background] [--follow SERVICE,CHARACTERISTIC]
 //
 // `--let-go` does not keep restored peripherals, `--scan-early` scans inside `willRestoreState`, `--background` creates
-// the manager on another thread, `--second` creates another manager with that identifier.
+// the manager on another thread, `--second` creates another manager with that identifier, `--follow` scans, connects,
+// discovers and subscribes by itself unless something was restored.
 
 setvbuf(stdout, nil, _IONBF, 0)
 
@@ -33,6 +34,8 @@ final class Probe: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
     var second: CBCentralManager?
     var kept: [UUID: CBPeripheral] = [:]
     var hasReturned = false
+    var wasRestored = false
+    var followed: [CBUUID] { (arguments["--follow"] ?? "").split(separator: ",").map { CBUUID(string: String($0)) } }
 
     func start() {
         if arguments.has("--background") {
@@ -101,10 +104,20 @@ final class Probe: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
             tell("identifiers", BluezPreservedState.identifiers(.central, options: options(nil)).joined(separator: ","))
         case "discard":
             tell("discarded", BluezPreservedState.discard(words[1], .central, options: options(nil)))
+        case "cost": cost(of: Int(words[1]) ?? 0)
         case "quit": exit(0)
         default: tell("unknown", line)
         }
         tell("end", line)
+    }
+
+    /// Says how long a call takes that changes what the app wants, in microseconds.
+    private func cost(of calls: Int) {
+        let start = ContinuousClock.now
+        for index in 0..<calls {
+            if index % 2 == 0 { manager?.scanForPeripherals(withServices: nil) } else { manager?.stopScan() }
+        }
+        tell("cost", (ContinuousClock.now - start) / .microseconds(1) / Double(calls))
     }
 
     private func service(_ peripheral: CBPeripheral?, _ words: [String]) -> CBService? {
@@ -140,6 +153,7 @@ final class Probe: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
     // MARK: Callbacks
 
     func centralManager(_ central: CBCentralManager, willRestoreState dict: [String: Any]) {
+        wasRestored = true
         let peripherals = dict[CBCentralManagerRestoredStatePeripheralsKey] as? [CBPeripheral] ?? []
         let services = dict[CBCentralManagerRestoredStateScanServicesKey] as? [CBUUID]
         let options = dict[CBCentralManagerRestoredStateScanOptionsKey] as? [String: Any]
@@ -158,15 +172,26 @@ final class Probe: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
 
     func centralManagerDidUpdateState(_ central: CBCentralManager) {
         tell("state", central.state, summary())
+        if central.state == .poweredOn, !wasRestored, let service = followed.first {
+            central.scanForPeripherals(withServices: [service])
+        }
     }
 
     func centralManager(
         _ central: CBCentralManager, didDiscover peripheral: CBPeripheral, advertisementData: [String: Any],
         rssi RSSI: NSNumber
-    ) { tell("discovered", peripheral.identifier, peripheral.name ?? "-") }
+    ) {
+        tell("discovered", peripheral.identifier, peripheral.name ?? "-")
+        guard !followed.isEmpty, kept.isEmpty else { return }
+        kept[peripheral.identifier] = peripheral
+        peripheral.delegate = self
+        central.stopScan()
+        central.connect(peripheral)
+    }
 
     func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {
         tell("connected", peripheral.identifier, "same=\(kept[peripheral.identifier] === peripheral)", text(peripheral))
+        if let service = followed.first { peripheral.discoverServices([service]) }
     }
 
     func centralManager(_ central: CBCentralManager, didFailToConnect peripheral: CBPeripheral, error: (any Error)?) {
@@ -184,11 +209,19 @@ final class Probe: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
 
     func peripheral(_ peripheral: CBPeripheral, didDiscoverServices error: (any Error)?) {
         tell("services", text(peripheral), code(error))
+        for service in peripheral.services ?? [] where !followed.isEmpty {
+            peripheral.discoverCharacteristics([followed[1]], for: service)
+        }
     }
 
     func peripheral(
         _ peripheral: CBPeripheral, didDiscoverCharacteristicsFor service: CBService, error: (any Error)?
-    ) { tell("characteristics", text(peripheral), code(error)) }
+    ) {
+        tell("characteristics", text(peripheral), code(error))
+        for characteristic in service.characteristics ?? [] where followed.contains(characteristic.uuid) {
+            peripheral.setNotifyValue(true, for: characteristic)
+        }
+    }
 
     func peripheral(
         _ peripheral: CBPeripheral, didDiscoverDescriptorsFor characteristic: CBCharacteristic, error: (any Error)?

@@ -1,3 +1,4 @@
+import BluezKit
 import BluezKitProfiles
 import Foundation
 import Testing
@@ -22,6 +23,31 @@ import Testing
         )
         let noContact = DemoEvent.measurement(try HeartRateMeasurement(Data([0x04, 60])))
         #expect(noContact.json.description.hasSuffix(#""contact":false}"#))
+    }
+
+    @Test("what was restored names the scan and the peripherals")
+    func writesRestoration() {
+        func json(_ dictionary: [String: Any]) -> String {
+            DemoEvent.restored(RestoredState(dictionary)).json.description
+        }
+        #expect(json([:]) == #"{"event":"restored","scan":null,"peripherals":[]}"#)
+        var dictionary: [String: Any] = [CBCentralManagerRestoredStateScanOptionsKey: [String: Any]()]
+        #expect(json(dictionary) == #"{"event":"restored","scan":{"services":[]},"peripherals":[]}"#)
+        dictionary[CBCentralManagerRestoredStateScanServicesKey] = [CBUUID(string: "180D")]
+        #expect(json(dictionary) == #"{"event":"restored","scan":{"services":["180D"]},"peripherals":[]}"#)
+    }
+
+    @Test("what is preserved is listed, and a damaged file has no identifier")
+    func writesPreservedState() throws {
+        let directory = try TemporaryDirectory()
+        try Data("{".utf8).write(to: URL(fileURLWithPath: directory.file("mine")))
+        let states = BluezPreservedState.all(options: [BluezManagerOptionStateDirectoryKey: directory.path])
+        let event = DemoEvent.preserved(PreservedReport(try #require(states.first))).json.description
+        #expect(
+            event.hasPrefix(
+                #"{"event":"preserved","role":"central","identifier":null,"path":"\#(directory.file("mine"))","#
+                    + #""app":null,"saved":null,"lines":["cannot be used: "#))
+        #expect(DemoEvent.discarded("mine").json.description == #"{"event":"discarded","identifier":"mine"}"#)
     }
 
     @Test("a card that was received is there in hexadecimal, unless it is in a file")

@@ -111,6 +111,24 @@ import Testing
         #expect(try parse("peripheral heart-rate -h") == .help(command: "peripheral heart-rate"))
     }
 
+    @Test("a restore identifier may be given, and need not be; state shows or forgets what it has kept")
+    func readsRestoration() throws {
+        func restore(_ line: String) throws -> String? {
+            guard case .heartRate(let options, _) = try parse(line) else { return nil }
+            return options.restore
+        }
+        #expect(try restore("heart-rate") == nil)
+        #expect(try restore("heart-rate --restore") == "heart-rate")
+        #expect(try restore("heart-rate --restore --json") == "heart-rate")
+        #expect(try restore("heart-rate --restore mine --json") == "mine")
+        #expect(try restore("heart-rate --restore=mine") == "mine")
+        guard case .state(let options, let common) = try parse("state --discard mine --directory /x --json") else {
+            Issue.record("not state")
+            return
+        }
+        #expect(options.discard == "mine" && options.directory == "/x" && common.isJSON)
+    }
+
     @Test(
         "a mistake is named in one sentence",
         arguments: [
@@ -137,6 +155,12 @@ import Testing
             ("scan --adapter hci", "--adapter needs a name like hci0, not 'hci'"),
             ("heart-rate --count 0", "--count needs a number from 1 up, not '0'"),
             ("heart-rate --count 99999999999999999999", "--count needs a number from 1 up, not '99999999999999999999'"),
+            (
+                "heart-rate --restore --simulated",
+                "--restore needs devices that outlive this program, and those of --simulated do not: "
+                    + "run `bluez-demo simulate` in another terminal"
+            ),
+            ("state mine", "state does not take 'mine'"),
             ("card", "card what? There is card share and card receive"),
             ("card shar", "card what? There is card share and card receive"),
             ("peripheral", "peripheral what? There is peripheral heart-rate"),

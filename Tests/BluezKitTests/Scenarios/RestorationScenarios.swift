@@ -15,8 +15,9 @@ extension Scenarios {
             let world: any World
             let directory: TemporaryDirectory
 
-            init() async throws {
-                world = try await Worlds.make()
+            init(_ world: (any World)? = nil) async throws {
+                self.world = if let world { world } else { try await Worlds.make() }
+                let world = self.world
                 directory = try TemporaryDirectory()
                 for peripheral in ["heart", "sink"] {
                     // Of an earlier test's app: links outlive the process that made them.
@@ -276,12 +277,17 @@ extension Scenarios {
             let stage = try await Stage()
             let probe = try await stage.launchFresh()
             try await stage.connect(probe, heart, "reconnect")
+            // bluetoothd 5.66 crashes when a link ends while it discovers.
+            probe.send("discover \(heart) 180D")
+            try await probe.next("services")
             try await probe.kill()
             try await stage.world.control("heart disconnect")
             try await stage.world.awaitConnections("heart", 0)
             let again = try stage.launch()
             try await again.next("disconnected \(heart)", "reconnecting=true", "connecting:-")
             try await again.next("connected \(heart)")
+            again.send("discover \(heart) 180D")
+            try await again.next("services")
             try await stage.world.control("heart disconnect")
             try await again.next("disconnected \(heart)", "reconnecting=true")
             try await again.next("connected \(heart)")
@@ -394,6 +400,70 @@ extension Scenarios {
             try await again.next("connected \(heart)")
         }
 
+        // MARK: Files and disks
+
+        @Test(
+            "R-26 RS-10 a damaged state file is no state: first callback didUpdateState, a diagnostic, and it is set aside",
+            arguments: ["truncated", "another version", "not readable"])
+        func damagedFile(_ damage: String) async throws {
+            let stage = try await Stage()
+            let probe = try await stage.launchFresh()
+            probe.send("scan 180D")
+            try await probe.next("end scan")
+            try await probe.kill()
+            let file = stage.directory.file("app")
+            switch damage {
+            case "truncated": truncate(file, 40)
+            case "another version":
+                try stage.directory.edit("central-app.json") {
+                    $0.replacingOccurrences(of: "\"version\" : 1", with: "\"version\" : 99")
+                }
+            default:  // for root every file is readable, but no directory is
+                try FileManager.default.removeItem(atPath: file)
+                try FileManager.default.createDirectory(atPath: file, withIntermediateDirectories: false)
+            }
+            let again = try stage.launch()
+            try await again.next("log warning", "preserved state cannot be used", file)
+            try await again.next("state poweredOn", "scanning=false")
+            #expect(again.callbacks == ["state"])
+            #expect(FileManager.default.fileExists(atPath: file + ".damaged"))
+            // And from here on it preserves again.
+            again.send("scan 180F")
+            try await again.next("end scan")
+            try await again.kill()
+            try await stage.launch().next("restored", "services=180F")
+        }
+
+        @Test("a directory that cannot be written to: the app runs, without preservation, and says so")
+        func noDirectory() async throws {
+            let stage = try await Stage()
+            let probe = try Probe(stage.world, ["--restore", "app", "--state-dir", "/proc/nowhere"])
+            try await probe.next("log warning", "/proc/nowhere", "without preservation")
+            try await probe.next("state poweredOn")
+            try await stage.connect(probe, heart)
+        }
+
+        @Test("a disk that is full: the app goes on, says so, and what was preserved before comes back")
+        func fullDisk() async throws {
+            let stage = try await Stage()
+            let first = try await stage.launchFresh()
+            first.send("scan 180D")
+            try await first.next("end scan")
+            try await first.kill()
+            // The kernel's limit on the size of files does to a write what a full disk does.
+            let full = try Probe(
+                stage.world, ["--restore", "app", "--state-dir", stage.directory.path],
+                launcher: ["/bin/sh", "-c", "trap '' XFSZ; ulimit -f 0; exec \"$@\"", "sh"])
+            try await full.next("log warning", "state cannot be preserved: cannot write", stage.directory.path)
+            try await full.next("restored", "services=180D")
+            try await full.next("state poweredOn")
+            full.send("scan all")
+            full.send("connect \(heart)")
+            try await full.next("connected \(heart)")
+            try await full.kill()
+            try await stage.launch().next("restored", "scanning=true services=180D")
+        }
+
         // MARK: What happens to Bluetooth itself
 
         @Test("D10 bluetoothd is killed while the app lives: resetting, poweredOn, didConnect; no call by the app")
@@ -449,6 +519,21 @@ extension Scenarios {
             try await probe.next("state resetting")
             try await stage.world.control("rig plug")
             try await probe.next("connected \(heart)", "same=true")
+        }
+
+        @Test(
+            "the adapter is replugged while the app is dead: a pending connect, where the kernel tells one life from the next",
+            .enabled(if: Worlds.isRig, "the simulator's adapters have no node in /sys"))
+        func replugWhileDead() async throws {
+            let stage = try await Stage()
+            try await stage.launchBeating().kill()
+            try await stage.world.control("rig unplug")
+            try await stage.world.awaitConnections("heart", 0)
+            try await stage.world.control("rig plug")
+            let again = try stage.launch()
+            try await again.next("restored", "\(heart):connecting:-")
+            try await again.next("connected \(heart)")
+            #expect(!again.callbacks.contains("disconnected"))
         }
 
         @Test("R-24 RS-17 ST-3 switched off: everything ends, with no callback but the state's; nothing is restored")

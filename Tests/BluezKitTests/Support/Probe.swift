@@ -49,6 +49,7 @@ final class Probe: Sendable {
 
     /// The program, which was built next to the tests.
     static let path: String = {
+        if let path = ProcessInfo.processInfo.environment["BLUEZKIT_PROBE"] { return path }  // another build of it
         // The test bundle is the program itself, or what `swift test` gives to its own as an argument.
         let bundle = CommandLine.arguments.first { $0.hasSuffix(".xctest") } ?? CommandLine.arguments[0]
         return URL(fileURLWithPath: bundle).deletingLastPathComponent().path + "/restoration-probe"

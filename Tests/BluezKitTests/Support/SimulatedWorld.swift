@@ -11,11 +11,12 @@ final class SimulatedWorld: World {
     private let events = EventLog<String>()
 
     var managerOptions: [String: Any] { [BluezManagerOptionBusAddressKey: simulator.address.rawValue] }
-    let connectTimeout = 0.4
+    let connectTimeout: Double
 
-    init() async throws {
+    init(timing: SimulatorTiming = .fast) async throws {
         _ = LogCapture.shared
-        simulator = try await Simulator()
+        connectTimeout = timing.connectTimeout / .seconds(1)
+        simulator = try await Simulator(timing: timing)
         simulator.add(heart)
         simulator.add(sink)
         simulator.onEvent { [events] in events.append($0) }

@@ -16,6 +16,9 @@ final class TemporaryDirectory: Sendable {
         ((try? FileManager.default.contentsOfDirectory(atPath: path)) ?? []).filter { $0.hasSuffix(".json") }.sorted()
     }
 
+    /// The state file of a central manager whose identifier needs no escaping.
+    func file(_ identifier: String) -> String { "\(path)/central-\(identifier).json" }
+
     func edit(_ name: String, _ change: (String) -> String) throws {
         let file = "\(path)/\(name)"
         try change(String(contentsOfFile: file, encoding: .utf8)).write(toFile: file, atomically: true, encoding: .utf8)

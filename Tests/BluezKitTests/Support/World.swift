@@ -28,6 +28,7 @@ enum Worlds {
     static func make() async throws -> any World {
         guard isRig else { return try await SimulatedWorld() }
         let world = try RigWorld()
+        try await world.restartCrashedDaemon()
         for line in ["heart return", "heart advertise on", "heart beat 0", "sink return", "sink advertise on"] {
             _ = try await world.control(line)
         }
