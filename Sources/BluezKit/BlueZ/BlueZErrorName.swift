@@ -29,8 +29,9 @@ enum BlueZErrorName {
 /// few are worth another attempt.
 enum ConnectFailure {
     /// BlueZ has tried classic Bluetooth. (It says `br-connection-canceled` of any attempt that was called off.)
-    static func isClassic(_ message: String) -> Bool {
-        message.hasPrefix("br-connection-") && !message.hasSuffix("canceled") && !message.hasSuffix("key-missing")
+    static func isClassic(name: String, message: String) -> Bool {
+        classify(name: name, message: message) == .transient && message.hasPrefix("br-connection-")
+            && !message.hasSuffix("canceled")
     }
 
     static func classify(name: String, message: String) -> LinkStateMachine.Failure {

@@ -277,7 +277,7 @@ extension Session {
             device.bearer = .preferred
             return .transient
         }
-        guard ConnectFailure.isClassic(error.message) else {
+        guard ConnectFailure.isClassic(name: error.name, message: error.message) else {
             return ConnectFailure.classify(name: error.name, message: error.message)
         }
         switch device.bearer {

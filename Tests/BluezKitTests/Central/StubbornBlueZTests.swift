@@ -113,6 +113,32 @@ import Testing
         try await central.connect(heart)
     }
 
+    @Test("AR-3 the timestamp is when the link went down, before the callback that was held back")
+    func timestamp() async throws {
+        let (world, central, heart) = try await connected()
+        let before = CFAbsoluteTimeGetCurrent()
+        world.heart.disconnect()
+        try await central.next("disconnection") { if case .disconnected(heart, _, .some) = $0 { true } else { nil } }
+        let loss = try #require(central.losses.withLock { $0.last })
+        // It waits 200 ms for a power-off that may follow.
+        #expect(before <= loss.time && loss.time + 0.15 < loss.told)
+    }
+
+    @Test("CE-3 what concerns Apple's notification service and classic Bluetooth exists, and changes nothing")
+    func appleServices() async throws {
+        let world = try await SimulatedWorld()
+        let central = Central(world)
+        try await central.powerOn()
+        let heart = try await central.find("Rig Heart")
+        central.manager.connect(
+            heart,
+            options: [
+                CBConnectPeripheralOptionRequiresANCS: true, CBConnectPeripheralOptionEnableTransportBridgingKey: true,
+            ])
+        try await central.next("connection") { if case .connected(heart) = $0 { true } else { nil } }
+        #expect(!heart.ancsAuthorized)
+    }
+
     @Test("ST-6 the adapter goes and another one, hci1, takes its place: resetting, powered on, and everything works")
     func otherAdapter() async throws {
         let (world, central, _) = try await connected()

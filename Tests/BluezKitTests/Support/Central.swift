@@ -68,6 +68,8 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
             delegate: self, queue: queue, options: world.managerOptions.merging(options) { $1 }, watch: watch)
     }
 
+    /// When links went down, as the callback says, and when it came.
+    let losses = ProtectedBox<[(time: CFAbsoluteTime, told: CFAbsoluteTime)]>([])
     private let kept = ProtectedBox<[CBPeripheral]>([])
     private let stateObserver = ProtectedBox<(@Sendable () -> Void)?>(nil)
 
@@ -157,7 +159,10 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
     func centralManager(
         _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, timestamp: CFAbsoluteTime,
         isReconnecting: Bool, error: (any Error)?
-    ) { note(.disconnected(peripheral, isReconnecting: isReconnecting, error), peripheral) }
+    ) {
+        losses.withLock { $0.append((timestamp, CFAbsoluteTimeGetCurrent())) }
+        note(.disconnected(peripheral, isReconnecting: isReconnecting, error), peripheral)
+    }
     func centralManager(
         _ central: CBCentralManager, connectionEventDidOccur event: CBConnectionEvent, for peripheral: CBPeripheral
     ) { note(.connectionEvent(event, peripheral), peripheral) }
