@@ -65,6 +65,7 @@ extension Device {
         link.isEncrypted = isBonded && peripheral.holdsBond
         let call = connectCall
         connectCall = nil
+        if isBonded, !peripheral.holdsBond, simulator.optionsState.diesOfLostBonds { return dieOfLostBond(call) }
         if let call { server?.reply(to: call) }
         restoreSubscriptions()
         let isKnown = !services.isEmpty
@@ -74,6 +75,16 @@ extension Device {
             resolve()
         }
         pairing?.linkIsUp()
+    }
+
+    /// What bluetoothd 5.66 does when a bonded peripheral has lost its bond.
+    private func dieOfLostBond(_ call: IncomingCall?) {
+        simulator.after(simulator.timing.linkSetup) { [weak self] in
+            guard let self else { return }
+            if let call { server?.refuse(call, .failed("le-connection-abort-by-local")) }
+            server?.flush()
+            simulator.after(.zero) { [simulator] in simulator.killDaemon() }
+        }
     }
 
     // MARK: Services

@@ -28,7 +28,8 @@ final class Pairing {
         let peripheral = link.peripheral
         guard peripheral.pairing != .reject else { return rejectedByPeer(link) }
         guard let agent else { return failed() }
-        switch peripheral.pairing {
+        // Who can neither show nor take a number cannot be asked about one.
+        switch agent.capability == "NoInputNoOutput" ? .justWorks : peripheral.pairing {
         case .justWorks, .reject:
             // A pairing of one's own asks nobody; one that an access needs is to be authorised.
             if call != nil { return succeeded() }
@@ -38,6 +39,18 @@ final class Pairing {
             ask(agent, "RequestPasskey") { reply in
                 var reader = reply.reader
                 return (try? reader.readUInt32()) == passkey
+            }
+        case .keyboard:
+            let passkey = UInt32.random(in: 0..<1_000_000)
+            peripheral.passkeyTyped = { [weak self] typed in
+                guard let self, device.pairing === self else { return }
+                typed == passkey ? succeeded() : wrongPasskey(link)
+            }
+            ask(agent, "DisplayPasskey", number: passkey) { _ in false }
+            peripheral.event("passkey?")
+            if let typed = peripheral.typedPasskey {
+                peripheral.typedPasskey = nil
+                peripheral.passkeyTyped?(typed)
             }
         case .numeric:
             ask(agent, "RequestConfirmation", number: UInt32.random(in: 0..<1_000_000)) { _ in true }
@@ -51,19 +64,23 @@ final class Pairing {
     }
 
     private func ask(_ agent: Agent, _ member: String, number: UInt32? = nil, accepts: @escaping (Message) -> Bool) {
-        let path = device.path
+        let path = device.path, isDisplay = member == "DisplayPasskey"
         let question = MethodCall(
             destination: agent.client, path: agent.path, interface: "org.bluez.Agent1", member: member
         ) { (writer) throws(BusError) in
             try writer.write(path)
             if let number { try writer.write(number) }
+            if isDisplay { try writer.write(UInt16(0)) }
         }
         simulator.server?.flush()
         simulator.connection?.call(question, deadline: .seconds(60)) { [weak self] result in
-            guard let self, device.pairing === self else { return }
+            guard let self, device.pairing === self, !isDisplay else { return }
             if case .success(let reply) = result, accepts(reply) { succeeded() } else { failed() }
         }
     }
+
+    /// What the agent has displayed is not what was typed: the peripheral refuses, and the link ends.
+    private func wrongPasskey(_ link: Link) { rejectedByPeer(link) }
 
     private func succeeded() {
         guard let link = device.link else { return linkEnded() }

@@ -15,7 +15,7 @@ extension Simulator {
     ///
     /// - `heart` or `sink`, which appear on the air when first named, or another peripheral by its address:
     ///   `advertise on|off`, `manufacturer HEX`, `name TEXT`, `rssi DBM`, `disconnect [REASON]`, `vanish`, `return`,
-    ///   `state`, `connections`, `pairing justworks|display|numeric|reject [PASSKEY]`, `forget`, `value NUMBER [HEX]`,
+    ///   `state`, `connections`, `pairing justworks|display|keyboard|numeric|reject [PASSKEY]`, `enter PASSKEY`, `forget`, `value NUMBER [HEX]`,
     ///   `notify NUMBER HEX`, `indicate NUMBER HEX`, `burst NUMBER COUNT [SIZE [PER_SECOND]]`; also here: `once [DBM]`,
     ///   one advertisement now
     /// - `heart beat PER_SECOND`, `heart measure BPM`, `sink services add|remove`
@@ -138,6 +138,9 @@ extension Simulator {
         case ("pairing", let kind?):
             guard let pairing = VirtualPairing(rawValue: kind) else { throw unknown }
             peripheral.setPairing(pairing, passkey: arguments.count > 1 ? UInt32(arguments[1]) ?? 0 : 123_456)
+        case ("enter", let passkey?):
+            guard let passkey = UInt32(passkey) else { throw unknown }
+            peripheral.type(passkey: passkey)
         case ("connections", nil): return "\(sync { peripheral.links.count })"
         case ("state", nil): return state(of: peripheral)
         case ("value", let number?):

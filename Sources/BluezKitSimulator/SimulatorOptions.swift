@@ -26,6 +26,10 @@ public struct SimulatorOptions: Sendable {
     /// it.
     public var passesAnyWrite = false
 
+    /// bluetoothd crashes when it connects to a bonded peripheral that has lost its bond, as 5.66 does each time.
+    /// Otherwise it connects, without encryption.
+    public var diesOfLostBonds = true
+
     /// A world as it usually is: no experimental interfaces, duplicates filtered by address.
     public init() {}
 }

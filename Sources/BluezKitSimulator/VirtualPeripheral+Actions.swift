@@ -29,6 +29,15 @@ extension VirtualPeripheral {
         sync { (self.pairing, self.passkey) = (pairing, passkey) }
     }
 
+    /// Types a passkey on it, which it asks for with the event `passkey?`.
+    public func type(passkey: UInt32) {
+        sync {
+            guard let passkeyTyped else { return typedPasskey = passkey }
+            self.passkeyTyped = nil
+            passkeyTyped(passkey)
+        }
+    }
+
     /// Loses its bond, while the other side keeps its own.
     public func forgetBond() { sync { holdsBond = false } }
 

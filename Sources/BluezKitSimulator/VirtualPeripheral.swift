@@ -34,6 +34,9 @@ public final class VirtualPeripheral: @unchecked Sendable {  // holds: all state
     var pairing = VirtualPairing.justWorks
     var passkey: UInt32 = 123_456
     var holdsBond = false
+    /// Waits for a passkey to be typed; and one that was typed before.
+    var passkeyTyped: ((UInt32) -> Void)?
+    var typedPasskey: UInt32?
     var offeredMTU: UInt16 = 517
     /// This is an adapter of the simulator in the peripheral role: it goes on advertising while it is connected, to
     /// several centrals at once.
@@ -100,6 +103,8 @@ public enum VirtualPairing: String, Sendable {
     case justWorks = "justworks"
     /// It displays a passkey, which the other side's agent must type.
     case display
+    /// The passkey that the other side's agent displays is typed on it, with ``VirtualPeripheral/type(passkey:)``.
+    case keyboard
     /// Both sides show a number.
     case numeric
     /// It refuses.

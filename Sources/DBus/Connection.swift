@@ -32,6 +32,12 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         return String(cString: text)
     }
 
+    /// A call has waited for ``patience`` and still does: either it takes its time, or the other side does nothing any more.
+    /// Called once for each such call.
+    public var onSlowCall: (() -> Void)?
+    /// How long a call may take before it counts as slow.
+    public var patience = Duration.seconds(10)
+
     /// This connection's name on the bus, `:1.42`. Nil until the bus has answered the greeting.
     public private(set) var uniqueName: String?
 
@@ -45,6 +51,8 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
 
     struct PendingCall {
         let deadline: DispatchTime
+        /// When it becomes slow; nil: it has.
+        var slow: DispatchTime?
         let completion: (Result<Message, BusError>) -> Void
     }
 
@@ -185,9 +193,10 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         assertOnQueue()
         do {
             let serial = try send(try message(for: call))
-            let due = DispatchTime.now() + deadline
-            pending[serial] = PendingCall(deadline: due, completion: completion)
-            deadlines.mustFire(by: due)
+            let now = DispatchTime.now()
+            let (due, slow) = (now + deadline, now + patience)
+            pending[serial] = PendingCall(deadline: due, slow: slow < due ? slow : nil, completion: completion)
+            deadlines.mustFire(by: min(due, slow))
             return CallID(serial: serial)
         } catch {
             queue.later { [self] in
@@ -244,8 +253,11 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         let now = DispatchTime.now()
         let overdue = pending.filter { $0.value.deadline <= now }.sorted { $0.key < $1.key }
         for (serial, _) in overdue { finish(serial, .failure(.timedOut)) }
-        if let next = pending.values.map(\.deadline).min() { deadlines.mustFire(by: next) }
-        if !overdue.isEmpty { onTurnEnd?() }
+        let slow = pending.filter { $0.value.slow.map { $0 <= now } ?? false }.keys
+        for serial in slow { pending[serial]?.slow = nil }
+        if let next = pending.values.map({ $0.slow ?? $0.deadline }).min() { deadlines.mustFire(by: next) }
+        if !slow.isEmpty { onSlowCall?() }
+        if !overdue.isEmpty || !slow.isEmpty { onTurnEnd?() }
     }
 
     // MARK: Answering and signalling

@@ -189,6 +189,21 @@ class Virtual:
         """request_pairing: send a Security Request"""
         self.connection.request_pairing()
 
+    async def advertise_from(self, address):
+        await self.device.stop_advertising()
+        await self.device.send_sync_command(hci.HCI_LE_Set_Random_Address_Command(random_address=address))
+        self.device.random_address = address
+        await self.device.start_advertising(auto_restart=True)
+
+    async def cmd_private(self):
+        """private: advertise from a new resolvable private address, which is the answer"""
+        await self.advertise_from(Address.generate_private_address(self.device.irk))
+        return self.device.random_address.to_string(with_type_qualifier=False)
+
+    async def cmd_identity(self):
+        """identity: advertise from the identity address again"""
+        await self.advertise_from(self.device.static_address)
+
     async def cmd_forget(self):
         """forget: drop this device's bonds (the other side keeps its own)"""
         self.device.keystore = MemoryKeyStore()

@@ -11,6 +11,9 @@ enum BlueZ {
     static let gattManager = "org.bluez.GattManager1"
     static let advertisingManager = "org.bluez.LEAdvertisingManager1"
     static let advertisement = "org.bluez.LEAdvertisement1"
+    /// Of BlueZ 5.86 and later.
+    static let bearerLE = "org.bluez.Bearer.LE1"
+    static let agentManager = "org.bluez.AgentManager1"
     static let root: ObjectPath = "/org/bluez"
 
     /// `/org/bluez/hci0/dev_` plus the 17 characters of an address; hence the length of the path of the device that
@@ -82,6 +85,28 @@ struct BlueZProxy {
 
     /// Answers after 2 s (BlueZ's own timer), or at once if there is no link. Also ends a pending `Connect`.
     func disconnect(completion: @escaping Completion) { call("Disconnect", completion: completion) }
+
+    /// Pairs, which may ask a human. BlueZ gives up after 120 s.
+    func pair(completion: @escaping Completion) { call("Pair", deadline: .seconds(150), completion: completion) }
+
+    /// Forgets a device with its keys; a link to it ends.
+    /// - SeeAlso: BlueZ doc/org.bluez.Adapter.rst, `RemoveDevice`.
+    func removeDevice(_ device: ObjectPath, completion: @escaping Completion) {
+        call("RemoveDevice", completion: completion) { (writer) throws(BusError) in try writer.write(device) }
+    }
+
+    // MARK: AgentManager1
+
+    func registerAgent(_ agent: ObjectPath, capability: String, completion: @escaping Completion) {
+        call("RegisterAgent", completion: completion) { (writer) throws(BusError) in
+            try writer.write(agent)
+            try writer.write(capability)
+        }
+    }
+
+    func unregisterAgent(_ agent: ObjectPath, completion: @escaping Completion) {
+        call("UnregisterAgent", completion: completion) { (writer) throws(BusError) in try writer.write(agent) }
+    }
 
     // MARK: GattCharacteristic1, GattDescriptor1
 
@@ -162,6 +187,17 @@ struct BlueZProxy {
             .getProperty(
                 property, of: interface, at: path, on: BlueZ.busName, mayStartDestination: mayStartDestination),
             deadline: .seconds(30), completion: completion)
+    }
+
+    func set(_ property: String, _ value: Value, completion: @escaping Completion) {
+        let call = MethodCall(
+            destination: BlueZ.busName, path: path, interface: "org.freedesktop.DBus.Properties", member: "Set"
+        ) { [interface] (writer) throws(BusError) in
+            try writer.write(interface)
+            try writer.write(property)
+            try writer.write(.variant(value))
+        }
+        bus.call(call, deadline: .seconds(30), completion: completion)
     }
 
     /// The names of the objects right below this one, from the introspection data: the one question whose cost does

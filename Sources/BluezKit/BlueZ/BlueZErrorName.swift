@@ -3,6 +3,9 @@ import DBus
 /// D-Bus errors that mean something to the library itself. What the app is told of errors is in ErrorMapping.swift.
 enum BlueZErrorName {
     static let notReady = "org.bluez.Error.NotReady"
+    static let notPermitted = "org.bluez.Error.NotPermitted"
+    /// The message with which an attribute is refused that wants a safer link.
+    static let notPaired = "Not paired"
 
     /// The object is gone. Which of the two names comes depends on the daemon's libdbus.
     static func meansUnknownObject(_ name: String) -> Bool {
@@ -18,13 +21,19 @@ enum BlueZErrorName {
 
     /// Somebody, perhaps this process a moment ago, holds the socket of the characteristic.
     static func meansAcquired(_ error: BusError) -> Bool {
-        error.name == "org.bluez.Error.NotPermitted" && error.message == "Write acquired"
+        error.name == notPermitted && error.message == "Write acquired"
     }
 }
 
 /// What an error of `Device1.Connect` means for the attempt. BlueZ has one text for nearly every cause, so all but a
 /// few are worth another attempt.
 enum ConnectFailure {
+    /// BlueZ has tried classic Bluetooth. (It says `br-connection-canceled` of any attempt that was called off.)
+    static func isClassic(name: String, message: String) -> Bool {
+        classify(name: name, message: message) == .transient && message.hasPrefix("br-connection-")
+            && !message.hasSuffix("canceled")
+    }
+
     static func classify(name: String, message: String) -> LinkStateMachine.Failure {
         if BlueZErrorName.meansUnknownObject(name) { return .unknownDevice }
         // BlueZ 5.81 and later give it a name; before it was a text.

@@ -101,7 +101,9 @@ struct DeviceProperties {
                 Log.warning("ignored \(key) of \(path), which is not as documented: \(error.message)")
             }
         }
-        if let address { fields.identity = DeviceIdentity(address: address, isRandom: isRandom ?? false) }
+        if let address {
+            fields.identity = DeviceIdentity(address: address, isRandom: isRandom ?? identity?.isRandom ?? false)
+        }
         self = fields
         return changes
     }

@@ -32,6 +32,11 @@ public let BluezManagerOptionClaimPeriodKey: String = "BluezManagerOptionClaimPe
 /// such as Battery (180F) and Device Information (180A). BlueZ itself refuses 1800 and 1801 only.
 public let BluezManagerOptionAllowSystemServicesKey: String = "BluezManagerOptionAllowSystemServices"
 
+/// **BluezKit addition.** Manager option, Bool: whether Bluetooth may be switched off and on, for every program, when a scan
+/// has heard nothing for two minutes and starting it anew has not helped. Not while this process has connections, or wants
+/// any. The state is `.resetting` meanwhile. The default is false: the log says then that it would be worth trying.
+public let BluezManagerOptionMayPowerCycleKey: String = "BluezManagerOptionMayPowerCycle"
+
 extension Session.Key {
     init(options: [String: Any]?) {
         let address = (options?[BluezManagerOptionBusAddressKey] as? String).map { BusAddress($0) } ?? .system

@@ -22,6 +22,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         /// Scan and connections wait for Bluetooth to come back.
         var mustGoOn = false
         var restoration: BluezRestoration?
+        var pairing = BluezPairing()
     }
 
     struct WeakPeripheral { weak var peripheral: CBPeripheral? }
@@ -67,7 +68,8 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     ///     (`RunLoop.main.run()` or `dispatchMain()`). A concurrent queue is used one callback at a time.
     ///   - options: `CBCentralManagerOption…` keys, and the BluezKit additions ``BluezManagerOptionBusAddressKey``,
     ///     ``BluezManagerOptionAdapterKey``, ``BluezManagerOptionStateDirectoryKey``,
-    ///     ``BluezManagerOptionResumeAfterResetKey`` and ``BluezManagerOptionClaimPeriodKey``. Unknown keys are ignored.
+    ///     ``BluezManagerOptionResumeAfterResetKey``, ``BluezManagerOptionClaimPeriodKey`` and
+    ///     ``BluezManagerOptionMayPowerCycleKey``. Unknown keys are ignored.
     public init(delegate: (any CBCentralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil) {
         let session = Session.shared(Session.Key(options: options))
         let identifier = options?[CBCentralManagerOptionRestoreIdentifierKey] as? String
@@ -82,6 +84,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
             core.claims = (directory, .seconds(seconds.isFinite ? min(max(seconds, 0), 1e6) : 30))
         }
         let core = core
+        core.mayPowerCycle = bool(options?[BluezManagerOptionMayPowerCycleKey])
         session.run { session.add(core) }
     }
 
@@ -122,7 +125,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     }
 
     /// MIS-1: says whether commands are accepted, and logs if not.
-    private func accepts(_ command: StaticString) -> Bool {
+    func accepts(_ command: StaticString) -> Bool {
         if state == .poweredOn { return true }
         Log.misuse("\(Self.self) \(command): can only accept this command while in the powered on state")
         return false
@@ -215,7 +218,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     open func retrieveConnectedPeripherals(withServices serviceUUIDs: [CBUUID]) -> [CBPeripheral] {
         guard accepts("retrieveConnectedPeripherals"), !serviceUUIDs.isEmpty else { return [] }
         let wanted = Set(serviceUUIDs)
-        return core.session.connectedDevices().compactMap { device in
+        return core.session.knownDevices(where: \.isConnected).compactMap { device in
             guard device.services.contains(where: { wanted.contains($0) }) else { return nil }
             let peripheral = peripheral(device.identity)
             if let name = device.name { _ = peripheral.takeName(name) }
@@ -272,17 +275,26 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     }
 
     /// MIS-3.
-    private func isMine(_ peripheral: CBPeripheral) -> Bool {
+    func isMine(_ peripheral: CBPeripheral) -> Bool {
         if peripheral.core.manager === core, !peripheral.isInvalid { return true }
         Log.misuse(
             "\(peripheral) belongs to another manager, or Bluetooth was reset since: retrieve or discover it anew")
         return false
     }
 
-    /// Registers for connections that any program makes. Not in this version: logged, without effect.
+    /// Reports, as `connectionEventDidOccur`, when a peer connects to this system or disconnects from it, by whatever
+    /// program. To use it this app must `connect` it as well. Peers that are connected already are not reported. A new
+    /// call replaces the last one; nil ends the reports.
+    /// - Parameter options: `.serviceUUIDs`, `[CBUUID]`, and `.peripheralUUIDs`, `[UUID]`: peers that match one of them are
+    ///   reported. BlueZ knows the services of a peer that it meets for the first time when it has discovered them.
     open func registerForConnectionEvents(options: [CBConnectionEventMatchingOption: Any]? = nil) {
-        guard accepts("registerForConnectionEvents"), options != nil else { return }
-        Log.warning("registerForConnectionEvents is not in this version of BluezKit: there will be no events")
+        guard accepts("registerForConnectionEvents") else { return }
+        let filter = options.map { ConnectionEventFilter($0) }
+        let core = core
+        core.session.run {
+            core.connectionEvents = filter
+            core.session.updateConnectionEvents()
+        }
     }
 }
 
@@ -298,4 +310,4 @@ extension CBCentralManager.Shared {
 }
 
 /// Option values arrive as `Bool`, `Int`, `Double` or `NSNumber` (LX-6).
-private func bool(_ value: Any?) -> Bool { (value as? NSNumber)?.boolValue ?? (value as? Bool) ?? false }
+func bool(_ value: Any?) -> Bool { (value as? NSNumber)?.boolValue ?? (value as? Bool) ?? false }

@@ -28,6 +28,8 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
         /// Characteristics that the app subscribes to, by path, from `setNotifyValue` on.
         var subscribed: Set<String> = []
         var isBonded = false
+        /// Who it is, if that is not who it seemed to be.
+        var resolved: DeviceIdentity?
     }
 
     let shared = Protected(Shared())

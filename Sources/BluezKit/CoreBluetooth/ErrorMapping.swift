@@ -17,11 +17,13 @@ enum BlueZErrorContext: String, CaseIterable, Sendable {
 /// - Parameters:
 ///   - name: The D-Bus error name; empty if there is none.
 ///   - isBonded: Whether keys for the peer are stored. BlueZ has one text for three refusals (see the table).
+///   - attempts: Those that led to this error.
 func coreBluetoothError(
-    name: String, message: String, context: BlueZErrorContext, isBonded: Bool
+    name: String, message: String, context: BlueZErrorContext, isBonded: Bool, attempts: [BluezConnectAttempt] = []
 ) -> any Error {
     let row = ErrorMapping.rows.first { $0.matches(name: name, message: message, context: context) }
-    return (row?.result ?? .cb(.unknown)).error(name: name, message: message, isBonded: isBonded)
+    return (row?.result ?? .cb(.unknown)).error(
+        name: name, message: message, isBonded: isBonded, attempts: attempts, meaning: row?.meaning)
 }
 
 /// The error for the app when a link has ended that nobody asked to end (CN-9).
@@ -125,6 +127,14 @@ enum ErrorMapping {
     ]
 
     private static let connectRows = [
+        Row(
+            [.connect], bluez + "Failed", "br-connection-page-timeout", .cb(.connectionTimeout),
+            "BlueZ insists on classic Bluetooth: set `ControllerMode = le` in its main.conf, or use BlueZ 5.86 or later"
+        ),
+        Row(
+            [.connect], bluez + "Failed", "br-connection-profile-unavailable", .cb(.connectionFailed),
+            "BlueZ insists on classic Bluetooth: set `ControllerMode = le` in its main.conf, or use BlueZ 5.86 or later"
+        ),
         Row([.connect], bluez + "Failed", "*-connection-timeout", .cb(.connectionTimeout), "no answer from the peer"),
         Row([.connect], bluez + "Failed", "*-page-timeout", .cb(.connectionTimeout), "no answer from the peer"),
         Row(
@@ -245,8 +255,12 @@ extension ErrorMapping.Row {
 }
 
 extension ErrorMapping.Result {
-    func error(name: String, message: String, isBonded: Bool) -> any Error {
-        let info = Self.userInfo(name: name, message: message)
+    func error(
+        name: String, message: String, isBonded: Bool, attempts: [BluezConnectAttempt] = [], meaning: String? = nil
+    ) -> any Error {
+        var info = Self.userInfo(name: name, message: message)
+        if !info.isEmpty, let meaning { info[NSLocalizedRecoverySuggestionErrorKey] = meaning }
+        if !attempts.isEmpty { info[BluezErrorAttemptsKey] = attempts }
         switch self {
         case .cb(let code): return CBError(code, userInfo: info)
         case .att(let code): return CBATTError(code, userInfo: info)

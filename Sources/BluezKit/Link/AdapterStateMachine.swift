@@ -5,6 +5,8 @@ struct AdapterStateMachine {
         case busLost
         /// `org.bluez` has an owner, or has lost it.
         case owner(present: Bool)
+        /// The owner is there, and does not answer any more.
+        case hung
         /// `Powered` of an adapter; nil: it does not exist.
         case powered(String, Bool?)
         /// All adapters that BlueZ has.
@@ -34,6 +36,10 @@ struct AdapterStateMachine {
     private var hasWorked = false
     private var hasListed = false
 
+    /// We have switched it off ourselves, and will switch it on again: a reset, not the user's wish.
+    var isPowerCycling = false
+    private var off: CBManagerState { isPowerCycling ? .resetting : .poweredOff }
+
     /// `hci0` or the like, if the app chose one.
     var choice: String?
 
@@ -53,6 +59,10 @@ struct AdapterStateMachine {
             let wasOwned = isOwned
             forget()
             return wasOwned || hasWorked ? lost() : []
+        case .hung:
+            forget()
+            // No period of grace: the owner is there, and will go on or end.
+            return become(.resetting) + [.use(nil), .stopGrace]
         case .powered(let name, let isPowered): return notePowered(name, isPowered)
         case .listed(let names):
             let relevant = names.filter { $0.hasPrefix("hci") && (choice == nil || $0 == choice) }
@@ -76,7 +86,8 @@ struct AdapterStateMachine {
         }
         if let used {
             let isBetter = isPowered == true && adapters[used] != true
-            return name == used ? become(isPowered == true ? .poweredOn : .poweredOff) : isBetter ? use(name) : []
+            if isPowered == true { isPowerCycling = false }
+            return name == used ? become(isPowered == true ? .poweredOn : off) : isBetter ? use(name) : []
         }
         if isPowered == true { return use(name) }
         // The usual one is off or not there: is there another?
@@ -109,6 +120,7 @@ struct AdapterStateMachine {
 
     private mutating func forget() {
         (adapters, unanswered, used, isOwned, hasListed) = ([:], [], nil, false, false)
+        isPowerCycling = false
     }
 
     private mutating func become(_ next: CBManagerState) -> [Action] {

@@ -2,15 +2,17 @@
 ///
 /// A connect of CoreBluetooth waits for ever (CN-2); BlueZ's gives up after 40 s, fails for any reason with one text,
 /// and knows only devices it has seen. So the machine looks first what BlueZ knows, scans for what it does not know,
-/// and tries again after every failure that is not final.
+/// and tries again after every failure that is not final. Attempts take turns (``ConnectScheduler``).
 struct LinkStateMachine {
     enum Phase: Equatable {
         /// No link, and nobody wants one.
         case idle
         /// Asking BlueZ whether it knows the device, and whether it is connected already.
         case checking
-        /// Waiting for an advertisement.
+        /// Waiting for an advertisement, as BlueZ does not know the device.
         case looking
+        /// Waiting for a turn to connect.
+        case queued
         /// `Connect` is on its way.
         case attempting
         /// `Connect` has succeeded, `Connected` has not come yet: it may never (BlueZ reports some aborts as success).
@@ -28,6 +30,8 @@ struct LinkStateMachine {
         case deviceRead(connected: Bool?)
         /// An advertisement was received.
         case seen
+        /// It is this device's turn to connect; the time for it is over.
+        case turn, turnOver
         case connectReply(Failure?)
         case connectedChanged(Bool)
         case disconnectReply
@@ -49,8 +53,12 @@ struct LinkStateMachine {
         case readDevice, connect, disconnect
         /// Scan for the device, or stop doing so.
         case look(Bool)
+        /// Ask for a turn to connect. Whoever leaves the phases for which it holds gives it back.
+        case queue
         /// One timer; a new one replaces the old.
         case startTimer(Duration), stopTimer
+        /// The same, give or take some, so that many who have failed together do not try again together.
+        case startBackOff(Duration)
         /// The link is there; it has ended, or the attempt that was called off has.
         case linkUp, linkDown
         /// The attempt has ended for good; nobody's wish holds any longer.
@@ -63,9 +71,8 @@ struct LinkStateMachine {
     private var isLinked = false
     private var failures = 0
 
-    /// Whether an advertisement of late makes it likely that an attempt succeeds at once. While an app scans, an
-    /// attempt for a device that is away would keep the radio from scanning.
-    var attemptsOnlyWhenSeen = false
+    /// Whether this device has a turn to connect, or waits for one.
+    var holdsTurn: Bool { phase == .queued || phase == .attempting || phase == .settling }
 
     mutating func handle(_ event: Event) -> [Action] {
         switch event {
@@ -79,20 +86,17 @@ struct LinkStateMachine {
             return enter(.checking, .readDevice)
         case (.checking, .deviceRead(nil)): return enter(.looking, .look(true))
         case (.checking, .deviceRead(true?)), (.checking, .connectedChanged(true)): return enter(.up, .linkUp)
-        case (.checking, .deviceRead(false?)):
-            // BlueZ may keep quiet about a device whose signal strength does not change: do not wait for ever.
-            return attemptsOnlyWhenSeen
-                ? enter(.looking, .look(true), .startTimer(.seconds(10))) : enter(.attempting, .connect)
-        case (.checking, .seen):
-            attemptsOnlyWhenSeen = false  // it has come while we asked, and may not be reported again for long
-            return []
+        case (.checking, .deviceRead(false?)): return enter(.queued, .queue)
         case (.closing, .seen), (.idle, _): return []
         case (.checking, .want(false)): return enter(.idle)
 
-        case (.looking, .seen), (.looking, .timerFired):
-            return enter(.attempting, .look(false), .stopTimer, .connect)
-        case (.looking, .connectedChanged(true)): return enter(.up, .look(false), .stopTimer, .linkUp)
-        case (.looking, .want(false)): return enter(.idle, .look(false), .stopTimer)
+        case (.looking, .seen): return enter(.queued, .look(false), .queue)
+        case (.looking, .connectedChanged(true)): return enter(.up, .look(false), .linkUp)
+        case (.looking, .want(false)): return enter(.idle, .look(false))
+
+        case (.queued, .turn): return enter(.attempting, .connect)
+        case (.queued, .connectedChanged(true)): return enter(.up, .linkUp)
+        case (.queued, .want(false)): return enter(.idle)
 
         case (.attempting, .connectedChanged(true)), (.settling, .connectedChanged(true)),
             (.backingOff, .connectedChanged(true)):
@@ -101,7 +105,8 @@ struct LinkStateMachine {
         case (.attempting, .connectReply(.unknownDevice?)): return enter(.looking, .look(true))
         case (.attempting, .connectReply(.final?)): return enter(.idle, .giveUp)
         case (.attempting, .connectReply(_?)), (.settling, .timerFired): return backOff()
-        case (.attempting, .want(false)), (.settling, .want(false)):
+        // BlueZ would go on trying for 40 s.
+        case (.attempting, .want(false)), (.settling, .want(false)), (.attempting, .turnOver):
             return enter(.closing, .stopTimer, .disconnect)
 
         case (.backingOff, .timerFired), (.backingOff, .seen): return enter(.checking, .stopTimer, .readDevice)
@@ -136,6 +141,6 @@ struct LinkStateMachine {
     private mutating func backOff() -> [Action] {
         let delay = Duration.milliseconds(min(250 << min(failures, 5), 8000))
         failures += 1
-        return enter(.backingOff, .startTimer(delay))
+        return enter(.backingOff, .startBackOff(delay))
     }
 }

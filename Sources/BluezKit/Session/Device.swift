@@ -5,7 +5,8 @@ import Foundation
 /// BlueZ's object for a remote device, or the one that we wait for. Confined to the bus queue.
 final class Device {
     let identity: DeviceIdentity
-    let path: ObjectPath
+    /// Changes if BlueZ makes its object anew under another one.
+    fileprivate(set) var path: ObjectPath
     var properties = DeviceProperties()
     /// The peripherals that have something to do with its link. Few: one for each manager at most.
     var clients: [PeripheralCore] = []
@@ -16,8 +17,11 @@ final class Device {
     var lastSeen: DispatchTime?
     /// What BlueZ measured last, also after the scan that it was measured in.
     var lastRSSI: Int16?
-    /// Why the last attempt failed.
-    var attemptError: BusError?
+    /// How BlueZ is to be told to connect by LE. A device that has both it connects to as it likes.
+    enum Bearer { case any, le, preferred, refused }
+    var bearer = Bearer.any
+    /// Attempts to connect that have failed since the last link, the last one last.
+    var attempts: [BluezConnectAttempt] = []
     /// `Device1.Disconnected`, which comes right before the link ends.
     var disconnectReason: (name: String, message: String)?
 
@@ -25,7 +29,19 @@ final class Device {
         (self.identity, self.path) = (identity, path)
     }
 
+    /// A controller that filters duplicates reports a device once in a scan cycle, about 10 s.
+    var wasHeardOfLate: Bool { lastSeen.map { $0 + DispatchTimeInterval.seconds(12) > .now() } ?? false }
+
     var isWanted: Bool { clients.contains { $0.wish != nil } }
+}
+
+extension Session {
+    /// BlueZ has the device under another path.
+    func move(_ device: Device, to path: ObjectPath) {
+        if devicesByPath[device.path.rawValue] === device { devicesByPath[device.path.rawValue] = nil }
+        device.path = path
+        devicesByPath[path.rawValue] = device
+    }
 }
 
 /// What a device needs once somebody wants to connect to it. Confined to the bus queue.
@@ -49,6 +65,12 @@ final class Link {
     /// Services that have changed since the app was told last, and whether a report is due.
     var changedServices: Set<String> = []
     var isChangeReportDue = false
+    /// BlueZ said that the attempt had failed, though the link was up.
+    var failedWhileUp: DispatchTime?
+    /// Answers the running operation in BlueZ's place.
+    var failRunning: ((BusError) -> Void)?
+    /// Whether `Pair` is on its way.
+    var isPairing = false
     var isPausingDiscovery = false
     var isLooking = false
     var matchRules: [MatchRule] = []

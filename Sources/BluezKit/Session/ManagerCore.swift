@@ -36,6 +36,9 @@ final class ManagerCore: Recipient, @unchecked Sendable {
     var survey: Session.Survey?
     /// Where other managers of this app may have left state, and how long they have to claim it.
     var claims: (directory: StateDirectory, period: Duration)?
+    var pairing = BluezPairing()
+    var mayPowerCycle = false
+    var connectionEvents: ConnectionEventFilter?
     /// `hci0` or the like. Any thread.
     let adapterName = Protected<String?>(nil)
     /// What the app was told last.

@@ -12,6 +12,10 @@ extension Session {
         bus.watchName(BlueZ.busName) { [weak self] owner in
             guard let self else { return }
             reconnectDelay = .milliseconds(250)
+            if owner == nil {
+                noteLostBonds()
+                staleLinks = []  // they have ended with it
+            }
             apply(adapter.handle(.owner(present: owner != nil)))
         }
         // Few and wide. What else is needed is asked for while it is: devices while scanning, a link's own signals.
@@ -20,7 +24,20 @@ extension Session {
             MatchRule(
                 sender: BlueZ.busName, interface: "org.freedesktop.DBus.Properties", member: "PropertiesChanged",
                 argument0: BlueZ.adapter))
+        updateConnectionEvents()
+        staleLinks.forEach(endStaleLink)
         askPowered(key.adapter ?? "hci0", mayStart: true)
+    }
+
+    /// BlueZ was hung, and answers when it goes on.
+    private func endStaleLink(_ path: ObjectPath) {
+        guard let bus else { return }
+        BlueZProxy(bus: bus, path: path, interface: BlueZ.device).disconnect { [weak self] result in
+            guard let self, staleLinks.contains(path) else { return }
+            if result.failure == .timedOut { return endStaleLink(path) }
+            staleLinks.remove(path)
+            if staleLinks.isEmpty { askPowered(key.adapter ?? "hci0", mayStart: false) }
+        }
     }
 
     func apply(_ actions: [AdapterStateMachine.Action]) {
@@ -39,7 +56,9 @@ extension Session {
     }
 
     private func askPowered(_ name: String, mayStart: Bool) {
-        guard let bus, let path = BlueZ.root.appending(name), !poweredQuestions.contains(name) else { return }
+        guard let bus, let path = BlueZ.root.appending(name), !poweredQuestions.contains(name),
+            staleLinks.isEmpty
+        else { return }
         poweredQuestions.insert(name)
         let proxy = BlueZProxy(bus: bus, path: path, interface: BlueZ.adapter)
         proxy.get("Powered", mayStartDestination: mayStart) { [weak self] result in
@@ -68,7 +87,10 @@ extension Session {
             Log.warning("bluetoothd is not running and cannot be started: \(error.message)")
             apply(adapter.handle(.noDaemon))
         // The owner or the bus is lost, and says so by itself.
-        case "org.freedesktop.DBus.Error.NoReply", "org.freedesktop.DBus.Error.Disconnected": break
+        case "org.freedesktop.DBus.Error.Disconnected": break
+        // Or BlueZ hangs. It answers when it goes on.
+        case "org.freedesktop.DBus.Error.NoReply":
+            if bus?.owner(of: BlueZ.busName) != nil { askPowered(name, mayStart: false) }
         default: apply(adapter.handle(.powered(name, nil)))
         }
     }
@@ -184,7 +206,11 @@ extension Session {
         discoveryLife += 1
         setFollowing(false)
         unknownPaths = PathQueue()
+        scanWatch = ScanWatch()
+        stopScanTimer()
+        peers = [:]
         for core in managers { core.scan = nil }
+        resetTurns()
         for device in linked { device.link.map { dropLink($0, of: device) } }
         discoveryPauses = 0
         subscriptions.removeAll()

@@ -187,15 +187,27 @@ extension Session {
     /// next operation runs.
     func call(
         _ path: String, _ interface: String, _ entry: AttributeQueue<AttributeOperation>.Entry, _ device: Device,
-        _ make: (BlueZProxy, @escaping BlueZProxy.Completion) -> Void,
+        _ make: @escaping (BlueZProxy, @escaping BlueZProxy.Completion) -> Void,
         answer: @escaping (Result<Message, BusError>) -> Void
     ) {
         guard let bus, let path = ObjectPath(path), let link = device.link else { return }
+        let proxy = BlueZProxy(bus: bus, path: path, interface: interface)
         let epoch = link.epoch
-        make(BlueZProxy(bus: bus, path: path, interface: interface)) { [weak self, weak device] result in
-            guard let self, let device, let link = device.link, link.epoch == epoch else { return }
+        let end: (Result<Message, BusError>) -> Void = { [weak self, weak device] result in
+            guard let self, let device, let link = device.link, link.epoch == epoch,
+                link.queue.running?.id == entry.id
+            else { return }
+            link.failRunning = nil
             answer(result)
             finish(entry.id, device, link)
+        }
+        link.failRunning = { end(.failure($0)) }
+        make(proxy) { [weak self, weak device] result in
+            guard let self, let device, let link = device.link, link.epoch == epoch,
+                let error = result.failure, mayPair(after: error, with: device)
+            else { return end(result) }
+            // CN-14: the app sees only what comes of the second attempt.
+            pair(device, link) { isPaired in isPaired ? make(proxy, end) : end(result) }
         }
     }
 

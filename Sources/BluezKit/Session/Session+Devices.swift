@@ -32,6 +32,7 @@ extension Session {
 
     /// A device may have got another path than we guessed, or another address than it had at this path.
     private func known(_ identity: DeviceIdentity, at path: ObjectPath) -> Device {
+        if let device = devicesByPath[path.rawValue], device.link != nil { return device }
         if let device = devicesByIdentity[identity] {
             if device.path == path { return device }
             if device.link == nil { forget(device) } else { return device }
@@ -64,17 +65,33 @@ extension Session {
     func process(_ changes: DeviceProperties.Changes, of device: Device) {
         if changes.contains(.advertisement) {
             device.lastSeen = .now()
+            scanWatch.hear()
             device.lastRSSI = device.properties.rssiDBm ?? device.lastRSSI
             report(device)
         }
         guard let link = device.link else { return }
-        if changes.contains(.bonded) { device.clients.forEach { $0.learnBond(device.properties.isBonded) } }
+        noteIdentity(of: device)
+        if changes.contains(.bonded) {
+            device.clients.forEach { $0.learnBond(device.properties.isBonded) }
+            endQuestion(about: device)
+        }
         if changes.contains(.name), let name = device.properties.name { nameChanged(name, of: device) }
         if changes.contains(.connected) {
             apply(link.machine.handle(.connectedChanged(device.properties.isConnected)), to: device)
         }
-        if changes.contains(.advertisement) { apply(link.machine.handle(.seen), to: device) }
+        if changes.contains(.advertisement) {
+            perform(turns.hear(device.identity))
+            apply(link.machine.handle(.seen), to: device)
+        }
         if changes.contains(.servicesResolved), device.properties.areServicesResolved { resolved(device, link) }
+    }
+
+    /// A device that bonds tells who it is; BlueZ then changes `Address`, and not the path.
+    func noteIdentity(of device: Device) {
+        guard let identity = device.properties.identity, identity != device.identity,
+            resolved.updateValue(identity, forKey: device.identity) != identity
+        else { return }
+        for core in device.clients { core.peripheral?.resolved = identity }
     }
 
     /// The object has gone: BlueZ has forgotten the device, and with it the link.
@@ -126,12 +143,12 @@ extension Session {
 
     // MARK: Synchronous questions
 
-    /// Devices that are connected to this machine, by whoever, with the services that BlueZ knows of them. Blocks:
-    /// the API answers synchronously. Not on the bus queue.
-    func connectedDevices() -> [(identity: DeviceIdentity, name: String?, services: [CBUUID])] {
+    /// Devices that BlueZ knows, for which `isWanted`; with the services that it knows of them. Blocks: the API
+    /// answers synchronously. Not on the bus queue.
+    func knownDevices(where isWanted: @escaping @Sendable (DeviceProperties) -> Bool) -> [KnownDevice] {
         dispatchPrecondition(condition: .notOnQueue(queue))
         let answered = DispatchSemaphore(value: 0)
-        let found = Protected<[(identity: DeviceIdentity, name: String?, services: [CBUUID])]>([])
+        let found = Protected<[KnownDevice]>([])
         queue.async { [self] in
             guard let bus else { return _ = answered.signal() }
             let call = MethodCall(
@@ -139,9 +156,9 @@ extension Session {
                 member: "GetManagedObjects")
             bus.call(call, deadline: .seconds(2)) { [self] result in
                 if case .success(let reply) = result {
-                    found.withLock { $0 = self.connectedDevices(in: reply) }
+                    found.withLock { $0 = self.devices(in: reply, where: isWanted) }
                 } else {
-                    Log.warning("BlueZ did not tell the connected devices in time")
+                    Log.warning("BlueZ did not tell its devices in time")
                 }
                 answered.signal()
             }
@@ -151,10 +168,10 @@ extension Session {
         return found.withLock { $0 }
     }
 
-    private func connectedDevices(
-        in reply: Message
-    ) -> [(identity: DeviceIdentity, name: String?, services: [CBUUID])] {
-        var result: [(identity: DeviceIdentity, name: String?, services: [CBUUID])] = []
+    typealias KnownDevice = (identity: DeviceIdentity, name: String?, services: [CBUUID])
+
+    private func devices(in reply: Message, where isWanted: (DeviceProperties) -> Bool) -> [KnownDevice] {
+        var result: [KnownDevice] = []
         var reader = reply.reader
         try? reader.readDictionary { (entry) throws(BusError) in
             let path = try entry.readPathC()
@@ -165,7 +182,7 @@ extension Session {
                 guard try interface.readCString().matches("org.bluez.Device1") else { return }
                 var fields = DeviceProperties()
                 _ = try fields.apply(&interface, of: ObjectPath(at: path), uuids: &uuids)
-                if fields.isConnected, let identity = fields.identity {
+                if isWanted(fields), let identity = fields.identity {
                     result.append((identity, fields.name, fields.services))
                 }
             }

@@ -9,15 +9,57 @@ extension Session {
         assertOnQueue()
         guard adapter.state == .poweredOn else { return }
         var filters = managers.compactMap { $0.scan?.filter }
+        perform(turns.scan(!filters.isEmpty))
         // A connect that waits for its device needs every report: devices are not obliged to advertise a service.
         if isLookingForDevices { filters.append(DiscoveryStateMachine.Filter(services: nil, wantsDuplicates: false)) }
         let wish = filters.dropFirst().reduce(filters.first) { $0?.merged(with: $1) }
         if afresh { scanEpoch += 1 }
         setFollowing(wish != nil)
         perform(discovery.wish(wish, afresh: afresh))
+        perform(scanWatch.scan(wish != nil))
     }
 
-    private var isLookingForDevices: Bool { linked.contains { $0.link?.isLooking == true } }
+    // MARK: A scan that is silent
+
+    private func perform(_ actions: [ScanWatch.Action]) {
+        for action in actions {
+            switch action {
+            case .startTimer(let delay):
+                scanTimer = timer(delay) { session in session.perform(session.scanWatch.timerFired()) }
+            case .stopTimer: stopScanTimer()
+            case .restart:
+                Log.warning("the scan has heard nothing for a minute: it is started anew")
+                updateDiscovery(afresh: true)
+            case .powerCycle: powerCycle()
+            }
+        }
+    }
+
+    func stopScanTimer() {
+        scanTimer?.cancel()
+        scanTimer = nil
+    }
+
+    /// The last resort, which ends the links of every program.
+    private func powerCycle() {
+        guard managers.contains(where: \.mayPowerCycle), let bus, let adapterPath, linked.isEmpty else {
+            return Log.warning(
+                "the scan has heard nothing for two minutes. If there are devices near, switching Bluetooth off and on "
+                    + "helps; with BluezManagerOptionMayPowerCycleKey this program does so where it has no connections")
+        }
+        Log.warning("the scan has heard nothing for two minutes: switching \(adapterPath.lastElement) off and on")
+        adapter.isPowerCycling = true
+        let proxy = BlueZProxy(bus: bus, path: adapterPath, interface: BlueZ.adapter)
+        proxy.set("Powered", .bool(false)) { _ in
+            proxy.set("Powered", .bool(true)) { result in
+                if let error = result.failure {
+                    Log.warning("\(adapterPath.lastElement) does not go on again: \(error.message) (\(error.name))")
+                }
+            }
+        }
+    }
+
+    private var isLookingForDevices: Bool { isLookingForTurns || linked.contains { $0.link?.isLooking == true } }
 
     /// The rule for device signals exists only while somebody scans: other programs' scans are broadcast too.
     func setFollowing(_ following: Bool) {

@@ -15,35 +15,49 @@ extension Session {
         let link = device.link ?? makeLink(of: device)
         core.device = device
         core.wish = PeripheralCore.Wish(link: token, reconnects: reconnects)
+        if lostBonds.remove(device.identity) != nil { return refuse(core, on: device) }
         if !device.clients.contains(where: { $0 === core }) { device.clients.append(core) }
         if link.machine.phase == .up {
             announceConnection(of: core)
         } else {
-            updateSeen(device, link)
             apply(link.machine.handle(.want(true)), to: device)
         }
-    }
-
-    private func updateSeen(_ device: Device, _ link: Link) {
-        let isScanning = managers.contains { $0.scan != nil }
-        // A controller that filters duplicates reports a device once in a scan cycle, about 10 s.
-        let seen = device.lastSeen.map { $0 + DispatchTimeInterval.seconds(12) > .now() } ?? false
-        link.machine.attemptsOnlyWhenSeen = isScanning && !seen
     }
 
     func makeLink(of device: Device) -> Link {
         let link = Link()
         device.link = link
         linked.append(device)
+        link.matchRules = matchRules(for: device)
+        for rule in link.matchRules { bus?.addMatch(rule) }
+        updateAgent()
+        return link
+    }
+
+    private func matchRules(for device: Device) -> [MatchRule] {
         let (interface, member) = ("org.freedesktop.DBus.Properties", "PropertiesChanged")
-        link.matchRules = [
-            MatchRule(sender: BlueZ.busName, path: device.path),
+        return [
+            // The bus allows some hundred rules: where many wait, those that come last share one.
+            linked.count <= 64
+                ? MatchRule(sender: BlueZ.busName, path: device.path)
+                : MatchRule(sender: BlueZ.busName, interface: interface, member: member, argument0: BlueZ.device),
             // Of all devices: one rule for each link is not possible (see MatchRule).
             MatchRule(sender: BlueZ.busName, interface: interface, member: member, argument0: BlueZ.characteristic),
             MatchRule(sender: BlueZ.busName, interface: interface, member: member, argument0: BlueZ.service),
         ]
+    }
+
+    /// BlueZ makes the object of a device that was seen under a private address anew, under the identity address.
+    /// - Returns: Whether there is another path to look at.
+    private func follow(_ device: Device, _ link: Link) -> Bool {
+        guard let identity = resolved[device.identity], let path = adapterPath?.appending(identity.pathElement),
+            path != device.path
+        else { return false }
+        for rule in link.matchRules { bus?.removeMatch(rule) }
+        move(device, to: path)
+        link.matchRules = matchRules(for: device)
         for rule in link.matchRules { bus?.addMatch(rule) }
-        return link
+        return true
     }
 
     /// `cancelPeripheralConnection(_:)`: the app is told when the link is down, or at once if others use it.
@@ -102,14 +116,73 @@ extension Session {
             case .look(let looks):
                 link.isLooking = looks
                 updateDiscovery()
+            case .queue: perform(turns.request(device.identity, isHeard: device.wasHeardOfLate))
             case .startTimer(let delay): startTimer(delay, device, link)
+            case .startBackOff(let delay): startTimer(delay * Double.random(in: 0.75...1.25), device, link)
             case .stopTimer: stopTimer(link)
             case .linkUp: linkUp(device, link)
             case .linkDown: linkDown(device, link)
             case .giveUp: giveUp(device, link)
             }
         }
+        if device.link?.machine.holdsTurn != true { perform(turns.end(device.identity)) }
         dropIfUnused(device)
+    }
+
+    // MARK: Turns
+
+    func perform(_ actions: [ConnectScheduler<DeviceIdentity>.Action]) {
+        turnActions += actions
+        // What one of them leads to comes after the others.
+        guard turnActions.count == actions.count else { return }
+        while let action = turnActions.first {
+            perform(action)
+            if !turnActions.isEmpty { turnActions.removeFirst() }
+        }
+    }
+
+    private func perform(_ action: ConnectScheduler<DeviceIdentity>.Action) {
+        switch action {
+        case .start(let identity): tell(.turn, to: identity)
+        case .callOff(let identity): tell(.turnOver, to: identity)
+        case .look(let looks):
+            isLookingForTurns = looks
+            updateDiscovery()
+        case .startTimer(let delay):
+            turnTimer?.cancel()
+            turnTimer = timer(delay) { session in session.perform(session.turns.timerFired()) }
+        case .stopTimer:
+            turnTimer?.cancel()
+            turnTimer = nil
+        }
+    }
+
+    private func tell(_ event: LinkStateMachine.Event, to identity: DeviceIdentity) {
+        guard let device = devicesByIdentity[identity], let link = device.link else {
+            return perform(turns.end(identity))
+        }
+        // It must be heard anew before it counts as being there.
+        if event == .turnOver { device.lastSeen = nil }
+        apply(link.machine.handle(event), to: device)
+    }
+
+    func resetTurns() {
+        turns.reset()
+        turnActions = []
+        turnTimer?.cancel()
+        (turnTimer, isLookingForTurns) = (nil, false)
+    }
+
+    func timer(_ delay: Duration, _ body: @escaping (Session) -> Void) -> any DispatchSourceTimer {
+        let timer = DispatchSource.makeTimerSource(queue: queue)
+        timer.schedule(deadline: .now() + .nanoseconds(Int(delay / .nanoseconds(1))))
+        timer.setEventHandler { [weak self] in
+            guard let self else { return }
+            body(self)
+            flush()
+        }
+        timer.activate()
+        return timer
     }
 
     private func proxy(_ device: Device) -> BlueZProxy? {
@@ -154,8 +227,10 @@ extension Session {
                 }
             case .failure(let error) where !BlueZErrorName.meansUnknownObject(error.name):
                 isConnected = false  // try, and let Connect tell what is wrong
-            case .failure: break
+            case .failure:
+                if follow(device, link) { return ask(device, link, answered: answered) }
             }
+            noteIdentity(of: device)
             answered(isConnected)
         }
     }
@@ -169,18 +244,49 @@ extension Session {
         after(.seconds(5)) { [weak link] session in
             if let link, link.epoch == epoch { session.pauseDiscovery(false, for: link) }
         }
-        proxy.connect { [weak self, weak device] result in
+        callConnect(device, proxy) { [weak self, weak device] result in
             guard let self, let device, let link = device.link, link.epoch == epoch else { return }
             pauseDiscovery(false, for: link)
             var failure: LinkStateMachine.Failure?
             if case .failure(let error) = result {
                 Log.debug("connect \(device.path): \(error.name) \(error.message)")
-                failure = ConnectFailure.classify(name: error.name, message: error.message)
-                device.attemptError = error
+                failure = classify(error, device)
+                device.attempts = device.attempts.suffix(9)
+                device.attempts.append(BluezConnectAttempt(date: Date(), name: error.name, message: error.message))
+                device.lastSeen = nil  // it must be heard anew before it counts as being there
+                if link.machine.phase == .up { link.failedWhileUp = .now() }
             }
-            updateSeen(device, link)
             apply(link.machine.handle(.connectReply(failure)), to: device)
         }
+    }
+
+    /// `Connect` lets BlueZ choose between LE and classic Bluetooth. Where it has chosen wrong it is told, in the ways that
+    /// it may know: 5.86 has a `Connect` for LE alone, and 5.80, if started with `-E`, a preference.
+    private func callConnect(_ device: Device, _ proxy: BlueZProxy, completion: @escaping BlueZProxy.Completion) {
+        switch device.bearer {
+        case .any, .refused: proxy.connect(completion: completion)
+        case .le:
+            BlueZProxy(bus: proxy.bus, path: proxy.path, interface: BlueZ.bearerLE).connect(completion: completion)
+        case .preferred: proxy.set("PreferredBearer", .string("le")) { _ in proxy.connect(completion: completion) }
+        }
+    }
+
+    private func classify(_ error: BusError, _ device: Device) -> LinkStateMachine.Failure {
+        // Without that interface the error looks as if there were no such device.
+        if device.bearer == .le, BlueZErrorName.meansUnknownObject(error.name) {
+            device.bearer = .preferred
+            return .transient
+        }
+        guard ConnectFailure.isClassic(name: error.name, message: error.message) else {
+            return ConnectFailure.classify(name: error.name, message: error.message)
+        }
+        switch device.bearer {
+        case .any: device.bearer = .le
+        case .le: device.bearer = .preferred
+        case .preferred: device.bearer = .refused
+        case .refused: return .final
+        }
+        return .transient
     }
 
     private func disconnect(_ device: Device, _ link: Link) {
@@ -194,17 +300,11 @@ extension Session {
 
     private func startTimer(_ delay: Duration, _ device: Device, _ link: Link) {
         stopTimer(link)
-        let timer = DispatchSource.makeTimerSource(queue: queue)
-        timer.schedule(deadline: .now() + .nanoseconds(Int(delay / .nanoseconds(1))))
-        timer.setEventHandler { [weak self, weak device] in
-            guard let self, let device, let link = device.link else { return }
-            stopTimer(link)
-            updateSeen(device, link)
-            apply(link.machine.handle(.timerFired), to: device)
-            flush()
+        link.timer = timer(delay) { [weak device] session in
+            guard let device, let link = device.link else { return }
+            session.stopTimer(link)
+            session.apply(link.machine.handle(.timerFired), to: device)
         }
-        timer.activate()
-        link.timer = timer
     }
 
     private func stopTimer(_ link: Link) {
@@ -217,6 +317,7 @@ extension Session {
     private func linkUp(_ device: Device, _ link: Link) {
         pauseDiscovery(false, for: link)
         device.properties.isConnected = true
+        device.attempts = []
         for core in device.clients where core.wish != nil && !core.isUp { announceConnection(of: core) }
         if device.properties.areServicesResolved { resolved(device, link) }
     }
@@ -235,6 +336,7 @@ extension Session {
     private func linkDown(_ device: Device, _ link: Link) {
         pauseDiscovery(false, for: link)
         let reason = device.disconnectReason
+        let time = CFAbsoluteTimeGetCurrent()
         device.disconnectReason = nil
         endEpoch(device, link)
         var isSurprise = false
@@ -243,13 +345,13 @@ extension Session {
             isSurprise = isSurprise || core.isUp
             core.isUp = false
         }
-        guard isSurprise, !tellsWhy(reason?.name) else { return afterLinkDown(device, link, reason) }
+        guard isSurprise, !tellsWhy(reason?.name) else { return afterLinkDown(device, link, reason, time) }
         // When Bluetooth is switched off BlueZ ends the links first and says so some 50 ms later. Then only the new
         // state is told (O-18), so wait for it.
         let epoch = link.epoch
         after(.milliseconds(200)) { [weak device] session in
             guard let device, let link = device.link, link.epoch == epoch else { return }
-            session.afterLinkDown(device, link, reason)
+            session.afterLinkDown(device, link, reason, time)
         }
     }
 
@@ -258,26 +360,30 @@ extension Session {
         reason == "org.bluez.Reason.Remote" || reason == "org.bluez.Reason.Timeout"
     }
 
-    private func afterLinkDown(_ device: Device, _ link: Link, _ reason: (name: String, message: String)?) {
-        for core in device.clients where core.wish?.wasUp == true { lose(core, reason: reason) }
+    private func afterLinkDown(
+        _ device: Device, _ link: Link, _ reason: (name: String, message: String)?, _ time: CFAbsoluteTime
+    ) {
+        for core in device.clients where core.wish?.wasUp == true { lose(core, reason: reason, at: time) }
         device.clients.removeAll { $0.wish == nil }
         apply(link.machine.handle(.want(device.isWanted)), to: device)
     }
 
     /// A link that nobody asked to end has ended (CN-9 to CN-12, AR-2).
-    func lose(_ core: PeripheralCore, reason: (name: String, message: String)?) {
+    func lose(
+        _ core: PeripheralCore, reason: (name: String, message: String)?,
+        at time: CFAbsoluteTime = CFAbsoluteTimeGetCurrent()
+    ) {
         guard let wish = core.wish else { return }
         if wish.reconnects { core.wish?.wasUp = false } else { core.wish = nil }
         let error = disconnectError(
             reason: reason?.name, message: reason?.message,
             isBonded: core.device?.properties.isBonded ?? false)
-        let when = CFAbsoluteTimeGetCurrent()
         core.manager.post { manager in
             guard let peripheral = core.peripheral, core.link.load(ordering: .relaxed) == wish.link else { return }
             peripheral.leave(wish.reconnects ? .connecting : .disconnected, link: wish.link)
             if wish.reconnects { manager.preserve(peripheral) }
             manager.delegate?.centralManager(
-                manager, didDisconnectPeripheral: peripheral, timestamp: when, isReconnecting: wish.reconnects,
+                manager, didDisconnectPeripheral: peripheral, timestamp: time, isReconnecting: wish.reconnects,
                 error: error)
             // Not before: a process that ends inside the callback, and has not acted on it yet, gets it again.
             if !wish.reconnects { manager.preserve(peripheral) }
@@ -286,23 +392,45 @@ extension Session {
 
     /// No attempt will succeed: the app is told why.
     private func giveUp(_ device: Device, _ link: Link) {
-        let failure = device.attemptError
+        let attempts = device.attempts
+        (device.attempts, device.bearer) = ([], .any)
         endEpoch(device, link)
-        for core in device.clients {
-            guard let wish = core.wish else { continue }
-            core.wish = nil
-            let error = coreBluetoothError(
-                name: failure?.name ?? "", message: failure?.message ?? "", context: .connect,
-                isBonded: device.properties.isBonded)
-            core.manager.post { manager in
-                guard let peripheral = core.peripheral, core.link.load(ordering: .relaxed) == wish.link else { return }
-                peripheral.leave(.disconnected, link: wish.link)
-                manager.delegate?.centralManager(manager, didFailToConnect: peripheral, error: error)
-                manager.preserve(peripheral)
-            }
-        }
+        let error = coreBluetoothError(
+            name: attempts.last?.name ?? "", message: attempts.last?.message ?? "", context: .connect,
+            isBonded: device.properties.isBonded, attempts: attempts)
+        for core in device.clients { fail(core, error) }
         device.clients.removeAll()
         _ = link.machine.handle(.want(false))
+    }
+
+    private func fail(_ core: PeripheralCore, _ error: any Error) {
+        guard let wish = core.wish else { return }
+        core.wish = nil
+        core.manager.post { manager in
+            guard let peripheral = core.peripheral, core.link.load(ordering: .relaxed) == wish.link else { return }
+            peripheral.leave(.disconnected, link: wish.link)
+            manager.delegate?.centralManager(manager, didFailToConnect: peripheral, error: error)
+            manager.preserve(peripheral)
+        }
+    }
+
+    /// The last attempt has killed bluetoothd (5.66), as the peer has lost its keys: another one would do so again.
+    private func refuse(_ core: PeripheralCore, on device: Device) {
+        fail(
+            core,
+            disconnectError(
+                reason: "org.bluez.Reason.Authentication",
+                message: "bluetoothd has died of a peer that has lost its bond: remove the bond", isBonded: true))
+        device.clients.removeAll { $0 === core }
+        dropIfUnused(device)
+    }
+
+    /// bluetoothd has gone: was it one of these devices?
+    func noteLostBonds() {
+        for device in linked where device.properties.isBonded {
+            guard let time = device.link?.failedWhileUp, time + .seconds(2) > .now() else { continue }
+            lostBonds.insert(device.identity)
+        }
     }
 
     /// Nothing of the old link is answered or delivered any more.
@@ -312,6 +440,8 @@ extension Session {
         link.unreadObjects = PathQueue()
         link.changedServices = []
         link.queue.removeAll()
+        (link.failRunning, link.isPairing, link.failedWhileUp) = (nil, false, nil)
+        endQuestion(about: device)
         for writer in link.writers.values { writer.close() }
         (link.writers, link.withoutSocket) = ([:], [])
         link.tree.forgetMTU()
@@ -329,6 +459,7 @@ extension Session {
     func dropLink(_ link: Link, of device: Device) {
         pauseDiscovery(false, for: link)
         stopTimer(link)
+        perform(turns.end(device.identity))
         endEpoch(device, link)
         for rule in link.matchRules { bus?.removeMatch(rule) }
         device.link = nil

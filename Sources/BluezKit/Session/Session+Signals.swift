@@ -46,9 +46,13 @@ extension Session {
             guard let link = device?.link else { return }
             return try receiveAttributeChange(message, path, link)
         }
-        guard isFollowingDevices || device?.link != nil else { return }
+        guard isFollowingDevices || device?.link != nil || hasConnectionRule else { return }
         var reader = message.reader
         guard try reader.readCString().matches("org.bluez.Device1") else { return }
+        if hasConnectionRule {
+            try noteConnection(at: ObjectPath(at: path), reader)
+            guard isFollowingDevices || device?.link != nil else { return }
+        }
         if let device { return try receiveChange(of: device, &reader) }
         // It was there before the scan: BlueZ tells only what changes.
         unknownPaths.add(String(cString: path))
@@ -67,9 +71,12 @@ extension Session {
             guard let service = try link.tree.add(ObjectPath(at: path), &reader, uuids: &uuids) else { return }
             return tableChanged(service, of: device, link)
         }
-        guard isFollowingDevices || devicesByPath[path]?.link != nil else { return }
+        let isOfInterest = isFollowingDevices || devicesByPath[path]?.link != nil
+        guard isOfInterest || hasConnectionRule else { return }
         try reader.readDictionary { (entry) throws(BusError) in
             guard try entry.readCString().matches("org.bluez.Device1") else { return }
+            if hasConnectionRule { try noteConnection(at: ObjectPath(at: path), entry) }
+            guard isOfInterest else { return }
             try deviceAdded(ObjectPath(at: path), &entry)
         }
     }
@@ -86,6 +93,7 @@ extension Session {
             return
         }
         if guests.count > 0, path[length] == 0, let guest = guests[path] { try receiveRemoval(message, of: guest) }
+        if hasConnectionRule, path[length] == 0 { peerGone(ObjectPath(at: path)) }
         guard let device = devicesByPath.find(path, length) else { return unknownPaths.remove(path) }
         if path[length] != 0 {
             guard let link = device.link, let service = link.tree.remove(ObjectPath(at: path)) else { return }

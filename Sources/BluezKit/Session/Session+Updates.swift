@@ -168,13 +168,13 @@ extension Session {
     }
 
     private func ping() {
-        guard !isPinging, !awaitingPing.isEmpty, let bus else { return }
-        isPinging = true
+        guard !isSendingPing, !awaitingPing.isEmpty, let bus else { return }
+        isSendingPing = true
         let batch = awaitingPing
         awaitingPing = []
         BlueZProxy(bus: bus, path: "/", interface: "org.freedesktop.DBus.Peer").ping { [weak self] _ in
             for body in batch { body() }
-            self?.isPinging = false
+            self?.isSendingPing = false
             self?.ping()
         }
     }

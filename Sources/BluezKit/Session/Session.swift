@@ -20,6 +20,11 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
 
     var bus: Connection?
     var reconnectDelay = Duration.milliseconds(250)
+    /// How long BlueZ may be silent about a call, and then about the question whether it is still there.
+    var patience = Duration.seconds(10)
+    var isPinging = false
+    /// Links from before BlueZ hung.
+    var staleLinks: Set<ObjectPath> = []
 
     // Adapter: Session+Adapter.swift
     var adapter = AdapterStateMachine()
@@ -33,6 +38,14 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
     /// Those that somebody is connected to or wants to be.
     var linked: [Device] = []
     var uuids = UUIDPool()
+    /// Devices that were first seen under a private address, and who they have turned out to be when they bonded.
+    var resolved: [DeviceIdentity: DeviceIdentity] = [:]
+
+    // Connects: Session+Links.swift
+    var turns = ConnectScheduler<DeviceIdentity>()
+    var turnActions: [ConnectScheduler<DeviceIdentity>.Action] = []
+    var turnTimer: (any DispatchSourceTimer)?
+    var isLookingForTurns = false
 
     // Discovery: Session+Discovery.swift
     var discovery = DiscoveryStateMachine()
@@ -41,22 +54,38 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
     var scanEpoch = 0
     var discoveryPauses = 0
     var isFollowingDevices = false
+    var scanWatch = ScanWatch()
+    var scanTimer: (any DispatchSourceTimer)?
     var unknownPaths = PathQueue()
+
+    // Connection events: Session+ConnectionEvents.swift
+    var peers: [ObjectPath: ConnectedPeer] = [:]
+    var hasConnectionRule = false
 
     // GATT: Session+Values.swift
     var subscriptions = PathTable<Subscription>()
 
-    // The peripheral role: Session+Publishing.swift, +Advertising, +Guests, +Requests, +Updates
+    /// What this process has on the bus, for BlueZ.
     var server: ObjectServer?
+
+    // The peripheral role: Session+Publishing.swift, +Advertising, +Guests, +Requests, +Updates
     var publishedCount = 0
     var guests = PathTable<Guest>()
     var requests: [UInt64: PendingRequest] = [:]
     var requestCount: UInt64 = 0
     var awaitingPing: [() -> Void] = []
-    var isPinging = false
+    var isSendingPing = false
     /// Whether BlueZ sends what it reads from an acquired socket to one central. Nil: not asked yet.
     var givesSockets: Bool?
     var hasNotedBroadcast = false
+
+    // Pairing: Session+Pairing.swift
+    /// Who knows our agent, and what for.
+    var agent: (owner: String, capability: String)?
+    var question: AskedQuestion?
+    /// Bonded devices that bluetoothd died of: nobody but a peer without its keys does that to it.
+    var lostBonds: Set<DeviceIdentity> = []
+    var questionCount = 0
 
     var managers: [ManagerCore] = []
     var publishers: [PublisherCore] = []
@@ -130,6 +159,7 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
         managers.removeAll { $0 === core }
         core.scan = nil
         updateDiscovery()
+        updateConnectionEvents()
         for device in linked {
             for client in device.clients where client.manager === core { release(client) }
         }
@@ -161,6 +191,8 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
             bus.onSignal = { [weak self] in self?.receive($0) }
             bus.onTurnEnd = { [weak self] in self?.flush() }
             bus.onDisconnected = { [weak self] in self?.lostBus($0) }
+            bus.patience = patience
+            bus.onSlowCall = { [weak self] in self?.checkThatBlueZAnswers() }
             bus.onRuleRefused = { rule, error in
                 Log.warning("the bus refused a match rule; events will be missing: \(error.message) (\(rule))")
             }
@@ -170,9 +202,38 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
         }
     }
 
+    /// bluetoothd may hang, stopped or in an endless loop; the bus does not tell. It answers this one at once if it is
+    /// well.
+    private func checkThatBlueZAnswers() {
+        guard let bus, !isPinging, bus.owner(of: BlueZ.busName) != nil, adapter.state != .resetting else { return }
+        isPinging = true
+        let ping = MethodCall(
+            destination: BlueZ.busName, path: "/", interface: "org.freedesktop.DBus.Peer", member: "Ping")
+        bus.call(ping, deadline: patience) { [weak self, weak bus] result in
+            guard let self, self.bus === bus else { return }
+            isPinging = false
+            if result.failure == .timedOut { bluezHangs() }
+        }
+    }
+
+    /// Everything is begun anew, with another connection to the bus: should BlueZ go on it finds the old one gone, and
+    /// forgets what it did for it, but for links. Those it is told to end first.
+    private func bluezHangs() {
+        Log.warning("bluetoothd does not answer: waiting for it to go on, or to be restarted")
+        staleLinks = Set(linked.map(\.path))
+        apply(adapter.handle(.hung))
+        bus?.close()
+        forgetBus()
+        connect()
+    }
+
+    private func forgetBus() {
+        (bus, server, hasConnectionRule, isPinging) = (nil, nil, false, false)
+        (poweredQuestions, agent, question) = ([], nil, nil)
+    }
+
     private func lostBus(_ error: BusError) {
-        bus = nil
-        server = nil
+        forgetBus()
         Log.warning("no connection to the bus at \(key.address): \(error.message) (\(error.name))")
         apply(adapter.handle(.busLost))
         let delay = reconnectDelay

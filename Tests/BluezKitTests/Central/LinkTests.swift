@@ -74,13 +74,15 @@ import Testing
     }
 
     @Test(
-        "CN-13 ERR-1 D9 the controller's connection limit is an error with its cause; the peripheral can connect later")
+        "CN-13 ERR-1 D9 the controller's connection limit is an error with its cause and all attempts; later it connects"
+    )
     func limit() async throws {
         let (world, central, heart) = try await found()
-        world.simulator.inject(
-            SimulatorFault(
-                "Connect",
-                .fail(name: "org.bluez.Error.Failed", message: "le-connection-concurrent-connection-limit")))
+        for message in ["le-connection-abort-by-local", "le-connection-concurrent-connection-limit"] {
+            world.simulator.inject(
+                SimulatorFault("Connect", .fail(name: "org.bluez.Error.Failed", message: message)))
+        }
+        let start = Date()
         central.manager.connect(heart)
         let error = try await central.nextRecord("failure") { record -> NSError? in
             guard case .failed(heart, let error?) = record.event, record.peripheralState == .disconnected else {
@@ -90,6 +92,10 @@ import Testing
         }
         let cause = try #require(error.userInfo[NSUnderlyingErrorKey] as? NSError)
         #expect(cause.localizedDescription.contains("concurrent-connection-limit"))
+        let attempts = try #require(error.userInfo[BluezErrorAttemptsKey] as? [BluezConnectAttempt])
+        #expect(
+            attempts.map(\.message) == ["le-connection-abort-by-local", "le-connection-concurrent-connection-limit"])
+        #expect(attempts[0].date > start && attempts[1].date > attempts[0].date)
         try await central.connect(heart)
     }
 

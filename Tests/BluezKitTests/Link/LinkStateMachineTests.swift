@@ -13,7 +13,8 @@ import Testing
     func connectsKnown() {
         var link = LinkStateMachine()
         #expect(link.handle(.want(true)) == [.readDevice])
-        #expect(link.handle(.deviceRead(connected: false)) == [.connect])
+        #expect(link.handle(.deviceRead(connected: false)) == [.queue])
+        #expect(link.handle(.turn) == [.connect])
         #expect(link.handle(.connectedChanged(true)) == [.stopTimer, .linkUp])
         #expect(link.handle(.connectReply(nil)) == [])
         #expect(link.phase == .up)
@@ -27,58 +28,59 @@ import Testing
 
     @Test("LX-15 an attempt that fails is repeated, later and later, without a word")
     func retries() {
-        var link = machine(.want(true), .deviceRead(connected: false))
+        var link = machine(.want(true), .deviceRead(connected: false), .turn)
         var delays: [Duration] = []
         for _ in 0..<8 {
-            guard case .startTimer(let delay) = link.handle(.connectReply(.transient)).first else {
+            guard case .startBackOff(let delay) = link.handle(.connectReply(.transient)).first else {
                 Issue.record("no retry")
                 return
             }
             delays.append(delay)
             #expect(link.handle(.timerFired) == [.stopTimer, .readDevice])
-            #expect(link.handle(.deviceRead(connected: false)) == [.connect])
+            #expect(link.handle(.deviceRead(connected: false)) == [.queue])
+            #expect(link.handle(.turn) == [.connect])
         }
         #expect(delays.first == .milliseconds(250) && delays.last == .seconds(8) && delays == delays.sorted())
     }
 
     @Test("success without Connected is no success")
     func settles() {
-        var link = machine(.want(true), .deviceRead(connected: false))
+        var link = machine(.want(true), .deviceRead(connected: false), .turn)
         #expect(link.handle(.connectReply(nil)) == [.startTimer(.seconds(5))])
-        #expect(link.handle(.timerFired) == [.startTimer(.milliseconds(250))])
+        #expect(link.handle(.timerFired) == [.startBackOff(.milliseconds(250))])
     }
 
     @Test("a device that BlueZ does not know is looked for")
     func looks() {
         var link = machine(.want(true))
         #expect(link.handle(.deviceRead(connected: nil)) == [.look(true)])
-        #expect(link.handle(.seen) == [.look(false), .stopTimer, .connect])
+        #expect(link.handle(.seen) == [.look(false), .queue])
+        #expect(link.handle(.turn) == [.connect])
         #expect(link.handle(.connectReply(.unknownDevice)) == [.look(true)])
-        #expect(link.handle(.want(false)) == [.look(false), .stopTimer])
+        #expect(link.handle(.want(false)) == [.look(false)])
     }
 
-    @Test("while the app scans, a device is attempted when it is seen, or after a while")
-    func waitsForSight() {
-        var link = machine(.want(true))
-        link.attemptsOnlyWhenSeen = true
-        #expect(link.handle(.deviceRead(connected: false)) == [.look(true), .startTimer(.seconds(10))])
-        #expect(link.handle(.timerFired) == [.look(false), .stopTimer, .connect])
+    @Test("a turn that is over ends the attempt, and another turn is asked for")
+    func turnOver() {
+        var link = machine(.want(true), .deviceRead(connected: false), .turn)
+        #expect(link.handle(.turnOver) == [.stopTimer, .disconnect])
+        #expect(link.handle(.connectReply(.transient)) == [])
+        #expect(link.handle(.disconnectReply) == [.stopTimer, .linkDown, .readDevice])
+        #expect(link.handle(.deviceRead(connected: false)) == [.queue])
     }
 
-    // The report was lost when it came between the question and its answer; with an unchanged signal strength BlueZ
-    // sends no other, and the connect waited for ever.
-    @Test("a device that is seen while BlueZ is asked about it is connected to at once")
-    func seenWhileChecking() {
-        var link = LinkStateMachine()
-        link.attemptsOnlyWhenSeen = true
-        #expect(link.handle(.want(true)) == [.readDevice])
-        #expect(link.handle(.seen) == [])
-        #expect(link.handle(.deviceRead(connected: false)) == [.connect])
+    @Test("who waits for a turn takes the link that somebody else makes, and can be cancelled")
+    func queued() {
+        var link = machine(.want(true), .deviceRead(connected: false))
+        #expect(link.handle(.seen) == [] && link.phase == .queued)
+        #expect(link.handle(.connectedChanged(true)) == [.linkUp])
+        link = machine(.want(true), .deviceRead(connected: false))
+        #expect(link.handle(.want(false)) == [] && link.phase == .idle)
     }
 
     @Test("a cancelled attempt is withdrawn, and a link that comes of it all the same is not announced")
     func cancelsAttempt() {
-        var link = machine(.want(true), .deviceRead(connected: false))
+        var link = machine(.want(true), .deviceRead(connected: false), .turn)
         #expect(link.handle(.want(false)) == [.stopTimer, .disconnect])
         #expect(link.handle(.connectReply(.transient)) == [])
         #expect(link.handle(.disconnectReply) == [.stopTimer, .linkDown])
@@ -102,7 +104,7 @@ import Testing
 
     @Test("an error that will not go away ends the wish")
     func givesUp() {
-        var link = machine(.want(true), .deviceRead(connected: false))
+        var link = machine(.want(true), .deviceRead(connected: false), .turn)
         #expect(link.handle(.connectReply(.final)) == [.giveUp])
         #expect(link.phase == .idle)
     }
@@ -113,7 +115,8 @@ import Testing
         let alphabet: [LinkStateMachine.Event] = [
             .want(true), .want(false), .deviceRead(connected: nil), .deviceRead(connected: false),
             .deviceRead(connected: true), .seen, .connectReply(nil), .connectReply(.transient),
-            .connectReply(.unknownDevice), .connectReply(.final), .connectReply(.inProgress), .connectedChanged(true),
+            .turn, .turnOver, .connectReply(.unknownDevice), .connectReply(.final), .connectReply(.inProgress),
+            .connectedChanged(true),
             .connectedChanged(false), .disconnectReply, .timerFired,
         ]
         struct State {
@@ -139,7 +142,8 @@ import Testing
                             state.downs += 1
                             #expect(before == .up || before == .closing)
                         case .connect: #expect(state.link.isWanted && state.link.phase == .attempting)
-                        case .disconnect: #expect(!state.link.isWanted && state.link.phase == .closing)
+                        case .disconnect:
+                            #expect((!state.link.isWanted || event == .turnOver) && state.link.phase == .closing)
                         case .look(let looks): state.looks = looks
                         default: break
                         }

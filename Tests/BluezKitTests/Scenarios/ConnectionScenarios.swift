@@ -2,6 +2,8 @@ import CoreBluetooth
 import Foundation
 import Testing
 
+@testable import BluezKit
+
 /// Links: how they come, and how they end. In the simulator and against the real bluetoothd.
 extension Scenarios {
     @Suite struct ConnectionScenarios {
@@ -168,6 +170,110 @@ extension Scenarios {
             try await world.awaitConnections("heart", 0)
             #expect(gone == nil)
             #expect(central.count { if case .disconnected = $0 { true } else { false } } == 0)
+        }
+
+        @Test("D7 CN-5 a hundred pending connects, two in range: those two connect, and the others go on waiting")
+        func hundredPending() async throws {
+            let world = try await Worlds.make()
+            let central = Central(world)
+            try await central.powerOn()
+            // In the rig these are heart and sink; nobody has the other addresses.
+            let addresses = (1...100).map { UInt64(0xF0F1_F200_0000 + ($0 <= 2 ? $0 : $0 + 0x1000)) }
+            let identifiers = addresses.map { DeviceIdentity(address: $0, isRandom: true).identifier }
+            // Those who are there come last.
+            let all = central.manager.retrievePeripherals(withIdentifiers: identifiers.reversed())
+            #expect(all.count == 100)
+            for peripheral in all { central.manager.connect(peripheral) }
+            var connected: Set<UUID> = []
+            while connected.count < 2 {
+                connected.insert(
+                    try await central.next("connection", within: 4 * world_deadline) {
+                        if case .connected(let peripheral) = $0 { peripheral.identifier } else { nil }
+                    })
+            }
+            #expect(connected == Set(identifiers.prefix(2)))
+            #expect(all.count { $0.state == .connecting } == 98)
+            #expect(central.count { if case .failed = $0 { true } else { false } } == 0)
+            // BlueZ 5.66 loses what it knows of a device's services if the link ends while it discovers them.
+            for peripheral in all where peripheral.state == .connected {
+                _ = try await central.discoverServices(peripheral)
+            }
+            for peripheral in all { central.manager.cancelPeripheralConnection(peripheral) }
+            for _ in all {
+                try await central.next("goodbye") { if case .disconnected(_, false, nil) = $0 { true } else { nil } }
+            }
+            try await world.awaitConnections("heart", 0)
+            try await world.awaitConnections("sink", 0)
+        }
+
+        @Test(
+            "CE-1 CE-2 who has registered hears of links that others make and end; of no others, and no more after nil")
+        func connectionEvents() async throws {
+            let world = try await Worlds.make()
+            let watcher = Central(world)
+            let user = Central(world)
+            try await watcher.powerOn()
+            try await user.powerOn()
+            let heart = try await user.find("Rig Heart", services: [heartRate])
+            watcher.manager.registerForConnectionEvents(options: [.serviceUUIDs: [CBUUID(string: "180F")]])
+            watcher.manager.registerForConnectionEvents(options: [.serviceUUIDs: [heartRate]])
+            func next(_ expected: CBConnectionEvent) async throws {
+                let event = try await watcher.next("connection event") {
+                    if case .connectionEvent(let event, let peer) = $0 {
+                        (event, peer.identifier, peer.state)
+                    } else {
+                        nil
+                    }
+                }
+                #expect(event == (expected, heart.identifier, .disconnected))
+            }
+            try await user.connect(heart)
+            try await next(.peerConnected)
+            _ = try await user.discoverServices(heart)
+            try await user.disconnect(heart)
+            try await next(.peerDisconnected)
+            // By identifier; another peer is none of its business.
+            watcher.manager.registerForConnectionEvents(options: [.peripheralUUIDs: [heart.identifier]])
+            let sink = try await user.find("Rig Sink", services: [sinkUUID(1)])
+            try await user.connect(sink)
+            try await user.disconnect(sink)
+            try await user.connect(heart)
+            try await next(.peerConnected)
+            watcher.manager.registerForConnectionEvents(options: nil)
+            try await user.disconnect(heart)
+            try await world.awaitConnections("heart", 0)
+            #expect(watcher.count { if case .connectionEvent = $0 { true } else { false } } == 3)
+        }
+
+        @Test(
+            "D10 ST-6 bluetoothd hangs: resetting, no other callback; when it goes on, powered on, and all works anew")
+        func hungDaemon() async throws {
+            let world = try await Worlds.make()
+            let central = Central(world)
+            try await central.powerOn()
+            let heart = try await central.find("Rig Heart", services: [heartRate])
+            try await central.connect(heart)
+            let location = try await central.characteristic(CBUUID(string: "2A38"), of: heartRate, on: heart)
+            let session = central.manager.core.session
+            session.queue.sync {
+                session.patience = .seconds(1)
+                session.bus?.patience = .seconds(1)
+            }
+            central.forgetRecords()
+            try await world.control("bluetoothd hang")
+            heart.readValue(for: location)
+            try await central.next("resetting") { if case .state(.resetting) = $0 { true } else { nil } }
+            try await world.control("bluetoothd continue")
+            try await central.powerOn()
+            #expect(central.records.count == 2)
+            let again = try #require(
+                central.manager.retrievePeripherals(withIdentifiers: [heart.identifier]).first)
+            #expect(again !== heart)
+            try await central.connect(again)
+            let readable = try await central.characteristic(CBUUID(string: "2A38"), of: heartRate, on: again)
+            #expect(try await central.read(readable).get() == Data([1]))
+            try await central.disconnect(again)
+            try await world.awaitConnections("heart", 0)
         }
     }
 }

@@ -12,6 +12,7 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
         case connected(CBPeripheral)
         case failed(CBPeripheral, (any Error)?)
         case disconnected(CBPeripheral, isReconnecting: Bool, (any Error)?)
+        case connectionEvent(CBConnectionEvent, CBPeripheral)
         case name(CBPeripheral)
         case modified(CBPeripheral, [CBService])
         case rssi(CBPeripheral, NSNumber, (any Error)?)
@@ -67,6 +68,8 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
             delegate: self, queue: queue, options: world.managerOptions.merging(options) { $1 }, watch: watch)
     }
 
+    /// When links went down, as the callback says, and when it came.
+    let losses = ProtectedBox<[(time: CFAbsoluteTime, told: CFAbsoluteTime)]>([])
     private let kept = ProtectedBox<[CBPeripheral]>([])
     private let stateObserver = ProtectedBox<(@Sendable () -> Void)?>(nil)
 
@@ -156,7 +159,13 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
     func centralManager(
         _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, timestamp: CFAbsoluteTime,
         isReconnecting: Bool, error: (any Error)?
-    ) { note(.disconnected(peripheral, isReconnecting: isReconnecting, error), peripheral) }
+    ) {
+        losses.withLock { $0.append((timestamp, CFAbsoluteTimeGetCurrent())) }
+        note(.disconnected(peripheral, isReconnecting: isReconnecting, error), peripheral)
+    }
+    func centralManager(
+        _ central: CBCentralManager, connectionEventDidOccur event: CBConnectionEvent, for peripheral: CBPeripheral
+    ) { note(.connectionEvent(event, peripheral), peripheral) }
     func peripheralDidUpdateName(_ peripheral: CBPeripheral) { note(.name(peripheral), peripheral) }
     func peripheral(_ peripheral: CBPeripheral, didModifyServices invalidatedServices: [CBService]) {
         note(.modified(peripheral, invalidatedServices), peripheral)

@@ -163,7 +163,7 @@ final class ContractWatch: @unchecked Sendable {  // holds: what changes is unde
             return .notifying(
                 of(characteristic.service), id(characteristic), isNotifying, service: characteristic.service.map(id))
         case .ready(let peripheral): return .ready(id(peripheral), canSend: peripheral.canSendWriteWithoutResponse)
-        case .channel: return .other
+        case .channel, .connectionEvent: return .other
         }
     }
 

@@ -1,0 +1,61 @@
+import DBus
+
+/// This process as BlueZ's agent: an object that BlueZ asks when something is paired.
+///
+/// Registered while somebody wants a link, and never as the default: where the desktop has an agent, that one is asked.
+/// - SeeAlso: BlueZ doc/org.bluez.Agent.rst; src/agent.c (5.87).
+final class PairingAgent {
+    static let path: ObjectPath = "/org/bluezkit/agent"
+    private static let name = "org.bluez.Agent1"
+
+    private unowned let session: Session  // holds: the session owns the server that owns this
+
+    init(_ session: Session) { self.session = session }
+
+    static let interface = ExportedInterface(
+        name, of: PairingAgent.self,
+        methods: [
+            .init("Release") { agent, call, server in
+                agent.session.agentReleased()
+                server.reply(to: call)
+            },
+            .init("Cancel") { agent, call, server in
+                agent.session.pairingCancelled()
+                server.reply(to: call)
+            },
+            .init("RequestPasskey", takes: [.init("device", "o")], gives: [.init("passkey", "u")]) { agent, call, _ in
+                agent.ask(call) { _ in .passkey }
+            },
+            .init(
+                "DisplayPasskey", takes: [.init("device", "o"), .init("passkey", "u"), .init("entered", "q")]
+            ) { agent, call, _ in
+                agent.ask(call) { (reader) throws(BusError) in .display(try reader.readUInt32()) }
+            },
+            .init("RequestConfirmation", takes: [.init("device", "o"), .init("passkey", "u")]) { agent, call, _ in
+                agent.ask(call) { (reader) throws(BusError) in .comparison(try reader.readUInt32()) }
+            },
+            .init("RequestAuthorization", takes: [.init("device", "o")]) { agent, call, _ in
+                agent.ask(call) { _ in .consent }
+            },
+            // Of classic Bluetooth.
+            .init("RequestPinCode", takes: [.init("device", "o")], gives: [.init("pincode", "s")]) { $2.reject($1) },
+            .init("DisplayPinCode", takes: [.init("device", "o"), .init("pincode", "s")]) { $2.reject($1) },
+            .init("AuthorizeService", takes: [.init("device", "o"), .init("uuid", "s")]) { $2.reject($1) },
+        ])
+
+    private func ask(_ call: IncomingCall, _ question: (inout MessageReader) throws(BusError) -> PairingQuestion) {
+        var reader = call.reader
+        do throws(BusError) {
+            let path = try reader.readPath()
+            session.receive(try question(&reader), about: path, call)
+        } catch {
+            Log.warning("\(call.member ?? "?"): \(error.message)")  // the types have been checked: cannot be
+        }
+    }
+}
+
+extension ObjectServer {
+    func reject(_ call: IncomingCall) {
+        refuse(call, name: "org.bluez.Error.Rejected", message: "refused by this program")
+    }
+}

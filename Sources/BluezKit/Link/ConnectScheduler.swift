@@ -1,0 +1,136 @@
+/// Whose turn it is to connect. The kernel makes one LE link at a time on an adapter, and an attempt for a device that is
+/// away occupies it for 40 s; so attempts are made one after the other, devices that were just heard come first, and the
+/// others are listened for instead of tried. Decides; calls nothing.
+///
+/// Somebody who waits alone is attempted without end: the kernel then listens for that device by itself, at no cost.
+struct ConnectScheduler<ID: Hashable> {
+    enum Action: Equatable {
+        /// It is its turn: it may call `Connect`.
+        case start(ID)
+        /// It has had its time: the attempt is to be called off, and asked for anew.
+        case callOff(ID)
+        /// Scan, to hear who of those who wait is there; or no longer.
+        case look(Bool)
+        /// One timer; a new one replaces the old.
+        case startTimer(Duration), stopTimer
+    }
+
+    /// How long to listen for those who wait before one is tried unheard: BlueZ keeps quiet about a device whose signal
+    /// strength does not change.
+    static var window: Duration { .seconds(8) }
+    /// How long an attempt may take while others wait: of a device that was heard, and of one that was not.
+    static var turn: Duration { .seconds(10) }
+    static var blindTurn: Duration { .seconds(4) }
+
+    private enum Timer: Equatable { case none, window, turn }
+
+    private struct Attempt: Equatable {
+        let id: ID
+        let isBlind: Bool
+        var isCalledOff = false
+    }
+
+    private var heard: [ID] = []
+    private var unheard: [ID] = []
+    private var attempt: Attempt?
+    private var timer = Timer.none
+    private var isLooking = false
+    /// The app scans: an attempt for a device that may be away would keep the radio from it.
+    private var isScanning = false
+
+    /// Whose attempt runs.
+    var running: ID? { attempt?.id }
+    var waiting: Int { heard.count + unheard.count }
+
+    /// - Parameter isHeard: Whether an advertisement came of late.
+    mutating func request(_ id: ID, isHeard: Bool) -> [Action] {
+        guard attempt?.id != id, !heard.contains(id), !unheard.contains(id) else { return isHeard ? hear(id) : [] }
+        if isHeard { heard.append(id) } else { unheard.append(id) }
+        return decide()
+    }
+
+    /// An advertisement has come.
+    mutating func hear(_ id: ID) -> [Action] {
+        guard let index = unheard.firstIndex(of: id) else { return [] }
+        unheard.remove(at: index)
+        heard.append(id)
+        return decide()
+    }
+
+    /// An attempt is over, well or not; or somebody does not want to connect any more.
+    mutating func end(_ id: ID) -> [Action] {
+        if attempt?.id == id {
+            attempt = nil
+        } else if let index = heard.firstIndex(of: id) {
+            heard.remove(at: index)
+        } else if let index = unheard.firstIndex(of: id) {
+            unheard.remove(at: index)
+        } else {
+            return []
+        }
+        return decide()
+    }
+
+    mutating func scan(_ scans: Bool) -> [Action] {
+        guard scans != isScanning else { return [] }
+        isScanning = scans
+        return decide()
+    }
+
+    mutating func timerFired() -> [Action] {
+        let expired = timer
+        timer = .none
+        switch expired {
+        case .turn: return callOff() + decide()
+        case .window where attempt == nil && heard.isEmpty && !unheard.isEmpty:
+            let id = unheard.removeFirst()
+            attempt = Attempt(id: id, isBlind: true)
+            return [.start(id)] + decide()
+        default: return decide()
+        }
+    }
+
+    /// Nobody waits, and nothing runs.
+    mutating func reset() { self = ConnectScheduler() }
+
+    private mutating func callOff() -> [Action] {
+        guard let running = attempt, !running.isCalledOff else { return [] }
+        attempt?.isCalledOff = true
+        return [.callOff(running.id)]
+    }
+
+    private mutating func decide() -> [Action] {
+        var actions: [Action] = []
+        if attempt == nil, let next = heard.first {
+            heard.removeFirst()
+            attempt = Attempt(id: next, isBlind: false)
+            actions += set(.none) + [.start(next)]
+        } else if attempt == nil, unheard.count == 1, !isScanning {
+            let next = unheard.removeFirst()
+            attempt = Attempt(id: next, isBlind: true)
+            actions += set(.none) + [.start(next)]
+        }
+        let isContended = waiting > 0 || isScanning
+        if let attempt, isContended, !attempt.isCalledOff {
+            // One who is there does not wait for one who may not be.
+            if attempt.isBlind, !heard.isEmpty { actions += callOff() }
+            actions += set(.turn, attempt.isBlind ? Self.blindTurn : Self.turn)
+        } else if attempt == nil, !unheard.isEmpty {
+            actions += set(.window, Self.window)
+        } else {
+            actions += set(.none)
+        }
+        let looks = !unheard.isEmpty
+        if looks != isLooking {
+            isLooking = looks
+            actions.append(.look(looks))
+        }
+        return actions
+    }
+
+    private mutating func set(_ new: Timer, _ delay: Duration = .zero) -> [Action] {
+        guard new != timer else { return [] }
+        timer = new
+        return new == .none ? [.stopTimer] : [.startTimer(delay)]
+    }
+}

@@ -1,0 +1,98 @@
+import BluezKitSimulator
+import CoreBluetooth
+import Foundation
+import Testing
+
+@testable import BluezKit
+
+/// Many connects that wait: one attempt at a time, and those who are there do not wait for those who are not.
+@Suite struct PendingConnectTests {
+    private func identifier(_ number: Int) throws -> UUID {
+        let address = UInt64(0xF000_0000_0000 + number)
+        return DeviceIdentity(address: address, isRandom: true).identifier
+    }
+
+    @Test("D7 CN-5 a hundred pending, five in range: the five connect, and no two attempts run at once")
+    func hundred() async throws {
+        let world = try await SimulatedWorld()
+        world.simulator.timing.connectTimeout = .seconds(60)  // an absent device is not given up by BlueZ
+        var present: Set<UUID> = []
+        for number in 0..<100 {
+            let text = DeviceIdentity(address: UInt64(0xF000_0000_0000 + number), isRandom: true).addressText
+            let peripheral = VirtualPeripheral(text, VirtualAdvertisement(localName: "P\(number)"), services: [])
+            // Half of those who are away are known to BlueZ, the others never were.
+            let isPresent = number % 20 == 7
+            if !isPresent { peripheral.vanish() }
+            world.simulator.add(peripheral)
+            if !isPresent { peripheral.vanish() }
+            if isPresent { present.insert(try identifier(number)) }
+            if number % 2 == 0 || isPresent { world.simulator.remember(peripheral) }
+        }
+        let central = Central(world)
+        try await central.powerOn()
+        let all = central.manager.retrievePeripherals(withIdentifiers: try (0..<100).map(identifier))
+        #expect(all.count == 100 && present.count == 5)
+        for peripheral in all { central.manager.connect(peripheral) }
+        var connected: Set<UUID> = []
+        while connected.count < 5 {
+            connected.insert(
+                try await central.next("connection", within: 60) {
+                    if case .connected(let peripheral) = $0 { peripheral.identifier } else { nil }
+                })
+        }
+        #expect(connected == present)
+        #expect(central.count { if case .failed = $0 { true } else { false } } == 0)
+        for peripheral in all { central.manager.cancelPeripheralConnection(peripheral) }
+        for _ in 0..<100 {
+            try await central.next("goodbye") { if case .disconnected(_, false, nil) = $0 { true } else { nil } }
+        }
+        // Nothing is left of them.
+        let session = central.manager.core.session
+        session.queue.sync {
+            #expect(session.linked.isEmpty && session.turns.waiting == 0 && session.turns.running == nil)
+        }
+    }
+
+    @Test("D7 a thousand pending connects take less than 1 % of a core while nothing happens, and little of the bus")
+    func thousand() async throws {
+        let world = try await SimulatedWorld()
+        world.simulator.timing.connectTimeout = .seconds(60)
+        for peripheral in [world.heart, world.sink] { peripheral.vanish() }
+        let central = Central(world)
+        try await central.powerOn()
+        let all = central.manager.retrievePeripherals(withIdentifiers: try (0..<1000).map(identifier))
+        for peripheral in all { central.manager.connect(peripheral) }
+        _ = await world.simulator.waitForCalls("StartDiscovery")
+        world.simulator.forgetCalls()
+        let before = cpuSeconds()
+        let seconds = 5.0
+        try await Task.sleep(for: .seconds(seconds))  // what is measured is that nothing happens
+        let share = (cpuSeconds() - before) / seconds
+        print("1000 pending connects: \(share * 100) % of a core, \(world.simulator.calls.count) calls in \(seconds) s")
+        #expect(share < 0.01)
+        #expect(world.simulator.calls.count < 20)
+        #expect(all.allSatisfy { $0.state == .connecting })
+    }
+
+    /// Of this process, with the simulated BlueZ in it.
+    private func cpuSeconds() -> Double {
+        var time = timespec()
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time)
+        return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
+    }
+
+    @Test("LX-15 a device object that expires, and comes back, is connected to")
+    func expired() async throws {
+        let world = try await SimulatedWorld()
+        let central = Central(world)
+        try await central.powerOn()
+        let heart = try await central.find("Rig Heart")
+        world.heart.vanish()
+        central.manager.connect(heart)
+        _ = await world.simulator.waitForCalls("Connect")
+        world.simulator.forgetDevice(world.heart)
+        _ = await world.simulator.waitForCalls("StartDiscovery", count: 2)
+        world.heart.comeBack()
+        try await central.next("connection") { if case .connected(heart) = $0 { true } else { nil } }
+    }
+}

@@ -1,0 +1,155 @@
+import BluezKitSimulator
+import CoreBluetooth
+import Foundation
+import Testing
+
+@testable import BluezKit
+
+/// What BlueZ does now and then, and no peripheral or rig can make it do.
+@Suite struct StubbornBlueZTests {
+    private func connected() async throws -> (SimulatedWorld, Central, CBPeripheral) {
+        let world = try await SimulatedWorld()
+        let central = Central(world)
+        try await central.powerOn()
+        let heart = try await central.find("Rig Heart")
+        try await central.connect(heart)
+        return (world, central, heart)
+    }
+
+    @Test(
+        "CN-14 O-32 a read refused for want of pairing pairs, is repeated once, and answered once", arguments: [1, 2])
+    func pairsAndRepeats(refusals: Int) async throws {
+        let (world, central, heart) = try await connected()
+        central.manager.pairing = .justWorks
+        let location = try await central.characteristic(
+            CBUUID(string: "2A38"), of: CBUUID(string: "180D"), on: heart)
+        world.simulator.inject(
+            SimulatorFault(
+                "ReadValue", times: refusals, .fail(name: "org.bluez.Error.NotPermitted", message: "Not paired")))
+        world.simulator.forgetCalls()
+        central.forgetRecords()
+        let result = try await central.read(location)
+        if refusals == 1 {
+            #expect(try result.get() == Data([1]))
+        } else {
+            // Bonded by now, and it does not help.
+            #expect((result.failure as? CBATTError)?.code == .insufficientEncryption)
+        }
+        #expect(world.simulator.calls("Pair").count == 1 && world.simulator.calls("ReadValue").count == 2)
+        #expect(central.count { if case .value = $0 { true } else { false } } == 1)
+    }
+
+    @Test("CN-14 an app that allows no pairing gets the refusal, and nothing pairs")
+    func doesNotPair() async throws {
+        let (world, central, heart) = try await connected()
+        let location = try await central.characteristic(
+            CBUUID(string: "2A38"), of: CBUUID(string: "180D"), on: heart)
+        world.simulator.inject(
+            SimulatorFault("ReadValue", .fail(name: "org.bluez.Error.NotPermitted", message: "Not paired")))
+        let error = try await central.read(location).failure
+        #expect((error as? CBATTError)?.code == .insufficientAuthentication)
+        #expect(world.simulator.calls("Pair").isEmpty)
+    }
+
+    @Test("the agent is registered once, is never made the default, and refuses what concerns others' devices")
+    func agent() async throws {
+        let (world, central, heart) = try await connected()
+        try await central.disconnect(heart)
+        try await central.connect(heart)
+        #expect(world.simulator.calls("RegisterAgent").count == 1)
+        #expect(world.simulator.calls("RequestDefaultAgent").isEmpty)
+        central.manager.pairing = .justWorks
+        var display = BluezPairing()
+        display.displayPasskey = { _, _ in }
+        central.manager.pairing = display
+        try await central.settle(heart)
+        #expect(
+            world.simulator.calls("RegisterAgent").count == 2, "another capability is another registration")
+        // The sink is somebody else's: its client has no agent, so ours is asked.
+        central.manager.pairing = .justWorks
+        try await central.settle(heart)
+        let other = try await BusClient(world.simulator.address)
+        world.simulator.remember(world.sink)
+        let sink = "/org/bluez/hci0/dev_F0_F1_F2_00_00_02"
+        try await other.call(sink, "org.bluez.Device1", "Connect")
+        while try await other.property(sink, "org.bluez.Device1", "ServicesResolved") != .bool(true) {}
+        await #expect(throws: (any Error).self) {
+            try await other.call(
+                sink + "/service0011/char0023", "org.bluez.GattCharacteristic1", "ReadValue", .noOptions,
+                deadline: .seconds(1))
+        }
+        #expect(
+            !central.manager.retrieveBondedPeripherals().map(\.identifier).contains(
+                DeviceIdentity(address: 0xF0F1_F200_0002, isRandom: true).identifier))
+    }
+
+    @Test(
+        "a dual-mode device that BlueZ pages by classic Bluetooth: LE is asked for in every way, then an error says why"
+    )
+    func dualMode() async throws {
+        let world = try await SimulatedWorld()
+        let central = Central(world)
+        try await central.powerOn()
+        let heart = try await central.find("Rig Heart")
+        world.simulator.inject(
+            SimulatorFault(
+                "org.bluez.Device1.Connect", times: nil,
+                .fail(name: "org.bluez.Error.Failed", message: "br-connection-profile-unavailable")))
+        central.manager.connect(heart)
+        let error = try await central.next("failure") {
+            if case .failed(heart, let error) = $0 { [error] } else { nil }
+        }[0]
+        let failure = try #require(error as? CBError)
+        #expect(failure.code == .connectionFailed)
+        #expect(
+            (failure.userInfo[NSLocalizedRecoverySuggestionErrorKey] as? String)?.contains("ControllerMode = le")
+                == true)
+        let attempts = try #require(failure.userInfo[BluezErrorAttemptsKey] as? [BluezConnectAttempt])
+        #expect(attempts.count >= 3 && attempts.allSatisfy { $0.date <= Date() && !$0.name.isEmpty })
+        #expect(world.simulator.calls("Connect").contains { $0.interface == "org.bluez.Bearer.LE1" })
+        #expect(world.simulator.calls("Set").count >= 1)
+        // The error is no verdict for ever.
+        world.simulator.clearFaults()
+        try await central.connect(heart)
+    }
+
+    @Test("AR-3 the timestamp is when the link went down, before the callback that was held back")
+    func timestamp() async throws {
+        let (world, central, heart) = try await connected()
+        let before = CFAbsoluteTimeGetCurrent()
+        world.heart.disconnect()
+        try await central.next("disconnection") { if case .disconnected(heart, _, .some) = $0 { true } else { nil } }
+        let loss = try #require(central.losses.withLock { $0.last })
+        // It waits 200 ms for a power-off that may follow.
+        #expect(before <= loss.time && loss.time + 0.15 < loss.told)
+    }
+
+    @Test("CE-3 what concerns Apple's notification service and classic Bluetooth exists, and changes nothing")
+    func appleServices() async throws {
+        let world = try await SimulatedWorld()
+        let central = Central(world)
+        try await central.powerOn()
+        let heart = try await central.find("Rig Heart")
+        central.manager.connect(
+            heart,
+            options: [
+                CBConnectPeripheralOptionRequiresANCS: true, CBConnectPeripheralOptionEnableTransportBridgingKey: true,
+            ])
+        try await central.next("connection") { if case .connected(heart) = $0 { true } else { nil } }
+        #expect(!heart.ancsAuthorized)
+    }
+
+    @Test("ST-6 the adapter goes and another one, hci1, takes its place: resetting, powered on, and everything works")
+    func otherAdapter() async throws {
+        let (world, central, _) = try await connected()
+        _ = try await world.control("rig adapters 2")
+        central.forgetRecords()
+        _ = try await world.control("rig unplug 0")
+        try await central.next("resetting") { if case .state(.resetting) = $0 { true } else { nil } }
+        try await central.powerOn()
+        #expect(central.manager.core.adapterName.withLock { $0 } == "hci1")
+        let heart = try await central.find("Rig Heart")
+        try await central.connect(heart)
+        try await central.disconnect(heart)
+    }
+}

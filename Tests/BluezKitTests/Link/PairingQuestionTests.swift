@@ -1,0 +1,43 @@
+import Testing
+
+@testable import BluezKit
+
+@Suite struct PairingQuestionTests {
+    @Test("a question without a handler is refused; just works is allowed, asked about or refused")
+    func policies() {
+        let nothing = BluezPairing()
+        for question: PairingQuestion in [.passkey, .display(1), .comparison(1), .consent] {
+            #expect(question.policy(nothing) == .refuse)
+        }
+        var pairing = BluezPairing()
+        pairing.consent = { _, _ in }
+        #expect(PairingQuestion.consent.policy(pairing) == .ask)
+        pairing.allowsJustWorks = true
+        #expect(PairingQuestion.consent.policy(pairing) == .accept)
+        #expect(PairingQuestion.comparison(1).policy(pairing) == .refuse, "just works is no answer to a number")
+        pairing.comparePasskey = { _, _, _ in }
+        #expect(PairingQuestion.comparison(1).policy(pairing) == .ask)
+    }
+
+    @Test("BlueZ is told of no more than there are handlers for, of all managers together")
+    func capabilities() {
+        var enters = BluezPairing()
+        enters.enterPasskey = { _, _ in }
+        var displays = BluezPairing()
+        displays.displayPasskey = { _, _ in }
+        var compares = BluezPairing()
+        compares.comparePasskey = { _, _, _ in }
+        #expect(BluezPairing.capability([]) == "NoInputNoOutput")
+        #expect(BluezPairing.capability([.justWorks]) == "NoInputNoOutput")
+        #expect(BluezPairing.capability([enters]) == "KeyboardOnly")
+        #expect(BluezPairing.capability([displays]) == "DisplayOnly")
+        #expect(BluezPairing.capability([compares, .justWorks]) == "DisplayYesNo")
+        #expect(BluezPairing.capability([enters, displays]) == "KeyboardDisplay")
+        #expect(BluezPairing.capability([enters, compares]) == "KeyboardDisplay")
+    }
+
+    @Test(
+        "a passkey has six digits, whatever the bus says",
+        arguments: [(0, "000000"), (42, "000042"), (4_294_967_295, "967295")])
+    func digits(passkey: UInt32, text: String) { #expect(PairingQuestion.digits(passkey) == text) }
+}

@@ -1,0 +1,263 @@
+import CoreBluetooth
+import Foundation
+import Testing
+
+@testable import BluezKit
+
+/// Pairing: who starts it, who is asked, and what is kept. In the simulator and against the real bluetoothd, with an
+/// independent stack on the other side.
+extension Scenarios {
+    @Suite struct PairingScenarios {
+        struct Setting {
+            let world: any World
+            let central: Central
+            let sink: CBPeripheral
+            let secret: CBCharacteristic
+
+            var isBonded: Bool { central.manager.retrieveBondedPeripherals().contains(sink) }
+
+            /// Reads what needs encryption; the answer comes once.
+            func read() async throws -> Result<Data, any Error> {
+                central.forgetRecords()
+                let result = try await central.read(secret)
+                #expect(central.count { if case .value(secret, _, _) = $0 { true } else { false } } == 1)
+                return result
+            }
+
+            /// The one answer is an error, nothing is paired, and the link, which BlueZ has made useless, ends.
+            func expectRefusal() async throws {
+                let error = try await read().failure
+                #expect((error as? CBATTError)?.code == .insufficientAuthentication)
+                let end = try await central.next("disconnection") {
+                    if case .disconnected(sink, _, let error) = $0 { [error] } else { nil }
+                }[0]
+                #expect((end as? CBError)?.code == .encryptionTimedOut)
+                #expect(!isBonded)
+            }
+        }
+
+        /// Connected to a sink that pairs like this, and that nobody is bonded with.
+        private func prepare(_ kind: String, _ pairing: BluezPairing) async throws -> Setting {
+            let world = try await Worlds.make()
+            let central = Central(world)
+            try await central.powerOn()
+            try await world.control("sink pairing \(kind)")
+            try await world.control("sink forget")
+            let identifier = DeviceIdentity(address: 0xF0F1_F200_0002, isRandom: true).identifier
+            let sink = try #require(central.manager.retrievePeripherals(withIdentifiers: [identifier]).first)
+            try await removeBond(sink, central)
+            central.manager.pairing = pairing
+            try await central.connect(sink)
+            let secret = try await central.characteristic(sinkUUID(0x16), of: sinkUUID(1), on: sink)
+            return Setting(world: world, central: central, sink: sink, secret: secret)
+        }
+
+        private func removeBond(_ peripheral: CBPeripheral, _ central: Central) async throws {
+            let log = EventLog<String>()
+            central.manager.removeBond(with: peripheral) { log.append($0.map { "\($0)" } ?? "removed") }
+            #expect(try await log.next("removal of the bond") { $0 } == "removed")
+        }
+
+        @Test(
+            "CN-14 O-32 just works, which the app allows: one answer; the bond is listed, kept and removed")
+        func justWorks() async throws {
+            let setting = try await prepare("justworks", .justWorks)
+            #expect(!setting.isBonded)
+            #expect(try await setting.read().get() == Data("encrypted".utf8))
+            #expect(setting.isBonded)
+            // The next link is encrypted by itself.
+            try await setting.central.disconnect(setting.sink)
+            setting.central.manager.pairing = BluezPairing()
+            try await setting.central.connect(setting.sink)
+            let secret = try await setting.central.characteristic(
+                sinkUUID(0x16), of: sinkUUID(1), on: setting.sink)
+            #expect(try await setting.central.read(secret).get() == Data("encrypted".utf8))
+            // With the bond goes the link.
+            try await removeBond(setting.sink, setting.central)
+            try await setting.central.next("disconnection") {
+                if case .disconnected(setting.sink, _, .some) = $0 { true } else { nil }
+            }
+            #expect(!setting.isBonded)
+        }
+
+        @Test("CN-14 an app that says nothing of pairing: the read is refused at once, and nothing is paired")
+        func nothingAllowed() async throws {
+            try await prepare("justworks", BluezPairing()).expectRefusal()
+        }
+
+        @Test(
+            "CN-14 consent: the app is asked on its queue; no is a refusal, yes a bond",
+            arguments: [true, false])
+        func consent(agrees: Bool) async throws {
+            let asked = EventLog<String>()
+            var pairing = BluezPairing()
+            pairing.consent = { peripheral, decide in
+                asked.append(DispatchQueue.getSpecific(key: Central.onQueue) == true ? "on queue" : "elsewhere")
+                DispatchQueue.global().async { decide(agrees) }
+            }
+            let setting = try await prepare("justworks", pairing)
+            if agrees {
+                #expect(try await setting.read().get() == Data("encrypted".utf8))
+                #expect(setting.isBonded)
+                try await removeBond(setting.sink, setting.central)
+            } else {
+                try await setting.expectRefusal()
+            }
+            #expect(asked.all == ["on queue"])
+        }
+
+        @Test("CN-14 the peripheral shows a passkey: the app enters it", arguments: [123_456, 654_321])
+        func entersPasskey(passkey: UInt32) async throws {
+            var pairing = BluezPairing()
+            pairing.enterPasskey = { _, enter in enter(passkey) }
+            let setting = try await prepare("display 123456", pairing)
+            if passkey == 123_456 {
+                #expect(try await setting.read().get() == Data("encrypted".utf8))
+                #expect(setting.isBonded)
+                try await removeBond(setting.sink, setting.central)
+            } else {
+                setting.central.forgetRecords()
+                setting.sink.readValue(for: setting.secret)
+                // A peripheral that was told a wrong number may end the link before BlueZ answers.
+                try await setting.central.next("error or the end") {
+                    switch $0 {
+                    case .value(_, _, .some), .disconnected(setting.sink, _, .some): true
+                    default: nil
+                    }
+                }
+                #expect(!setting.isBonded)
+            }
+        }
+
+        @Test("CN-14 the app shows a passkey, which is typed on the peripheral; then the app takes it away")
+        func displaysPasskey() async throws {
+            let shown = EventLog<String>()
+            var pairing = BluezPairing()
+            pairing.displayPasskey = { shown.append($1) }
+            pairing.ended = { _ in shown.append("ended") }
+            let setting = try await prepare("keyboard", pairing)
+            setting.sink.readValue(for: setting.secret)
+            let passkey = try await shown.next("passkey") { $0 }
+            #expect(passkey.count == 6 && passkey.allSatisfy(\.isNumber))
+            _ = try await setting.world.nextEvent("passkey?") { $0 == "sink passkey?" }
+            try await setting.world.control("sink enter \(passkey)")
+            let value = try await setting.central.next("value") {
+                if case .value(setting.secret, let value, nil) = $0 { value } else { nil }
+            }
+            #expect(value == Data("encrypted".utf8) && setting.isBonded)
+            #expect(try await shown.next("end") { $0 } == "ended")
+            try await removeBond(setting.sink, setting.central)
+        }
+
+        @Test("CN-14 both show a number, and the app compares", arguments: [true, false])
+        func compares(areEqual: Bool) async throws {
+            let shown = EventLog<String>()
+            var pairing = BluezPairing()
+            pairing.comparePasskey = { _, passkey, decide in
+                shown.append(passkey)
+                decide(areEqual)
+            }
+            let setting = try await prepare("numeric", pairing)
+            if areEqual {
+                #expect(try await setting.read().get() == Data("encrypted".utf8))
+                #expect(setting.isBonded)
+                try await removeBond(setting.sink, setting.central)
+            } else {
+                try await setting.expectRefusal()
+            }
+            #expect(shown.all.count == 1 && shown.all.allSatisfy { $0.count == 6 })
+        }
+
+        @Test("CN-14 the peripheral refuses to pair: an error or the end of the link, and no bond")
+        func peripheralRefuses() async throws {
+            let setting = try await prepare("reject", .justWorks)
+            setting.central.forgetRecords()
+            setting.sink.readValue(for: setting.secret)
+            try await setting.central.next("error or the end") {
+                switch $0 {
+                case .value(_, _, .some), .disconnected(setting.sink, _, .some): true
+                default: nil
+                }
+            }
+            #expect(!setting.isBonded)
+            try await setting.world.control("sink pairing justworks")
+        }
+
+        @Test("CN-9 the peripheral has lost its keys: peerRemovedPairingInformation, though bluetoothd dies of it")
+        func lostKeys() async throws {
+            let setting = try await prepare("justworks", .justWorks)
+            #expect(try await setting.read().get() == Data("encrypted".utf8))
+            try await setting.central.disconnect(setting.sink)
+            try await setting.world.control("sink forget")
+            setting.central.manager.connect(setting.sink)
+            // 5.66 dies. Others say it.
+            let error = try await setting.central.next("the end, or a reset") { event -> [(any Error)?]? in
+                switch event {
+                case .failed(_, let error), .disconnected(_, _, let error): [error]
+                case .state(.resetting): []
+                default: nil
+                }
+            }.first
+            if let error {
+                #expect((error as? CBError)?.code == .peerRemovedPairingInformation)
+                return
+            }
+            try await setting.world.control("bluetoothd start")
+            try await setting.central.powerOn()
+            let sink = try #require(
+                setting.central.manager.retrievePeripherals(withIdentifiers: [setting.sink.identifier]).first)
+            setting.central.manager.connect(sink)
+            let failure = try await setting.central.next("failure") {
+                if case .failed(sink, let error) = $0 { [error] } else { nil }
+            }[0]
+            #expect((failure as? CBError)?.code == .peerRemovedPairingInformation)
+            // Without the bond it works again.
+            try await removeBond(sink, setting.central)
+            try await setting.central.connect(sink)
+            let secret = try await setting.central.characteristic(sinkUUID(0x16), of: sinkUUID(1), on: sink)
+            #expect(try await setting.central.read(secret).get() == Data("encrypted".utf8))
+            try await removeBond(sink, setting.central)
+        }
+
+        @Test(
+            "ID-2 D8 a private address: bonded, it is found under the next one, and after a restart of bluetoothd",
+            .enabled(if: Worlds.isRig, "the simulator has no private addresses"))
+        func privateAddress() async throws {
+            let world = try await Worlds.make()
+            let central = Central(world)
+            try await central.powerOn()
+            try await world.control("sink pairing justworks")
+            try await world.control("sink forget")
+            let identity = DeviceIdentity(address: 0xF0F1_F200_0002, isRandom: true).identifier
+            let known = try #require(central.manager.retrievePeripherals(withIdentifiers: [identity]).first)
+            try await removeBond(known, central)
+            try await world.control("sink private")
+            let sink = try await central.find("Rig Sink", services: [sinkUUID(1)])
+            #expect(sink.identifier != identity && sink.identityIdentifier == sink.identifier)
+            central.manager.pairing = .justWorks
+            func connectAndRead() async throws {
+                try await central.connect(sink)
+                let secret = try await central.characteristic(sinkUUID(0x16), of: sinkUUID(1), on: sink)
+                #expect(try await central.read(secret).get() == Data("encrypted".utf8))
+            }
+            try await connectAndRead()
+            #expect(sink.identityIdentifier == identity)
+            try await central.disconnect(sink)
+            // Its next address.
+            try await world.control("sink private")
+            try await connectAndRead()
+            try await central.disconnect(sink)
+            // BlueZ makes its object anew, under another path.
+            try await world.control("bluetoothd stop")
+            try await world.control("sink private")
+            try await world.control("bluetoothd start")
+            try await central.powerOn()
+            let later = try #require(central.manager.retrievePeripherals(withIdentifiers: [sink.identifier]).first)
+            try await central.connect(later)
+            let secret = try await central.characteristic(sinkUUID(0x16), of: sinkUUID(1), on: later)
+            #expect(try await central.read(secret).get() == Data("encrypted".utf8))
+            try await removeBond(later, central)
+            try await world.control("sink identity")
+        }
+    }
+}
