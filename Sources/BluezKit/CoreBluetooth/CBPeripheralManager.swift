@@ -72,15 +72,17 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     ///     (`RunLoop.main.run()` or `dispatchMain()`). A concurrent queue is used one callback at a time.
     ///   - options: `CBPeripheralManagerOption…` keys, and the BluezKit additions ``BluezManagerOptionBusAddressKey``,
     ///     ``BluezManagerOptionAdapterKey``, ``BluezManagerOptionAllowSystemServicesKey``,
-    ///     ``BluezManagerOptionStateDirectoryKey`` and ``BluezManagerOptionResumeAfterResetKey``. Unknown keys are
+    ///     ``BluezManagerOptionAllowJustWorksPairingKey``, ``BluezManagerOptionStateDirectoryKey`` and ``BluezManagerOptionResumeAfterResetKey``. Unknown keys are
     ///     ignored.
     public init(delegate: (any CBPeripheralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil) {
         let session = Session.shared(Session.Key(options: options))
-        let allowsAll = (options?[BluezManagerOptionAllowSystemServicesKey] as? NSNumber)?.boolValue ?? false
+        func isSet(_ key: String) -> Bool { (options?[key] as? NSNumber)?.boolValue ?? false }
         let identifier = options?[CBPeripheralManagerOptionRestoreIdentifierKey] as? String
         let (book, preserved) = IntentBook.open(.peripheral, identifier: identifier, options: options)
         self.book = book
-        core = PublisherCore(session: session, queue: queue, allowsSystemServices: allowsAll, preserved: preserved)
+        core = PublisherCore(
+            session: session, queue: queue, allowsSystemServices: isSet(BluezManagerOptionAllowSystemServicesKey),
+            allowsJustWorks: isSet(BluezManagerOptionAllowJustWorksPairingKey), preserved: preserved)
         super.init(state: .unknown)
         self.delegate = delegate
         core.manager = self

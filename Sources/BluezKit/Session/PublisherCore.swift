@@ -44,9 +44,15 @@ final class PublisherCore: Recipient, @unchecked Sendable {
 
     /// The app's wish not to be kept from services of the system (PB-7).
     let allowsSystemServices: Bool
+    /// Whether centrals may pair without anybody being asked.
+    let allowsJustWorks: Bool
 
-    init(session: Session, queue: DispatchQueue?, allowsSystemServices: Bool, preserved: Snapshot?) {
-        (self.session, self.allowsSystemServices, self.preserved) = (session, allowsSystemServices, preserved)
+    init(
+        session: Session, queue: DispatchQueue?, allowsSystemServices: Bool, allowsJustWorks: Bool,
+        preserved: Snapshot?
+    ) {
+        (self.session, self.preserved) = (session, preserved)
+        (self.allowsSystemServices, self.allowsJustWorks) = (allowsSystemServices, allowsJustWorks)
         inbox = Inbox(queue: queue ?? .main)
     }
 

@@ -179,6 +179,7 @@ extension Session {
         }
         core.announcedState = state
         core.post { manager in manager.enter(state) }
+        if state == .poweredOn { updateAgent() }
     }
 
     /// Names the life of bus, bluetoothd and adapter: a link never outlives it. The kernel gives an adapter that was

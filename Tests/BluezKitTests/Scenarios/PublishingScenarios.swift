@@ -166,11 +166,14 @@ extension Scenarios {
             #expect(publisher.records.count == 3)
         }
 
-        @Test("PB-10 UP-1 a central that pairs reads, writes and subscribes to what needs encryption")
-        func pairing() async throws {
+        @Test(
+            "PB-10 UP-1 a central that pairs reads, writes and subscribes to what needs encryption",
+            arguments: ["the desktop's agent", "this program, if the app allows it"])
+        func pairing(_ decider: String) async throws {
             let world = try await Worlds.make()
-            let agent = try await PairingAgent(world)
-            let publisher = Publisher(world)
+            let isOurs = decider != "the desktop's agent"
+            let agent = isOurs ? nil : try await PairingAgent(world)
+            let publisher = Publisher(world, options: [BluezManagerOptionAllowJustWorksPairingKey: isOurs])
             try await publisher.powerOn()
             let guarded = local(0x110, [.read, .write], [.readEncryptionRequired, .writeEncryptionRequired])
             let notifying = local(0x111, .notifyEncryptionRequired)
