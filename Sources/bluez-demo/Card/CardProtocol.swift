@@ -3,18 +3,20 @@ import BluezKit
 /// How a business card goes from one machine to another: a service with one characteristic, which notifies.
 ///
 /// A central that subscribes is sent a message, once; subscribing anew asks for it again. A message is a sequence of
-/// frames, each of which is one notification, in order, of any length that the link allows (ATT_MTU - 3, at least 20):
+/// frames, each of which is one notification of any length that the link allows (ATT_MTU - 3, at least 20):
 ///
-///     01  length of the card, four bytes                    begins a message; what was not complete is void
-///     02  the next one or more bytes of the card            as often as it takes, not at all if the card is empty
-///     03  CRC-32 of the card, four bytes                    the end-of-message mark: the card is complete
+///     01  length of the card, CRC-32 of the card            begins a message
+///     02  offset, and the bytes of the card from there on   as often as it takes, not at all if the card is empty
+///     03                                                    the end-of-message mark: everything was sent
 ///
-/// Numbers have their least significant byte first. The kind of a frame is apart from what it carries, so that a card
-/// may hold any bytes; Apple's sample "BTLE Transfer" (2012), whose idea this is, ends with the text `EOM`, which could
-/// be in a card as well. Length and checksum find frames that were lost.
+/// Numbers have four bytes, the least significant one first. The kind of a frame is apart from what it carries, so that
+/// a card may hold any bytes; Apple's sample "BTLE Transfer" (2012), whose idea this is, ends with the text `EOM`, which
+/// could be in a card as well.
 ///
-/// A notification can reach more centrals than it is for: frames before the first 01 belong to somebody else's message.
-/// So there is one message on the way at a time; other centrals wait for theirs.
+/// Frames may overtake each other: BlueZ spreads notifications over several bearers where both ends have the Enhanced
+/// Attribute Protocol. And a notification can reach more centrals than it is for, so frames of somebody else's message
+/// may come before, between and after; they are of the same card. Therefore each piece says where it belongs, and the
+/// card is complete when all of it is there. One message is on the way at a time; other centrals wait for theirs.
 enum CardProtocol {
     static let service = CBUUID(string: "0E9C0001-6B1A-4C57-8D3F-5A1E2B7C9D40")
     static let characteristic = CBUUID(string: "0E9C0002-6B1A-4C57-8D3F-5A1E2B7C9D40")

@@ -1,52 +1,82 @@
 import Foundation
 
-/// Puts a card together from the frames of a message. Pure; any bytes may come.
+/// Puts a card together from the frames of messages, in whatever order they come. Pure; any bytes may come.
 struct CardReceiver {
     enum Progress: Equatable {
-        /// The frame belongs to a message that began before.
-        case ignored
+        /// How large the card is has not been said yet.
+        case unannounced
         case received(Int, of: Int)
         case complete(Data)
     }
 
     /// The largest card that is accepted, in bytes.
     let limit: Int
+    private var announced: (size: Int, checksum: UInt32)?
     private var card = Data()
-    /// What the message announced; nil: none has begun.
-    private var size: Int?
-    private var checksum = CRC32()
+    /// What of it is there.
+    private var known = RangeSet<Int>()
+    private var hasEnded = false
 
     init(limit: Int) { self.limit = limit }
 
+    /// Nil unless everything was sent, and some of it has not come: how many bytes that is.
+    var missing: Int? { hasEnded ? announced.map { $0.size - count } : nil }
+
+    /// The card was asked for again. What is there is kept.
+    mutating func askAgain() { hasEnded = false }
+
     mutating func take(_ frame: Data) throws(CardError) -> Progress {
         guard let kind = frame.first.flatMap(CardProtocol.Kind.init) else { throw .unknownFrame(frame.first) }
-        let rest = frame.dropFirst()
-        if kind == .begin {
-            let size = Int(try Self.number(rest, of: frame))
-            guard size <= limit else { throw .tooLarge(size, limit: limit) }
-            (card, self.size, checksum) = (Data(), size, CRC32())
-            return .received(0, of: size)
-        }
-        guard let size else { return .ignored }
+        var rest = frame.dropFirst()
         switch kind {
-        case .begin, .data:
+        case .begin:
+            let (size, checksum) = (Int(try Self.number(&rest, of: frame)), try Self.number(&rest, of: frame))
+            guard rest.isEmpty else { throw .malformedFrame([UInt8](frame)) }
+            try begin(size, checksum)
+        case .data:
+            let offset = Int(try Self.number(&rest, of: frame))
             guard !rest.isEmpty else { throw .malformedFrame([UInt8](frame)) }
-            guard card.count + rest.count <= size else { throw .tooMuch(of: size) }
-            card += rest
-            checksum.take(rest)
-            return .received(card.count, of: size)
+            try put([UInt8](rest), at: offset)
         case .end:
-            let expected = try Self.number(rest, of: frame)
-            guard card.count == size else { throw .incomplete(card.count, of: size) }
-            guard checksum.value == expected else { throw .damaged }
-            self.size = nil
-            return .complete(card)
+            guard rest.isEmpty else { throw .malformedFrame([UInt8](frame)) }
+            hasEnded = true
         }
+        return try progress()
     }
 
-    private static func number(_ bytes: Data, of frame: Data) throws(CardError) -> UInt32 {
-        guard bytes.count == 4 else { throw .malformedFrame([UInt8](frame)) }
-        return bytes.reversed().reduce(0) { $0 << 8 | UInt32($1) }
+    private mutating func begin(_ size: Int, _ checksum: UInt32) throws(CardError) {
+        guard size <= limit else { throw .tooLarge(size, limit: limit) }
+        // Of another card than what came before?
+        if let announced, announced != (size, checksum) { self = CardReceiver(limit: limit) }
+        if card.count > size { self = CardReceiver(limit: limit) }
+        announced = (size, checksum)
+    }
+
+    private mutating func put(_ bytes: [UInt8], at offset: Int) throws(CardError) {
+        let end = offset + bytes.count
+        let size = announced?.size ?? limit
+        guard end <= size else { throw .tooMuch(of: size) }
+        if card.count < end { card.append(Data(count: end - card.count)) }
+        card.replaceSubrange(offset..<end, with: bytes)
+        known.insert(contentsOf: offset..<end)
+    }
+
+    private var count: Int { known.ranges.reduce(0) { $0 + $1.count } }
+
+    private mutating func progress() throws(CardError) -> Progress {
+        guard let (size, expected) = announced else { return .unannounced }
+        guard hasEnded, count == size else { return .received(count, of: size) }
+        defer { self = CardReceiver(limit: limit) }
+        var checksum = CRC32()
+        checksum.take(card)
+        guard checksum.value == expected else { throw .damaged }
+        return .complete(card)
+    }
+
+    private static func number(_ bytes: inout Data, of frame: Data) throws(CardError) -> UInt32 {
+        guard bytes.count >= 4 else { throw .malformedFrame([UInt8](frame)) }
+        defer { bytes = bytes.dropFirst(4) }
+        return bytes.prefix(4).reversed().reduce(0) { $0 << 8 | UInt32($1) }
     }
 }
 
@@ -54,18 +84,9 @@ struct CardReceiver {
 enum CardError: Error, Equatable {
     case tooLarge(Int, limit: Int)
     case tooMuch(of: Int)
-    case incomplete(Int, of: Int)
     case damaged
     case unknownFrame(UInt8?)
     case malformedFrame([UInt8])
-
-    /// Whether some frames were lost on the way, so that asking again may help.
-    var isLoss: Bool {
-        switch self {
-        case .incomplete, .damaged: true
-        default: false
-        }
-    }
 }
 
 extension CardError: LocalizedError {
@@ -75,7 +96,6 @@ extension CardError: LocalizedError {
         case .tooLarge(let size, let limit):
             "the card has \(size) bytes, more than the \(limit) that are accepted; --max-size \(size) would take it"
         case .tooMuch(let size): "more came than the \(size) bytes that were announced; the sender is faulty"
-        case .incomplete(let count, let size): "only \(count) of \(size) bytes arrived"
         case .damaged: "the card was damaged on the way: its checksum is wrong"
         case .unknownFrame(nil): "an empty notification came; the sender is faulty"
         case .unknownFrame(let kind?):

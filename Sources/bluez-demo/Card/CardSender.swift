@@ -27,22 +27,23 @@ struct CardSender: Equatable {
         switch step {
         case .begin:
             next.step = card.isEmpty ? .end : .data
-            return (Self.frame(.begin, number: UInt32(clamping: card.count)), next)
-        case .data:
-            let piece = card.dropFirst(sent).prefix(length - 1)
-            next.sent += piece.count
-            if next.sent == card.count { next.step = .end }
-            return (Data([CardProtocol.Kind.data.rawValue]) + piece, next)
-        case .end:
             var checksum = CRC32()
             checksum.take(card)
+            return (Self.frame(.begin, [UInt32(clamping: card.count), checksum.value]), next)
+        case .data:
+            let head = Self.frame(.data, [UInt32(clamping: sent)])
+            let piece = card.dropFirst(sent).prefix(length - head.count)
+            next.sent += piece.count
+            if next.sent == card.count { next.step = .end }
+            return (head + piece, next)
+        case .end:
             next.step = .done
-            return (Self.frame(.end, number: checksum.value), next)
+            return (Self.frame(.end, []), next)
         case .done: return nil
         }
     }
 
-    private static func frame(_ kind: CardProtocol.Kind, number: UInt32) -> Data {
-        Data([kind.rawValue] + (0..<4).map { UInt8(truncatingIfNeeded: number >> (8 * $0)) })
+    private static func frame(_ kind: CardProtocol.Kind, _ numbers: [UInt32]) -> Data {
+        Data([kind.rawValue] + numbers.flatMap { number in (0..<4).map { UInt8(truncatingIfNeeded: number >> (8 * $0)) } })
     }
 }

@@ -7,6 +7,8 @@ final class CardReceiveCommand: CentralCommand, CBPeripheralDelegate {
     private static let patience = 30.0
     /// How often a card is asked for from one sender.
     private static let attempts = 3
+    /// How long what is missing may take when everything was sent, in seconds.
+    private static let patienceForRest = 5.0
 
     private let options: CardReceiveOptions
     private var receiver: CardReceiver
@@ -63,7 +65,7 @@ final class CardReceiveCommand: CentralCommand, CBPeripheralDelegate {
     }
 
     private func forget() {
-        (sender, characteristic, began, shown) = (nil, nil, nil, -1)
+        (sender, characteristic, began, shown, attempt) = (nil, nil, nil, -1, 1)
         receiver = CardReceiver(limit: options.maximumSize)
         output.show([])
     }
@@ -189,7 +191,6 @@ final class CardReceiveCommand: CentralCommand, CBPeripheralDelegate {
     func peripheral(_ peripheral: CBPeripheral, didModifyServices invalidatedServices: [CBService]) {
         guard ending == nil, sender === peripheral else { return }
         characteristic = nil
-        receiver = CardReceiver(limit: options.maximumSize)
         peripheral.discoverServices([CardProtocol.service])
     }
 
@@ -201,20 +202,36 @@ final class CardReceiveCommand: CentralCommand, CBPeripheralDelegate {
         events += 1
         do throws(CardError) {
             switch try receiver.take(characteristic.value ?? Data()) {
-            case .ignored: break
+            case .unannounced: break
             case .received(let bytes, let size): show(peripheral, bytes, of: size)
-            case .complete(let card): finish(peripheral, card)
+            case .complete(let card): return finish(peripheral, card)
             }
-        } catch  where error.isLoss && attempt < Self.attempts {
-            attempt += 1
-            output.say(Line("\(error.sentence). Asking for it again.", .yellow))
-            receiver = CardReceiver(limit: options.maximumSize)
-            shown = -1
-            peripheral.setNotifyValue(false, for: characteristic)
+            if let missing = receiver.missing { awaitRest(peripheral, characteristic, missing) }
+        } catch  where error == .damaged && attempt < Self.attempts {
+            askAgain(peripheral, characteristic, error.sentence)
         } catch {
             output.complain(error.sentence)
             stop(.failure)
         }
+    }
+
+    /// Everything was sent. What is still missing has been overtaken, or is lost.
+    private func awaitRest(_ peripheral: CBPeripheral, _ characteristic: CBCharacteristic, _ missing: Int) {
+        let before = events
+        after(Self.patienceForRest) { [self] _ in
+            guard events == before, ending == nil, sender === peripheral else { return }
+            let loss = "\(missing) of the bytes have not arrived"
+            if attempt < Self.attempts { return askAgain(peripheral, characteristic, loss) }
+            output.complain(loss)
+            stop(.failure)
+        }
+    }
+
+    private func askAgain(_ peripheral: CBPeripheral, _ characteristic: CBCharacteristic, _ reason: String) {
+        attempt += 1
+        output.say(Line("\(reason). Asking for it again.", .yellow))
+        receiver.askAgain()
+        peripheral.setNotifyValue(false, for: characteristic)
     }
 
     /// Gives this sender up, and looks again.
