@@ -49,8 +49,7 @@ async def main(adapter, number):
             values = asyncio.Queue()
             await client.start_notify(uuid, lambda _, data, values=values: values.put_nowait(bytes(data)))
             heard = [await asyncio.wait_for(values.get(), 30) for _ in range(3)]
-            # The order on air is for the other client to prove (UpdateScenarios): this one, or the BlueZ below it, has
-            # shown indications in reverse once.
+            # bluetoothd at both ends: its EATT bearers overtake each other. UpdateScenarios prove the order.
             check('values', sorted(heard), [b'\0', b'\1', b'\2'])
             await client.stop_notify(uuid)
         await client.pair()

@@ -35,6 +35,8 @@ struct LinkStateMachine {
         case connectReply(Failure?)
         case connectedChanged(Bool)
         case disconnectReply
+        /// Others use the link: it stays, and is over for us.
+        case kept
         case timerFired
     }
 
@@ -115,6 +117,7 @@ struct LinkStateMachine {
         case (.up, .connectedChanged(false)): return enter(.idle, .linkDown)
         case (.up, .want(false)): return enter(.closing, .disconnect)
 
+        case (.closing, .kept): return isWanted ? enter(.checking, .linkDown, .readDevice) : enter(.idle, .linkDown)
         // The reply and `Connected` = false come in either order. Whoever wants the link again gets a new one.
         case (.closing, .disconnectReply) where isLinked: return [.startTimer(.seconds(5))]
         case (.closing, .connectedChanged(false)), (.closing, .disconnectReply), (.closing, .timerFired):

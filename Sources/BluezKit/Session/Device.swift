@@ -44,6 +44,26 @@ extension Session {
     }
 }
 
+/// What devices advertised that this process has connected to. BlueZ 5.66 forgets it if a link is ended while it discovers
+/// the services, and then no scan for one of them would find the device until it is connected again.
+enum AdvertisedServices {
+    private static let known = Protected<[DeviceIdentity: [CBUUID]]>([:])
+
+    static func note(_ device: Device) {
+        let services = device.properties.services
+        guard !services.isEmpty else { return }
+        known.withLock { known in
+            if known.count >= 1000 { known.removeAll() }
+            known[device.identity] = services
+        }
+    }
+
+    static func recall(_ device: Device) {
+        guard device.properties.services.isEmpty, let services = known.withLock({ $0[device.identity] }) else { return }
+        device.properties.services = services
+    }
+}
+
 /// What a device needs once somebody wants to connect to it. Confined to the bus queue.
 final class Link {
     var machine = LinkStateMachine()
@@ -69,6 +89,8 @@ final class Link {
     var failedWhileUp: DispatchTime?
     /// Answers the running operation in BlueZ's place.
     var failRunning: ((BusError) -> Void)?
+    /// Our part in it, if a program with BluezKit has made it.
+    var lease: LinkLease?
     /// Whether `Pair` is on its way.
     var isPairing = false
     var isPausingDiscovery = false

@@ -212,7 +212,10 @@ extension Session {
         peers = [:]
         for core in managers { core.scan = nil }
         resetTurns()
-        for device in linked { device.link.map { dropLink($0, of: device) } }
+        for device in linked {
+            device.properties.isConnected = false
+            device.link.map { dropLink($0, of: device) }
+        }
         discoveryPauses = 0
         subscriptions.removeAll()
         devicesByPath.removeAll()

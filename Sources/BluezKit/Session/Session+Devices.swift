@@ -63,6 +63,7 @@ extension Session {
 
     /// What the changes of a device lead to, whoever brought them.
     func process(_ changes: DeviceProperties.Changes, of device: Device) {
+        AdvertisedServices.recall(device)
         if changes.contains(.advertisement) {
             device.lastSeen = .now()
             scanWatch.hear()

@@ -239,6 +239,8 @@ extension Session {
         guard let proxy = proxy(device) else { return }
         let epoch = link.epoch
         device.disconnectReason = nil
+        link.lease = lease(on: device, creates: true)
+        AdvertisedServices.note(device)
         pauseDiscovery(true, for: link)
         // A device that does not answer must not keep the app's scan from going on.
         after(.seconds(5)) { [weak link] session in
@@ -258,6 +260,23 @@ extension Session {
             }
             apply(link.machine.handle(.connectReply(failure)), to: device)
         }
+    }
+
+    // MARK: Links that others use
+
+    func lease(on device: Device, creates: Bool) -> LinkLease? {
+        guard let directory = LinkLease.directory, let life else { return nil }
+        let name = "\(life) \(device.identity.addressText)".replacing("/", with: "_")
+        return LinkLease.take(name, in: directory, creates: creates)
+    }
+
+    /// Whether the link, or the attempt, is ours alone.
+    private func mayEnd(_ link: Link, of device: Device) -> Bool {
+        guard LinkLease.directory != nil else { return true }
+        if link.lease?.isAlone() == true { return true }
+        Log.debug("\(device.path): other programs use the link, which stays")
+        link.lease = nil
+        return false
     }
 
     /// `Connect` lets BlueZ choose between LE and classic Bluetooth. Where it has chosen wrong it is told, in the ways that
@@ -291,6 +310,7 @@ extension Session {
 
     private func disconnect(_ device: Device, _ link: Link) {
         pauseDiscovery(false, for: link)
+        guard mayEnd(link, of: device) else { return apply(link.machine.handle(.kept), to: device) }
         let epoch = link.epoch
         proxy(device)?.disconnect { [weak self, weak device] _ in
             guard let self, let device, let link = device.link, link.epoch == epoch else { return }
@@ -316,6 +336,7 @@ extension Session {
 
     private func linkUp(_ device: Device, _ link: Link) {
         pauseDiscovery(false, for: link)
+        if link.lease == nil { link.lease = lease(on: device, creates: false) }
         device.properties.isConnected = true
         device.attempts = []
         for core in device.clients where core.wish != nil && !core.isUp { announceConnection(of: core) }
@@ -440,6 +461,8 @@ extension Session {
         link.unreadObjects = PathQueue()
         link.changedServices = []
         link.queue.removeAll()
+        if !device.properties.isConnected { link.lease?.end() }
+        link.lease = nil
         (link.failRunning, link.isPairing, link.failedWhileUp) = (nil, false, nil)
         endQuestion(about: device)
         for writer in link.writers.values { writer.close() }

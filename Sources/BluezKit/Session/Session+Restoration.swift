@@ -110,6 +110,7 @@ extension Session {
         let isNew = link.machine.phase != .up
         if isNew {
             link.machine.adopt()
+            link.lease = lease(on: device, creates: true)
             link.isAdopted = true
         }
         for characteristic in item.peripheral.subscribedCharacteristics {

@@ -62,7 +62,11 @@ import Testing
         try await central.powerOn()
         let all = central.manager.retrievePeripherals(withIdentifiers: try (0..<1000).map(identifier))
         for peripheral in all { central.manager.connect(peripheral) }
-        _ = await world.simulator.waitForCalls("StartDiscovery")
+        // Each is asked about once, and then there is nothing to do but to listen.
+        for call in ["GetAll", "Introspect"] {
+            _ = try #require(await world.simulator.waitForCalls(call, count: 1000, timeout: .seconds(60)))
+        }
+        _ = try #require(await world.simulator.waitForCalls("StartDiscovery"))
         world.simulator.forgetCalls()
         let before = cpuSeconds()
         let seconds = 5.0

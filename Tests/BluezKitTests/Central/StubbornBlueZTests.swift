@@ -113,6 +113,20 @@ import Testing
         try await central.connect(heart)
     }
 
+    @Test("O-43 a link that another program, without BluezKit, has made: a cancel leaves it alone")
+    func foreignLink() async throws {
+        let world = try await SimulatedWorld()
+        let central = Central(world)
+        try await central.powerOn()
+        let heart = try await central.find("Rig Heart")
+        let other = try await BusClient(world.simulator.address)
+        try await other.call(BusClient.heart, "org.bluez.Device1", "Connect")
+        try await central.connect(heart)
+        try await central.disconnect(heart)
+        #expect(world.heart.isConnected && world.simulator.calls("Disconnect").isEmpty)
+        try await central.connect(heart)
+    }
+
     @Test("AR-3 the timestamp is when the link went down, before the callback that was held back")
     func timestamp() async throws {
         let (world, central, heart) = try await connected()

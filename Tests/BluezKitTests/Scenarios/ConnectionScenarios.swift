@@ -275,5 +275,58 @@ extension Scenarios {
             try await central.disconnect(again)
             try await world.awaitConnections("heart", 0)
         }
+
+        @Test("O-43 two programs on one link: one's cancel leaves the other's; the last one's ends it")
+        func twoPrograms() async throws {
+            let world = try await Worlds.make()
+            let one = Central(world)
+            // With another choice of adapter it is another client of BlueZ, as another process would be.
+            let other = Central(world, options: [BluezManagerOptionAdapterKey: "hci0"])
+            try await one.powerOn()
+            try await other.powerOn()
+            #expect(one.manager.core.session !== other.manager.core.session)
+            let mine = try await one.find("Rig Heart", services: [heartRate])
+            let theirs = try #require(other.manager.retrievePeripherals(withIdentifiers: [mine.identifier]).first)
+            try await one.connect(mine)
+            try await other.connect(theirs)
+            try await one.disconnect(mine)
+            let location = try await other.characteristic(CBUUID(string: "2A38"), of: heartRate, on: theirs)
+            #expect(try await other.read(location).get() == Data([1]))
+            // It can come back, and is not alone then either.
+            try await one.connect(mine)
+            try await other.disconnect(theirs)
+            _ = try await one.discoverServices(mine)
+            #expect(try await world.control("heart connections") == "1")
+            try await one.disconnect(mine)
+            try await world.awaitConnections("heart", 0)
+        }
+
+        @Test(
+            "GD-9 IV-2 new firmware between two connections: the next discovery shows the new table, and nothing stale")
+        func firmware() async throws {
+            let world = try await Worlds.make()
+            let central = Central(world)
+            try await central.powerOn()
+            let sink = try await central.find("Rig Sink", services: [sinkUUID(1)])
+            for change in ["add", "remove"] {
+                try await central.connect(sink)
+                let before = try await central.discoverServices(sink)
+                try await central.disconnect(sink)
+                try await world.awaitConnections("sink", 0)
+                try await world.control("sink services \(change)")
+                try await central.connect(sink)
+                // BlueZ may have the old table until the peripheral's indication has come.
+                var now = try await central.discoverServices(sink)
+                if now.count == before.count {
+                    try await central.next("change") { if case .modified(sink, _) = $0 { true } else { nil } }
+                    now = try await central.discoverServices(sink)
+                }
+                #expect(now.count == before.count + (change == "add" ? 1 : -1))
+                #expect(!now.contains { new in before.contains { $0 === new } })
+                let readable = try await central.characteristic(sinkUUID(0x10), of: sinkUUID(1), on: sink)
+                #expect(try await central.read(readable).get() == Data("hello".utf8))
+                try await central.disconnect(sink)
+            }
+        }
     }
 }
