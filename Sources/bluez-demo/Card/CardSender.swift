@@ -44,6 +44,8 @@ struct CardSender: Equatable {
     }
 
     private static func frame(_ kind: CardProtocol.Kind, _ numbers: [UInt32]) -> Data {
-        Data([kind.rawValue] + numbers.flatMap { number in (0..<4).map { UInt8(truncatingIfNeeded: number >> (8 * $0)) } })
+        Data(
+            [kind.rawValue]
+                + numbers.flatMap { number in (0..<4).map { UInt8(truncatingIfNeeded: number >> (8 * $0)) } })
     }
 }
