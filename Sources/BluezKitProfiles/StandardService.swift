@@ -67,6 +67,12 @@ extension StandardService {
         return true
     }
 
+    /// Apple's API takes Battery, Device Information and Current Time for services of the system, and refuses them to
+    /// apps in their short form, `180F`. In the long form, which stands for the same service, it takes them.
+    static func makeService() -> CBMutableService {
+        CBMutableService(type: CBUUID(string: "0000\(uuid.uuidString)-0000-1000-8000-00805F9B34FB"), primary: true)
+    }
+
     private func has(_ characteristic: CBCharacteristic) -> Bool {
         service.characteristics?.contains { $0 === characteristic } ?? false
     }

@@ -43,9 +43,13 @@ package struct RestorationPlan: Equatable, Sendable {
 
     package let scan: Snapshot.Scan?
     package let items: [Item]
+    /// To be published again: BlueZ withdraws them with the process, and ends the subscriptions to them.
+    package let services: [Snapshot.LocalService]
+    /// To be on air again.
+    package let advertisement: Snapshot.Advertisement?
 
     package init(_ snapshot: Snapshot, _ live: Live) {
-        scan = snapshot.scan
+        (scan, services, advertisement) = (snapshot.scan, snapshot.services, snapshot.advertisement)
         let isSameLife = snapshot.bluetooth != nil && snapshot.bluetooth == live.bluetooth
         items = snapshot.peripherals.map { preserved in
             let (fate, reason) = Self.fate(of: preserved, live.peripherals[preserved.identifier], live, isSameLife)

@@ -22,13 +22,20 @@ package struct Snapshot: Codable, Equatable, Sendable {
     package var scan: Scan?
     /// Those that are connected or being connected, in the order of the app's calls.
     package var peripherals: [Peripheral] = []
+    /// Those that are published, in the order of the app's calls.
+    package var services: [LocalService] = []
+    /// What is being advertised.
+    package var advertisement: Advertisement?
 
     package init(role: Role, identifier: String, app: String, boot: String, saved: Date) {
         (self.role, self.identifier, self.app, self.boot, self.saved) = (role, identifier, app, boot, saved)
     }
 
     /// Whether there is nothing to bring back.
-    package var isEmpty: Bool { scan == nil && peripherals.isEmpty }
+    package var isEmpty: Bool { scan == nil && peripherals.isEmpty && services.isEmpty && advertisement == nil }
+
+    /// Ends what ends when Bluetooth is switched off: all but the services.
+    package mutating func switchOff() { (scan, peripherals, advertisement) = (nil, [], nil) }
 
     package struct Scan: Codable, Equatable, Sendable {
         /// What the app filters by; nil: nothing.

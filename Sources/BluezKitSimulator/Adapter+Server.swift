@@ -129,7 +129,7 @@ extension Adapter {
         }
         guard let device else { return }
         device.inbound = nil
-        device.linkEnded(byDisconnect: reason == 0x13)
+        device.linkEnded(byDisconnect: reason == 0x16)
     }
 
     /// Ends all links to centrals, and takes the adapter off the air.

@@ -20,12 +20,11 @@ enum AdvertisementParser {
         content.other = try otherData(properties["Data"])
         let includes = try texts(properties["Includes"])
         guard includes.allSatisfy({ ["tx-power", "appearance", "local-name"].contains($0) }) else { throw failure }
-        if includes.contains("tx-power") { content.txPower = 127 }
-        if includes.contains("appearance") { content.appearance = 0 }
+        if includes.contains("tx-power") { content.txPower = 0 }
+        // The adapter has none, and the kernel refuses to say so.
+        if includes.contains("appearance") { throw BlueZError.failed("Failed to register advertisement") }
         switch properties["Appearance"] {
-        case .uint16(let number)?:
-            guard content.appearance == nil else { throw failure }
-            content.appearance = number
+        case .uint16(let number)?: content.appearance = number
         case nil: break
         default: throw failure
         }

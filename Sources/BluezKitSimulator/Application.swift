@@ -57,6 +57,10 @@ final class Application {
         }
         // All of it is checked before anything is added.
         let plans = try serviceObjects.map { try plan($0, definitions[$0.path] ?? [], descriptors) }
+        let needed = plans.reduce(0) { $0 + $1.handleCount }
+        guard needed <= adapter.controller.presence.table.room else {
+            throw BlueZError.failed("Failed to create entry in database")
+        }
         for (object, plan) in zip(serviceObjects, plans) { add(plan, at: object.path) }
     }
 
@@ -85,6 +89,10 @@ final class Application {
         var characteristics: [(path: ObjectPath, served: ServedAttribute)] = []
         /// In the order of the table; nil: bluetoothd's own.
         var descriptors: [[ServedAttribute?]] = []
+
+        var handleCount: Int {
+            1 + includes.count + 2 * characteristics.count + descriptors.reduce(0) { $0 + $1.count }
+        }
     }
 
     private func plan(
@@ -195,8 +203,8 @@ extension VirtualCharacteristic.Flags {
             case "writable-auxiliaries": insert(.extendedProperties)
             case _ where text == "read" || text.hasSuffix("-read"): insert(.read)
             case _ where text == "write" || text.hasSuffix("-write"): insert(.write)
-            case "notify": insert(.notify)
-            case "indicate": insert(.indicate)
+            case _ where text == "notify" || text.hasSuffix("-notify"): insert(.notify)
+            case _ where text == "indicate" || text.hasSuffix("-indicate"): insert(.indicate)
             default: break
             }
         }

@@ -140,6 +140,9 @@ struct GATTTable {
         return service
     }
 
+    /// How many handles are left.
+    var room: Int { 0xFFFF - Int(nextHandle) }
+
     /// Removes a service. Its handles are not used again.
     mutating func remove(_ service: Service) {
         services.removeAll { $0 === service }

@@ -18,7 +18,7 @@ extension Simulator {
     ///   `state`, `connections`, `pairing justworks|display|keyboard|numeric|reject [PASSKEY]`, `enter PASSKEY`, `forget`, `value NUMBER [HEX]`,
     ///   `notify NUMBER HEX`, `indicate NUMBER HEX`, `burst NUMBER COUNT [SIZE [PER_SECOND]]`; also here: `once [DBM]`,
     ///   one advertisement now
-    /// - `heart beat PER_SECOND`, `sink services add|remove`
+    /// - `heart beat PER_SECOND`, `heart measure BPM`, `sink services add|remove`
     /// - `crowd set COUNT [INTERVAL_MS [CHANGE]]`; also here: `crowd known COUNT`
     /// - `central` and `central2`: see ``VirtualCentral``; their lines are listed there
     /// - `rig adapters COUNT`, `rig unplug [N]`, `rig plug [N]`, `rig duplicates address|data|none`, `rig reports`,
@@ -152,6 +152,10 @@ extension Simulator {
         case ("burst", let number?):
             guard peripheral.isConnected else { throw ControlError("ValueError: not connected") }
             await burst(peripheral, try uuid(number, of: peripheral), arguments.dropFirst().compactMap { Double($0) })
+        case ("measure", let text?):
+            guard let rate = UInt16(text) else { throw unknown }
+            peripheral.notify(
+                UUIDText.full("2A37"), rate > 255 ? [1, UInt8(rate & 255), UInt8(rate >> 8)] : [0, UInt8(rate)])
         case ("beat", let rate?): beat(peripheral, Double(rate) ?? 0)
         case ("services", "add"): peripheral.addService(VirtualPeripheral.changingService)
         case ("services", "remove"):

@@ -45,13 +45,13 @@ extension VirtualCentral {
             return (["mtu=\(found.mtu)"] + found.services).joined(separator: " ")
         case "disconnect": try disconnect()
         case "connections": return isConnected ? "1" : "0"
-        case "state": return state
+        case "state": return try state()
         case "pair": try await pair()
         case "forget": forgetBonds()
         case "discover":
             try discover()
-            return table
-        case "services": return table
+            return try table()
+        case "services": return try table()
         case "read": return Hex.text(try await read(try word(0)))
         case "readlong": return Hex.text(try await read(try word(0)))
         case "readat": return Hex.text(try await readPart(try word(0), offset: try number(1)))
@@ -85,8 +85,8 @@ extension VirtualCentral {
         return ""
     }
 
-    private var state: String {
-        simulator.sync {
+    private func state() throws -> String {
+        try simulator.sync {
             let links = link.map {
                 "\($0.peripheral.address)/P/mtu=\($0.mtu)/encrypted=\($0.isEncrypted ? 1 : 0)"
             }
@@ -96,8 +96,8 @@ extension VirtualCentral {
 
     /// `primary:UUID@HANDLE` or `secondary:…`, each followed by `include:UUID`,
     /// `characteristic:UUID@HANDLE:PROPERTY,…` and `descriptor:UUID@HANDLE`.
-    private var table: String {
-        simulator.sync {
+    private func table() throws -> String {
+        try simulator.sync {
             var words: [String] = []
             for service in services {
                 let kind = service.definition.isPrimary ? "primary" : "secondary"

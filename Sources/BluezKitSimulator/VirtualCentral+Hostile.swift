@@ -8,6 +8,7 @@ extension VirtualCentral {
     @discardableResult
     public func storm(_ count: Int, seed: UInt64 = 1) async throws -> (answers: Int, errors: Int) {
         var dice = Dice(state: seed), answers = 0, errors = 0
+        let simulator = try simulator
         guard let address = simulator.sync({ link?.peripheral.address }) else {
             throw ControlError("ValueError: not connected")
         }

@@ -20,8 +20,7 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
     /// Events of this central carry this name.
     public let key: String
 
-    // holds: the simulator owns the central, and clears its links before it goes
-    unowned(unsafe) let simulator: Simulator
+    private weak var home: Simulator?
     var link: Link?
     /// What was found; stays as it was when the peripheral's services change, until ``discover()``.
     var services: [GATTTable.Service] = []
@@ -34,10 +33,18 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
     private var names: [ObjectIdentifier: String] = [:]
 
     init(_ address: String, key: String, simulator: Simulator) {
-        (self.address, self.key, self.simulator) = (address.uppercased(), key, simulator)
+        (self.address, self.key, home) = (address.uppercased(), key, simulator)
     }
 
-    private func event(_ text: String) { simulator.tell("\(key) \(text)") }
+    /// - Throws: ``ControlError`` when the simulator has gone.
+    var simulator: Simulator {
+        get throws {
+            guard let home else { throw ControlError("the simulator is gone") }
+            return home
+        }
+    }
+
+    private func event(_ text: String) { home?.tell("\(key) \(text)") }
 
     // MARK: Steps
 
@@ -47,6 +54,7 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
     ) async throws -> T {
         // holds: used on the simulator's queue only
         nonisolated(unsafe) let body = body
+        let simulator = try simulator
         return try await withCheckedThrowingContinuation { continuation in
             simulator.sync {
                 guard let link else { return continuation.resume(throwing: ControlError("ValueError: not connected")) }
@@ -72,6 +80,7 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
     /// - Returns: The ATT MTU and the UUIDs of the primary services.
     @discardableResult
     public func connect(to address: String, mtu: UInt16 = 517) async throws -> (mtu: UInt16, services: [String]) {
+        let simulator = try simulator
         let deadline = ContinuousClock.now + simulator.timing.connectTimeout
         while !simulator.sync({ linkUp(to: address.uppercased(), mtu: mtu) }) {
             guard ContinuousClock.now < deadline else { throw ControlError("TimeoutError: \(address) is not there") }
@@ -83,13 +92,13 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
     }
 
     private func linkUp(to address: String, mtu: UInt16) -> Bool {
-        guard link == nil, let peripheral = simulator.peripherals[address], peripheral.isOnAir,
+        guard link == nil, let peripheral = home?.peripherals[address], peripheral.isOnAir,
             !peripheral.refusesConnections, peripheral.isConnectableNow
         else { return link?.peripheral.address == address }
         let link = Link(central: self, peripheral: peripheral, mtu: mtu)
         self.link = link
         peripheral.links.append(link)
-        simulator.airChanged(peripheral)
+        home?.airChanged(peripheral)
         link.isEncrypted = bonds.contains(address)
         event("connected \(address)\(peripheral.addressType == "public" ? "/P" : "")")
         if link.mtu > 23 { event("mtu \(link.mtu)") }
@@ -108,7 +117,7 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
     }
 
     /// Whether it has a link.
-    public var isConnected: Bool { simulator.sync { link != nil } }
+    public var isConnected: Bool { home?.sync { link != nil } ?? false }
 
     /// Finds out about the services again.
     public func discover() throws {
@@ -139,7 +148,7 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
     }
 
     /// Forgets its bonds; the other side keeps its own.
-    public func forgetBonds() { simulator.sync { bonds = [] } }
+    public func forgetBonds() { home?.sync { bonds = [] } }
 
     // MARK: Attributes
 
@@ -223,7 +232,7 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
 
     /// Whether indications are confirmed as they come. What was held back is confirmed when this becomes true.
     public func setConfirming(_ on: Bool) {
-        simulator.sync {
+        home?.sync {
             isConfirming = on
             guard on else { return }
             let confirmations = held
@@ -241,7 +250,7 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
         event("\(confirm == nil ? "notified" : "indicated") \(uuid) \(Hex.text(value))")
         guard let confirm else { return }
         // Over the air and back, so that the daemon is done with what it does now.
-        if isConfirming { simulator.after(.zero, confirm) } else { held.append(confirm) }
+        if isConfirming { home?.after(.zero, confirm) } else { held.append(confirm) }
     }
 
     func servicesChanged(_ handles: ClosedRange<UInt16>) {

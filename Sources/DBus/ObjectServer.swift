@@ -39,6 +39,14 @@ public final class ObjectServer {
         object(at: path).isManager = true
     }
 
+    /// Takes back ``addManager(at:)``.
+    public func removeManager(at path: ObjectPath) {
+        connection.assertOnQueue()
+        guard let object = objects[path.rawValue] else { return }
+        object.isManager = false
+        prune(object)
+    }
+
     /// Adds an interface to the object at `path`, which appears if it was not there.
     public func add(_ interface: ExportedInterface, to path: ObjectPath, owner: AnyObject) {
         connection.assertOnQueue()

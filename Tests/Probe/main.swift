@@ -6,10 +6,12 @@ import Foundation
 //
 //     restoration-probe [--restore ID] [--bus ADDRESS] [--state-dir DIR] [--claim SECONDS] [--resume yes|no]
 //                       [--second ID] [--let-go] [--scan-early] [--background] [--follow SERVICE,CHARACTERISTIC]
+//     restoration-probe --publish ID [--bus ADDRESS] [--state-dir DIR]
 //
 // `--let-go` does not keep restored peripherals, `--scan-early` scans inside `willRestoreState`, `--background` creates
 // the manager on another thread, `--second` creates another manager with that identifier, `--follow` scans, connects,
-// discovers and subscribes by itself unless something was restored.
+// discovers and subscribes by itself unless something was restored. `--publish` makes it a peripheral
+// (PublishingProbe.swift).
 
 setvbuf(stdout, nil, _IONBF, 0)
 
@@ -243,12 +245,16 @@ final class Probe: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
     }
 }
 
-let probe = Probe()
 BluezKitLog.handler = { level, text in tell("log", level, text) }
-probe.start()
+let isPublishing = Arguments().has("--publish")
+let probe = Probe()
+let publishingProbe = PublishingProbe()
+if isPublishing { publishingProbe.start() } else { probe.start() }
 Thread.detachNewThread {
     while let line = readLine() {
-        DispatchQueue.main.async { MainActor.assumeIsolated { probe.perform(line) } }
+        DispatchQueue.main.async {
+            MainActor.assumeIsolated { isPublishing ? publishingProbe.perform(line) : probe.perform(line) }
+        }
     }
     // Whoever started it is gone.
     exit(0)

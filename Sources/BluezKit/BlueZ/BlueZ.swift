@@ -8,6 +8,9 @@ enum BlueZ {
     static let service = "org.bluez.GattService1"
     static let characteristic = "org.bluez.GattCharacteristic1"
     static let descriptor = "org.bluez.GattDescriptor1"
+    static let gattManager = "org.bluez.GattManager1"
+    static let advertisingManager = "org.bluez.LEAdvertisingManager1"
+    static let advertisement = "org.bluez.LEAdvertisement1"
     /// Of BlueZ 5.86 and later.
     static let bearerLE = "org.bluez.Bearer.LE1"
     static let agentManager = "org.bluez.AgentManager1"
@@ -137,7 +140,41 @@ struct BlueZProxy {
         }
     }
 
+    // MARK: GattManager1, LEAdvertisingManager1
+
+    /// Answers when BlueZ has read the objects below `root`, with calls of its own.
+    /// - SeeAlso: BlueZ doc/org.bluez.GattManager.rst.
+    func registerApplication(_ root: ObjectPath, completion: @escaping Completion) {
+        register("RegisterApplication", root, completion)
+    }
+
+    func unregisterApplication(_ root: ObjectPath, completion: @escaping Completion) {
+        call("UnregisterApplication", completion: completion) { (writer) throws(BusError) in try writer.write(root) }
+    }
+
+    /// Answers when the advertisement is on air.
+    /// - SeeAlso: BlueZ doc/org.bluez.LEAdvertisingManager.rst.
+    func registerAdvertisement(_ advertisement: ObjectPath, completion: @escaping Completion) {
+        register("RegisterAdvertisement", advertisement, completion)
+    }
+
+    func unregisterAdvertisement(_ advertisement: ObjectPath, completion: @escaping Completion) {
+        call("UnregisterAdvertisement", completion: completion) { (writer) throws(BusError) in
+            try writer.write(advertisement)
+        }
+    }
+
+    private func register(_ method: String, _ object: ObjectPath, _ completion: @escaping Completion) {
+        call(method, completion: completion) { (writer) throws(BusError) in
+            try writer.write(object)
+            try writer.write(Value.properties([]))
+        }
+    }
+
     // MARK: Standard interfaces
+
+    /// Answers when the other side has dealt with all that was sent before.
+    func ping(completion: @escaping Completion) { call("Ping", completion: completion) }
 
     func getAll(completion: @escaping Completion) {
         bus.call(

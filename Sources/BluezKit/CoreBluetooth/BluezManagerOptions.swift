@@ -28,6 +28,15 @@ public let BluezManagerOptionResumeAfterResetKey: String = "BluezManagerOptionRe
 /// ended; their state is kept until they are created or their state is discarded. The default is 30.
 public let BluezManagerOptionClaimPeriodKey: String = "BluezManagerOptionClaimPeriod"
 
+/// **BluezKit addition.** Option of a `CBPeripheralManager`, Bool: `add(_:)` accepts services that Apple keeps for the system,
+/// such as Battery (180F) and Device Information (180A). BlueZ itself refuses 1800 and 1801 only.
+public let BluezManagerOptionAllowSystemServicesKey: String = "BluezManagerOptionAllowSystemServices"
+
+/// **BluezKit addition.** Option of a `CBPeripheralManager`, Bool: centrals may pair with this computer without anybody being
+/// asked, for what needs encryption, where no desktop has an agent that asks its user. Such a link is encrypted, but
+/// whoever was in between when it was paired can read it. The default is false: they are refused.
+public let BluezManagerOptionAllowJustWorksPairingKey: String = "BluezManagerOptionAllowJustWorksPairing"
+
 /// **BluezKit addition.** Manager option, Bool: whether Bluetooth may be switched off and on, for every program, when a scan
 /// has heard nothing for two minutes and starting it anew has not helped. Not while this process has connections, or wants
 /// any. The state is `.resetting` meanwhile. The default is false: the log says then that it would be worth trying.

@@ -9,7 +9,11 @@ open class CBATTRequest: NSObject, @unchecked Sendable {  // holds: the value is
     private let storedOffset: Int
     private let storedValue: Mutex<Data?>
 
-    init(central: CBCentral, characteristic: CBCharacteristic, offset: Int, value: Data?) {
+    /// By which the session finds the call that waits for the answer. 0: none does.
+    let ticket: UInt64
+
+    init(central: CBCentral, characteristic: CBCharacteristic, offset: Int, value: Data?, ticket: UInt64 = 0) {
+        self.ticket = ticket
         (storedCentral, storedCharacteristic, storedOffset) = (central, characteristic, offset)
         storedValue = Mutex(value)
         super.init()

@@ -57,4 +57,15 @@ open class CBMutableCharacteristic: CBCharacteristic, @unchecked Sendable {  // 
             for new in newValue ?? [] { new.setCharacteristic(self) }
         }
     }
+
+    /// On the app's queue, right before the callback that tells of it (UP-7).
+    func setSubscribed(_ isSubscribed: Bool, _ central: CBCentral) {
+        local.withLock { local in
+            let others = (local.subscribedCentrals ?? []).filter { $0.identifier != central.identifier }
+            local.subscribedCentrals = isSubscribed ? others + [central] : others
+        }
+    }
+
+    /// Bluetooth is off: nobody is subscribed, and nobody is told.
+    func forgetSubscribers() { local.withLock { $0.subscribedCentrals = nil } }
 }

@@ -1,33 +1,49 @@
+import BluezKitRestore
 import Dispatch
 import Foundation
-import Synchronization
 
 /// Publishes services, advertises them, and answers centrals.
 ///
-/// - Important: The peripheral role is not in this version of BluezKit. The whole class is there, so that apps compile;
-///   `state` becomes `.unsupported`, and every command is answered with `CBError.operationNotSupported`.
-/// - SeeAlso: Apple, `CBPeripheralManager`.
+/// All callbacks come on the queue given to `init`, one at a time and in order, never inside a call that the app makes.
+/// Every method may be called from any thread. There is no callback when a central connects: it shows by subscribing,
+/// reading or writing.
+///
+/// What BlueZ makes different from Apple's systems is in the documentation of each method, and all of it in
+/// `Docs/COMPATIBILITY.md`.
+/// - SeeAlso: Apple, `CBPeripheralManager`; BlueZ doc/org.bluez.GattManager.rst, doc/org.bluez.LEAdvertisingManager.rst.
 open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what changes is under `shared`'s lock
+    let core: PublisherCore
+    /// What is preserved, or goes on after a reset.
+    let book: IntentBook?
+
     // holds: weak references are safe to copy from any thread
-    private struct Shared: @unchecked Sendable {
+    struct Shared: @unchecked Sendable {
         weak var delegate: (any CBPeripheralManagerDelegate)?
+        var isAdvertising = false
+        /// Counts what ends advertising: answers to starts before it are void.
+        var advertisingToken: UInt64 = 0
+        /// What the app wants to advertise.
+        var advertisement: Snapshot.Advertisement?
+        /// Those that were added, in the order of the calls.
+        var services: [CBMutableService] = []
+        /// Services and advertisement are to be given to BlueZ when Bluetooth is on.
+        var mustGoOn = false
+        var restoration: BluezRestoration?
     }
 
-    private let shared = Mutex(Shared())
-    private let queue: DispatchQueue
+    let shared = Protected(Shared())
 
     /// Receives the events of this manager. The delegate in force when an event is delivered gets it; with none, the
     /// event is lost.
     open weak var delegate: (any CBPeripheralManagerDelegate)? {
-        get { shared.withLock { $0 }.delegate }
-        set {
-            let new = Shared(delegate: newValue)
-            shared.withLock { $0 = new }
-        }
+        get { shared.withLock { $0.delegate } }
+        set { shared.withLock { $0.delegate = newValue } }
     }
 
-    /// Whether the app's advertisement is on air.
-    open var isAdvertising: Bool { false }
+    /// Whether the app's advertisement is on air: true inside `peripheralManagerDidStartAdvertising(_:error:)` without an
+    /// error, and until ``stopAdvertising()`` or until Bluetooth is not powered on any more. True from
+    /// `willRestoreState` on if it is restored, and over a restart of bluetoothd if it goes on after that.
+    open var isAdvertising: Bool { shared.withLock { $0.isAdvertising } }
 
     /// Whether this process may use Bluetooth.
     @available(*, deprecated, message: "Use the class property CBManager.authorization")
@@ -48,54 +64,131 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         self.init(delegate: delegate, queue: queue, options: nil)
     }
 
-    /// Creates a manager. `peripheralManagerDidUpdateState(_:)` follows, always, after this has returned.
+    /// Creates a manager. `peripheralManagerDidUpdateState(_:)` follows, always, after this has returned; no command is
+    /// accepted before.
     /// - Parameters:
     ///   - delegate: Held weakly.
     ///   - queue: Where callbacks run; nil: the main queue, which the program must then run
     ///     (`RunLoop.main.run()` or `dispatchMain()`). A concurrent queue is used one callback at a time.
-    ///   - options: `CBPeripheralManagerOption…` keys. Unknown keys are ignored.
+    ///   - options: `CBPeripheralManagerOption…` keys, and the BluezKit additions ``BluezManagerOptionBusAddressKey``,
+    ///     ``BluezManagerOptionAdapterKey``, ``BluezManagerOptionAllowSystemServicesKey``,
+    ///     ``BluezManagerOptionAllowJustWorksPairingKey``, ``BluezManagerOptionStateDirectoryKey`` and ``BluezManagerOptionResumeAfterResetKey``. Unknown keys are
+    ///     ignored.
     public init(delegate: (any CBPeripheralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil) {
-        self.queue = DispatchQueue(label: "bluezkit.delegate", target: queue ?? .main)
+        let session = Session.shared(Session.Key(options: options))
+        func isSet(_ key: String) -> Bool { (options?[key] as? NSNumber)?.boolValue ?? false }
+        let identifier = options?[CBPeripheralManagerOptionRestoreIdentifierKey] as? String
+        let (book, preserved) = IntentBook.open(.peripheral, identifier: identifier, options: options)
+        self.book = book
+        core = PublisherCore(
+            session: session, queue: queue, allowsSystemServices: isSet(BluezManagerOptionAllowSystemServicesKey),
+            allowsJustWorks: isSet(BluezManagerOptionAllowJustWorksPairingKey), preserved: preserved)
         super.init(state: .unknown)
         self.delegate = delegate
-        Log.warning("the peripheral role is not in this version of BluezKit: CBPeripheralManager will be .unsupported")
-        post { manager, delegate in
-            manager.setState(.unsupported)
-            delegate?.peripheralManagerDidUpdateState(manager)
-        }
+        core.manager = self
+        let core = core
+        session.run { session.add(core) }
     }
 
-    /// Runs `body` on the app's queue, unless the manager is gone by then (CN-15).
-    private func post(_ body: @escaping @Sendable (CBPeripheralManager, (any CBPeripheralManagerDelegate)?) -> Void) {
-        queue.async { [weak self] in
-            guard let self else { return }
-            body(self, delegate)
-        }
+    deinit {
+        book?.end()
+        let core = core
+        core.session.run { core.session.remove(core) }
     }
 
-    private func unsupported() -> CBError { CBError(.operationNotSupported) }
+    /// **BluezKit addition.** What was brought back of an earlier process, for people: nil before `willRestoreState`, and
+    /// if nothing was preserved.
+    public var restoration: BluezRestoration? { shared.withLock { $0.restoration } }
 
-    /// Logs a command that has neither an effect nor an answer.
-    private func ignored(_ command: StaticString) {
+    // MARK: State
+
+    /// On the delegate's queue: the new state, what it does to everything, and the callback (section 11 of the
+    /// contract).
+    func enter(_ state: CBManagerState) {
+        let previous = self.state
+        setState(state)
+        follow(state, from: previous)
+        delegate?.peripheralManagerDidUpdateState(self)
+    }
+
+    /// MIS-1: says whether commands are accepted, and logs if not.
+    private func accepts(_ command: StaticString) -> Bool {
+        if state == .poweredOn { return true }
         Log.misuse("CBPeripheralManager \(command): can only accept this command while in the powered on state")
+        return false
     }
 
     // MARK: Advertising
 
-    /// Starts to advertise. Answered by `peripheralManagerDidStartAdvertising(_:error:)`.
-    /// - Parameter advertisementData: `CBAdvertisementDataLocalNameKey` and `CBAdvertisementDataServiceUUIDsKey` count.
+    /// Starts to advertise. Answered by `peripheralManagerDidStartAdvertising(_:error:)`: with
+    /// `CBError.alreadyAdvertising` if it is on already, which then goes on.
+    ///
+    /// It begins when the services that were added before are published. Centrals can connect, for as long as it lasts
+    /// and also while others are connected. Each manager has one advertisement; the adapter has room for a few, from all
+    /// programs together, and the error `CBError.outOfSpace` says how many if there is none for this.
+    /// - Parameter advertisementData: `CBAdvertisementDataLocalNameKey` and `CBAdvertisementDataServiceUUIDsKey` count,
+    ///   as on Apple, and other keys of Apple's are ignored. There are 28 bytes for services (16 bits take 2 bytes, and 2
+    ///   for the first; 128 bits take 16, and 2 for the first) and 29 for the name: a longer name is cut, and services
+    ///   that do not fit are left out, with a log line. The BluezKit additions `BluezAdvertisement…Key` count as well;
+    ///   with them nothing is left out, but too much is the error `CBError.invalidParameters`, which counts the bytes.
     open func startAdvertising(_ advertisementData: [String: Any]?) {
-        post { $1?.peripheralManagerDidStartAdvertising($0, error: $0.unsupported()) }
+        guard accepts("startAdvertising") else { return }
+        let core = core
+        do throws(CBError) {
+            let content = try Advertisement(advertisementData)
+            let token = preserve(Snapshot.Advertisement(advertisementData))
+            core.session.run { core.session.perform(.advertise(content, token: token, isResumed: false), for: core) }
+        } catch {
+            core.session.run {
+                core.post { $0.delegate?.peripheralManagerDidStartAdvertising($0, error: error) }
+            }
+        }
     }
 
-    /// Stops to advertise, at once and without a callback.
-    open func stopAdvertising() {}
+    /// Stops to advertise, at once and without a callback. Links stay.
+    open func stopAdvertising() {
+        guard accepts("stopAdvertising") else { return }
+        endAdvertising()
+        preserveAdvertisement()
+        let core = core
+        core.session.run { core.session.stopAdvertising(core) }
+    }
+
+    /// On the delegate's queue. - Returns: whether that start was not taken back since.
+    func setAdvertising(_ isOnAir: Bool, _ token: UInt64) -> Bool {
+        let isCurrent = shared.withLock { shared in
+            guard shared.advertisingToken == token else { return false }
+            shared.isAdvertising = isOnAir
+            if !isOnAir { shared.advertisement = nil }
+            return true
+        }
+        if isCurrent, !isOnAir { preserveAdvertisement() }
+        return isCurrent
+    }
+
+    /// Whether that start was not taken back since.
+    func isCurrent(_ token: UInt64) -> Bool { shared.withLock { $0.advertisingToken == token } }
+
+    /// The app, or Bluetooth, has ended it.
+    func endAdvertising() {
+        shared.withLock { shared in
+            (shared.isAdvertising, shared.advertisement) = (false, nil)
+            shared.advertisingToken += 1
+        }
+    }
 
     // MARK: Services
 
-    /// Publishes a service with all that is in it. Answered by `peripheralManager(_:didAdd:error:)`.
-    /// - Precondition: A characteristic with a fixed value can only be read: its properties are `.read`, and its
-    ///   permissions do not let it be written.
+    /// Publishes a service with all that is in it, which must not be changed any more. Answered, in the order of the calls
+    /// and with the same object, by `peripheralManager(_:didAdd:error:)`.
+    ///
+    /// Errors: `CBError.uuidNotAllowed` for the system's services (1800, 1801, 1805, 180A, 180F, 1812, 181E in their short
+    /// form; ``BluezManagerOptionAllowSystemServicesKey`` allows all that BlueZ does), `CBError.invalidParameters` for the
+    /// properties `.broadcast` and `.extendedProperties`, descriptors that the system makes (2900, 2902, 2903), and
+    /// included services that were not added before. A service that includes others is registered together with them:
+    /// they leave BlueZ's table for a moment, and their subscribers with them. So add it before there are any.
+    /// - Precondition: It was not added already. A characteristic with a fixed value can only be read: its properties are
+    ///   `.read`, and its permissions do not let it be written.
     open func add(_ service: CBMutableService) {
         for characteristic in service.characteristics ?? [] where characteristic.value != nil {
             let permissions = (characteristic as? CBMutableCharacteristic)?.permissions ?? []
@@ -105,50 +198,119 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
                 "Characteristics with cached values must be read-only: give \(characteristic.uuid) the value nil, or "
                     + "the properties .read and no permission to write")
         }
-        post { $1?.peripheralManager($0, didAdd: service, error: $0.unsupported()) }
+        guard accepts("add") else { return }
+        let isNew = shared.withLock { shared in
+            guard !shared.services.contains(where: { $0 === service }) else { return false }
+            shared.services.append(service)
+            return true
+        }
+        precondition(isNew, "Services cannot be added more than once: remove \(service.uuid) before adding it again")
+        preserveServices()
+        let core = core
+        let published = PublishedService(service, core: core)
+        core.session.run { core.session.perform(.add(published), for: core) }
     }
 
-    /// Withdraws a service. Unknown ones are ignored.
-    open func remove(_ service: CBMutableService) {}
+    /// Withdraws a service. Unknown ones are ignored. Its subscribers get `didUnsubscribeFrom`, and connected centrals are
+    /// told that services have changed. Withdraw what includes it before.
+    open func remove(_ service: CBMutableService) {
+        guard accepts("remove") else { return }
+        forget(service)
+        let core = core
+        core.session.run { core.session.perform(.remove(service), for: core) }
+    }
 
-    /// Withdraws all services of this manager.
-    open func removeAllServices() {}
+    /// Withdraws all services of this manager; see ``remove(_:)``.
+    open func removeAllServices() {
+        guard accepts("removeAllServices") else { return }
+        shared.withLock { $0.services = [] }
+        preserveServices()
+        let core = core
+        core.session.run { core.session.perform(.removeAll, for: core) }
+    }
+
+    /// The service is not published, or not any more: it may be added again.
+    func forget(_ service: CBMutableService) {
+        shared.withLock { $0.services.removeAll { $0 === service } }
+        preserveServices()
+    }
 
     // MARK: Centrals
 
-    /// Answers a request of a central: each exactly once; a list of writes by its first.
-    open func respond(to request: CBATTRequest, withResult result: CBATTError.Code) { ignored("respond") }
-
-    /// Sends a value to subscribed centrals.
+    /// Answers a request of a central: each exactly once; a list of writes by its first. From any thread, within 5 s:
+    /// then BlueZ tells the central that it has failed, and the answer is ignored, with a log line.
+    ///
+    /// To a write that wants no response nothing is sent. BlueZ confirms each write to a characteristic that has both
+    /// `.write` and `.writeWithoutResponse` before the app has seen it, so such a write cannot be refused.
     /// - Parameters:
-    ///   - value: What to send, at most `maximumUpdateValueLength` of the central.
+    ///   - request: As the delegate got it. Of a read, `value` is what it is answered with: the bytes from `offset` on.
+    ///   - result: `.success`, or what the central gets. BlueZ cannot send every code: see `Docs/ERRORS.md`.
+    open func respond(to request: CBATTRequest, withResult result: CBATTError.Code) {
+        guard request.ticket != 0 else { return }
+        let (ticket, value, session) = (request.ticket, request.value, core.session)
+        session.run { session.respond(ticket, result, value) }
+    }
+
+    /// Sends a value to subscribed centrals: by notification or indication, as each has asked for.
+    ///
+    /// True says that the value was queued, false that too many are on their way to BlueZ: nothing was queued. BlueZ does
+    /// not tell when a value has left by radio, but for indications, which are counted until they are confirmed.
+    /// - Parameters:
+    ///   - value: What to send. To each central it is cut to its `maximumUpdateValueLength`.
     ///   - characteristic: Whose value it is: one that was added.
-    ///   - centrals: Which of them; nil: all.
+    ///   - centrals: Which of them; nil: all. Those that are not subscribed are passed over. BlueZ before 5.76 sends to all
+    ///     subscribers in any case.
     /// - Returns: False if there is no room: send it again after
-    ///   `peripheralManagerIsReady(toUpdateSubscribers:)`. In this version of BluezKit always false.
+    ///   `peripheralManagerIsReady(toUpdateSubscribers:)`. True also if nobody is subscribed.
     @discardableResult
     open func updateValue(
         _ value: Data, for characteristic: CBMutableCharacteristic, onSubscribedCentrals centrals: [CBCentral]?
     ) -> Bool {
-        ignored("updateValue")
-        return false
+        guard accepts("updateValue") else { return false }
+        guard let service = characteristic.service,
+            shared.withLock({ $0.services.contains { $0 === service } })
+        else {
+            Log.misuse("CBPeripheralManager updateValue: \(characteristic.uuid) is not in a service that was added")
+            return false
+        }
+        let subscribed = Set((characteristic.subscribedCentrals ?? []).map(\.identifier))
+        let wanted = centrals.map { Set($0.map(\.identifier)).intersection(subscribed) }
+        guard !(wanted ?? subscribed).isEmpty else { return true }
+        guard core.window.withLock({ $0.admit() }) else { return false }
+        let core = core
+        core.session.run { core.session.update(characteristic, to: [UInt8](value), for: wanted, by: core) }
+        return true
     }
 
-    /// Asks for a connection interval that suits this latency. A hint; BlueZ has no call for it, so it has no effect.
+    /// Asks for a connection interval that suits this latency: a hint. BlueZ has no call for it, and the kernel's own
+    /// setting is for root alone and for all links, so it has no effect here.
     open func setDesiredConnectionLatency(
         _ latency: CBPeripheralManagerConnectionLatency, for central: CBCentral
-    ) {}
+    ) { Log.debug("setDesiredConnectionLatency has no effect: BlueZ has no call for it") }
 
     // MARK: L2CAP channels
 
-    /// Listens for L2CAP channels. Answered by `peripheralManager(_:didPublishL2CAPChannel:error:)` with the PSM.
+    /// Listens for L2CAP channels. Answered by `peripheralManager(_:didPublishL2CAPChannel:error:)`, in this version of
+    /// BluezKit always with `CBError.operationNotSupported`.
     /// - Parameter encryptionRequired: Whether only encrypted links may open the channel.
     open func publishL2CAPChannel(withEncryption encryptionRequired: Bool) {
-        post { $1?.peripheralManager($0, didPublishL2CAPChannel: 0, error: $0.unsupported()) }
+        let core = core
+        core.session.run {
+            core.post {
+                $0.delegate?.peripheralManager(
+                    $0, didPublishL2CAPChannel: 0, error: CBError(.operationNotSupported))
+            }
+        }
     }
 
     /// Ends listening, and closes what is open. Answered by `peripheralManager(_:didUnpublishL2CAPChannel:error:)`.
     open func unpublishL2CAPChannel(_ PSM: CBL2CAPPSM) {
-        post { $1?.peripheralManager($0, didUnpublishL2CAPChannel: PSM, error: $0.unsupported()) }
+        let core = core
+        core.session.run {
+            core.post {
+                $0.delegate?.peripheralManager(
+                    $0, didUnpublishL2CAPChannel: PSM, error: CBError(.operationNotSupported))
+            }
+        }
     }
 }

@@ -213,6 +213,31 @@ enum ErrorMapping {
         ("org.bluez.Reason.Unknown", .cb(.peripheralDisconnected), "the adapter has told no reason"),
     ]
 
+    /// What an app may answer a central's request with, and in which words BlueZ takes it (ERR-9). The central gets
+    /// `onAir`; every other code is lost on the way, and becomes 0x0e.
+    /// - SeeAlso: BlueZ src/gatt-database.c, `dbus_error_to_att_ecode` (5.66).
+    static let answerRows: [(codes: [CBATTError.Code], name: String, onAir: String)] = [
+        ([.readNotPermitted, .writeNotPermitted], bluez + "NotPermitted", "0x02 to a read, 0x03 to a write"),
+        ([.requestNotSupported], bluez + "NotSupported", "0x06"),
+        ([.invalidOffset], bluez + "InvalidOffset", "0x07"),
+        ([.insufficientAuthorization], bluez + "NotAuthorized", "0x08"),
+        ([.invalidAttributeValueLength], bluez + "InvalidValueLength", "0x0d"),
+    ]
+
+    /// The error that makes BlueZ send `code`, or, where it has no words for that, 0x0e.
+    static func answer(_ code: CBATTError.Code) -> (name: String, message: String) {
+        let number = "0x" + String(code.rawValue, radix: 16)
+        // BlueZ reads the number from the text, and takes it if nothing else is there.
+        if applicationCodes.contains(code.rawValue) { return (bluez + "Failed", number) }
+        if let row = answerRows.first(where: { $0.codes.contains(code) }) { return (row.name, number) }
+        return (unlistedAnswer, number)
+    }
+
+    /// Codes that are the application's own, as BlueZ sees it.
+    static let applicationCodes = 0x80...0x9F
+    /// No name that BlueZ knows.
+    static let unlistedAnswer = "org.bluezkit.Error.UnlikelyError"
+
     /// Whether `text` is like `pattern`, in which one `*` may stand for any text.
     static func matches(_ text: String, _ pattern: String) -> Bool {
         guard let star = pattern.firstIndex(of: "*") else { return text == pattern }

@@ -33,9 +33,20 @@ public struct BluezRestoration: Sendable, CustomStringConvertible {
     public let isScanning: Bool
     /// All that were preserved, in the order in which the app connected to them.
     public let peripherals: [Peripheral]
+    /// The services that are published again, in the order in which the app added them.
+    public let services: [CBUUID]
+    /// Whether the advertisement is on air again.
+    public let isAdvertising: Bool
+    /// The centrals that were subscribed. BlueZ has ended that together with the process: they have to subscribe again,
+    /// and connected ones are told that services have changed.
+    public let lostSubscribers: [UUID]
 
     init(_ plan: RestorationPlan) {
         isScanning = plan.scan != nil
+        services = plan.services.map(\.uuid.cbUUID)
+        isAdvertising = plan.advertisement != nil
+        let subscribers = plan.services.flatMap(\.characteristics).flatMap(\.subscribers)
+        lostSubscribers = Set(subscribers).sorted { $0.uuidString < $1.uuidString }
         peripherals = plan.items.map { item in
             let outcome: Outcome =
                 switch item.fate {
@@ -50,11 +61,14 @@ public struct BluezRestoration: Sendable, CustomStringConvertible {
         }
     }
 
-    /// A line for the scan and one for each peripheral.
+    /// A line for the scan, for each peripheral, for each service, for the advertisement and for each lost subscriber.
     public var description: String {
-        let scan = isScanning ? ["scan: goes on"] : []
-        return (scan + peripherals.map { "\($0.name ?? $0.identifier.uuidString): \($0.outcome), as \($0.reason)" })
-            .joined(separator: "\n")
+        var lines = isScanning ? ["scan: goes on"] : []
+        lines += peripherals.map { "\($0.name ?? $0.identifier.uuidString): \($0.outcome), as \($0.reason)" }
+        lines += services.map { "\($0): published again" }
+        if isAdvertising { lines.append("advertisement: on air again") }
+        lines += lostSubscribers.map { "central \($0): not subscribed any more, as BlueZ ended that with the process" }
+        return lines.joined(separator: "\n")
     }
 }
 
@@ -158,6 +172,19 @@ extension Snapshot {
             if !subscriptions.isEmpty { parts.append("subscribed to " + subscriptions.joined(separator: ", ")) }
             if peripheral.reconnects { parts.append("connects again by itself") }
             lines.append(parts.joined(separator: "; "))
+        }
+        for service in services {
+            let names = service.characteristics.map(\.uuid.cbUUID.description).joined(separator: ", ")
+            let subscribers = Set(service.characteristics.flatMap(\.subscribers)).count
+            lines.append(
+                "publishes \(service.uuid.cbUUID)" + (names.isEmpty ? "" : " with \(names)")
+                    + (subscribers == 0 ? "" : "; \(subscribers) subscribed"))
+        }
+        if let advertisement {
+            let services = (advertisement.services ?? []).map(\.cbUUID.description).joined(separator: ", ")
+            lines.append(
+                "advertises" + (advertisement.localName.map { " as \($0)" } ?? "")
+                    + (services.isEmpty ? "" : ", with " + services))
         }
         return lines
     }

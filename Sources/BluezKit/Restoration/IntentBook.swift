@@ -2,9 +2,9 @@ import BluezKitRestore
 import Dispatch
 import Foundation
 
-/// What a manager is about: its scan and its connections. With a restore identifier every change is on disk before
-/// anything is done about it, and before the app's call returns (D11); without one the book is only for going on after
-/// a reset (D10).
+/// What a manager is about: its scan and its connections, or its services and its advertisement. With a restore
+/// identifier every change is on disk before anything is done about it, and before the app's call returns (D11); without
+/// one the book is only for going on after a reset (D10).
 ///
 /// Any thread. The lock is held while the file is written, so that the files come in the order of the changes.
 final class IntentBook: Sendable {
@@ -121,8 +121,8 @@ final class IntentBook: Sendable {
     /// The manager is gone, and all that it was about (RS-16).
     func end() {
         state.withLock { state in
-            state.snapshot.scan = nil
-            state.snapshot.peripherals = []
+            state.snapshot.switchOff()
+            state.snapshot.services = []
             state.condemnation = nil
             save(&state)
             state.store = nil
@@ -136,6 +136,7 @@ final class IntentBook: Sendable {
 
     var peripherals: [Snapshot.Peripheral] { state.withLock { $0.snapshot.peripherals } }
     var scan: Snapshot.Scan? { state.withLock { $0.snapshot.scan } }
+    var advertisement: Snapshot.Advertisement? { state.withLock { $0.snapshot.advertisement } }
 
     // MARK: Switched off, or shut down?
 
@@ -173,8 +174,7 @@ final class IntentBook: Sendable {
                 return false
             }
             state.condemnation = nil
-            state.snapshot.scan = nil
-            state.snapshot.peripherals = []
+            state.snapshot.switchOff()
             save(&state)
             return true
         }

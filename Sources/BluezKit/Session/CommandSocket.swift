@@ -1,3 +1,4 @@
+import DBus
 import Dispatch
 import Foundation
 
@@ -40,7 +41,14 @@ final class CommandSocket {
 
     /// Calls `body` once, when there is room again or the socket is broken.
     func whenWritable(on queue: DispatchQueue, _ body: @escaping () -> Void) {
-        let source = DispatchSource.makeWriteSource(fileDescriptor: descriptor, queue: queue)
+        // A descriptor of its own: one that a source watches must stay open until the source has let go of it.
+        let watched = fcntl(descriptor, F_DUPFD_CLOEXEC, 0)
+        guard watched >= 0 else {
+            // None is left at the moment.
+            return queue.later(.milliseconds(10), body)
+        }
+        let source = DispatchSource.makeWriteSource(fileDescriptor: watched, queue: queue)
+        source.setCancelHandler { Glibc.close(watched) }
         source.setEventHandler { [weak self] in
             self?.writable?.cancel()
             self?.writable = nil
@@ -51,14 +59,8 @@ final class CommandSocket {
     }
 
     func close() {
-        guard let source = writable else {
-            Glibc.close(descriptor)
-            return
-        }
-        // A descriptor must not be closed under a source that watches it.
+        writable?.cancel()
         writable = nil
-        let descriptor = descriptor
-        source.setCancelHandler { Glibc.close(descriptor) }
-        source.cancel()
+        Glibc.close(descriptor)
     }
 }

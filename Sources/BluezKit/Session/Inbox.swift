@@ -1,24 +1,27 @@
 import Dispatch
 import Foundation
 
+/// The bus queue's end of a manager, of either role.
+protocol Recipient: AnyObject, Sendable {
+    associatedtype Event
+    /// Hands on what was posted in this turn of the bus queue.
+    func flush()
+    /// On the app's queue. - Returns: false if the manager is gone: nothing follows then (CN-15).
+    func deliver(_ event: Event) -> Bool
+}
+
 /// The way from the bus queue to the app's queue: events in order, one wake-up for all that have gathered, and never a
 /// wait for the app. What an event changes of the app's objects it changes when it is delivered (D2).
 ///
 /// A thread of its own waits for events and brings them by `sync`, which runs right there when the app's queue is
 /// idle. `async` would cost more: libdispatch wakes and parks a worker of its pool for every single notification.
 // holds: what changes is under the lock of `state`
-final class Inbox: @unchecked Sendable {
-    // holds: made on the bus queue, consumed on the app's, never shared
-    enum Event: @unchecked Sendable {
-        case run((CBCentralManager) -> Void)
-        /// A notification or indication: by far the most frequent, so it carries no closure.
-        case value(Data, CBCharacteristic, PeripheralCore, link: UInt64)
-    }
-
-    private struct State {
-        var events: [Event] = []
+final class Inbox<Owner: Recipient>: @unchecked Sendable {
+    // holds: events are made on the bus queue, consumed on the app's, never shared
+    private struct State: @unchecked Sendable {
+        var events: [Owner.Event] = []
         /// Whom the events are for; held while there are any.
-        var recipient: ManagerCore?
+        var recipient: Owner?
         var hasThread = false
         var isAsleep = false
         var hasEnded = false
@@ -27,15 +30,30 @@ final class Inbox: @unchecked Sendable {
     private let queue: DispatchQueue
     private let state = Protected(State())
     private let wakeUp = DispatchSemaphore(value: 0)
+    /// Posted in this turn. Confined to the bus queue.
+    private var outgoing: [Owner.Event] = []
 
     /// - Parameter queue: The app's. It may be concurrent: one thread delivers, so the order is kept.
     init(queue: DispatchQueue) { self.queue = queue }
 
-    /// Delivers `events` to `manager` after all that were posted before. Events for a manager that is gone are lost.
-    func post(_ events: [Event], to manager: ManagerCore) {
+    /// Adds an event to what ``flush(to:)`` delivers. - Returns: whether it is the first of this turn.
+    func add(_ event: Owner.Event) -> Bool {
+        outgoing.append(event)
+        return outgoing.count == 1
+    }
+
+    /// Delivers what was added, after all that was delivered before. Events for a manager that is gone are lost.
+    func flush(to recipient: Owner) {
+        guard !outgoing.isEmpty else { return }
+        let events = outgoing
+        outgoing = []
+        post(events, to: recipient)
+    }
+
+    private func post(_ events: [Owner.Event], to recipient: Owner) {
         let (mustStart, mustWake) = state.withLock { state in
             if state.events.isEmpty { state.events = events } else { state.events += events }
-            state.recipient = manager
+            state.recipient = recipient
             defer { (state.hasThread, state.isAsleep) = (true, false) }
             return (!state.hasThread, state.isAsleep)
         }
@@ -62,7 +80,7 @@ final class Inbox: @unchecked Sendable {
     }
 
     /// Waits for events. - Returns: whom they are for; nil at the end.
-    private func next() -> ManagerCore? {
+    private func next() -> Owner? {
         while true {
             let (recipient, hasEnded) = state.withLock { state in
                 defer { state.recipient = nil }
@@ -74,19 +92,12 @@ final class Inbox: @unchecked Sendable {
         }
     }
 
-    private func deliver(to core: ManagerCore) {
+    private func deliver(to recipient: Owner) {
         let events = state.withLock { state in
             defer { state.events = [] }
             return state.events
         }
-        for event in events {
-            // Taken anew each time: the app may release its manager in any callback, and then nothing follows (CN-15).
-            guard let manager = core.manager else { break }
-            switch event {
-            case .run(let body): body(manager)
-            case .value(let data, let characteristic, let peripheral, let link):
-                peripheral.deliver(data, of: characteristic, link: link)
-            }
-        }
+        // The app may release its manager in any callback.
+        for event in events where !recipient.deliver(event) { break }
     }
 }

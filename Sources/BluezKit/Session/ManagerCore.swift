@@ -3,15 +3,21 @@ import Dispatch
 import Foundation
 
 /// What the bus queue knows of one `CBCentralManager`. It outlives the manager where work is under way.
-final class ManagerCore: @unchecked Sendable {
+final class ManagerCore: Recipient, @unchecked Sendable {
     // holds: `session`, `inbox` and `manager` are set before anybody else sees this; the rest is confined to the bus queue
     let session: Session
-    let inbox: Inbox
+    let inbox: Inbox<ManagerCore>
     weak var manager: CBCentralManager?
     let isOnMainQueue: Bool
     /// For tests, which compare what an app asks with what it is answered: set before the first callback, and called
     /// in the app's call.
     var onRequest: (@Sendable (CBPeripheral, AttributeOperation.Kind) -> Void)?
+
+    enum Event {
+        case run((CBCentralManager) -> Void)
+        /// A notification or indication: by far the most frequent, so it carries no closure.
+        case value(Data, CBCharacteristic, PeripheralCore, link: UInt64)
+    }
 
     /// A running scan, and what it has reported.
     struct Scan {
@@ -37,7 +43,6 @@ final class ManagerCore: @unchecked Sendable {
     let adapterName = Protected<String?>(nil)
     /// What the app was told last.
     var announcedState = CBManagerState.unknown
-    private var outgoing: [Inbox.Event] = []
 
     init(session: Session, queue: DispatchQueue?, preserved: Snapshot? = nil) {
         self.session = session
@@ -50,18 +55,22 @@ final class ManagerCore: @unchecked Sendable {
     deinit { inbox.end() }
 
     /// Adds an event to what is delivered when the bus queue has done its turn.
-    func post(_ event: Inbox.Event) {
+    func post(_ event: Event) {
         session.assertOnQueue()
-        if outgoing.isEmpty { session.hasOutgoing(self) }
-        outgoing.append(event)
+        if inbox.add(event) { session.hasOutgoing(self) }
     }
 
     func post(_ body: @escaping (CBCentralManager) -> Void) { post(.run(body)) }
 
-    func flush() {
-        guard !outgoing.isEmpty else { return }
-        let events = outgoing
-        outgoing = []
-        inbox.post(events, to: self)
+    func flush() { inbox.flush(to: self) }
+
+    func deliver(_ event: Event) -> Bool {
+        guard let manager else { return false }
+        switch event {
+        case .run(let body): body(manager)
+        case .value(let data, let characteristic, let peripheral, let link):
+            peripheral.deliver(data, of: characteristic, link: link)
+        }
+        return true
     }
 }

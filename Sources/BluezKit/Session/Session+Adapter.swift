@@ -1,3 +1,4 @@
+import BluezKitRestore
 import DBus
 import Dispatch
 import Foundation
@@ -167,6 +168,20 @@ extension Session {
         }
     }
 
+    func announceState(to core: PublisherCore) {
+        let state = adapter.state
+        guard state != .unknown, state != core.announcedState else { return }
+        if let snapshot = core.preserved {
+            core.preserved = nil
+            let live = RestorationPlan.Live(bluetooth: nil, adapter: adapter.used, peripherals: [:])
+            core.manager?.restore(RestorationPlan(snapshot, live))
+            core.post { manager in manager.tellRestored() }
+        }
+        core.announcedState = state
+        core.post { manager in manager.enter(state) }
+        if state == .poweredOn { updateAgent() }
+    }
+
     /// Names the life of bus, bluetoothd and adapter: a link never outlives it. The kernel gives an adapter that was
     /// replugged a new node in its file system, under the old name.
     var life: String? {
@@ -179,8 +194,12 @@ extension Session {
     /// The state has changed. Below power-on every scan and every link has ended, and no callback but this one tells
     /// of it (section 11 of the contract).
     private func announce(_ state: CBManagerState) {
-        if state != .poweredOn { dropEverything() }
+        if state != .poweredOn {
+            dropEverything()
+            dropPublications(keepingServices: state == .poweredOff)
+        }
         for core in managers { announceState(to: core) }
+        for core in publishers { announceState(to: core) }
     }
 
     private func dropEverything() {

@@ -13,11 +13,11 @@ extension Session {
 
     // MARK: The agent
 
-    /// Registers this process as agent, once somebody wants a link: without any agent BlueZ stores no keys, and never
-    /// answers a read that needs a pairing. A change of what the apps can do means to register anew.
+    /// Registers this process as agent, once somebody wants a link, or lets centrals pair: without any agent BlueZ stores
+    /// no keys, and never answers a read that needs a pairing. A change of what the apps can do means to register anew.
     func updateAgent() {
         assertOnQueue()
-        guard let bus, let owner = bus.owner(of: BlueZ.busName), !linked.isEmpty else { return }
+        guard let bus, let owner = bus.owner(of: BlueZ.busName), !linked.isEmpty || letsCentralsPair else { return }
         let capability = BluezPairing.capability(managers.map(\.pairing))
         guard agent?.owner != owner || agent?.capability != capability, let server = exportServer() else { return }
         let proxy = BlueZProxy(bus: bus, path: BlueZ.root, interface: BlueZ.agentManager)
@@ -32,34 +32,20 @@ extension Session {
         }
     }
 
-    /// The objects of this process; made when the first is needed.
-    func exportServer() -> ObjectServer? {
-        if server == nil, let bus {
-            let new = ObjectServer(connection: bus)
-            // Whoever is on the bus can call; only BlueZ has a reason to.
-            new.intercept = { [weak bus, weak new] call in
-                guard let bus, !bus.isFromOwner(call, of: BlueZ.busName) else { return false }
-                new?.refuse(
-                    call, name: "org.freedesktop.DBus.Error.AccessDenied", message: "these objects are for BlueZ alone")
-                return true
-            }
-            server = new
-        }
-        return server
-    }
-
     /// BlueZ stops, or somebody has made it drop us.
     func agentReleased() {
         agent = nil
         pairingCancelled()
     }
 
+    private var letsCentralsPair: Bool { publishers.contains(where: \.allowsJustWorks) }
+
     // MARK: Questions
 
     func receive(_ question: PairingQuestion, about path: ObjectPath, _ call: IncomingCall) {
         // The first agent of a system is asked about everybody's devices.
         guard let device = devicesByPath[path.rawValue], let link = device.link, device.isWanted else {
-            server?.reject(call)
+            if question == .consent, letsCentralsPair { server?.reply(to: call) } else { server?.reject(call) }
             return
         }
         let cores = device.clients.filter { $0.wish != nil }

@@ -40,6 +40,7 @@ extension Session {
             guard try reader.readCString().matches("org.bluez.Adapter1") else { return }
             return try receiveAdapterChange(message, &reader)
         }
+        if guests.count > 0, path[length] == 0, let guest = guests[path] { try receiveChange(message, of: guest) }
         let device = devicesByPath.find(path, length)
         if path[length] != 0 {
             guard let link = device?.link else { return }
@@ -91,6 +92,7 @@ extension Session {
             if isAdapter { adapterRemoved(ObjectPath(at: path)) }
             return
         }
+        if guests.count > 0, path[length] == 0, let guest = guests[path] { try receiveRemoval(message, of: guest) }
         if hasConnectionRule, path[length] == 0 { peerGone(ObjectPath(at: path)) }
         guard let device = devicesByPath.find(path, length) else { return unknownPaths.remove(path) }
         if path[length] != 0 {

@@ -65,8 +65,21 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
     // GATT: Session+Values.swift
     var subscriptions = PathTable<Subscription>()
 
-    // Pairing: Session+Pairing.swift
+    /// What this process has on the bus, for BlueZ.
     var server: ObjectServer?
+
+    // The peripheral role: Session+Publishing.swift, +Advertising, +Guests, +Requests, +Updates
+    var publishedCount = 0
+    var guests = PathTable<Guest>()
+    var requests: [UInt64: PendingRequest] = [:]
+    var requestCount: UInt64 = 0
+    var awaitingPing: [() -> Void] = []
+    var isSendingPing = false
+    /// Whether BlueZ sends what it reads from an acquired socket to one central. Nil: not asked yet.
+    var givesSockets: Bool?
+    var hasNotedBroadcast = false
+
+    // Pairing: Session+Pairing.swift
     /// Who knows our agent, and what for.
     var agent: (owner: String, capability: String)?
     var question: AskedQuestion?
@@ -75,7 +88,8 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
     var questionCount = 0
 
     var managers: [ManagerCore] = []
-    private var outgoing: [ManagerCore] = []
+    var publishers: [PublisherCore] = []
+    private var outgoing: [any Recipient] = []
 
     private init(_ key: Key) { self.key = key }
 
@@ -126,8 +140,18 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
 
     func add(_ core: ManagerCore) {
         managers.append(core)
-        if bus == nil, managers.count == 1 { connect() }
+        connectIfFirst()
         announceState(to: core)
+    }
+
+    func add(_ core: PublisherCore) {
+        publishers.append(core)
+        connectIfFirst()
+        announceState(to: core)
+    }
+
+    private func connectIfFirst() {
+        if bus == nil, managers.count + publishers.count == 1 { connect() }
     }
 
     /// The app has released the manager: its scan and its connections end, silently (CN-15).
@@ -141,7 +165,13 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
         }
     }
 
-    func hasOutgoing(_ core: ManagerCore) { outgoing.append(core) }
+    /// The app has released the manager: what it has published is withdrawn, silently.
+    func remove(_ core: PublisherCore) {
+        publishers.removeAll { $0 === core }
+        withdrawAll(of: core)
+    }
+
+    func hasOutgoing(_ core: any Recipient) { outgoing.append(core) }
 
     func flush() {
         guard !outgoing.isEmpty else { return }
@@ -209,7 +239,7 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
         let delay = reconnectDelay
         reconnectDelay = min(delay * 2, .seconds(8))
         after(delay) { session in
-            if session.bus == nil, !session.managers.isEmpty { session.connect() }
+            if session.bus == nil, !session.managers.isEmpty || !session.publishers.isEmpty { session.connect() }
         }
     }
 }

@@ -8,7 +8,7 @@ public final class BatteryService: StandardService {
     public static let uuid = CBUUID(string: "180F")
 
     /// For `CBPeripheralManager.add(_:)`.
-    public let service = CBMutableService(type: uuid, primary: true)
+    public let service = makeService()
 
     /// What a central that reads gets.
     public private(set) var level: BatteryLevel

@@ -8,7 +8,7 @@ public final class CurrentTimeService: StandardService {
     public static let uuid = CBUUID(string: "1805")
 
     /// For `CBPeripheralManager.add(_:)`.
-    public let service = CBMutableService(type: uuid, primary: true)
+    public let service = makeService()
 
     private let timeZone: TimeZone
     private let clock: () -> Date

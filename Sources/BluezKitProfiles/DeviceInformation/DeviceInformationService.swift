@@ -9,7 +9,7 @@ public final class DeviceInformationService: StandardService {
     public static let uuid = CBUUID(string: "180A")
 
     /// For `CBPeripheralManager.add(_:)`.
-    public let service = CBMutableService(type: uuid, primary: true)
+    public let service = makeService()
 
     /// A service with a characteristic for each thing that is known.
     public init(_ information: DeviceInformation) {

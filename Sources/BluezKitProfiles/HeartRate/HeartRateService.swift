@@ -9,7 +9,7 @@ public final class HeartRateService: StandardService {
     public static let uuid = CBUUID(string: "180D")
 
     /// For `CBPeripheralManager.add(_:)`.
-    public let service = CBMutableService(type: uuid, primary: true)
+    public let service = makeService()
 
     /// Its `subscribedCentrals` receive the measurements.
     public let measurement = CBMutableCharacteristic(

@@ -3,10 +3,13 @@ enum Scenario: Equatable, Sendable {
     case heartRate
     case kitchenSink
     case card
+    case twoAdapters
+    /// Somebody who subscribes to this characteristic of ours. Only for `--simulated`.
+    case subscriber(String)
     /// So many beacons.
     case crowd(Int)
 
-    static let all: [Scenario] = [.heartRate, .kitchenSink, .card, .crowd(20)]
+    static let all: [Scenario] = [.heartRate, .kitchenSink, .card, .twoAdapters, .crowd(20)]
 
     init?(name: String) {
         guard let known = Self.all.first(where: { $0.name == name }) else { return nil }
@@ -18,6 +21,8 @@ enum Scenario: Equatable, Sendable {
         case .heartRate: "heart-rate"
         case .kitchenSink: "kitchen-sink"
         case .card: "card"
+        case .twoAdapters: "two-adapters"
+        case .subscriber: "subscriber"
         case .crowd: "crowd"
         }
     }
@@ -30,6 +35,8 @@ enum Scenario: Equatable, Sendable {
         case .heartRate: "a heart-rate sensor, beating"
         case .kitchenSink: "a device with every kind of service, characteristic and descriptor"
         case .card: "somebody who shares a business card"
+        case .twoAdapters: "nothing but two adapters in range of each other: hci0 and hci1"
+        case .subscriber: "somebody who subscribes to a characteristic of ours"
         case .crowd(let size): "a heart-rate sensor, the kitchen sink, and N others to be scanned (default: \(size))"
         }
     }

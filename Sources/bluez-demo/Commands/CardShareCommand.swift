@@ -22,6 +22,8 @@ final class CardShareCommand: PeripheralCommand {
         service.characteristics = [characteristic]
     }
 
+    override var simulatedScenario: Scenario { .subscriber(CardProtocol.characteristic.uuidString) }
+
     override var services: [CBMutableService] { [service] }
     /// No name: with a UUID of this length there is not much room for one.
     override var advertisement: [String: Any] { [CBAdvertisementDataServiceUUIDsKey: [CardProtocol.service]] }
@@ -90,8 +92,9 @@ final class CardShareCommand: PeripheralCommand {
             let time = began[central].map { $0.duration(to: .now) / .seconds(1) } ?? 0
             output.report(.sent(central, size: queue.card.count, seconds: time))
             output.say(Line("Sent", .green) + Line(" in \(JSONValue.double((time * 10).rounded() / 10)) s."))
-            // One that has it leaves. If it stays, it will have everything by then.
-            after(5) { [self] _ in finish(central) }
+            // One that has it leaves. BlueZ may still have most of it in its queue, and does not tell. If it stays, it
+            // will have everything by then, at 2 kB a second.
+            after(30 + Double(queue.card.count) / 2000) { [self] _ in finish(central) }
         }
         show()
     }

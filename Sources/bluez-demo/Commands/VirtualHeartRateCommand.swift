@@ -24,6 +24,8 @@ final class VirtualHeartRateCommand: PeripheralCommand {
         display.battery = battery.level.percent
     }
 
+    override var simulatedScenario: Scenario { .subscriber(HeartRateMeasurement.uuid.uuidString) }
+
     override var services: [CBMutableService] { [sensor.service, battery.service, information.service] }
 
     override var advertisement: [String: Any] {

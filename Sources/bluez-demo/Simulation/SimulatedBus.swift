@@ -47,6 +47,8 @@ final class SimulatedBus: @unchecked Sendable {
         if case .crowd(let size) = scenario, size > SimulatedNeighbour.all.count {
             simulator.setCrowd(size - SimulatedNeighbour.all.count)
         }
+        if case .twoAdapters = scenario { simulator.addAdapter(address: "00:B1:5E:00:00:02") }
+        if case .subscriber(let uuid) = scenario { SimulatedSubscriber.run(in: simulator, characteristic: uuid) }
         strengths = DispatchSource.makeTimerSource()
         strengths.schedule(deadline: .now(), repeating: 0.5)
         strengths.setEventHandler {
@@ -67,6 +69,7 @@ final class SimulatedBus: @unchecked Sendable {
         case .heartRate: [SimulatedHeart.peripheral(heartAddress)]
         case .kitchenSink: [.sink()]
         case .card: [SimulatedCard.peripheral()]
+        case .twoAdapters, .subscriber: []
         case .crowd(let size):
             [SimulatedHeart.peripheral(heartAddress), .sink()]
                 + SimulatedNeighbour.all.prefix(size).enumerated().map { $1.peripheral(number: $0) }

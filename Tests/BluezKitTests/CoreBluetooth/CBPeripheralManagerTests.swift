@@ -1,96 +1,177 @@
+import BluezKitSimulator
+import Foundation
 import Testing
 
 @testable import BluezKit
+@testable import BluezKitRestore
 
-/// Collects what a peripheral manager reports, with the queue it was reported on.
-private final class Recorder: NSObject, CBPeripheralManagerDelegate, @unchecked Sendable {
-    // holds: constants
-    static let key = DispatchSpecificKey<Bool>()
-    private let events: AsyncStream<String>.Continuation
-    let queue = DispatchQueue(label: "test.peripheral-manager", attributes: .concurrent)
-    var iterator: AsyncStream<String>.Iterator
-
-    override init() {
-        let (stream, events) = AsyncStream.makeStream(of: String.self)
-        (self.events, iterator) = (events, stream.makeAsyncIterator())
-        queue.setSpecific(key: Self.key, value: true)
-    }
-
-    private func report(_ event: String) {
-        events.yield(DispatchQueue.getSpecific(key: Self.key) == true ? event : "\(event) on another queue")
-    }
-
-    func peripheralManagerDidUpdateState(_ peripheral: CBPeripheralManager) {
-        report("state \(peripheral.state.rawValue)")
-    }
-    func peripheralManagerDidStartAdvertising(_ peripheral: CBPeripheralManager, error: (any Error)?) {
-        report("advertising \((error as? CBError)?.code.rawValue ?? -1)")
-    }
-    func peripheralManager(_ peripheral: CBPeripheralManager, didAdd service: CBService, error: (any Error)?) {
-        report("add \(service.uuid.uuidString) \((error as? CBError)?.code.rawValue ?? -1)")
-    }
-    func peripheralManager(
-        _ peripheral: CBPeripheralManager, didPublishL2CAPChannel PSM: CBL2CAPPSM, error: (any Error)?
-    ) {
-        report("publish \(PSM) \((error as? CBError)?.code.rawValue ?? -1)")
-    }
-    func peripheralManager(
-        _ peripheral: CBPeripheralManager, didUnpublishL2CAPChannel PSM: CBL2CAPPSM, error: (any Error)?
-    ) {
-        report("unpublish \(PSM) \((error as? CBError)?.code.rawValue ?? -1)")
-    }
-}
-
+/// What a peripheral manager decides without BlueZ.
 @Suite struct CBPeripheralManagerTests {
-    @Test("ST-1 DL-1 the state goes from unknown to unsupported, with one callback on the queue given")
-    func state() async {
-        let recorder = Recorder()
-        let manager = CBPeripheralManager(delegate: recorder, queue: recorder.queue, options: nil)
-        #expect(await recorder.iterator.next() == "state 2")
-        #expect(manager.state == .unsupported)
-        #expect(!manager.isAdvertising)
-        manager.startAdvertising(nil)
-        #expect(await recorder.iterator.next() == "advertising 13")
+    private func publisher(_ options: [String: Any] = [:]) async throws -> Publisher {
+        let publisher = Publisher(try await SimulatedWorld(), options: options)
+        try await publisher.powerOn()
+        return publisher
     }
 
-    @Test("every command is answered with an error, in order")
-    func commands() async {
-        let recorder = Recorder()
-        let manager = CBPeripheralManager(delegate: recorder, queue: recorder.queue)
-        let service = CBMutableService(type: CBUUID(string: "180D"), primary: true)
-        let characteristic = CBMutableCharacteristic(
-            type: CBUUID(string: "2A37"), properties: .read, value: Data([1]), permissions: .readable)
-        service.characteristics = [characteristic]
-        manager.add(service)
-        manager.startAdvertising([CBAdvertisementDataLocalNameKey: "name"])
+    private func code(_ error: (any Error)?) -> CBError.Code? { (error as? CBError)?.code }
+
+    @Test("ST-1 DL-1 DL-2 the state is told once, on the queue given, also a concurrent one")
+    func state() async throws {
+        let publisher = Publisher(
+            try await SimulatedWorld(), queue: DispatchQueue(label: "test.concurrent", attributes: .concurrent))
+        #expect(publisher.manager.state == .unknown)
+        try await publisher.powerOn()
+        #expect(publisher.records.count == 1)
+        #expect(publisher.records.allSatisfy { $0.wasOnQueue && $0.depth == 1 && $0.managerState == .poweredOn })
+    }
+
+    @Test("RS-4 R-26 whatever a state file has for services and advertisement: objects without a trap")
+    func restoresNonsense() async throws {
+        func uuid(_ text: String) throws -> AttributeUUID { try #require(AttributeUUID(text)) }
+        var descriptors: [Snapshot.LocalDescriptor] = []
+        for number in ["2900", "2901", "2902", "2904", "2A37"] {
+            for (text, data) in [(nil, nil), ("text", nil), (nil, Data([1])), ("text", Data([1]))] as [(String?, Data?)]
+            {
+                descriptors.append(.init(uuid: try uuid(number), text: text, data: data))
+            }
+        }
+        let characteristic = Snapshot.LocalCharacteristic(
+            uuid: try uuid("2A38"), properties: .max, permissions: .max, value: Data(count: 1000),
+            descriptors: descriptors, subscribers: [])
+        var snapshot = try SnapshotTests.full()
+        snapshot.services.append(
+            .init(
+                uuid: try uuid("00000000"), isPrimary: true, includedServices: [-1, 2, 7, .max],
+                characteristics: [characteristic]))
+        snapshot.advertisement?.minimumIntervalMilliseconds = .infinity
+        let directory = try TemporaryDirectory()
+        let publisher = try await publisher([
+            CBPeripheralManagerOptionRestoreIdentifierKey: "app", BluezManagerOptionStateDirectoryKey: directory.path,
+        ])
+        publisher.manager.restore(RestorationPlan(snapshot, .init(bluetooth: nil, adapter: nil, peripherals: [:])))
+        let services = publisher.manager.shared.withLock { $0.services }
+        #expect(services.map(\.uuid.uuidString) == ["180A", "180D", "00000000"])
+        #expect(services[1].includedServices == [services[0]] && services[2].includedServices == nil)
+        let restored = try #require(services[1].characteristics?.first)
+        #expect(restored.properties.rawValue == 0x1A && restored.value == Data([0, 255]))
+        #expect(restored.descriptors?.map { $0.value as? String } == ["Ä\n", nil])
+        #expect(services[2].characteristics?.first?.descriptors?.count == 5 * 4 - 4)
+        // BlueZ has a say as well.
+        publisher.manager.enter(.poweredOn)
+        try await LogCapture.shared.expect("what was advertised cannot be advertised again", "intervals")
+        try await LogCapture.shared.expect("cannot be published again")
+        #expect(!publisher.manager.isAdvertising)
+    }
+
+    @Test("MIS-1 UP-4 RQ-10 commands before the first state have no effect, and stop nobody")
+    func beforePowerOn() async throws {
+        let world = try await SimulatedWorld()
+        let publisher = Publisher(world)
+        let characteristic = local(0x110, .notify)
+        let service = localService(0x100, [characteristic])
+        publisher.manager.startAdvertising(nil)
+        publisher.manager.add(service)
+        #expect(publisher.manager.updateValue(Data(), for: characteristic, onSubscribedCentrals: nil) == false)
+        publisher.manager.remove(service)
+        publisher.manager.removeAllServices()
+        publisher.manager.stopAdvertising()
+        let central = CBCentral(identifier: UUID())
+        publisher.manager.setDesiredConnectionLatency(.low, for: central)
+        publisher.manager.respond(
+            to: CBATTRequest(central: central, characteristic: characteristic, offset: 0, value: nil, ticket: 77),
+            withResult: .success)
+        try await LogCapture.shared.expect("respond", "answered already")
+        try await publisher.powerOn()
+        // Only what is asked for now is answered.
+        #expect(code(try await publisher.add(localService(0x101, [local(0x110, .broadcast)]))) == .invalidParameters)
+        #expect(publisher.records.count == 2)
+    }
+
+    @Test("PB-7 services of the system are refused in their short form, but for those who ask")
+    func systemServices() async throws {
+        let publisher = try await publisher()
+        for uuid in ["1800", "1801", "1805", "180A", "180F", "1812", "181E"] {
+            let service = CBMutableService(type: CBUUID(string: uuid), primary: true)
+            #expect(code(try await publisher.add(service)) == .uuidNotAllowed, "\(uuid)")
+        }
+        func flaw(_ uuid: String, _ allows: Bool) -> CBError.Code? {
+            PublishedService(CBMutableService(type: CBUUID(string: uuid), primary: true), core: publisher.manager.core)
+                .flaw(allowsSystemServices: allows)?.code
+        }
+        #expect(flaw("0000180F-0000-1000-8000-00805F9B34FB", false) == nil)
+        #expect(flaw("180F", true) == nil)
+        #expect(flaw("180D", false) == nil)
+    }
+
+    @Test("PB-8 PB-9 what the system makes, or cannot make, is refused with the reason")
+    func flaws() async throws {
+        let publisher = try await publisher()
+        func refusal(_ characteristic: CBMutableCharacteristic) async throws -> String {
+            let error = try await publisher.add(localService(0x100, [characteristic]))
+            #expect(code(error) == .invalidParameters)
+            return (error as? CBError)?.localizedDescription ?? ""
+        }
+        #expect(try await refusal(local(0x110, [.read, .broadcast])).contains("broadcast"))
+        #expect(try await refusal(local(0x110, [.read, .extendedProperties])).contains("extendedProperties"))
+        #expect(try await refusal(local(0x110, [])).contains("no properties"))
+        #expect(try await refusal(local(0x110, .read, value: Data(count: 513))).contains("513"))
+        for (uuid, value) in [("2900", Data([0, 0])), ("2902", Data([0, 0])), ("2903", Data([0, 0]))] {
+            let characteristic = local(0x110, .read)
+            characteristic.descriptors = [CBMutableDescriptor(type: CBUUID(string: uuid), value: value)]
+            _ = try await refusal(characteristic)
+        }
+        let odd = local(0x110, .read)
+        odd.descriptors = [CBMutableDescriptor(type: sinkUUID(0x120), value: 5)]
+        #expect(try await refusal(odd).contains("descriptor"))
+    }
+
+    @Test("PB-5 a service that includes one which was not added is refused")
+    func unknownInclude() async throws {
+        let publisher = try await publisher()
+        let service = localService(0x100, [local(0x110, .read)])
+        service.includedServices = [localService(0x101, [])]
+        let error = try await publisher.add(service)
+        #expect(code(error) == .invalidParameters)
+        // It is not published, so it may be added again.
+        #expect(code(try await publisher.add(service)) == .invalidParameters)
+    }
+
+    @Test("L2CAP channels are answered with operationNotSupported")
+    func channels() async throws {
+        final class Delegate: NSObject, CBPeripheralManagerDelegate, @unchecked Sendable {
+            let log = EventLog<String>()
+            func peripheralManagerDidUpdateState(_ peripheral: CBPeripheralManager) {}
+            func peripheralManager(
+                _ peripheral: CBPeripheralManager, didPublishL2CAPChannel PSM: CBL2CAPPSM, error: (any Error)?
+            ) { log.append("publish \(PSM) \((error as? CBError)?.code.rawValue ?? -1)") }
+            func peripheralManager(
+                _ peripheral: CBPeripheralManager, didUnpublishL2CAPChannel PSM: CBL2CAPPSM, error: (any Error)?
+            ) { log.append("unpublish \(PSM) \((error as? CBError)?.code.rawValue ?? -1)") }
+        }
+        let (world, delegate) = (try await SimulatedWorld(), Delegate())
+        let manager = CBPeripheralManager(
+            delegate: delegate, queue: DispatchQueue(label: "test"), options: world.managerOptions)
         manager.publishL2CAPChannel(withEncryption: false)
         manager.unpublishL2CAPChannel(129)
-        var events: [String?] = []
-        for _ in 0..<5 { events.append(await recorder.iterator.next()) }
-        #expect(events == ["state 2", "add 180D 13", "advertising 13", "publish 0 13", "unpublish 129 13"])
-        #expect(manager.updateValue(Data(), for: characteristic, onSubscribedCentrals: nil) == false)
-        let central = CBCentral(identifier: UUID())
-        manager.respond(
-            to: CBATTRequest(central: central, characteristic: characteristic, offset: 0, value: nil),
-            withResult: .success)
-        manager.setDesiredConnectionLatency(.low, for: central)
-        manager.remove(service)
-        manager.removeAllServices()
-        manager.stopAdvertising()
+        #expect(try await delegate.log.next("publish") { $0 } == "publish 0 13")
+        #expect(try await delegate.log.next("unpublish") { $0 } == "unpublish 129 13")
     }
 
-    @Test("CN-15 a manager that is gone reports nothing")
-    func released() async {
-        let recorder = Recorder()
-        recorder.queue.suspend()
-        _ = CBPeripheralManager(delegate: recorder, queue: recorder.queue)
-        recorder.queue.resume()
-        let second = CBPeripheralManager(delegate: nil, queue: recorder.queue)
-        second.delegate = recorder
-        second.startAdvertising(nil)
-        var events: [String?] = []
-        for _ in 0..<2 { events.append(await recorder.iterator.next()) }
-        #expect(events == ["state 2", "advertising 13"])
+    @Test("CN-15 O-45 a manager that is gone reports nothing")
+    func released() async throws {
+        let world = try await SimulatedWorld()
+        let publisher = Publisher(world)
+        publisher.queue.suspend()
+        publisher.manager.publishL2CAPChannel(withEncryption: false)
+        weak let core = publisher.manager.core
+        publisher.queue.resume()
+        publisher.release()
+        let second = Publisher(world)
+        try await second.powerOn()
+        let deadline = ContinuousClock.now + .seconds(world_deadline)
+        while core != nil, ContinuousClock.now < deadline { await Task.yield() }
+        #expect(core == nil)
+        #expect(publisher.records.count <= 1)
     }
 
     @Test("PB-3 MIS-14 a fixed value that can be written or subscribed to stops the process")
@@ -104,5 +185,39 @@ private final class Recorder: NSObject, CBPeripheralManagerDelegate, @unchecked 
             ]
             CBPeripheralManager(delegate: nil, queue: DispatchQueue(label: "test")).add(service)
         }
+    }
+
+    @Test("PB-6 MIS-13 to add a service twice stops the process")
+    func addedTwice() async {
+        await #expect(processExitsWith: .failure) {
+            let publisher = Publisher(try await SimulatedWorld())
+            try await publisher.powerOn()
+            let service = localService(0x100, [local(0x110, .read)])
+            publisher.manager.add(service)
+            publisher.manager.add(service)
+        }
+    }
+
+    @Test("PB-10 properties and permissions in BlueZ's words")
+    func flags() async throws {
+        let core = try await publisher().manager.core
+        func flags(_ properties: CBCharacteristicProperties, _ permissions: CBAttributePermissions) -> [String] {
+            PublishedCharacteristic(local(0x110, properties, permissions), core: core).flags
+        }
+        #expect(flags([.read, .write], [.readable, .writeable]) == ["read", "write"])
+        #expect(
+            flags([.read, .write], [.readEncryptionRequired, .writeEncryptionRequired]) == [
+                "encrypt-read", "encrypt-write",
+            ])
+        #expect(flags([.writeWithoutResponse], .writeable) == ["write-without-response"])
+        #expect(
+            flags([.writeWithoutResponse], .writeEncryptionRequired) == ["write-without-response", "encrypt-write"])
+        #expect(flags([.notify, .indicate], []) == ["notify", "indicate"])
+        #expect(
+            flags([.notifyEncryptionRequired, .indicateEncryptionRequired], []) == [
+                "encrypt-notify", "encrypt-indicate",
+            ])
+        #expect(flags([.notify, .notifyEncryptionRequired], []) == ["encrypt-notify"])
+        #expect(flags(.authenticatedSignedWrites, .writeable) == ["authenticated-signed-writes"])
     }
 }

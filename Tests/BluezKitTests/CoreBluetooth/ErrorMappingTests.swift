@@ -183,6 +183,31 @@ import Testing
         #expect((error as? CBError)?.code == .peerRemovedPairingInformation)
     }
 
+    @Test(
+        "ERR-9 each answer of the app has its one translation",
+        arguments: [
+            (0x02, "org.bluez.Error.NotPermitted"), (0x03, "org.bluez.Error.NotPermitted"),
+            (0x06, "org.bluez.Error.NotSupported"), (0x07, "org.bluez.Error.InvalidOffset"),
+            (0x08, "org.bluez.Error.NotAuthorized"), (0x0D, "org.bluez.Error.InvalidValueLength"),
+            (0x80, "org.bluez.Error.Failed"), (0x9F, "org.bluez.Error.Failed"),
+        ])
+    func answering(code: Int, name: String) throws {
+        let answer = ErrorMapping.answer(try #require(CBATTError.Code(rawValue: code)))
+        #expect(answer.name == name)
+        // BlueZ takes the number of a `Failed` if there is nothing else in the text.
+        if name.hasSuffix(".Failed") { #expect(answer.message == "0x" + String(code, radix: 16)) }
+    }
+
+    @Test("ERR-9 what BlueZ has no words for becomes an error that it does not know")
+    func unlistedAnswers() throws {
+        for number in [
+            0x01, 0x04, 0x05, 0x09, 0x0A, 0x0B, 0x0C, 0x0E, 0x0F, 0x10, 0x11, 0x7F, 0xA0, 0xFD, 0xFF, 300, -1,
+        ] {
+            let answer = ErrorMapping.answer(try #require(CBATTError.Code(rawValue: number)))
+            #expect(!answer.name.hasPrefix("org.bluez."), "\(number)")
+        }
+    }
+
     @Test("a star in a pattern is any text")
     func patterns() {
         #expect(ErrorMapping.matches("le-connection-timeout", "*-connection-timeout"))

@@ -65,6 +65,23 @@ import Testing
         for row in ErrorMapping.disconnectRows {
             lines.append("| `\(row.name)` | \(text(row.result)) | \(row.meaning) |")
         }
+        lines += [
+            "",
+            "## Answers of an app to a central",
+            "",
+            "What the central gets when a peripheral manager calls `respond(to:withResult:)`. BlueZ has no words for the other",
+            "codes: encryption and pairing are demanded by permissions and properties, not by answers.",
+            "",
+            "| The app answers | Error name for BlueZ | The central gets |",
+            "|---|---|---|",
+        ]
+        for row in ErrorMapping.answerRows {
+            lines.append("| \(row.codes.map(text).joined(separator: ", ")) | `\(row.name)` | \(row.onAir) |")
+        }
+        let (low, high) = (ErrorMapping.applicationCodes.lowerBound, ErrorMapping.applicationCodes.upperBound)
+        let range = "0x\(String(low, radix: 16)) to 0x\(String(high, radix: 16))"
+        lines.append("| code \(range) | `org.bluez.Error.Failed` with the code as message | that code |")
+        lines.append("| any other | `\(ErrorMapping.unlistedAnswer)` | 0x0e: the code is lost |")
         return lines.joined(separator: "\n") + "\n"
     }
 

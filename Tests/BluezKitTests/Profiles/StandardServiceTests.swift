@@ -55,6 +55,18 @@ private final class RecordingManager: CBPeripheralManager, @unchecked Sendable {
         #expect(DeviceInformationService.uuid.uuidString == "180A" && CurrentTimeService.uuid.uuidString == "1805")
     }
 
+    @Test("no service is refused as one of the system: its UUID has the long form, and is the same")
+    func longForm() {
+        let services: [any StandardService] = [
+            HeartRateService(), BatteryService(level: BatteryLevel(percent: 1)), CurrentTimeService(),
+            DeviceInformationService(DeviceInformation()),
+        ]
+        for service in services {
+            #expect(service.service.uuid == type(of: service).uuid && service.service.uuid.data.count == 16)
+            #expect(type(of: service).uuid.data.count == 2)
+        }
+    }
+
     @Test("every service can be added to a manager: fixed values are read-only")
     func canBeAdded() {
         manager.add(HeartRateService(location: .chest, resetEnergyExpended: {}).service)

@@ -4,8 +4,9 @@ import Testing
 @testable import BluezKitRestore
 
 @Suite struct SnapshotTests {
-    /// One with everything in it.
+    /// One with everything in it, equal each time.
     static func full() throws -> Snapshot {
+        let identifiers = (1...3).map { UUID(uuid: (UInt8($0), 0, 0, 0, 0, 0, 0x80, 0, 0x80, 0, 0, 0, 0, 0, 0, 0)) }
         func uuid(_ text: String) throws -> AttributeUUID { try #require(AttributeUUID(text)) }
         func element(_ text: String) throws -> PathElement { try #require(PathElement(text)) }
         var snapshot = Snapshot(
@@ -23,16 +24,33 @@ import Testing
             characteristics: [characteristic])
         snapshot.peripherals = [
             Snapshot.Peripheral(
-                identifier: UUID(), name: "Heart \"A\"\n\u{0}", adapter: "hci0", state: .connected, isBonded: true,
+                identifier: identifiers[0], name: "Heart \"A\"\n\u{0}", adapter: "hci0", state: .connected,
+                isBonded: true,
                 options: ["kCBConnectOptionEnableAutoReconnect": 1], services: [service]),
             Snapshot.Peripheral(
-                identifier: UUID(), name: nil, adapter: nil, state: .connecting, isBonded: false, options: [:],
+                identifier: identifiers[1], name: nil, adapter: nil, state: .connecting, isBonded: false, options: [:],
                 services: nil),
         ]
+        let local = Snapshot.LocalCharacteristic(
+            uuid: try uuid("2A38"), properties: 0x1A, permissions: 3, value: Data([0, 255]),
+            descriptors: [
+                Snapshot.LocalDescriptor(uuid: try uuid("2901"), text: "Ä\n", data: nil),
+                Snapshot.LocalDescriptor(uuid: try uuid("2904"), text: nil, data: Data(count: 7)),
+            ], subscribers: [identifiers[2]])
+        snapshot.services = [
+            Snapshot.LocalService(uuid: try uuid("180A"), isPrimary: false, includedServices: [], characteristics: []),
+            Snapshot.LocalService(
+                uuid: try uuid("180D"), isPrimary: true, includedServices: [0], characteristics: [local]),
+        ]
+        var advertisement = Snapshot.Advertisement()
+        (advertisement.localName, advertisement.services) = ("Kit", [try uuid("180D")])
+        advertisement.serviceData = [.init(uuid: try uuid("180F"), data: Data([1]))]
+        advertisement.txPowerDBm = -7
+        snapshot.advertisement = advertisement
         return snapshot
     }
 
-    @Test("RS-3 what is written is what is read, and a person can read it")
+    @Test("RS-3 RS-4 what is written is what is read, and a person can read it")
     func roundTrip() throws {
         let snapshot = try Self.full()
         let content = try snapshot.fileContent()

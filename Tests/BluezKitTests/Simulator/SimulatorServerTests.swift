@@ -169,6 +169,8 @@ struct SimulatorServerTests {
         try setting.app.notify("/app/s/a", [3])
         _ = try await setting.events.next("the second") { $0 == "central indicated 2a37 02" ? $0 : nil }
         #expect(setting.app.client.lines.count { $0.contains("Confirm") } == 1)
+        // The third has been taken when this is answered.
+        _ = try await setting.app.client.objects()
         _ = try await setting.central("disconnect")
         #expect(await setting.app.client.hears("<- /app/s/a Confirm", count: 3))
     }

@@ -1,0 +1,62 @@
+import DBus
+
+/// What BlueZ finds at the objects of a published application. The calls are BlueZ's alone: ``Session`` refuses others'.
+enum PublishedInterface {
+    /// - SeeAlso: BlueZ doc/org.bluez.GattService.rst.
+    static let service = ExportedInterface(
+        BlueZ.service, of: PublishedService.self,
+        properties: [
+            ExportedProperty("UUID", "s") { .string($0.service.uuid.bluezString) },
+            ExportedProperty("Primary", "b") { .bool($0.service.isPrimary) },
+            ExportedProperty("Includes", "ao") {
+                $0.includedPaths.isEmpty ? nil : .array(element: "o", $0.includedPaths.map { .path($0) })
+            },
+        ])
+
+    /// - SeeAlso: BlueZ doc/org.bluez.GattCharacteristic.rst; src/gatt-database.c.
+    static let characteristic = ExportedInterface(
+        BlueZ.characteristic, of: PublishedCharacteristic.self,
+        properties: [
+            ExportedProperty("UUID", "s") { .string($0.characteristic.uuid.bluezString) },
+            ExportedProperty("Service", "o") { $0.service.map { .path($0.path) } },
+            ExportedProperty("Flags", "as") { .strings($0.flags) },
+            // That it is there makes BlueZ call AcquireNotify, which names the central; StartNotify does not.
+            ExportedProperty("NotifyAcquired", "b") { $0.notifies || $0.indicates ? .bool(false) : nil },
+        ],
+        methods: [
+            ExportedMethod(
+                "ReadValue", takes: [ExportedArgument("options", "a{sv}")], gives: [ExportedArgument("value", "ay")]
+            ) { characteristic, call, _ in characteristic.core.session.answerRead(call, of: characteristic) },
+            ExportedMethod(
+                "WriteValue", takes: [ExportedArgument("value", "ay"), ExportedArgument("options", "a{sv}")]
+            ) { characteristic, call, _ in characteristic.core.session.answerWrite(call, to: characteristic) },
+            ExportedMethod(
+                "AcquireNotify", takes: [ExportedArgument("options", "a{sv}")],
+                gives: [ExportedArgument("fd", "h"), ExportedArgument("mtu", "q")]
+            ) { characteristic, call, _ in characteristic.core.session.answerAcquire(call, of: characteristic) },
+            // Comes after each refused AcquireNotify, and says less.
+            ExportedMethod("StartNotify") { $2.reply(to: $1) },
+            ExportedMethod("StopNotify") { characteristic, call, server in
+                characteristic.core.session.allUnsubscribed(from: characteristic)
+                server.reply(to: call)
+            },
+            ExportedMethod("Confirm") { characteristic, call, server in
+                characteristic.core.session.confirmed(characteristic)
+                server.reply(to: call)
+            },
+        ])
+
+    /// - SeeAlso: BlueZ doc/org.bluez.GattDescriptor.rst.
+    static let descriptor = ExportedInterface(
+        BlueZ.descriptor, of: PublishedDescriptor.self,
+        properties: [
+            ExportedProperty("UUID", "s") { .string($0.uuid.bluezString) },
+            ExportedProperty("Characteristic", "o") { .path($0.characteristicPath) },
+            ExportedProperty("Flags", "as") { _ in .strings(["read"]) },
+        ],
+        methods: [
+            ExportedMethod(
+                "ReadValue", takes: [ExportedArgument("options", "a{sv}")], gives: [ExportedArgument("value", "ay")]
+            ) { Session.answerRead($1, from: $0.value, on: $2) }
+        ])
+}

@@ -1,0 +1,217 @@
+import BluezKitRestore
+import Foundation
+
+/// Preserving what a peripheral manager is about, and going on with it.
+extension CBPeripheralManager {
+    // MARK: Preserving
+
+    /// Any thread; on disk when it returns.
+    func preserveServices() {
+        book?.change { [self] snapshot in
+            let services = shared.withLock { $0.services }
+            // One that includes another must stand behind it, also where the app's order was wrong: BlueZ refuses that.
+            snapshot.services = services.compactMap { Snapshot.LocalService($0, among: services) }
+        }
+    }
+
+    func preserveAdvertisement() {
+        book?.change { [self] in $0.advertisement = shared.withLock { $0.advertisement } }
+    }
+
+    /// The first start counts: another one, before that is over, changes nothing (AD-4).
+    /// - Returns: Which start it is.
+    func preserve(_ advertisement: Snapshot.Advertisement) -> UInt64 {
+        let token = shared.withLock { shared in
+            if shared.advertisement == nil { shared.advertisement = advertisement }
+            return shared.advertisingToken
+        }
+        preserveAdvertisement()
+        return token
+    }
+
+    // MARK: Going on after a reset
+
+    /// On the delegate's queue, before `didUpdateState` tells: what the new state does to services and advertisement.
+    func follow(_ state: CBManagerState, from previous: CBManagerState) {
+        guard state != .poweredOn else { return goOn() }
+        let services = shared.withLock { $0.services }
+        for case let local as CBMutableCharacteristic in services.flatMap({ $0.characteristics ?? [] }) {
+            local.forgetSubscribers()
+        }
+        let isSwitchedOff = state == .poweredOff && previous == .poweredOn
+        if let book, book.resumes, !isSwitchedOff {
+            if !book.pardon() { book.change { $0.switchOff() } }
+            return suspend(book)
+        }
+        endAdvertising()
+        if state == .poweredOff {
+            book?.condemn()
+        } else {
+            shared.withLock { $0.services = [] }
+            preserveServices()
+            preserveAdvertisement()
+        }
+    }
+
+    /// BlueZ has lost everything, and gets it again when it is back.
+    private func suspend(_ book: IntentBook) {
+        let advertisement = book.advertisement
+        shared.withLock { shared in
+            (shared.advertisement, shared.isAdvertising) = (advertisement, advertisement != nil)
+            shared.advertisingToken += 1
+            shared.mustGoOn = true
+        }
+    }
+
+    private func goOn() {
+        guard let book else { return }
+        let wasSwitchedOff = book.execute()
+        let (services, advertisement, token) = shared.withLock { shared in
+            defer { shared.mustGoOn = false }
+            if wasSwitchedOff { (shared.advertisement, shared.isAdvertising) = (nil, false) }
+            return (shared.mustGoOn ? shared.services : [], shared.advertisement, shared.advertisingToken)
+        }
+        let core = core
+        for service in services {
+            let published = PublishedService(service, core: core, isResumed: true)
+            core.session.run { core.session.perform(.add(published), for: core) }
+        }
+        guard let advertisement else { return }
+        do throws(CBError) {
+            let content = try Advertisement(advertisement.dictionary)
+            core.session.run { core.session.perform(.advertise(content, token: token, isResumed: true), for: core) }
+        } catch {
+            Log.warning("what was advertised cannot be advertised again: \(error)")
+            endAdvertising()
+            preserveAdvertisement()
+        }
+    }
+
+    /// BlueZ has taken it off the air: the daemon or the adapter goes, as the state will say.
+    func advertisingReleased(_ token: UInt64) {
+        shared.withLock { shared in
+            guard shared.advertisingToken == token else { return }
+            shared.isAdvertising = false
+            if book?.resumes != true { shared.advertisement = nil }
+        }
+    }
+
+    // MARK: Restoring
+
+    /// Makes the objects what the plan says. On the bus queue, before the app can see any of it.
+    func restore(_ plan: RestorationPlan) {
+        var services: [CBMutableService] = []
+        for record in plan.services { services.append(record.service(including: services)) }
+        shared.withLock { shared in
+            (shared.services, shared.advertisement) = (services, plan.advertisement)
+            (shared.isAdvertising, shared.mustGoOn) = (plan.advertisement != nil, true)
+            shared.restoration = BluezRestoration(plan)
+        }
+        preserveServices()
+        preserveAdvertisement()
+    }
+
+    /// `willRestoreState`, unless nothing came back. On the delegate's queue.
+    func tellRestored() {
+        let (services, advertisement) = shared.withLock { ($0.services, $0.advertisement) }
+        var dictionary: [String: Any] = [:]
+        if !services.isEmpty { dictionary[CBPeripheralManagerRestoredStateServicesKey] = services }
+        dictionary[CBPeripheralManagerRestoredStateAdvertisementDataKey] = advertisement?.dictionary
+        guard !dictionary.isEmpty else { return }
+        delegate?.peripheralManager(self, willRestoreState: dictionary)
+    }
+}
+
+// MARK: Records
+
+extension Snapshot.LocalService {
+    fileprivate init?(_ service: CBMutableService, among services: [CBMutableService]) {
+        guard let uuid = AttributeUUID(service.uuid.uuidString) else { return nil }
+        let included = (service.includedServices ?? []).compactMap { included in
+            services.firstIndex { $0 === included }
+        }
+        self.init(
+            uuid: uuid, isPrimary: service.isPrimary, includedServices: included,
+            characteristics: (service.characteristics ?? []).compactMap { Snapshot.LocalCharacteristic($0) })
+    }
+
+    /// - Parameter others: Those that stand before it.
+    fileprivate func service(including others: [CBMutableService]) -> CBMutableService {
+        let service = CBMutableService(type: uuid.cbUUID, primary: isPrimary)
+        service.characteristics = characteristics.map(\.characteristic)
+        let included = includedServices.filter(others.indices.contains)
+        if !included.isEmpty { service.includedServices = included.map { others[$0] } }
+        return service
+    }
+}
+
+extension Snapshot.LocalCharacteristic {
+    fileprivate init?(_ characteristic: CBCharacteristic) {
+        guard let characteristic = characteristic as? CBMutableCharacteristic,
+            let uuid = AttributeUUID(characteristic.uuid.uuidString)
+        else { return nil }
+        self.init(
+            uuid: uuid, properties: characteristic.properties.rawValue,
+            permissions: characteristic.permissions.rawValue, value: characteristic.value,
+            descriptors: (characteristic.descriptors ?? []).compactMap { Snapshot.LocalDescriptor($0) },
+            subscribers: (characteristic.subscribedCentrals ?? []).map(\.identifier))
+    }
+
+    /// Nobody is subscribed to it: BlueZ has ended that.
+    fileprivate var characteristic: CBMutableCharacteristic {
+        let characteristic = CBMutableCharacteristic(
+            type: uuid.cbUUID, properties: CBCharacteristicProperties(rawValue: properties), value: value,
+            permissions: CBAttributePermissions(rawValue: permissions))
+        if !descriptors.isEmpty { characteristic.descriptors = descriptors.compactMap(\.descriptor) }
+        return characteristic
+    }
+}
+
+extension Snapshot.LocalDescriptor {
+    fileprivate init?(_ descriptor: CBDescriptor) {
+        guard let uuid = AttributeUUID(descriptor.uuid.uuidString) else { return nil }
+        self.init(uuid: uuid, text: descriptor.value as? String, data: descriptor.value as? Data)
+    }
+
+    /// Nil for a value that `CBMutableDescriptor` traps on: a file may hold anything.
+    fileprivate var descriptor: CBMutableDescriptor? {
+        switch uuid.cbUUID.numberOnBase {
+        case 0x2901: data == nil ? CBMutableDescriptor(type: uuid.cbUUID, value: text) : nil
+        case 0x2904: text == nil ? CBMutableDescriptor(type: uuid.cbUUID, value: data) : nil
+        default: CBMutableDescriptor(type: uuid.cbUUID, value: text ?? data)
+        }
+    }
+}
+
+extension Snapshot.Advertisement {
+    init(_ dictionary: [String: Any]?) {
+        self.init()
+        guard let dictionary else { return }
+        localName = dictionary[CBAdvertisementDataLocalNameKey] as? String
+        let services = dictionary[CBAdvertisementDataServiceUUIDsKey] as? [CBUUID]
+        self.services = services?.compactMap { AttributeUUID($0.uuidString) }
+        manufacturerData = dictionary[BluezAdvertisementManufacturerDataKey] as? Data
+        let entries = dictionary[BluezAdvertisementServiceDataKey] as? [CBUUID: Data]
+        serviceData = entries?.compactMap { key, value in
+            AttributeUUID(key.uuidString).map { ServiceData(uuid: $0, data: value) }
+        }.sorted { $0.uuid.text < $1.uuid.text }
+        minimumIntervalMilliseconds = (dictionary[BluezAdvertisementMinimumIntervalKey] as? NSNumber)?.doubleValue
+        maximumIntervalMilliseconds = (dictionary[BluezAdvertisementMaximumIntervalKey] as? NSNumber)?.doubleValue
+        txPowerDBm = (dictionary[BluezAdvertisementTxPowerKey] as? NSNumber)?.intValue
+    }
+
+    /// As the app has passed it.
+    fileprivate var dictionary: [String: Any] {
+        var dictionary: [String: Any] = [:]
+        dictionary[CBAdvertisementDataLocalNameKey] = localName
+        dictionary[CBAdvertisementDataServiceUUIDsKey] = services?.map(\.cbUUID)
+        dictionary[BluezAdvertisementManufacturerDataKey] = manufacturerData
+        dictionary[BluezAdvertisementServiceDataKey] = serviceData.map { entries in
+            Dictionary(entries.map { ($0.uuid.cbUUID, $0.data) }) { $1 }
+        }
+        dictionary[BluezAdvertisementMinimumIntervalKey] = minimumIntervalMilliseconds.map { NSNumber(value: $0) }
+        dictionary[BluezAdvertisementMaximumIntervalKey] = maximumIntervalMilliseconds.map { NSNumber(value: $0) }
+        dictionary[BluezAdvertisementTxPowerKey] = txPowerDBm.map { NSNumber(value: $0) }
+        return dictionary
+    }
+}

@@ -1,0 +1,152 @@
+import DBus
+import Foundation
+
+/// A service tree as it was when the app added it (PB-2). Read on the app's thread once, then confined to the bus queue.
+final class PublishedService: @unchecked Sendable {
+    // holds: handed to the bus queue by `add`, and touched nowhere else after that
+    let service: CBMutableService
+    let core: PublisherCore
+    let characteristics: [PublishedCharacteristic]
+    let includes: [CBService]
+    /// The app did not add it, but finds it there: it hears of no answer.
+    let isResumed: Bool
+    /// False once the app has taken it back: BlueZ may not have heard yet.
+    var isPublished = true
+    var path: ObjectPath = "/"
+    /// Where those are that it includes, which BlueZ finds in the same application only.
+    var includedPaths: [ObjectPath] = []
+
+    init(_ service: CBMutableService, core: PublisherCore, isResumed: Bool = false) {
+        (self.service, self.core, self.isResumed) = (service, core, isResumed)
+        includes = service.includedServices ?? []
+        characteristics = (service.characteristics ?? []).compactMap { $0 as? CBMutableCharacteristic }
+            .map { PublishedCharacteristic($0, core: core) }
+    }
+}
+
+/// A characteristic of a ``PublishedService``, as BlueZ sees it.
+final class PublishedCharacteristic {
+    let characteristic: CBMutableCharacteristic
+    let core: PublisherCore
+    let properties: CBCharacteristicProperties
+    let permissions: CBAttributePermissions
+    /// Fixed: the app is not asked (PB-3).
+    let value: [UInt8]?
+    let descriptors: [PublishedDescriptor]
+    var path: ObjectPath = "/"
+    weak var service: PublishedService?
+
+    /// By the paths of their devices.
+    var book = SubscriberBook<String>()
+    /// Those of them that BlueZ has taken a socket for.
+    var sockets: [String: UpdateSocket] = [:]
+    /// Indications, the oldest first, and how many centrals have yet to confirm them.
+    var unconfirmed: [(delivery: Delivery, centrals: Int)] = []
+
+    init(_ characteristic: CBMutableCharacteristic, core: PublisherCore) {
+        (self.characteristic, self.core) = (characteristic, core)
+        properties = characteristic.properties
+        permissions = characteristic.permissions
+        value = characteristic.value.map { [UInt8]($0) }
+        descriptors = (characteristic.descriptors ?? []).map(PublishedDescriptor.init)
+    }
+
+    // BlueZ asks about each access that it is not told to refuse, whatever the properties are (RQ-7).
+    var canBeRead: Bool {
+        properties.contains(.read) && !permissions.isDisjoint(with: [.readable, .readEncryptionRequired])
+    }
+    var canBeWritten: Bool {
+        !properties.isDisjoint(with: [.write, .writeWithoutResponse, .authenticatedSignedWrites])
+            && !permissions.isDisjoint(with: [.writeable, .writeEncryptionRequired])
+    }
+    var notifies: Bool { !properties.isDisjoint(with: [.notify, .notifyEncryptionRequired]) }
+    var indicates: Bool { !properties.isDisjoint(with: [.indicate, .indicateEncryptionRequired]) }
+
+    /// Properties and permissions in BlueZ's words. `encrypt-read` means `read`, and so on; so a characteristic that may
+    /// only be written over an encrypted link, and without response, can be written with response as well.
+    /// - SeeAlso: BlueZ doc/org.bluez.GattCharacteristic.rst, `Flags`.
+    var flags: [String] {
+        var flags: [String] = []
+        if properties.contains(.read) {
+            flags.append(permissions.contains(.readEncryptionRequired) ? "encrypt-read" : "read")
+        }
+        let isGuarded = permissions.contains(.writeEncryptionRequired)
+        if properties.contains(.write) { flags.append(isGuarded ? "encrypt-write" : "write") }
+        if properties.contains(.writeWithoutResponse) {
+            flags.append("write-without-response")
+            if isGuarded, !properties.contains(.write) { flags.append("encrypt-write") }
+        }
+        if properties.contains(.authenticatedSignedWrites) { flags.append("authenticated-signed-writes") }
+        if notifies { flags.append(properties.contains(.notifyEncryptionRequired) ? "encrypt-notify" : "notify") }
+        if indicates {
+            flags.append(properties.contains(.indicateEncryptionRequired) ? "encrypt-indicate" : "indicate")
+        }
+        return flags
+    }
+}
+
+/// A descriptor with its fixed value.
+final class PublishedDescriptor {
+    let uuid: CBUUID
+    let value: [UInt8]
+    /// Whether the app gave a value of a kind that has bytes.
+    let isValid: Bool
+    var path: ObjectPath = "/"
+    var characteristicPath: ObjectPath = "/"
+
+    init(_ descriptor: CBDescriptor) {
+        uuid = descriptor.uuid
+        switch descriptor.value {
+        case let text as String: (value, isValid) = ([UInt8](text.utf8), true)
+        case let data as Data: (value, isValid) = ([UInt8](data), true)
+        case nil: (value, isValid) = ([], true)
+        default: (value, isValid) = ([], false)
+        }
+    }
+}
+
+extension PublishedService {
+    /// Why BlueZ, or Apple, would not take it; nil: nothing speaks against it.
+    func flaw(allowsSystemServices: Bool) -> CBError? {
+        // PB-7: the check sees the short form only.
+        if !allowsSystemServices, service.uuid.length == 2, let number = service.uuid.numberOnBase,
+            [0x1800, 0x1801, 0x1805, 0x180A, 0x180F, 0x1812, 0x181E].contains(number)
+        {
+            return CBError(.uuidNotAllowed, reason: "\(service.uuid) is a service of the system")
+        }
+        return characteristics.lazy.compactMap(\.flaw).first
+    }
+}
+
+extension PublishedCharacteristic {
+    fileprivate var flaw: CBError? {
+        let name = "characteristic \(characteristic.uuid)"
+        func invalid(_ reason: String) -> CBError { CBError(.invalidParameters, reason: "\(name) \(reason)") }
+        // PB-9
+        if !properties.isDisjoint(with: [.broadcast, .extendedProperties]) {
+            return invalid("may have neither of the properties broadcast and extendedProperties")
+        }
+        if flags.isEmpty { return invalid("has no properties") }
+        if let value, value.count > 512 { return invalid("has a value of \(value.count) bytes: 512 is the limit") }
+        for descriptor in descriptors {
+            // PB-8
+            if let number = descriptor.uuid.numberOnBase, [0x2900, 0x2902, 0x2903].contains(number) {
+                return invalid("has a descriptor \(descriptor.uuid), which the system makes by itself")
+            }
+            if !descriptor.isValid { return invalid("has a descriptor whose value is neither Data nor String") }
+            if descriptor.value.count > 512 { return invalid("has a descriptor of more than 512 bytes") }
+        }
+        return nil
+    }
+}
+
+extension CBError {
+    /// An error of this library's own, with its reason in words.
+    init(_ code: Code, reason: String) {
+        self.init(
+            code,
+            userInfo: [
+                NSLocalizedFailureReasonErrorKey: reason, NSLocalizedDescriptionKey: "\(code.text) (\(reason))",
+            ])
+    }
+}

@@ -1,0 +1,72 @@
+import Dispatch
+import Foundation
+
+/// Our end of a socket that BlueZ has asked for by `AcquireNotify`: one packet is one notification to one central.
+/// Confined to the bus queue.
+final class UpdateSocket {
+    private let socket: CommandSocket
+    private let reading: any DispatchSourceRead
+    private var waiting: [(data: [UInt8], done: () -> Void)] = []
+    private var isWaiting = false
+    private let queue: DispatchQueue
+
+    /// BlueZ has closed its end: the central has unsubscribed, or is gone.
+    var onEnd: (() -> Void)?
+    /// Something has happened that no call or message led to.
+    var onTurnEnd: (() -> Void)?
+
+    /// - Parameter descriptor: Taken over, and closed by ``close()``; not if this fails, for want of descriptors.
+    init?(descriptor: Int32, mtuBytes: Int, queue: DispatchQueue) {
+        // One that a source watches must stay open until the source has let go of it.
+        let second = fcntl(descriptor, F_DUPFD_CLOEXEC, 0)
+        guard second >= 0 else { return nil }
+        socket = CommandSocket(descriptor: descriptor, mtuBytes: mtuBytes)
+        self.queue = queue
+        reading = DispatchSource.makeReadSource(fileDescriptor: second, queue: queue)
+        reading.setCancelHandler { Glibc.close(second) }
+        reading.setEventHandler { [weak self] in self?.read(from: second) }
+        reading.activate()
+    }
+
+    private func read(from descriptor: Int32) {
+        var bytes = [UInt8](repeating: 0, count: 16)
+        var count = 0
+        // What comes is BlueZ's note that an indication was confirmed (5.80 and later). All is read at once: the end of
+        // a socket makes one event, whatever else is still to be read.
+        repeat {
+            count = recv(descriptor, &bytes, bytes.count, Int32(MSG_DONTWAIT))
+        } while count > 0 || count < 0 && errno == EINTR
+        guard count == 0 || errno != EAGAIN else { return }
+        reading.cancel()
+        onEnd?()
+        onTurnEnd?()
+    }
+
+    /// Sends after all that was sent before. - Parameter done: BlueZ's end has it, or never will.
+    func send(_ data: [UInt8], done: @escaping () -> Void) {
+        waiting.append((Array(data.prefix(socket.capacity)), done))
+        if !isWaiting { sendWaiting() }
+    }
+
+    private func sendWaiting() {
+        isWaiting = false
+        while let next = waiting.first {
+            if socket.send(next.data) == .full {
+                isWaiting = true
+                return socket.whenWritable(on: queue) { [weak self] in
+                    self?.sendWaiting()
+                    self?.onTurnEnd?()
+                }
+            }
+            waiting.removeFirst().done()
+        }
+    }
+
+    func close() {
+        reading.cancel()
+        socket.close()
+        let unsent = waiting
+        waiting = []
+        for (_, done) in unsent { done() }
+    }
+}

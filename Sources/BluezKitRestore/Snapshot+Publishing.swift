@@ -1,0 +1,72 @@
+import Foundation
+
+/// What a peripheral manager is about.
+extension Snapshot {
+    /// A service of this computer's own, with all that is in it.
+    package struct LocalService: Codable, Equatable, Sendable {
+        package var uuid: AttributeUUID
+        package var isPrimary: Bool
+        /// Those that it includes, by their places in the list; they stand before it.
+        package var includedServices: [Int]
+        package var characteristics: [LocalCharacteristic]
+
+        package init(
+            uuid: AttributeUUID, isPrimary: Bool, includedServices: [Int], characteristics: [LocalCharacteristic]
+        ) {
+            (self.uuid, self.isPrimary) = (uuid, isPrimary)
+            (self.includedServices, self.characteristics) = (includedServices, characteristics)
+        }
+    }
+
+    package struct LocalCharacteristic: Codable, Equatable, Sendable {
+        package var uuid: AttributeUUID
+        /// `CBCharacteristicProperties`.
+        package var properties: UInt
+        /// `CBAttributePermissions`.
+        package var permissions: UInt
+        /// The fixed value; nil: the app is asked.
+        package var value: Data?
+        package var descriptors: [LocalDescriptor]
+        /// `CBCentral.identifier` of those that are subscribed. BlueZ ends that with the process.
+        package var subscribers: [UUID]
+
+        package init(
+            uuid: AttributeUUID, properties: UInt, permissions: UInt, value: Data?, descriptors: [LocalDescriptor],
+            subscribers: [UUID]
+        ) {
+            (self.uuid, self.properties, self.permissions) = (uuid, properties, permissions)
+            (self.value, self.descriptors, self.subscribers) = (value, descriptors, subscribers)
+        }
+    }
+
+    package struct LocalDescriptor: Codable, Equatable, Sendable {
+        package var uuid: AttributeUUID
+        /// One of the two, or neither.
+        package var text: String?
+        package var data: Data?
+
+        package init(uuid: AttributeUUID, text: String?, data: Data?) {
+            (self.uuid, self.text, self.data) = (uuid, text, data)
+        }
+    }
+
+    /// What the app has passed to `startAdvertising`, as far as it counts.
+    package struct Advertisement: Codable, Equatable, Sendable {
+        package struct ServiceData: Codable, Equatable, Sendable {
+            package var uuid: AttributeUUID
+            package var data: Data
+
+            package init(uuid: AttributeUUID, data: Data) { (self.uuid, self.data) = (uuid, data) }
+        }
+
+        package var localName: String?
+        package var services: [AttributeUUID]?
+        package var manufacturerData: Data?
+        package var serviceData: [ServiceData]?
+        package var minimumIntervalMilliseconds: Double?
+        package var maximumIntervalMilliseconds: Double?
+        package var txPowerDBm: Int?
+
+        package init() {}
+    }
+}

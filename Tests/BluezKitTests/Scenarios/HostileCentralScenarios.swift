@@ -1,0 +1,93 @@
+import Foundation
+import Testing
+
+@testable import BluezKit
+
+/// A central that means no good: in the simulator in numbers, in the rig against the real bluetoothd.
+extension Scenarios {
+    @Suite struct HostileCentralScenarios {
+        private func publish(_ characteristics: [CBMutableCharacteristic]) async throws -> (any World, Publisher) {
+            let world = try await Worlds.make()
+            let publisher = Publisher(world)
+            publisher.onEvent { manager, event in
+                switch event {
+                case .read(let request):
+                    request.value = Data([42])
+                    manager.respond(to: request, withResult: .success)
+                case .write(let requests): manager.respond(to: requests[0], withResult: .success)
+                default: break
+                }
+            }
+            try await publisher.powerOn()
+            #expect(try await publisher.add(localService(0x100, characteristics)) == nil)
+            #expect(try await publisher.advertise() == nil)
+            try await world.connect("central2")
+            try await world.connect()
+            return (world, publisher)
+        }
+
+        /// Lets the one do its worst, while the other goes on.
+        private func during(
+            _ line: String, _ world: any World, read characteristic: CBMutableCharacteristic
+        ) async throws -> String {
+            let other = try RigWorld.another(like: world)
+            let isDone = ProtectedBox(false)
+            async let worst = {
+                defer { isDone.withLock { $0 = true } }
+                return try await world.control(line)
+            }()
+            repeat {
+                #expect(try await other.control("central2 read \(characteristic.uuid.line)") == "2a")
+            } while !isDone.withLock { $0 }
+            return try await worst
+        }
+
+        /// What is kept for requests and centrals.
+        private func leftovers(of publisher: Publisher) -> Int {
+            let session = publisher.manager.core.session
+            return session.queue.sync { session.requests.count + session.guests.count }
+        }
+
+        @Test(
+            "RQ-9 writes of any length, prepared ones that are never executed, nonsense: the other central is served",
+            .timeLimit(.minutes(10)))
+        func storm() async throws {
+            let characteristics = [
+                local(0x110, [.read, .write]), local(0x111, .writeWithoutResponse), local(0x112, [.read, .notify]),
+                local(0x113, .read, value: Data(count: 100)),
+            ]
+            let (world, publisher) = try await publish(characteristics)
+            let count = Worlds.isRig ? 300 : 10_000
+            let answer = try await during("central storm \(count) 7", world, read: characteristics[0])
+            #expect(answer.contains("errors="))
+            for central in ["central", "central2"] {
+                _ = try await world.control("\(central) disconnect")
+                try await world.awaitConnections(central, 0)
+            }
+            // A new one finds everything in order.
+            try await world.connect()
+            #expect(try await world.control("central read \(characteristics[0].uuid.line)") == "2a")
+            _ = try await world.control("central disconnect")
+            let deadline = ContinuousClock.now + .seconds(world_deadline)
+            while leftovers(of: publisher) > 0, ContinuousClock.now < deadline { await Task.yield() }
+            #expect(leftovers(of: publisher) == 0)
+        }
+
+        @Test(
+            "UP-7 a central that subscribes and vanishes, again and again: each time told of, and forgotten",
+            .timeLimit(.minutes(10)))
+        func churn() async throws {
+            let (read, notifying) = (local(0x110, .read), local(0x111, .notify))
+            let (world, publisher) = try await publish([read, notifying])
+            let count = Worlds.isRig ? 10 : 1000
+            _ = try await world.control("central disconnect")
+            try await world.awaitConnections("central", 0)
+            _ = try await during(
+                "central churn \(world.adapterAddress) \(notifying.uuid.line) \(count)", world, read: read)
+            for _ in 0..<count { _ = try await publisher.nextUnsubscription() }
+            #expect(publisher.count { if case .subscribed = $0 { true } else { false } } == count)
+            #expect(notifying.subscribedCentrals == [])
+            #expect(try await world.control("central2 read \(read.uuid.line)") == "2a")
+        }
+    }
+}

@@ -1,0 +1,194 @@
+import CoreBluetooth
+import Foundation
+import Testing
+
+/// A peripheral manager with a delegate that notes every callback, and answers reads and writes if told how. Tests wait
+/// for what they expect, with a generous deadline, and never sleep.
+final class Publisher: NSObject, CBPeripheralManagerDelegate, @unchecked Sendable {
+    // holds: the log is safe; the rest is constant after init, or touched on `queue` only
+    enum Event {
+        case state(CBManagerState)
+        case advertising((any Error)?)
+        case added(CBService, (any Error)?)
+        case subscribed(CBCentral, CBCharacteristic)
+        case unsubscribed(CBCentral, CBCharacteristic)
+        case read(CBATTRequest)
+        case write([CBATTRequest])
+        case ready
+    }
+
+    /// A callback and what could be seen inside it.
+    struct Record {
+        let event: Event
+        let managerState: CBManagerState
+        let isAdvertising: Bool
+        let subscribers: [CBCentral]?
+        let wasOnQueue: Bool
+        let depth: Int
+    }
+
+    /// Kept: a simulator ends when nobody holds it.
+    let world: any World
+    let queue: DispatchQueue
+    private(set) var manager: CBPeripheralManager!  // set in init, nil only after `release`
+    /// Runs inside each callback, on the queue, after it was noted.
+    private let handler = ProtectedBox<(@Sendable (CBPeripheralManager, Event) -> Void)?>(nil)
+    private let log = EventLog<Record>()
+    private var depth = 0
+    private static let onQueue = DispatchSpecificKey<Bool>()
+
+    init(
+        _ world: any World, queue: DispatchQueue = DispatchQueue(label: "test.publisher"), options: [String: Any] = [:]
+    ) {
+        (self.world, self.queue) = (world, queue)
+        super.init()
+        queue.setSpecific(key: Self.onQueue, value: true)
+        manager = CBPeripheralManager(
+            delegate: self, queue: queue, options: world.managerOptions.merging(options) { $1 })
+    }
+
+    /// Lets go of the manager.
+    func release() { queue.sync { manager = nil } }
+
+    func onEvent(_ body: @escaping @Sendable (CBPeripheralManager, Event) -> Void) { handler.withLock { $0 = body } }
+
+    // MARK: Waiting
+
+    @discardableResult
+    func next<T>(
+        _ what: String, within seconds: Double = world_deadline, _ pick: @escaping (Event) -> T?
+    ) async throws -> T { try await log.next(what, within: seconds) { pick($0.event) } }
+
+    func nextRecord<T>(_ what: String, _ pick: @escaping (Record) -> T?) async throws -> T {
+        try await log.next(what, pick)
+    }
+
+    var events: [Event] { log.all.map(\.event) }
+    var records: [Record] { log.all }
+    func count(_ predicate: (Event) -> Bool) -> Int { events.filter(predicate).count }
+
+    @discardableResult
+    func perform<T>(_ body: @escaping @Sendable (CBPeripheralManager) -> T) async -> T {
+        // holds: the body has returned its value when the continuation goes on
+        nonisolated(unsafe) var result: T?
+        await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in
+            queue.async { [self] in
+                result = body(manager)
+                continuation.resume()
+            }
+        }
+        return result!
+    }
+
+    private func note(_ event: Event, _ characteristic: CBCharacteristic? = nil) {
+        depth += 1
+        log.append(
+            Record(
+                event: event, managerState: manager?.state ?? .unknown, isAdvertising: manager?.isAdvertising ?? false,
+                subscribers: (characteristic as? CBMutableCharacteristic)?.subscribedCentrals,
+                wasOnQueue: DispatchQueue.getSpecific(key: Self.onQueue) == true, depth: depth))
+        if let manager { handler.withLock { $0 }?(manager, event) }
+        depth -= 1
+    }
+
+    // MARK: Callbacks
+
+    func peripheralManagerDidUpdateState(_ peripheral: CBPeripheralManager) { note(.state(peripheral.state)) }
+    func peripheralManagerDidStartAdvertising(_ peripheral: CBPeripheralManager, error: (any Error)?) {
+        note(.advertising(error))
+    }
+    func peripheralManager(_ peripheral: CBPeripheralManager, didAdd service: CBService, error: (any Error)?) {
+        note(.added(service, error))
+    }
+    func peripheralManager(
+        _ peripheral: CBPeripheralManager, central: CBCentral, didSubscribeTo characteristic: CBCharacteristic
+    ) { note(.subscribed(central, characteristic), characteristic) }
+    func peripheralManager(
+        _ peripheral: CBPeripheralManager, central: CBCentral, didUnsubscribeFrom characteristic: CBCharacteristic
+    ) { note(.unsubscribed(central, characteristic), characteristic) }
+    func peripheralManager(_ peripheral: CBPeripheralManager, didReceiveRead request: CBATTRequest) {
+        note(.read(request))
+    }
+    func peripheralManager(_ peripheral: CBPeripheralManager, didReceiveWrite requests: [CBATTRequest]) {
+        note(.write(requests))
+    }
+    func peripheralManagerIsReady(toUpdateSubscribers peripheral: CBPeripheralManager) { note(.ready) }
+}
+
+extension Publisher {
+    func powerOn() async throws {
+        try await next("power") { if case .state(.poweredOn) = $0 { true } else { nil } }
+    }
+
+    /// Adds a service and waits for its answer.
+    @discardableResult
+    func add(_ service: CBMutableService) async throws -> (any Error)? {
+        manager.add(service)
+        return try await next("didAdd \(service.uuid)") {
+            if case .added(let added, let error) = $0, added === service { [error] } else { nil }
+        }[0]
+    }
+
+    @discardableResult
+    func advertise(_ data: [String: Any]? = nil) async throws -> (any Error)? {
+        manager.startAdvertising(data)
+        return try await next("didStartAdvertising") { if case .advertising(let error) = $0 { [error] } else { nil } }[
+            0]
+    }
+
+    func nextRead() async throws -> CBATTRequest {
+        try await next("a read") { if case .read(let request) = $0 { request } else { nil } }
+    }
+
+    func nextWrite() async throws -> [CBATTRequest] {
+        try await next("a write") { if case .write(let requests) = $0 { requests } else { nil } }
+    }
+
+    func nextSubscription() async throws -> (CBCentral, CBCharacteristic) {
+        let pair: [(CBCentral, CBCharacteristic)] = try await next("a subscription") {
+            if case .subscribed(let central, let characteristic) = $0 { [(central, characteristic)] } else { nil }
+        }
+        return pair[0]
+    }
+
+    func nextUnsubscription() async throws -> (CBCentral, CBCharacteristic) {
+        let pair: [(CBCentral, CBCharacteristic)] = try await next("the end of a subscription") {
+            if case .unsubscribed(let central, let characteristic) = $0 { [(central, characteristic)] } else { nil }
+        }
+        return pair[0]
+    }
+}
+
+extension World {
+    /// The adapter, for the other side of a link.
+    var adapterAddress: String { "00:B1:5E:00:00:01/P" }
+
+    /// An independent central connects, and finds what is published.
+    @discardableResult
+    func connect(_ central: String = "central", mtu: Int = 517) async throws -> String {
+        _ = try? await control("\(central) disconnect")
+        try await awaitConnections(central, 0)
+        return try await control("\(central) connect \(adapterAddress) \(mtu)")
+    }
+}
+
+/// A service of the tests with characteristics made of their UUID numbers, `bb1eNNNN-…`.
+func localService(_ number: Int, _ characteristics: [CBMutableCharacteristic]) -> CBMutableService {
+    let service = CBMutableService(type: sinkUUID(number), primary: true)
+    service.characteristics = characteristics
+    return service
+}
+
+func local(
+    _ number: Int, _ properties: CBCharacteristicProperties, value: Data? = nil,
+    _ permissions: CBAttributePermissions = [.readable, .writeable]
+) -> CBMutableCharacteristic {
+    CBMutableCharacteristic(
+        type: sinkUUID(number), properties: properties, value: value,
+        permissions: value == nil ? permissions : .readable)
+}
+
+extension CBUUID {
+    /// As control lines take it.
+    var line: String { uuidString.lowercased() }
+}
