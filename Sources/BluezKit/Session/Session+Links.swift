@@ -247,7 +247,11 @@ extension Session {
             if let link, link.epoch == epoch { session.pauseDiscovery(false, for: link) }
         }
         callConnect(device, proxy) { [weak self, weak device] result in
-            guard let self, let device, let link = device.link, link.epoch == epoch else { return }
+            guard let self, let device, let link = device.link else { return }
+            if result.failure != nil, link.epoch == epoch ? link.machine.phase == .up : link.epoch == epoch + 1 {
+                link.failedWhileUp = .now()
+            }
+            guard link.epoch == epoch else { return }
             pauseDiscovery(false, for: link)
             var failure: LinkStateMachine.Failure?
             if case .failure(let error) = result {
@@ -256,7 +260,6 @@ extension Session {
                 device.attempts = device.attempts.suffix(9)
                 device.attempts.append(BluezConnectAttempt(date: Date(), name: error.name, message: error.message))
                 device.lastSeen = nil  // it must be heard anew before it counts as being there
-                if link.machine.phase == .up { link.failedWhileUp = .now() }
             }
             apply(link.machine.handle(.connectReply(failure)), to: device)
         }
@@ -358,8 +361,10 @@ extension Session {
         pauseDiscovery(false, for: link)
         let reason = device.disconnectReason
         let time = CFAbsoluteTimeGetCurrent()
+        let failure = link.failedWhileUp
         device.disconnectReason = nil
         endEpoch(device, link)
+        link.failedWhileUp = failure
         var isSurprise = false
         for core in device.clients {
             if core.goodbye != nil { farewell(core) }
@@ -384,6 +389,12 @@ extension Session {
     private func afterLinkDown(
         _ device: Device, _ link: Link, _ reason: (name: String, message: String)?, _ time: CFAbsoluteTime
     ) {
+        var reason = reason
+        if reason == nil, link.failedWhileUp != nil, device.properties.isBonded {
+            // It came up and was not encrypted: the peer has lost its keys (BlueZ before 5.83 gives no reason).
+            reason = ("org.bluez.Reason.Authentication", "the link could not be encrypted")
+        }
+        link.failedWhileUp = nil
         for core in device.clients where core.wish?.wasUp == true { lose(core, reason: reason, at: time) }
         device.clients.removeAll { $0.wish == nil }
         apply(link.machine.handle(.want(device.isWanted)), to: device)
