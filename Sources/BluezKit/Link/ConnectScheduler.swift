@@ -112,8 +112,8 @@ struct ConnectScheduler<ID: Hashable> {
         }
         let isContended = waiting > 0 || isScanning
         if let attempt, isContended, !attempt.isCalledOff {
-            // One who is there does not wait for one who may not be.
-            if attempt.isBlind, !heard.isEmpty { actions += callOff() }
+            // It is not called off before, whoever is heard: a call that crosses with the new link leaves one that the
+            // controller has and the kernel (6.1) knows nothing of, and the device is out of reach then.
             actions += set(.turn, attempt.isBlind ? Self.blindTurn : Self.turn)
         } else if attempt == nil, !unheard.isEmpty {
             actions += set(.window, Self.window)

@@ -72,9 +72,14 @@ struct LinkStateMachine {
     /// What BlueZ said last of `Connected`.
     private var isLinked = false
     private var failures = 0
+    /// What is being closed is an attempt.
+    private var isCallingOff = false
 
-    /// Whether this device has a turn to connect, or waits for one.
-    var holdsTurn: Bool { phase == .queued || phase == .attempting || phase == .settling }
+    /// Whether this device has a turn to connect, or waits for one. An attempt that is called off keeps it until BlueZ has
+    /// answered: 5.66 closes the attempt's socket twice, and a `Connect` in between can have got its number.
+    var holdsTurn: Bool {
+        phase == .queued || phase == .attempting || phase == .settling || phase == .closing && isCallingOff
+    }
 
     mutating func handle(_ event: Event) -> [Action] {
         switch event {
@@ -109,6 +114,7 @@ struct LinkStateMachine {
         case (.attempting, .connectReply(_?)), (.settling, .timerFired): return backOff()
         // BlueZ would go on trying for 40 s.
         case (.attempting, .want(false)), (.settling, .want(false)), (.attempting, .turnOver):
+            isCallingOff = true
             return enter(.closing, .stopTimer, .disconnect)
 
         case (.backingOff, .timerFired), (.backingOff, .seen): return enter(.checking, .stopTimer, .readDevice)
@@ -136,6 +142,7 @@ struct LinkStateMachine {
     private mutating func enter(_ next: Phase, _ actions: Action...) -> [Action] {
         phase = next
         if next == .up { failures = 0 }
+        if next != .closing { isCallingOff = false }
         return actions
     }
 

@@ -64,6 +64,8 @@ import Testing
     func turnOver() {
         var link = machine(.want(true), .deviceRead(connected: false), .turn)
         #expect(link.handle(.turnOver) == [.stopTimer, .disconnect])
+        // Nobody else connects before BlueZ has answered.
+        #expect(link.holdsTurn)
         #expect(link.handle(.connectReply(.transient)) == [])
         #expect(link.handle(.disconnectReply) == [.stopTimer, .linkDown, .readDevice])
         #expect(link.handle(.deviceRead(connected: false)) == [.queue])
