@@ -17,6 +17,9 @@ struct AdvertiserStateMachine {
     /// Starts that came while one was under way: answered after it.
     private var surplus = 0
 
+    /// Whether somebody still waits for that attempt.
+    func isStarting(_ attempt: Int) -> Bool { phase == .starting && attempt == self.attempt }
+
     mutating func start() -> [Action] {
         switch phase {
         case .off:
@@ -31,7 +34,7 @@ struct AdvertiserStateMachine {
     }
 
     mutating func replied(_ attempt: Int, _ succeeded: Bool) -> [Action] {
-        guard attempt == self.attempt, phase == .starting else { return succeeded ? [.unregister(attempt)] : [] }
+        guard isStarting(attempt) else { return succeeded ? [.unregister(attempt)] : [] }
         phase = succeeded ? .on : .off
         defer { surplus = 0 }
         let answer = succeeded ? Action.confirm : .fail

@@ -1,4 +1,5 @@
 import DBus
+import Dispatch
 import Foundation
 
 /// An advertisement on the bus, for one attempt to get it on air. Confined to the bus queue.
@@ -90,17 +91,30 @@ extension Session {
         let published = PublishedAdvertisement(content, newPath("adv"), adapterPath, attempt: attempt, core: core)
         core.onAir[attempt] = published
         server.add(PublishedAdvertisement.interface, to: published.path, owner: published)
-        let proxy = BlueZProxy(bus: bus, path: adapterPath, interface: BlueZ.advertisingManager)
+        submit(published, BlueZProxy(bus: bus, path: adapterPath, interface: BlueZ.advertisingManager))
+    }
+
+    /// BlueZ gives a new adapter its advertising manager some time after it has said that it is powered: until `deadline`,
+    /// none is one that is yet to come.
+    private func submit(
+        _ published: PublishedAdvertisement, _ proxy: BlueZProxy, until deadline: DispatchTime = .now() + 3
+    ) {
         proxy.getAll { [weak self] result in
             if let error = Self.lackOfInstances(in: result) {
                 self?.finish(published, error)
                 return
             }
             proxy.registerAdvertisement(published.path) { [weak self] result in
+                guard let self else { return }
+                if let name = result.failure?.name, BlueZErrorName.meansUnknownObject(name), .now() < deadline,
+                    published.core.advertiser.isStarting(published.attempt)
+                {
+                    return after(.milliseconds(100)) { $0.submit(published, proxy, until: deadline) }
+                }
                 let error = result.failure.map {
                     coreBluetoothError(name: $0.name, message: $0.message, context: .advertise, isBonded: false)
                 }
-                self?.finish(published, error)
+                finish(published, error)
             }
         }
     }
