@@ -224,6 +224,16 @@ extension Scenarios {
             .enabled(if: Worlds.isRig, "the simulator has no private addresses"))
         func privateAddress() async throws {
             let world = try await Worlds.make()
+            do { try await checkPrivateAddress(world) } catch {
+                // Bond and address would outlive this test.
+                _ = try? await world.control("sink identity")
+                _ = try? await world.control("sink forget")
+                try? await world.forget("F0:F1:F2:00:00:02")
+                throw error
+            }
+        }
+
+        private func checkPrivateAddress(_ world: any World) async throws {
             let central = Central(world)
             try await central.powerOn()
             try await world.control("sink pairing justworks")
@@ -253,7 +263,11 @@ extension Scenarios {
             try await world.control("bluetoothd start")
             try await central.powerOn()
             let later = try #require(central.manager.retrievePeripherals(withIdentifiers: [sink.identifier]).first)
-            try await central.connect(later)
+            central.manager.connect(later)
+            // BlueZ's first attempt may miss the new address; it lasts 40 s.
+            try await central.next("connection", within: 3 * world_deadline) {
+                if case .connected(later) = $0 { true } else { nil }
+            }
             let secret = try await central.characteristic(sinkUUID(0x16), of: sinkUUID(1), on: later)
             #expect(try await central.read(secret).get() == Data("encrypted".utf8))
             try await removeBond(later, central)
