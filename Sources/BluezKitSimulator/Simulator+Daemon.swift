@@ -81,7 +81,7 @@ extension Simulator {
             guard let self, generation == life else { return }
             forgetDaemon()
         }
-        connection.requestName("org.bluez") { [weak self] result in
+        takeName(by: connection) { [weak self] result in
             guard let self else { return }
             if case .failure(let error) = result { return completion(.failure(error)) }
             after(timing.adapterStart) { [self] in
@@ -91,6 +91,19 @@ extension Simulator {
                 server.flush()
                 after(timing.adapterStart) { completion(.success(())) }
             }
+        }
+    }
+
+    /// The bus may take a moment to see that the daemon before has gone.
+    private func takeName(
+        by connection: Connection, until deadline: ContinuousClock.Instant = .now + .seconds(5),
+        completion: @escaping (Result<Void, BusError>) -> Void
+    ) {
+        connection.requestName("org.bluez") { [weak self] result in
+            guard let self, case .failure = result, .now < deadline, self.connection === connection else {
+                return completion(result)
+            }
+            afterAlways(.milliseconds(5)) { self.takeName(by: connection, until: deadline, completion: completion) }
         }
     }
 
