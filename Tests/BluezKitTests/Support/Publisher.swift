@@ -166,6 +166,12 @@ extension World {
     /// An independent central connects, and finds what is published.
     @discardableResult
     func connect(_ central: String = "central", mtu: Int = 517) async throws -> String {
+        // As centrals do, it tries again: bluetoothd 5.66 does not always answer one that is back at once.
+        for _ in 0..<2 {
+            _ = try? await control("\(central) disconnect")
+            try await awaitConnections(central, 0)
+            if let answer = try? await control("\(central) connect \(adapterAddress) \(mtu)") { return answer }
+        }
         _ = try? await control("\(central) disconnect")
         try await awaitConnections(central, 0)
         return try await control("\(central) connect \(adapterAddress) \(mtu)")
