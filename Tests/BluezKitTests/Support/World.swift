@@ -29,7 +29,9 @@ enum Worlds {
         guard isRig else { return try await SimulatedWorld() }
         let world = try RigWorld()
         try await world.restartCrashedDaemon()
-        for line in ["heart return", "heart advertise on", "heart beat 0", "sink return", "sink advertise on"] {
+        for line in [
+            "rig adapters 1", "heart return", "heart advertise on", "heart beat 0", "sink return", "sink advertise on",
+        ] {
             _ = try await world.control(line)
         }
         return world
