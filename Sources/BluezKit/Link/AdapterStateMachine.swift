@@ -35,6 +35,10 @@ struct AdapterStateMachine {
     private var isOwned = false
     private var hasWorked = false
     private var hasListed = false
+    /// The one that was used last. After a loss it has the period of grace to come back: bonds, links and what is published
+    /// were on it.
+    private var last: String?
+    private var awaitsLast = false
 
     /// We have switched it off ourselves, and will switch it on again: a reset, not the user's wish.
     var isPowerCycling = false
@@ -52,7 +56,7 @@ struct AdapterStateMachine {
             guard !isOwned else { return [] }
             isOwned = true
             // The usual case first: one question, whose cost does not depend on how many devices there are.
-            let first = choice ?? "hci0"
+            let first = choice ?? last ?? "hci0"
             unanswered = [first]
             return [.askPowered(first)]
         case .owner(false):
@@ -72,7 +76,10 @@ struct AdapterStateMachine {
             return new.isEmpty ? useFirst() : new.sorted().map { .askPowered($0) }
         case .denied: return become(.unauthorized)
         case .noDaemon: return isOwned ? [] : become(.unsupported)
-        case .graceOver: return used == nil ? become(.unsupported) : []
+        case .graceOver:
+            awaitsLast = false
+            let actions = useFirst(mayWait: false)
+            return actions + (used == nil ? become(.unsupported) : [])
         }
     }
 
@@ -82,6 +89,7 @@ struct AdapterStateMachine {
         adapters[name] = isPowered
         if name == used, isPowered == nil {
             used = nil
+            awaitsLast = true
             return become(.resetting) + [.use(nil), .startGrace, .list]
         }
         if let used {
@@ -89,7 +97,7 @@ struct AdapterStateMachine {
             if isPowered == true { isPowerCycling = false }
             return name == used ? become(isPowered == true ? .poweredOn : off) : isBetter ? use(name) : []
         }
-        if isPowered == true { return use(name) }
+        if isPowered == true, !awaitsLast || name == last { return use(name) }
         // The usual one is off or not there: is there another?
         if wasAsked, choice == nil, unanswered.isEmpty, adapters.count <= 1, !hasListed {
             hasListed = true
@@ -101,21 +109,23 @@ struct AdapterStateMachine {
     private mutating func use(_ name: String) -> [Action] {
         // Everything known belongs to the old adapter.
         let goodbye = used == nil ? [] : become(.resetting)
-        (used, hasWorked) = (name, true)
+        (used, last, hasWorked, awaitsLast) = (name, name, true, false)
         return goodbye + [.stopGrace, .use(name)] + become(adapters[name] == true ? .poweredOn : .poweredOff)
     }
 
     /// hci2 comes before hci10.
-    private mutating func useFirst() -> [Action] {
+    private mutating func useFirst(mayWait: Bool = true) -> [Action] {
         let names = adapters.keys.sorted { ($0.count, $0) < ($1.count, $1) }
-        guard let first = names.first(where: { adapters[$0] == true }) ?? names.first else {
-            return used == nil ? [.startGrace] : []
+        let candidates = awaitsLast ? names.filter { $0 == last } : names
+        guard let first = candidates.first(where: { adapters[$0] == true }) ?? candidates.first else {
+            return used == nil && mayWait ? [.startGrace] : []
         }
         return used == nil ? use(first) : []
     }
 
     private mutating func lost() -> [Action] {
-        (hasWorked || state != .unknown ? become(.resetting) : []) + [.use(nil), .startGrace]
+        awaitsLast = last != nil
+        return (hasWorked || state != .unknown ? become(.resetting) : []) + [.use(nil), .startGrace]
     }
 
     private mutating func forget() {

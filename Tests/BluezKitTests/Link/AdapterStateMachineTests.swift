@@ -58,6 +58,23 @@ import Testing
         #expect(machine.handle(.powered("hci0", true)) == [.stopGrace, .use("hci0"), .setState(.poweredOn)])
     }
 
+    @Test("D10 after a restart the adapter from before has the period of grace to come back, then another will do")
+    func comesBackToItsAdapter() {
+        func restarted() -> AdapterStateMachine {
+            var machine = AdapterStateMachine()
+            for event: AdapterStateMachine.Event in [
+                .owner(present: true), .powered("hci0", nil), .listed(["hci1"]), .powered("hci1", true),
+                .owner(present: false), .owner(present: true), .powered("hci0", true),
+            ] { _ = machine.handle(event) }
+            return machine
+        }
+        var machine = restarted()
+        #expect(machine.used == nil && machine.state == .resetting)
+        #expect(machine.handle(.powered("hci1", true)).contains(.use("hci1")))
+        machine = restarted()
+        #expect(machine.handle(.graceOver).contains(.use("hci0")) && machine.state == .poweredOn)
+    }
+
     @Test("ST-6 the adapter is unplugged: resetting; another takes over; or it comes back")
     func unplugged() {
         var machine = machine(.owner(present: true), .powered("hci0", true))
