@@ -83,16 +83,18 @@ struct GATTTable {
         return table
     }
 
-    /// A table with the Generic Attribute service and these.
+    /// A table with these, and with the Generic Attribute service unless it is among them.
     init(_ definitions: [VirtualService]) {
-        add(
-            VirtualService(
-                "1801",
-                [
-                    VirtualCharacteristic("2A05", .indicate),
-                    VirtualCharacteristic("2B29", [.read, .write], value: [0]),
-                    VirtualCharacteristic("2B2A", .read, value: Array(repeating: 0, count: 16)),
-                ]))
+        if !definitions.contains(where: { $0.uuid == UUIDText.full("1801") }) {
+            add(
+                VirtualService(
+                    "1801",
+                    [
+                        VirtualCharacteristic("2A05", .indicate),
+                        VirtualCharacteristic("2B29", [.read, .write], value: [0]),
+                        VirtualCharacteristic("2B2A", .read, value: Array(repeating: 0, count: 16)),
+                    ]))
+        }
         for definition in definitions { add(definition) }
     }
 

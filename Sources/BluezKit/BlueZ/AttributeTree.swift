@@ -17,6 +17,8 @@ struct AttributeTree {
         let path: ObjectPath
         let uuid: CBUUID
         let properties: CBCharacteristicProperties
+        /// What BlueZ knew of it when the table was read: by a read on an earlier link.
+        var value: [UInt8]?
         var mtu: Int?
     }
 
@@ -42,6 +44,18 @@ struct AttributeTree {
 
     func characteristics(of service: String) -> [Characteristic] {
         characteristics.values.filter { $0.path.parent?.rawValue == service }.sorted { $0.path < $1.path }
+    }
+
+    /// The same, with values from earlier links (GD-10) only where the table itself would be kept from link to link (GD-9):
+    /// who is not bonded and has Service Changed may have become another without telling.
+    func characteristics(of service: String, isBonded: Bool) -> [Characteristic] {
+        let found = characteristics(of: service)
+        if isBonded || !characteristics.values.contains(where: { $0.uuid == Self.serviceChanged }) { return found }
+        return found.map { characteristic in
+            var characteristic = characteristic
+            characteristic.value = nil
+            return characteristic
+        }
     }
 
     func descriptors(of characteristic: String) -> [Descriptor] {
@@ -80,6 +94,7 @@ struct AttributeTree {
 
     /// GAP and GATT.
     static let systemServices: Set<CBUUID> = [CBUUID(string: "1800"), CBUUID(string: "1801")]
+    private static let serviceChanged = CBUUID(string: "2A05")
     private static let clientConfiguration = CBUUID(string: CBUUIDClientCharacteristicConfigurationString)
 
     // MARK: Keeping in step
@@ -120,7 +135,7 @@ struct AttributeTree {
             return key
         case BlueZ.characteristic?:
             characteristics[key] = Characteristic(
-                path: path, uuid: uuid, properties: fields.properties ?? [], mtu: fields.mtu)
+                path: path, uuid: uuid, properties: fields.properties ?? [], value: fields.value, mtu: fields.mtu)
             return path.parent?.rawValue
         case BlueZ.descriptor?:
             descriptors[key] = Descriptor(path: path, uuid: uuid)
@@ -162,7 +177,7 @@ struct AttributeTree {
 
     /// A PropertiesChanged of an attribute: only `Includes` and `MTU` matter here.
     mutating func change(_ path: String, _ properties: inout MessageReader, uuids: inout UUIDPool) throws(BusError) {
-        var fields = AttributeFields()
+        var fields = AttributeFields(wantsValue: false)
         try fields.apply(&properties, uuids: &uuids)
         if let includes = fields.includes { services[path]?.includes = includes }
         if let mtu = fields.mtu { characteristics[path]?.mtu = mtu }
@@ -187,10 +202,13 @@ extension String {
 
 /// The properties of BlueZ's three attribute interfaces that matter.
 private struct AttributeFields {
+    /// Whether ``value`` is to be copied.
+    var wantsValue = true
     var uuid: CBUUID?
     var isPrimary: Bool?
     var includes: [String]?
     var properties: CBCharacteristicProperties?
+    var value: [UInt8]?
     var mtu: Int?
 
     mutating func apply(_ reader: inout MessageReader, uuids: inout UUIDPool) throws(BusError) {
@@ -212,10 +230,14 @@ private struct AttributeFields {
                     properties.formUnion(CBCharacteristicProperties(flag: try element.readCString()))
                 }
                 fields.properties = properties
+            } else if fields.wantsValue, key.matches("Value") {
+                fields.value = try Array(value.readBytes())
             } else if key.matches("MTU") {
                 fields.mtu = Int(try value.readUInt16())
             }
         }
+        // A value that notifies is not one to be kept.
+        if fields.properties?.isDisjoint(with: [.notify, .indicate]) != true { fields.value = nil }
         self = fields
     }
 }

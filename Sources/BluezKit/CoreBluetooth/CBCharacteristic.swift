@@ -17,8 +17,11 @@ open class CBCharacteristic: CBAttribute, @unchecked Sendable {  // holds: what 
 
     private let shared: Mutex<Shared>
 
-    init(uuid: CBUUID, properties: CBCharacteristicProperties, objectPath: String, service: CBService?) {
-        shared = Mutex(Shared(service: service, properties: properties))
+    init(
+        uuid: CBUUID, properties: CBCharacteristicProperties, value: Data? = nil, objectPath: String,
+        service: CBService?
+    ) {
+        shared = Mutex(Shared(service: service, properties: properties, value: value))
         super.init(uuid: uuid, objectPath: objectPath)
     }
 
@@ -29,6 +32,9 @@ open class CBCharacteristic: CBAttribute, @unchecked Sendable {  // holds: what 
     open var properties: CBCharacteristicProperties { shared.withLock { $0.properties } }
 
     /// The value last read or notified: inside `didUpdateValueFor`, that of this event. Writing does not change it.
+    ///
+    /// It may be there at discovery, if it was read on an earlier connection: of a bonded peripheral, or of one whose table
+    /// never changes (it has no Service Changed characteristic). Never of a characteristic that notifies.
     open var value: Data? { shared.withLock { $0.value } }
 
     /// The descriptors discovered; nil until then.

@@ -146,7 +146,8 @@ extension CBPeripheral {
         let objects = found.map { node in
             object(node.path.rawValue) {
                 CBCharacteristic(
-                    uuid: node.uuid, properties: node.properties, objectPath: node.path.rawValue, service: service)
+                    uuid: node.uuid, properties: node.properties, value: node.value.map { Data($0) },
+                    objectPath: node.path.rawValue, service: service)
             }
         }
         service.reveal(characteristics: merge(service.characteristics, objects))

@@ -155,7 +155,8 @@ extension Session {
                 delegate?.peripheral(peripheral, didDiscoverIncludedServicesFor: service, error: error)
             }
         case .discoverCharacteristics(let wanted, let service):
-            let found = link.tree.characteristics(of: service.objectPath).matching(wanted, \.uuid)
+            let found = link.tree.characteristics(of: service.objectPath, isBonded: device.properties.isBonded)
+                .matching(wanted, \.uuid)
             let error = link.tree.services[service.objectPath] == nil ? staleAttribute : nil
             core.post { peripheral, delegate in
                 if error == nil { peripheral.reveal(characteristics: found, of: service) }

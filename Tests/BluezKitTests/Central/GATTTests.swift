@@ -64,6 +64,35 @@ import Testing
         #expect(central.count { if case .services = $0 { true } else { false } } == 1)
     }
 
+    @Test(
+        "GD-9 GD-10 not bonded: a value from an earlier link is there again only where the table cannot have changed",
+        arguments: [true, false])
+    func earlierValues(hasServiceChanged: Bool) async throws {
+        let sensor = VirtualService(
+            "1815",
+            [
+                VirtualCharacteristic("2A56", .read, value: [1]),
+                VirtualCharacteristic("2A57", .read, value: [2]),
+                VirtualCharacteristic("2A58", [.read, .notify], value: [3]),
+            ])
+        let generic = VirtualService(
+            "1801", hasServiceChanged ? [VirtualCharacteristic("2A05", .indicate)] : [])
+        let (_, _, central, peripheral) = try await connected([generic, sensor])
+        func discover() async throws -> [CBCharacteristic] {
+            let service = try #require(try await central.discoverServices(peripheral).first)
+            return try await central.discoverCharacteristics(service)
+        }
+        let first = try await discover()
+        #expect(first.allSatisfy { $0.value == nil })
+        for characteristic in [first[0], first[2]] { _ = try await central.read(characteristic).get() }
+        try await central.disconnect(peripheral)
+        try await central.connect(peripheral)
+        central.forgetRecords()
+        // What was read, but not what notifies.
+        #expect(try await discover().map(\.value) == [hasServiceChanged ? nil : Data([1]), nil, nil])
+        #expect(central.count { if case .value = $0 { true } else { false } } == 0)
+    }
+
     @Test("GD-9 a second link shows the same table, as new objects")
     func secondLink() async throws {
         let (world, central, sink) = try await connectedSink()
