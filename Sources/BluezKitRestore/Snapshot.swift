@@ -55,6 +55,8 @@ package struct Snapshot: Codable, Equatable, Sendable {
 
         /// `CBPeripheral.identifier`.
         package var identifier: UUID
+        /// Who it is, if `identifier` is of a private address that it had when it was found.
+        package var identity: UUID?
         package var name: String?
         /// `hci0` or the like.
         package var adapter: String?
@@ -67,10 +69,11 @@ package struct Snapshot: Codable, Equatable, Sendable {
         package var services: [Service]?
 
         package init(
-            identifier: UUID, name: String?, adapter: String?, state: State, isBonded: Bool,
+            identifier: UUID, identity: UUID? = nil, name: String?, adapter: String?, state: State, isBonded: Bool,
             options: [String: Double], services: [Service]?
         ) {
-            (self.identifier, self.name, self.adapter, self.state) = (identifier, name, adapter, state)
+            (self.identifier, self.identity, self.name) = (identifier, identity, name)
+            (self.adapter, self.state) = (adapter, state)
             (self.isBonded, self.options, self.services) = (isBonded, options, services)
         }
     }

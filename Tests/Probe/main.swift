@@ -6,12 +6,13 @@ import Foundation
 //
 //     restoration-probe [--restore ID] [--bus ADDRESS] [--state-dir DIR] [--claim SECONDS] [--resume yes|no]
 //                       [--second ID] [--let-go] [--scan-early] [--background] [--follow SERVICE,CHARACTERISTIC]
+//                       [--pair]
 //     restoration-probe --publish ID [--bus ADDRESS] [--state-dir DIR]
 //
 // `--let-go` does not keep restored peripherals, `--scan-early` scans inside `willRestoreState`, `--background` creates
 // the manager on another thread, `--second` creates another manager with that identifier, `--follow` scans, connects,
-// discovers and subscribes by itself unless something was restored. `--publish` makes it a peripheral
-// (PublishingProbe.swift).
+// discovers and subscribes by itself unless something was restored. `--pair` allows just works. `--publish` makes it a
+// peripheral (PublishingProbe.swift).
 
 setvbuf(stdout, nil, _IONBF, 0)
 
@@ -49,6 +50,7 @@ final class Probe: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
 
     private nonisolated func makeManager() {
         let new = CBCentralManager(delegate: self, queue: nil, options: options(arguments["--restore"]))
+        if arguments.has("--pair") { new.pairing = .justWorks }
         manager = new
         hasReturned = true
         if let other = arguments["--second"] {

@@ -13,8 +13,9 @@ extension CBPeripheral {
         default: return nil
         }
         return Snapshot.Peripheral(
-            identifier: identifier, name: shared.name, adapter: adapter, state: state, isBonded: shared.isBonded,
-            options: shared.connectOptions, services: shared.services.map { record(of: $0, shared) })
+            identifier: identifier, identity: shared.resolved?.identifier, name: shared.name, adapter: adapter,
+            state: state, isBonded: shared.isBonded, options: shared.connectOptions,
+            services: shared.services.map { record(of: $0, shared) })
     }
 
     private func record(of listed: [CBService], _ shared: Shared) -> [Snapshot.Service] {
@@ -42,6 +43,7 @@ extension CBPeripheral {
         return shared.withLock { shared in
             shared.state = isConnected ? .connected : .connecting
             shared.name = record.name ?? shared.name
+            shared.resolved = record.resolved ?? shared.resolved
             shared.isBonded = record.isBonded
             shared.connectOptions = record.options
             if let services {
@@ -138,8 +140,19 @@ extension CBPeripheral {
         if isNew { preserve() }
     }
 
+    /// - Parameter identity: Whose private address it was found under.
+    func learn(_ identity: DeviceIdentity) {
+        resolved = identity
+        preserve()
+    }
+
     /// Has the file say what this object says.
     func preserve() { core.manager.manager?.preserve(self) }
+}
+
+extension Snapshot.Peripheral {
+    /// The identity address behind a private one.
+    var resolved: DeviceIdentity? { identity.flatMap(DeviceIdentity.init(identifier:)) }
 }
 
 extension CBAttribute {

@@ -41,9 +41,9 @@ extension Session {
     private func endLinks(of peripherals: [Snapshot.Peripheral]) {
         guard adapter.state == .poweredOn, let bus else { return }
         for peripheral in peripherals {
-            guard let identity = DeviceIdentity(identifier: peripheral.identifier),
+            guard let identity = peripheral.resolved ?? DeviceIdentity(identifier: peripheral.identifier),
                 let path = adapterPath?.appending(identity.pathElement),
-                devicesByIdentity[identity]?.isWanted != true
+                devicesByPath[path.rawValue]?.isWanted != true
             else { continue }
             BlueZProxy(bus: bus, path: path, interface: BlueZ.device).disconnect { _ in }  // it may be gone already
         }

@@ -92,7 +92,7 @@ extension Session {
         guard let identity = device.properties.identity, identity != device.identity,
             resolved.updateValue(identity, forKey: device.identity) != identity
         else { return }
-        for core in device.clients { core.peripheral?.resolved = identity }
+        for core in device.clients { core.manager.post { _ in core.peripheral?.learn(identity) } }
     }
 
     /// The object has gone: BlueZ has forgotten the device, and with it the link.

@@ -22,6 +22,12 @@ extension Session {
         core.adapterName.withLock { $0 = adapter.used }
         let survey = Survey(snapshot)
         core.survey = survey
+        for record in snapshot.peripherals {
+            guard let identity = DeviceIdentity(identifier: record.identifier), let known = record.resolved else {
+                continue
+            }
+            resolved[identity] = known
+        }
         guard adapter.state == .poweredOn, let manager = core.manager else { return finish(survey, of: core) }
         for record in snapshot.peripherals {
             guard let identity = DeviceIdentity(identifier: record.identifier), let device = device(identity) else {

@@ -614,6 +614,41 @@ extension Scenarios {
             try await again.next("report", "not paired any more")
         }
 
+        @Test(
+            "ID-2 D8 RS-12 a private address: bonded, it comes back under the next one, after bluetoothd's restart as well",
+            .enabled(if: Worlds.isRig, "the simulator has no private addresses"))
+        func privateAddress() async throws {
+            let stage = try await Stage()
+            let world = stage.world
+            try await world.withPrivateSink {
+                let service = "BB1E0001-5D3B-4C6F-9A5E-000000000000", secret = "BB1E0016-5D3B-4C6F-9A5E-000000000000"
+                let probe = try await stage.launchFresh("app", ["--pair"])
+                probe.send("scan \(service)")
+                let sink = try await probe.next("discovered", "Rig Sink").split(separator: " ").map(String.init)[1]
+                #expect(sink != self.sink)
+                func read(_ probe: Probe) async throws {
+                    try await probe.next("connected \(sink)", within: 3 * world_deadline)
+                    probe.send("discover \(sink) \(service)")
+                    try await probe.next("services")
+                    probe.send("characteristics \(sink) \(service)")
+                    try await probe.next("characteristics")
+                    probe.send("read \(sink) \(secret)")
+                    try await probe.next("value \(secret) 656e63727970746564")  // "encrypted"
+                }
+                probe.send("connect \(sink)")
+                probe.send("stopscan")
+                try await read(probe)
+                try await probe.kill()
+                // BlueZ makes its object anew, under another path.
+                try await world.control("bluetoothd stop")
+                try await world.control("sink private")
+                try await world.control("bluetoothd start")
+                let again = try stage.launch("app", ["--pair"])
+                #expect(try await again.next("restored").contains("\(sink):connecting"))
+                try await read(again)
+            }
+        }
+
         /// `isBonded` of one peripheral becomes true. Keys are sorted, so it stands right after its identifier.
         private static func pair(_ identifier: String, in text: String) -> String {
             var parts = text.components(separatedBy: "\"isBonded\" : false")

@@ -22,6 +22,25 @@ extension World {
         (managerOptions[BluezManagerOptionBusAddressKey] as? String).map { BusAddress($0) } ?? .system
     }
 
+    /// Runs `body` with a sink that pairs by just works, is bonded with nobody, and advertises from a private address. Bond
+    /// and address do not outlive it.
+    func withPrivateSink(_ body: () async throws -> Void) async throws {
+        func forgetEverything() async throws {
+            try await control("sink forget")
+            try await forget("F0:F1:F2:00:00:02")
+        }
+        try await control("sink pairing justworks")
+        try await forgetEverything()
+        try await control("sink private")
+        do { try await body() } catch {
+            _ = try? await control("sink identity")
+            try? await forgetEverything()
+            throw error
+        }
+        try await control("sink identity")
+        try await forgetEverything()
+    }
+
     /// Makes an adapter, as soon as it is there, forget a device and its bond.
     func forget(_ address: String, on adapter: String = "hci0") async throws {
         guard let path = ObjectPath("/org/bluez/\(adapter)"),

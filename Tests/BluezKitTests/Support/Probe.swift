@@ -121,8 +121,8 @@ final class Probe: Sendable {
 
     /// The next line, after those that were taken already, that begins with `start` and has all `parts`.
     @discardableResult
-    func next(_ start: String, _ parts: String...) async throws -> String {
-        try await lines.next(([start] + parts).joined(separator: " … ")) { line in
+    func next(_ start: String, _ parts: String..., within seconds: Double = world_deadline) async throws -> String {
+        try await lines.next(([start] + parts).joined(separator: " … "), within: seconds) { line in
             line.hasPrefix(start) && parts.allSatisfy(line.contains) ? line : nil
         }
     }
