@@ -21,6 +21,7 @@ extension Simulator {
     /// - `heart beat PER_SECOND`, `heart measure BPM`, `sink services add|remove`
     /// - `crowd set COUNT [INTERVAL_MS [CHANGE]]`; also here: `crowd known COUNT`
     /// - `central` and `central2`: see ``VirtualCentral``; their lines are listed there
+    /// - `rig sensors COUNT`: puts `sensor1`, `sensor2`… on the air, peripherals like the others
     /// - `rig adapters COUNT`, `rig unplug [N]`, `rig plug [N]`, `rig duplicates address|data|none`, `rig reports`,
     ///   `rig power on|off`
     /// - `bluetoothd kill|stop|start|hang|continue`: while it hangs, nothing but `continue`
@@ -83,6 +84,10 @@ extension Simulator {
         case ("unplug", let index): unplugAdapter(try number(index ?? "0"))
         case ("plug", let index): plugAdapter(try number(index ?? "0"))
         case ("adapters", let count?): setAdapters(max(1, try number(count)))
+        case ("sensors", let count?):
+            for number in 1...max(1, try number(count)) where sync({ named["sensor\(number)"] }) == nil {
+                add(.sensor(number))
+            }
         case ("reports", nil): return "\(reportsSent)"
         case ("power", let state?) where state == "on" || state == "off": setPowered(state == "on")
         case ("duplicates", let kind?):

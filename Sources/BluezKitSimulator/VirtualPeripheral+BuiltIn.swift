@@ -31,6 +31,15 @@ extension VirtualPeripheral {
             ], key: "heart")
     }
 
+    /// A small sensor like many, `Rig Sensor N`, F0:F1:F2:00:01:0N: one value that can be read and that notifies.
+    public static func sensor(_ number: Int) -> VirtualPeripheral {
+        VirtualPeripheral(
+            "F0:F1:F2:00:01:0\(number)",
+            VirtualAdvertisement(localName: "Rig Sensor \(number)", serviceUUIDs: ["1815"]),
+            services: [VirtualService("1815", [VirtualCharacteristic("2A56", [.read, .notify], value: [0])])],
+            key: "sensor\(number)")
+    }
+
     /// The kitchen sink, `Rig Sink`, F0:F1:F2:00:00:02: every kind of characteristic.
     /// - Parameter slowRead: How long the characteristic 001b takes to be read.
     public static func sink(slowRead: Duration = .seconds(5)) -> VirtualPeripheral {

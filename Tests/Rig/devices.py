@@ -222,6 +222,22 @@ class Virtual:
         """indicate NUMBER HEX: one indication; answers when it is confirmed"""
         await self.device.indicate_subscribers(self.characteristic(number), bytes.fromhex(value))
 
+    async def cmd_services(self, change):
+        """services add|remove: a service 0003 appears or goes; Service Changed is indicated if subscribed to"""
+        server = self.device.gatt_server
+        if change == 'add':
+            service = Service(rig_uuid(0x0003), [self.stored(0x0021, P.READ | P.NOTIFY, b'new')])
+            server.add_service(service)
+        else:
+            service = server.services[-1]
+            if service.uuid != rig_uuid(0x0003):
+                raise ValueError('service 0003 is not there')
+            server.services.remove(service)
+            server.attributes = [a for a in server.attributes if a.handle < service.handle]
+            server.attributes_by_handle.clear()
+        changed = self.device.gatt_service.service_changed_characteristic
+        await self.device.indicate_subscribers(changed, struct.pack('<HH', service.handle, service.end_group_handle))
+
     async def cmd_burst(self, number, count, size='20', per_second='0'):
         """burst NUMBER COUNT [SIZE [PER_SECOND]]: notifications that start with a 4-byte counter; 0: no pause"""
         handle, peer = self.characteristic(number).handle, self.connection.peer_address
@@ -374,21 +390,17 @@ class Sink(Virtual):
             self.served(0x001B, P.READ, slow),
         ], included_services=[included])])
 
-    async def cmd_services(self, change):
-        """services add|remove: a service 0003 appears or goes; Service Changed is indicated if subscribed to"""
-        server = self.device.gatt_server
-        if change == 'add':
-            service = Service(rig_uuid(0x0003), [self.stored(0x0021, P.READ | P.NOTIFY, b'new')])
-            server.add_service(service)
-        else:
-            service = server.services[-1]
-            if service.uuid != rig_uuid(0x0003):
-                raise ValueError('service 0003 is not there')
-            server.services.remove(service)
-            server.attributes = [a for a in server.attributes if a.handle < service.handle]
-            server.attributes_by_handle.clear()
-        changed = self.device.gatt_service.service_changed_characteristic
-        await self.device.indicate_subscribers(changed, struct.pack('<HH', service.handle, service.end_group_handle))
+
+class Sensor(Virtual):
+    """A small sensor like many: one value that can be read and that notifies."""
+
+    services_advertised = (UUID.from_16_bits(0x1815),)
+
+    def __init__(self, rig, number):
+        self.key, self.name, self.address = f'sensor{number}', f'Rig Sensor {number}', f'F0:F1:F2:00:01:{number:02}'
+        super().__init__(rig)
+        self.device.add_service(Service(UUID.from_16_bits(0x1815), [
+            self.stored(0x2A56, P.READ | P.NOTIFY, b'\x00', uuid=UUID.from_16_bits(0x2A56))]))
 
 
 class CoC(Virtual):

@@ -17,7 +17,7 @@ import time
 from bumble.att import ATT_Error
 
 from central import Central, Central2
-from devices import CoC, Crowd, Heart, Sink
+from devices import CoC, Crowd, Heart, Sensor, Sink
 from radio import Air, KernelRadio, Radio
 
 SOCKET = os.environ.get('RIG_CONTROL', '/run/rig/peripherals.sock')
@@ -94,6 +94,13 @@ class Rig:
         while len(self.kernels) < int(count):
             self.kernels.append(KernelRadio(self.air, f'00:B1:5E:00:00:{len(self.kernels) + 1:02}'))
             self.kernels[-1].plug()
+
+    async def cmd_sensors(self, count):
+        """sensors COUNT: put sensor1, sensor2... on the air, peripherals like the others"""
+        for number in range(1, int(count) + 1):
+            if (key := f'sensor{number}') not in self.targets:
+                self.targets[key] = Sensor(self, number)
+                await self.targets[key].start()
 
     async def cmd_duplicates(self, kind):
         """duplicates address|data: what the kernel's controller takes for a duplicate advertisement"""

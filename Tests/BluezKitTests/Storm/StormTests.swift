@@ -60,17 +60,10 @@ private final class Storm: @unchecked Sendable {  // holds: used by one test, wh
                 "sink", "F0:F1:F2:00:00:02", "bb1e0001-5d3b-4c6f-9a5e-000000000000",
                 "bb1e0013-5d3b-4c6f-9a5e-000000000000", "0013", canChange: true),
         ]
-        if let simulated = world as? SimulatedWorld {
-            for n in 1...6 {
-                let address = "F0:00:00:00:05:0\(n)"
-                simulated.simulator.add(
-                    VirtualPeripheral(
-                        address, VirtualAdvertisement(localName: "Storm \(n)", serviceUUIDs: ["1815"]),
-                        services: [
-                            VirtualService("1815", [VirtualCharacteristic("2A56", [.read, .notify], value: [0])])
-                        ]))
-                targets.append(Self.target(address, address, "1815", "2A56", "2a56", canChange: true))
-            }
+        try await world.control("rig sensors 6")
+        for n in 1...6 {
+            targets.append(
+                Self.target("sensor\(n)", "F0:F1:F2:00:01:0\(n)", "1815", "2A56", "2a56", canChange: true))
         }
         self.targets = targets
         plan = StormPlan(seed: seed, targets: targets.map(\.plan), slowness: Worlds.isRig ? 5 : 1)
