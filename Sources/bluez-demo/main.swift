@@ -1,5 +1,11 @@
 import Glibc
 
+/// Runs a command with the output that is asked for.
+func run(_ common: CommonOptions, _ command: (Output) -> any Command) -> Never {
+    let output = Output(isJSON: common.isJSON)
+    Program.run(command(output), output: output)
+}
+
 do {
     switch try Invocation(Array(CommandLine.arguments.dropFirst())) {
     case .help(let name):
@@ -7,32 +13,23 @@ do {
         print(spec.map(HelpText.of) ?? HelpText.general)
     case .version: print("bluez-demo \(Program.version)")
     case .scan(let options, let common):
-        let output = Output(isJSON: common.isJSON)
-        Program.run(ScanCommand(options, common: common, output: output), output: output)
+        run(common) { ScanCommand(options, common: common, output: $0) }
     case .heartRate(let options, let common):
-        let output = Output(isJSON: common.isJSON)
-        Program.run(HeartRateCommand(options, common: common, output: output), output: output)
+        run(common) { HeartRateCommand(options, common: common, output: $0) }
     case .inspect(let options, let common):
-        let output = Output(isJSON: common.isJSON)
-        Program.run(InspectCommand(options, common: common, output: output), output: output)
+        run(common) { InspectCommand(options, common: common, output: $0) }
     case .state(let options, let common):
-        let output = Output(isJSON: common.isJSON)
-        Program.run(StateCommand(options, output: output), output: output)
+        run(common) { StateCommand(options, output: $0) }
     case .doctor(let common):
-        let output = Output(isJSON: common.isJSON)
-        Program.run(DoctorCommand(common: common, output: output), output: output)
+        run(common) { DoctorCommand(common: common, output: $0) }
     case .virtualHeartRate(let options, let common):
-        let output = Output(isJSON: common.isJSON)
-        Program.run(VirtualHeartRateCommand(options, common: common, output: output), output: output)
+        run(common) { VirtualHeartRateCommand(options, common: common, output: $0) }
     case .cardShare(let options, let common):
-        let output = Output(isJSON: common.isJSON)
-        Program.run(CardShareCommand(options, common: common, output: output), output: output)
+        run(common) { CardShareCommand(options, common: common, output: $0) }
     case .cardReceive(let options, let common):
-        let output = Output(isJSON: common.isJSON)
-        Program.run(CardReceiveCommand(options, common: common, output: output), output: output)
+        run(common) { CardReceiveCommand(options, common: common, output: $0) }
     case .simulate(let options, let common):
-        let output = Output(isJSON: common.isJSON)
-        Program.run(SimulateCommand(options, output: output), output: output)
+        run(common) { SimulateCommand(options, output: $0) }
     }
 } catch {
     let help = error.command.map { "bluez-demo \($0) --help" } ?? "bluez-demo --help"

@@ -3,8 +3,7 @@ import Dispatch
 import Foundation
 
 /// The simulator in this process: devices on a bus of their own. Ends with this object, or with the process.
-// Holds: it is made once, then only read, and the simulator may be used from any thread.
-final class SimulatedBus: @unchecked Sendable {
+final class SimulatedBus: @unchecked Sendable {  // holds: never changes, and the simulator may be used from any thread
     /// Where the bus is, as libdbus takes it.
     let address: String
     private let simulator: Simulator
@@ -24,7 +23,7 @@ final class SimulatedBus: @unchecked Sendable {
         }
     }
 
-    // Holds: it runs once, on the main queue.
+    // holds: it runs once, on the main queue
     private struct Confined: @unchecked Sendable {
         let run: (Result<SimulatedBus, any Error>) -> Void
     }

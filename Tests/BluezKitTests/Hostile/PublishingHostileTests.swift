@@ -28,15 +28,7 @@ private struct Victim {
             if let uuid = properties?["UUID"]?.stringValue { paths[CBUUID(string: uuid)] = object.path }
         }
         #expect(paths.count == 4)
-        publisher.onEvent { manager, event in
-            switch event {
-            case .read(let request):
-                request.value = Data([42])
-                manager.respond(to: request, withResult: .success)
-            case .write(let requests): manager.respond(to: requests[0], withResult: .success)
-            default: break
-            }
-        }
+        publisher.answerEverything()
     }
 
     func path(_ characteristic: CBMutableCharacteristic) -> ObjectPath { paths[characteristic.uuid] ?? "/" }

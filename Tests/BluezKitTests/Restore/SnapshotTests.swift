@@ -102,21 +102,9 @@ import Testing
         }
     }
 
-    /// Random, with a seed that repeats it.
-    struct Generator: RandomNumberGenerator {
-        var state: UInt64
-        mutating func next() -> UInt64 {
-            state &+= 0x9E37_79B9_7F4A_7C15
-            var z = state
-            z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
-            z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
-            return z ^ (z >> 31)
-        }
-    }
-
     @Test("R-26 100,000 mutated files: each is read or refused, and what is read can be written and read again")
     func mutated() throws {
-        var generator = Generator(state: 20_261_121)
+        var generator = SplitMix(state: 20_261_121)
         let original = [UInt8](try Self.full().fileContent())
         let pieces: [[UInt8]] = [
             "null", "{", "}", "[", "]", "\"", ",", "-1", "1e999", "9223372036854775808", "\\u0000", "\\ud800", "true",

@@ -7,22 +7,9 @@ import Testing
 extension Scenarios {
     @Suite struct HostileCentralScenarios {
         private func publish(_ characteristics: [CBMutableCharacteristic]) async throws -> (any World, Publisher) {
-            let world = try await Worlds.make()
-            let publisher = Publisher(world)
-            publisher.onEvent { manager, event in
-                switch event {
-                case .read(let request):
-                    request.value = Data([42])
-                    manager.respond(to: request, withResult: .success)
-                case .write(let requests): manager.respond(to: requests[0], withResult: .success)
-                default: break
-                }
-            }
-            try await publisher.powerOn()
-            #expect(try await publisher.add(localService(0x100, characteristics)) == nil)
-            #expect(try await publisher.advertise() == nil)
+            let (world, publisher) = try await Publisher.connected(characteristics)
+            publisher.answerEverything()
             try await world.connect("central2")
-            try await world.connect()
             return (world, publisher)
         }
 

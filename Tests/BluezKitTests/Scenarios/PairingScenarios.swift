@@ -34,6 +34,19 @@ extension Scenarios {
                 #expect((end as? CBError)?.code == .encryptionTimedOut)
                 #expect(!isBonded)
             }
+
+            /// A peripheral that does not pair may end the link before BlueZ answers.
+            func expectErrorOrEnd() async throws {
+                central.forgetRecords()
+                sink.readValue(for: secret)
+                try await central.next("error or the end") {
+                    switch $0 {
+                    case .value(_, _, .some), .disconnected(sink, _, .some): true
+                    default: nil
+                    }
+                }
+                #expect(!isBonded)
+            }
         }
 
         /// Connected to a sink that pairs like this, and that nobody is bonded with.
@@ -118,16 +131,7 @@ extension Scenarios {
                 #expect(setting.isBonded)
                 try await removeBond(setting.sink, setting.central)
             } else {
-                setting.central.forgetRecords()
-                setting.sink.readValue(for: setting.secret)
-                // A peripheral that was told a wrong number may end the link before BlueZ answers.
-                try await setting.central.next("error or the end") {
-                    switch $0 {
-                    case .value(_, _, .some), .disconnected(setting.sink, _, .some): true
-                    default: nil
-                    }
-                }
-                #expect(!setting.isBonded)
+                try await setting.expectErrorOrEnd()
             }
         }
 
@@ -173,15 +177,7 @@ extension Scenarios {
         @Test("CN-14 the peripheral refuses to pair: an error or the end of the link, and no bond")
         func peripheralRefuses() async throws {
             let setting = try await prepare("reject", .justWorks)
-            setting.central.forgetRecords()
-            setting.sink.readValue(for: setting.secret)
-            try await setting.central.next("error or the end") {
-                switch $0 {
-                case .value(_, _, .some), .disconnected(setting.sink, _, .some): true
-                default: nil
-                }
-            }
-            #expect(!setting.isBonded)
+            try await setting.expectErrorOrEnd()
             try await setting.world.control("sink pairing justworks")
         }
 

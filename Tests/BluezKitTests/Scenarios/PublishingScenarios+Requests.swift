@@ -5,23 +5,11 @@ import Testing
 /// Reads and writes by an independent central.
 extension Scenarios {
     @Suite struct RequestScenarios {
-        private func publish(
-            _ characteristics: [CBMutableCharacteristic], mtu: Int = 517
-        ) async throws -> (any World, Publisher) {
-            let world = try await Worlds.make()
-            let publisher = Publisher(world)
-            try await publisher.powerOn()
-            #expect(try await publisher.add(localService(0x100, characteristics)) == nil)
-            #expect(try await publisher.advertise() == nil)
-            try await world.connect(mtu: mtu)
-            return (world, publisher)
-        }
-
         @Test("RQ-2 RQ-11 O-34 a long value is asked for piece by piece, from each offset on; a fixed one is not")
         func longReads() async throws {
             let fixed = Data((0..<300).map { UInt8(truncatingIfNeeded: $0) })
             let (dynamic, fixedOne) = (local(0x110, .read), local(0x111, .read, value: fixed))
-            let (world, publisher) = try await publish([dynamic, fixedOne], mtu: 23)
+            let (world, publisher) = try await Publisher.connected([dynamic, fixedOne], mtu: 23)
             let value = Data((0..<50).map { UInt8($0) })
             publisher.answerReads(with: value)
             #expect(try await world.control("central read \(dynamic.uuid.line)") == value.hex)
@@ -41,7 +29,7 @@ extension Scenarios {
         @Test("ERR-9 RQ-3 each answer of the app reaches the central as the table says")
         func errors() async throws {
             let characteristic = local(0x110, [.read, .write])
-            let (world, publisher) = try await publish([characteristic])
+            let (world, publisher) = try await Publisher.connected([characteristic])
             func answers(_ code: CBATTError.Code, read: String, write: String) async throws {
                 publisher.onEvent { manager, event in
                     switch event {
@@ -77,7 +65,7 @@ extension Scenarios {
         @Test("RQ-4 RQ-5 O-28 O-39 long and prepared writes come as one, with their offset; an error refuses the whole")
         func writes() async throws {
             let characteristic = local(0x110, [.read, .write])
-            let (world, publisher) = try await publish([characteristic], mtu: 23)
+            let (world, publisher) = try await Publisher.connected([characteristic], mtu: 23)
             let uuid = characteristic.uuid.line
             // What the app keeps; "no" it refuses.
             let kept = ProtectedBox(Data())
@@ -122,7 +110,7 @@ extension Scenarios {
         @Test("RQ-6 O-40 writes without response arrive alike, in order; answering them is harmless")
         func commands() async throws {
             let characteristic = local(0x110, .writeWithoutResponse)
-            let (world, publisher) = try await publish([characteristic])
+            let (world, publisher) = try await Publisher.connected([characteristic])
             publisher.onEvent { manager, event in
                 guard case .write(let requests) = event else { return }
                 manager.respond(to: requests[0], withResult: .success)
@@ -138,7 +126,7 @@ extension Scenarios {
         func permissions() async throws {
             let (writeOnly, readOnly) = (local(0x110, .write), local(0x111, .read))
             let closed = local(0x112, [.read, .write], [])
-            let (world, publisher) = try await publish([writeOnly, readOnly, closed])
+            let (world, publisher) = try await Publisher.connected([writeOnly, readOnly, closed])
             let count = publisher.records.count
             #expect(await world.refusal("central read \(writeOnly.uuid.line)")?.contains("att 0x02") == true)
             #expect(await world.refusal("central write \(readOnly.uuid.line) 00")?.contains("att 0x03") == true)
@@ -153,7 +141,7 @@ extension Scenarios {
         func unanswered() async throws {
             _ = LogCapture.shared
             let characteristic = local(0x110, [.read, .write])
-            let (world, publisher) = try await publish([characteristic])
+            let (world, publisher) = try await Publisher.connected([characteristic])
             let refusal = await world.refusal("central read \(characteristic.uuid.line)")
             #expect(refusal?.contains("att 0x0e") == true)
             let request = try await publisher.nextRead()
@@ -168,7 +156,7 @@ extension Scenarios {
         @Test("RQ-9 requests of two centrals are open together, and answered in any order, from any thread")
         func twoCentrals() async throws {
             let characteristic = local(0x110, .read)
-            let (world, publisher) = try await publish([characteristic])
+            let (world, publisher) = try await Publisher.connected([characteristic])
             try await world.connect("central2")
             let second = try RigWorld.another(like: world)
             async let one = world.control("central read \(characteristic.uuid.line)")

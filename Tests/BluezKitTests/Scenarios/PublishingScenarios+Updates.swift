@@ -5,18 +5,6 @@ import Testing
 /// Subscribers, and what reaches them.
 extension Scenarios {
     @Suite struct UpdateScenarios {
-        private func publish(
-            _ characteristics: [CBMutableCharacteristic], mtu: Int = 517
-        ) async throws -> (any World, Publisher) {
-            let world = try await Worlds.make()
-            let publisher = Publisher(world)
-            try await publisher.powerOn()
-            #expect(try await publisher.add(localService(0x100, characteristics)) == nil)
-            #expect(try await publisher.advertise() == nil)
-            try await world.connect(mtu: mtu)
-            return (world, publisher)
-        }
-
         private func heard(_ world: any World, _ what: String) async throws -> String {
             try await world.nextEvent(what) { $0.contains(what) }
         }
@@ -25,7 +13,7 @@ extension Scenarios {
             "UP-1 UP-4 UP-7 UP-8 O-36 subscribers are listed in the callbacks, and hear in order; leaving unlists them")
         func subscribing() async throws {
             let (first, second) = (local(0x110, [.read, .notify]), local(0x111, .notify))
-            let (world, publisher) = try await publish([first, second])
+            let (world, publisher) = try await Publisher.connected([first, second])
             #expect(publisher.manager.updateValue(Data([1]), for: first, onSubscribedCentrals: nil))
             for characteristic in [first, second] {
                 _ = try await world.control("central subscribe \(characteristic.uuid.line)")
@@ -69,7 +57,7 @@ extension Scenarios {
         @Test("UP-1 UP-9 UP-10 two centrals, one by indication: each is known, and hears in its own way")
         func twoCentrals() async throws {
             let characteristic = local(0x110, [.notify, .indicate])
-            let (world, publisher) = try await publish([characteristic])
+            let (world, publisher) = try await Publisher.connected([characteristic])
             try await world.connect("central2")
             _ = try await world.control("central subscribe \(characteristic.uuid.line)")
             let (one, _) = try await publisher.nextSubscription()
@@ -103,7 +91,7 @@ extension Scenarios {
         @Test("UP-5 O-38 a longer value is cut to what the central takes")
         func longValues() async throws {
             let characteristic = local(0x110, .notify)
-            let (world, publisher) = try await publish([characteristic], mtu: 50)
+            let (world, publisher) = try await Publisher.connected([characteristic], mtu: 50)
             _ = try await world.control("central subscribe \(characteristic.uuid.line)")
             let (central, _) = try await publisher.nextSubscription()
             #expect(central.maximumUpdateValueLength == 47)
@@ -117,7 +105,7 @@ extension Scenarios {
         @Test("UP-2 UP-3 UP-8 O-37 send until false, wait for readiness: all arrives in order")
         func flow() async throws {
             let characteristic = local(0x110, .notify)
-            let (world, publisher) = try await publish([characteristic])
+            let (world, publisher) = try await Publisher.connected([characteristic])
             _ = try await world.control("central subscribe \(characteristic.uuid.line)")
             _ = try await publisher.nextSubscription()
             let count = 400
@@ -147,7 +135,7 @@ extension Scenarios {
         @Test("UP-8 UP-9 indications arrive in order")
         func indications() async throws {
             let characteristic = local(0x110, .indicate)
-            let (world, publisher) = try await publish([characteristic])
+            let (world, publisher) = try await Publisher.connected([characteristic])
             _ = try await world.control("central subscribe \(characteristic.uuid.line)")
             _ = try await publisher.nextSubscription()
             for number in UInt8(0)..<10 {
@@ -163,7 +151,7 @@ extension Scenarios {
         @Test("UP-9 an indication that is not confirmed holds back the next, and in the end updateValue")
         func unconfirmed() async throws {
             let characteristic = local(0x110, .indicate)
-            let (world, publisher) = try await publish([characteristic])
+            let (world, publisher) = try await Publisher.connected([characteristic])
             _ = try await world.control("central subscribe \(characteristic.uuid.line)")
             _ = try await publisher.nextSubscription()
             _ = try await world.control("central confirm off")

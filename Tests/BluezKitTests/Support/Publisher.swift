@@ -50,6 +50,32 @@ final class Publisher: NSObject, CBPeripheralManagerDelegate, @unchecked Sendabl
     /// Lets go of the manager.
     func release() { queue.sync { manager = nil } }
 
+    /// Has the world's central connected to a service 0100 with these.
+    static func connected(
+        _ characteristics: [CBMutableCharacteristic], mtu: Int = 517
+    ) async throws -> (any World, Publisher) {
+        let world = try await Worlds.make()
+        let publisher = Publisher(world)
+        try await publisher.powerOn()
+        #expect(try await publisher.add(localService(0x100, characteristics)) == nil)
+        #expect(try await publisher.advertise() == nil)
+        try await world.connect(mtu: mtu)
+        return (world, publisher)
+    }
+
+    /// Every read gets the byte 42, every write its consent.
+    func answerEverything() {
+        onEvent { manager, event in
+            switch event {
+            case .read(let request):
+                request.value = Data([42])
+                manager.respond(to: request, withResult: .success)
+            case .write(let requests): manager.respond(to: requests[0], withResult: .success)
+            default: break
+            }
+        }
+    }
+
     func onEvent(_ body: @escaping @Sendable (CBPeripheralManager, Event) -> Void) { handler.withLock { $0 = body } }
 
     // MARK: Waiting
