@@ -122,14 +122,23 @@ extension Device {
         changed("UUIDs")
     }
 
+    private var keepsServices: Bool {
+        switch simulator.optionsState.serviceCache {
+        case .always: true
+        case .yes: isBonded
+        case .no: false
+        }
+    }
+
     /// Makes the GATT objects those of the table. Services that stayed keep their objects.
-    func synchronize(with table: GATTTable) {
-        for service in services where !table.services.contains(where: { $0 === service.source }) {
+    func synchronize(with table: GATTTable?) {
+        let sources = table?.services ?? []
+        for service in services where !sources.contains(where: { $0 === service.source }) {
             service.unregister()
             services.removeAll { $0 === service }
         }
         // GAP has no objects; bluetoothd uses it itself.
-        for source in table.services
+        for source in sources
         where !services.contains(where: { $0.source === source }) && source.definition.uuid != "1800".asUUID {
             let service = RemoteService(device: self, source: source)
             services.append(service)
@@ -199,6 +208,7 @@ extension Device {
             for completion in completions { completion() }
         }
         closeSockets()
+        if !keepsServices { synchronize(with: nil) }
         pairing?.linkEnded()
         if isPaired, !isBonded {
             isPaired = false

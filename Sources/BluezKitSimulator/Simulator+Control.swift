@@ -25,7 +25,8 @@ extension Simulator {
     /// - `rig adapters COUNT`, `rig unplug [N]`, `rig plug [N]`, `rig duplicates address|data|none`, `rig reports`,
     ///   `rig power on|off`
     /// - `bluetoothd kill|stop|start|hang|continue`: while it hangs, nothing but `continue`
-    /// - `bluetoothd remove ADDRESS`: it forgets the device
+    /// - `bluetoothd remove ADDRESS`: it forgets the device; `bluetoothd cache always|yes|no`: of which devices it keeps the
+    ///   services when a link ends, from its next start on: all, bonded ones, none
     ///
     /// - Returns: The answer; empty for most.
     /// - Throws: ``ControlError``
@@ -68,6 +69,11 @@ extension Simulator {
         case ("remove", let address?):
             guard let peripheral = peripheral(address) else { throw ControlError("no such device: \(address)") }
             forgetDevice(peripheral)
+        case ("cache", let mode?):
+            guard let cache = SimulatorOptions.ServiceCache(rawValue: mode) else {
+                throw ControlError("no such cache: \(mode)")
+            }
+            sync { optionsState.serviceCache = cache }
         default: throw ControlError("unknown command: bluetoothd \(command)")
         }
         return ""

@@ -30,6 +30,19 @@ public struct SimulatorOptions: Sendable {
     /// Otherwise it connects, without encryption.
     public var diesOfLostBonds = true
 
+    /// Whose services bluetoothd keeps when a link ends: `Cache` in its main.conf.
+    public enum ServiceCache: String, Sendable {
+        /// All devices', which is its default.
+        case always
+        /// Those of bonded devices.
+        case yes
+        /// Nobody's.
+        case no
+    }
+
+    /// Whose services bluetoothd keeps when a link ends.
+    public var serviceCache = ServiceCache.always
+
     /// A world as it usually is: no experimental interfaces, duplicates filtered by address.
     public init() {}
 }

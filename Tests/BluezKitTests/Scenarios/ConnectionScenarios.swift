@@ -302,12 +302,29 @@ extension Scenarios {
         }
 
         @Test(
-            "GD-9 IV-2 new firmware between two connections: the next discovery shows the new table, and nothing stale")
-        func firmware() async throws {
+            "GD-9 IV-2 new firmware between two connections: the next discovery shows the new table, and nothing stale",
+            arguments: [("always", false), ("always", true), ("yes", false), ("no", true)])
+        func firmware(cache: String, isBonded: Bool) async throws {
             let world = try await Worlds.make()
+            try await world.setCache(cache)
+            try await checkFirmware(world, isBonded: isBonded)
+            try await world.setCache("always")
+        }
+
+        private func checkFirmware(_ world: any World, isBonded: Bool) async throws {
             let central = Central(world)
             try await central.powerOn()
+            try await world.control("sink pairing justworks")
+            try await world.control("sink forget")
             let sink = try await central.find("Rig Sink", services: [sinkUUID(1)])
+            if isBonded {
+                central.manager.pairing = .justWorks
+                try await central.connect(sink)
+                let secret = try await central.characteristic(sinkUUID(0x16), of: sinkUUID(1), on: sink)
+                _ = try await central.read(secret).get()
+                try await central.disconnect(sink)
+            }
+            #expect(central.manager.retrieveBondedPeripherals().contains(sink) == isBonded)
             for change in ["add", "remove"] {
                 try await central.connect(sink)
                 let before = try await central.discoverServices(sink)
@@ -327,6 +344,7 @@ extension Scenarios {
                 #expect(try await central.read(readable).get() == Data("hello".utf8))
                 try await central.disconnect(sink)
             }
+            if isBonded { try await central.removeBond(sink) }
         }
     }
 }

@@ -58,17 +58,11 @@ extension Scenarios {
             try await world.control("sink forget")
             let identifier = DeviceIdentity(address: 0xF0F1_F200_0002, isRandom: true).identifier
             let sink = try #require(central.manager.retrievePeripherals(withIdentifiers: [identifier]).first)
-            try await removeBond(sink, central)
+            try await central.removeBond(sink)
             central.manager.pairing = pairing
             try await central.connect(sink)
             let secret = try await central.characteristic(sinkUUID(0x16), of: sinkUUID(1), on: sink)
             return Setting(world: world, central: central, sink: sink, secret: secret)
-        }
-
-        private func removeBond(_ peripheral: CBPeripheral, _ central: Central) async throws {
-            let log = EventLog<String>()
-            central.manager.removeBond(with: peripheral) { log.append($0.map { "\($0)" } ?? "removed") }
-            #expect(try await log.next("removal of the bond") { $0 } == "removed")
         }
 
         @Test(
@@ -88,7 +82,7 @@ extension Scenarios {
             #expect(secret !== setting.secret && secret.value == Data("encrypted".utf8))
             #expect(try await setting.central.read(secret).get() == Data("encrypted".utf8))
             // With the bond goes the link.
-            try await removeBond(setting.sink, setting.central)
+            try await setting.central.removeBond(setting.sink)
             try await setting.central.next("disconnection") {
                 if case .disconnected(setting.sink, _, .some) = $0 { true } else { nil }
             }
@@ -114,7 +108,7 @@ extension Scenarios {
             if agrees {
                 #expect(try await setting.read().get() == Data("encrypted".utf8))
                 #expect(setting.isBonded)
-                try await removeBond(setting.sink, setting.central)
+                try await setting.central.removeBond(setting.sink)
             } else {
                 try await setting.expectRefusal()
             }
@@ -129,7 +123,7 @@ extension Scenarios {
             if passkey == 123_456 {
                 #expect(try await setting.read().get() == Data("encrypted".utf8))
                 #expect(setting.isBonded)
-                try await removeBond(setting.sink, setting.central)
+                try await setting.central.removeBond(setting.sink)
             } else {
                 try await setting.expectErrorOrEnd()
             }
@@ -152,7 +146,7 @@ extension Scenarios {
             }
             #expect(value == Data("encrypted".utf8) && setting.isBonded)
             #expect(try await shown.next("end") { $0 } == "ended")
-            try await removeBond(setting.sink, setting.central)
+            try await setting.central.removeBond(setting.sink)
         }
 
         @Test("CN-14 both show a number, and the app compares", arguments: [true, false])
@@ -167,7 +161,7 @@ extension Scenarios {
             if areEqual {
                 #expect(try await setting.read().get() == Data("encrypted".utf8))
                 #expect(setting.isBonded)
-                try await removeBond(setting.sink, setting.central)
+                try await setting.central.removeBond(setting.sink)
             } else {
                 try await setting.expectRefusal()
             }
@@ -210,11 +204,11 @@ extension Scenarios {
             }[0]
             #expect((failure as? CBError)?.code == .peerRemovedPairingInformation)
             // Without the bond it works again.
-            try await removeBond(sink, setting.central)
+            try await setting.central.removeBond(sink)
             try await setting.central.connect(sink)
             let secret = try await setting.central.characteristic(sinkUUID(0x16), of: sinkUUID(1), on: sink)
             #expect(try await setting.central.read(secret).get() == Data("encrypted".utf8))
-            try await removeBond(sink, setting.central)
+            try await setting.central.removeBond(sink)
         }
 
         @Test(
@@ -257,7 +251,7 @@ extension Scenarios {
             }
             let secret = try await central.characteristic(sinkUUID(0x16), of: sinkUUID(1), on: later)
             #expect(try await central.read(secret).get() == Data("encrypted".utf8))
-            try await removeBond(later, central)
+            try await central.removeBond(later)
         }
     }
 }

@@ -85,6 +85,12 @@ extension Central {
         manager.cancelPeripheralConnection(peripheral)
         try await next("disconnection") { if case .disconnected(peripheral, _, nil) = $0 { true } else { nil } }
     }
+
+    func removeBond(_ peripheral: CBPeripheral) async throws {
+        let log = EventLog<String>()
+        manager.removeBond(with: peripheral) { log.append($0.map { "\($0)" } ?? "removed") }
+        #expect(try await log.next("removal of the bond") { $0 } == "removed")
+    }
 }
 
 /// The custom UUIDs of the sink: bb1eNNNN-5d3b-4c6f-9a5e-000000000000.

@@ -51,5 +51,12 @@ extension World {
     }
 }
 
+extension World {
+    /// Starts bluetoothd anew with this `Cache` in its main.conf.
+    func setCache(_ mode: String) async throws {
+        for line in ["stop", "cache \(mode)", "start"] { try await control("bluetoothd \(line)") }
+    }
+}
+
 /// All scenarios, one after the other: the rig has one world for all of them.
 @Suite(.serialized) struct Scenarios {}
