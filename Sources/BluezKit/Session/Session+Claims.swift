@@ -40,9 +40,9 @@ extension Session {
 
     private func endLinks(of peripherals: [Snapshot.Peripheral]) {
         guard adapter.state == .poweredOn, let bus else { return }
-        for peripheral in peripherals {
-            guard let identity = peripheral.resolved ?? DeviceIdentity(identifier: peripheral.identifier),
-                let path = adapterPath?.appending(identity.pathElement),
+        // One with a private address is to be found under that, or since bluetoothd's last start under its own.
+        for identity in peripherals.flatMap({ [DeviceIdentity(identifier: $0.identifier), $0.resolved] }) {
+            guard let path = identity.flatMap({ adapterPath?.appending($0.pathElement) }),
                 devicesByPath[path.rawValue]?.isWanted != true
             else { continue }
             BlueZProxy(bus: bus, path: path, interface: BlueZ.device).disconnect { _ in }  // it may be gone already
