@@ -43,13 +43,16 @@ final class RigWorld: World, @unchecked Sendable {  // holds: all its parts are 
     }
 
     /// bluetoothd 5.66 has bugs that crash it. One is the failure of the test that hit it, not of all that follow.
-    func restartCrashedDaemon() async throws {
+    /// - Returns: Whether it had crashed.
+    @discardableResult
+    func restartCrashedDaemon() async throws -> Bool {
         let file = try? String(contentsOfFile: "/run/rig/bluetoothd.pid", encoding: .utf8)
         let pid = file.flatMap { pid_t($0.trimmingCharacters(in: .whitespacesAndNewlines)) }
         guard let pid, kill(pid, 0) == 0 else {
             try await control("bluetoothd start")
-            return
+            return true
         }
+        return false
     }
 
     private func setPowered(_ on: Bool) async throws -> String {
