@@ -204,8 +204,8 @@ private final class Storm: @unchecked Sendable {  // holds: used by one test, wh
     }
 
     private func checkFootprint() async throws {
-        // What ends with the storm may take a moment.
-        let deadline = ContinuousClock.now + .seconds(20)
+        // What ends with the storm may take a moment; BlueZ forgets a device that was only heard after 30 s.
+        let deadline = ContinuousClock.now + .seconds(2 * world_deadline)
         while true {
             footprint = await measure()
             guard rounds >= 3 else { return }
