@@ -18,6 +18,7 @@ extension Adapter {
         server.reply(to: call)
         if !isDiscovering {
             isDiscovering = true
+            if controller.deafness == .scan { controller.deafness = .off }
             changed("Discovering")
             startScanCycle()
         }
@@ -109,6 +110,7 @@ extension Adapter {
 
     /// The controller heard an advertisement.
     func receive(_ report: AdvertisingReport, unfiltered: Bool) {
+        guard controller.deafness == .off else { return }
         if !unfiltered, simulator.optionsState.duplicateFilter != .none {
             let byData = simulator.optionsState.duplicateFilter == .data
             let key = ReportKey(address: report.address, content: byData ? report.content : nil)

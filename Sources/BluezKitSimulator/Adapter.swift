@@ -76,6 +76,7 @@ final class Adapter {
         }
         controller.isPowered = on
         if on {
+            if controller.deafness == .power { controller.deafness = .off }
             answer?()
             changed("Powered")
             updatePresence()

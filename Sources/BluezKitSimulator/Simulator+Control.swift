@@ -23,7 +23,7 @@ extension Simulator {
     /// - `central` and `central2`: see ``VirtualCentral``; their lines are listed there
     /// - `rig sensors COUNT`: puts `sensor1`, `sensor2`… on the air, peripherals like the others
     /// - `rig adapters COUNT`, `rig unplug [N]`, `rig plug [N]`, `rig duplicates address|data|none`, `rig reports`,
-    ///   `rig power on|off`
+    ///   `rig power on|off`; also here: `rig deaf on|off|scan|power`, see ``SimulatorDeafness``
     /// - `bluetoothd kill|stop|start|hang|continue`: while it hangs, nothing but `continue`
     /// - `bluetoothd remove ADDRESS`: it forgets the device; `bluetoothd cache always|yes|no`: of which devices it keeps the
     ///   services when a link ends, from its next start on: all, bonded ones, none
@@ -96,6 +96,11 @@ extension Simulator {
             }
         case ("reports", nil): return "\(reportsSent)"
         case ("power", let state?) where state == "on" || state == "off": setPowered(state == "on")
+        case ("deaf", let kind?):
+            guard let deafness = SimulatorDeafness(rawValue: kind) else {
+                throw ControlError("unknown command: \(line)")
+            }
+            setDeaf(deafness)
         case ("duplicates", let kind?):
             guard let filter = SimulatorOptions.DuplicateFilter(rawValue: kind) else {
                 throw ControlError("no filter: \(kind)")

@@ -1,5 +1,17 @@
 import DBus
 
+/// How long a controller hears nothing.
+public enum SimulatorDeafness: String, Sendable {
+    /// It hears.
+    case off
+    /// Until it is told so.
+    case on
+    /// Until discovery is started the next time.
+    case scan
+    /// Until it is switched on the next time.
+    case power
+}
+
 /// Things that go wrong in the daemon and below it.
 extension Simulator {
     /// From its next connection on, the device resolves without its services being found, as when discovery failed.
@@ -23,6 +35,11 @@ extension Simulator {
                 }
             }
         }
+    }
+
+    /// The controller scans and hears nothing, without an error, as some do now and then. Links are not affected.
+    public func setDeaf(_ deafness: SimulatorDeafness, adapter index: Int = 0) {
+        sync { controllers.first { $0.index == index }?.deafness = deafness }
     }
 
     /// bluetoothd stops doing anything, as with SIGSTOP, and the simulated world with it, until ``continueDaemon()``:

@@ -184,6 +184,7 @@ final class Controller {
     var isPlugged = true
     /// What the kernel keeps when bluetoothd dies.
     var isPowered = false
+    var deafness = SimulatorDeafness.off
     /// The controller in the peripheral role, as others hear it.
     let presence: VirtualPeripheral
 

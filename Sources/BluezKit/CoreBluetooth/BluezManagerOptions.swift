@@ -38,8 +38,9 @@ public let BluezManagerOptionAllowSystemServicesKey: String = "BluezManagerOptio
 public let BluezManagerOptionAllowJustWorksPairingKey: String = "BluezManagerOptionAllowJustWorksPairing"
 
 /// **BluezKit addition.** Manager option, Bool: whether Bluetooth may be switched off and on, for every program, when a scan
-/// has heard nothing for two minutes and starting it anew has not helped. Not while this process has connections, or wants
-/// any. The state is `.resetting` meanwhile. The default is false: the log says then that it would be worth trying.
+/// has heard nothing for two minutes and starting it anew has not helped. Not while this process has connections, in either
+/// role, or wants any; and not again before something was heard. The state is `.resetting` meanwhile. The default is false:
+/// the log says then that it would be worth trying.
 public let BluezManagerOptionMayPowerCycleKey: String = "BluezManagerOptionMayPowerCycle"
 
 extension Session.Key {

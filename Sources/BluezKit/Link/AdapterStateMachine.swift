@@ -15,6 +15,8 @@ struct AdapterStateMachine {
         /// The daemon is not there and cannot be started.
         case noDaemon
         case graceOver
+        /// It did not go off, or not on again.
+        case powerCycleFailed
     }
 
     enum Action: Equatable {
@@ -80,6 +82,9 @@ struct AdapterStateMachine {
             awaitsLast = false
             let actions = useFirst(mayWait: false)
             return actions + (used == nil ? become(.unsupported) : [])
+        case .powerCycleFailed:
+            isPowerCycling = false
+            return used.flatMap { adapters[$0] } == false ? become(.poweredOff) : []
         }
     }
 

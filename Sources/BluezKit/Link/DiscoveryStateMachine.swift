@@ -39,6 +39,8 @@ struct DiscoveryStateMachine {
 
     /// Whether BlueZ scans for this process, as far as it has answered.
     var isRunning: Bool { running != nil }
+    /// Whether BlueZ was told to leave some devices out.
+    var isFiltered: Bool { wished?.services != nil }
 
     /// - Parameter afresh: Somebody began a new scan: devices that BlueZ has reported already must be reported
     ///   again, which takes a restart.

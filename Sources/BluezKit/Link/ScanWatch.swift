@@ -3,39 +3,52 @@
 struct ScanWatch {
     enum Action: Equatable {
         case startTimer(Duration), stopTimer
-        /// Stop discovery, and start it again.
+        /// Stop discovery, and start it again, for every device (``isInDoubt``).
         case restart
+        /// There are devices, so back to what the scans want.
+        case trust
         /// Switch Bluetooth off and on, for every program, if this one may.
         case powerCycle
     }
 
     /// How long nothing at all must be heard for the next step. Where there is any Bluetooth device near, something
     /// comes every few seconds.
-    static var window: Duration { .seconds(60) }
+    var window = Duration.seconds(60)
+    /// Bluetooth was switched off and on, and nothing was heard since: doing so again would not help.
+    var hasPowerCycled = false
 
     private var isScanning = false
     private var hasHeard = false
     private var silentWindows = 0
 
+    /// Whether to listen to every device: BlueZ says nothing of those that a filter leaves out, so that a filtered scan
+    /// may be silent among many.
+    var isInDoubt: Bool { silentWindows > 0 }
+
     mutating func scan(_ scans: Bool) -> [Action] {
         guard scans != isScanning else { return [] }
         (isScanning, hasHeard, silentWindows) = (scans, false, 0)
-        return [scans ? .startTimer(Self.window) : .stopTimer]
+        return [scans ? .startTimer(window) : .stopTimer]
     }
 
     /// Anything was received, of any device.
-    mutating func hear() { hasHeard = true }
+    mutating func hear() { (hasHeard, hasPowerCycled) = (true, false) }
 
     mutating func timerFired() -> [Action] {
         guard isScanning else { return [] }
+        let wasInDoubt = isInDoubt
         silentWindows = hasHeard ? 0 : silentWindows + 1
         hasHeard = false
         let step: [Action] =
             switch silentWindows {
+            case 0: wasInDoubt ? [.trust] : []
             case 1: [.restart]
-            case 2: [.powerCycle]
+            case 2: hasPowerCycled ? [] : [.powerCycle]
             default: []
             }
-        return step + [.startTimer(Self.window)]
+        return step + [.startTimer(window)]
     }
+
+    /// Bluetooth is not on: no scan runs. What was tried in vain is not forgotten with that.
+    mutating func reset() { (isScanning, hasHeard, silentWindows) = (false, false, 0) }
 }

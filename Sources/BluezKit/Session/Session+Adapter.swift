@@ -207,7 +207,7 @@ extension Session {
         discoveryLife += 1
         setFollowing(false)
         unknownPaths = PathQueue()
-        scanWatch = ScanWatch()
+        scanWatch.reset()
         stopScanTimer()
         peers = [:]
         for core in managers { core.scan = nil }

@@ -22,7 +22,9 @@ extension Session {
     func deviceAdded(_ path: ObjectPath, _ properties: inout MessageReader) throws(BusError) {
         guard isOurs(path) else { return }
         var fields = DeviceProperties()
-        let changes = try fields.apply(&properties, of: path, uuids: &uuids)
+        var changes = try fields.apply(&properties, of: path, uuids: &uuids)
+        // What BlueZ keeps of a device is no sign of it; its strength is known only while the device is heard.
+        if fields.rssiDBm == nil { changes.remove(.advertisement) }
         guard let identity = fields.identity else { throw .malformed("\(path) has no address") }
         let device = known(identity, at: path)
         device.properties = fields

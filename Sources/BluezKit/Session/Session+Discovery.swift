@@ -11,7 +11,9 @@ extension Session {
         var filters = managers.compactMap { $0.scan?.filter }
         perform(turns.scan(!filters.isEmpty))
         // A connect that waits for its device needs every report: devices are not obliged to advertise a service.
-        if isLookingForDevices { filters.append(DiscoveryStateMachine.Filter(services: nil, wantsDuplicates: false)) }
+        if isLookingForDevices || !filters.isEmpty && scanWatch.isInDoubt {
+            filters.append(DiscoveryStateMachine.Filter(services: nil, wantsDuplicates: false))
+        }
         let wish = filters.dropFirst().reduce(filters.first) { $0?.merged(with: $1) }
         if afresh { scanEpoch += 1 }
         setFollowing(wish != nil)
@@ -25,15 +27,19 @@ extension Session {
         for action in actions {
             switch action {
             case .startTimer(let delay):
-                scanTimer = timer(delay) { session in session.perform(session.scanWatch.timerFired()) }
+                scanTimer = timer(delay) { session in session.scanMinuteIsOver() }
             case .stopTimer: stopScanTimer()
             case .restart:
-                Log.warning("the scan has heard nothing for a minute: it is started anew")
+                let text = "the scan has heard nothing for a minute: it is started anew"
+                discovery.isFiltered ? Log.debug(text) : Log.warning(text)
                 updateDiscovery(afresh: true)
+            case .trust: updateDiscovery()
             case .powerCycle: powerCycle()
             }
         }
     }
+
+    func scanMinuteIsOver() { perform(scanWatch.timerFired()) }
 
     func stopScanTimer() {
         scanTimer?.cancel()
@@ -42,21 +48,27 @@ extension Session {
 
     /// The last resort, which ends the links of every program.
     private func powerCycle() {
-        guard managers.contains(where: \.mayPowerCycle), let bus, let adapterPath, linked.isEmpty else {
+        guard managers.contains(where: \.mayPowerCycle), let bus, let adapterPath, linked.isEmpty, guests.count == 0
+        else {
             return Log.warning(
                 "the scan has heard nothing for two minutes. If there are devices near, switching Bluetooth off and on "
                     + "helps; with BluezManagerOptionMayPowerCycleKey this program does so where it has no connections")
         }
         Log.warning("the scan has heard nothing for two minutes: switching \(adapterPath.lastElement) off and on")
-        adapter.isPowerCycling = true
+        (adapter.isPowerCycling, scanWatch.hasPowerCycled) = (true, true)
         let proxy = BlueZProxy(bus: bus, path: adapterPath, interface: BlueZ.adapter)
-        proxy.set("Powered", .bool(false)) { _ in
+        proxy.set("Powered", .bool(false)) { [weak self] result in
+            if let error = result.failure { self?.powerCycleFailed(error, "off"); return }
             proxy.set("Powered", .bool(true)) { result in
-                if let error = result.failure {
-                    Log.warning("\(adapterPath.lastElement) does not go on again: \(error.message) (\(error.name))")
-                }
+                if let error = result.failure { self?.powerCycleFailed(error, "on again") }
             }
         }
+    }
+
+    private func powerCycleFailed(_ error: BusError, _ step: String) {
+        Log.warning(
+            "\(adapterPath?.lastElement ?? "the adapter") does not go \(step): \(error.message) (\(error.name))")
+        apply(adapter.handle(.powerCycleFailed))
     }
 
     private var isLookingForDevices: Bool { isLookingForTurns || linked.contains { $0.link?.isLooking == true } }
@@ -125,9 +137,11 @@ extension Session {
         }
         guard let reportedToAll else { return false }
         var keys: DeviceProperties.Kinds = []
+        var isHeard = false
         var reader = reader
         try reader.readDictionary { (entry) throws(BusError) in
             let key = try entry.readCString()
+            if key.matches("RSSI") { isHeard = true }
             if key.matches("Name") { keys.insert(.name) }
             if key.matches("UUIDs") { keys.insert(.services) }
             if key.matches("ManufacturerData") { keys.insert(.manufacturerData) }
@@ -135,6 +149,7 @@ extension Session {
             if key.matches("TxPower") { keys.insert(.txPower) }
             if key.matches("AdvertisingData") { keys.insert(.solicited) }
         }
+        if isHeard { scanWatch.hear() }
         return keys.isSubset(of: reportedToAll)
     }
 

@@ -85,6 +85,21 @@ import Testing
         #expect(machine.handle(.powered("hci0", true)) == [.setState(.poweredOn)])
     }
 
+    @Test("switched off and on by ourselves it is reset; where that fails it is off, and says so from then on")
+    func powerCycle() {
+        var machine = machine(.owner(present: true), .powered("hci0", true))
+        machine.isPowerCycling = true
+        #expect(machine.handle(.powered("hci0", false)) == [.setState(.resetting)])
+        #expect(machine.handle(.powered("hci0", true)) == [.setState(.poweredOn)])
+        #expect(machine.handle(.powered("hci0", false)) == [.setState(.poweredOff)], "by somebody else")
+        _ = machine.handle(.powered("hci0", true))
+        machine.isPowerCycling = true
+        #expect(machine.handle(.powerCycleFailed) == [], "it did not go off")
+        machine.isPowerCycling = true
+        _ = machine.handle(.powered("hci0", false))
+        #expect(machine.handle(.powerCycleFailed) == [.setState(.poweredOff)], "it did not go on again")
+    }
+
     @Test("ST-3 equal states are not repeated")
     func noRepetition() {
         var machine = machine(.owner(present: true), .powered("hci0", true))

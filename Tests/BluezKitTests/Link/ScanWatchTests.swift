@@ -6,11 +6,11 @@ import Testing
     @Test("a silent scan is started anew, then the adapter is power-cycled, and then it is left alone")
     func staged() {
         var watch = ScanWatch()
-        #expect(watch.scan(true) == [.startTimer(ScanWatch.window)])
+        #expect(watch.scan(true) == [.startTimer(watch.window)])
         #expect(watch.scan(true) == [], "a change of the scan is none of its beginning")
-        #expect(watch.timerFired() == [.restart, .startTimer(ScanWatch.window)])
-        #expect(watch.timerFired() == [.powerCycle, .startTimer(ScanWatch.window)])
-        for _ in 0..<10 { #expect(watch.timerFired() == [.startTimer(ScanWatch.window)]) }
+        #expect(watch.timerFired() == [.restart, .startTimer(watch.window)])
+        #expect(watch.timerFired() == [.powerCycle, .startTimer(watch.window)])
+        for _ in 0..<10 { #expect(watch.timerFired() == [.startTimer(watch.window)]) }
         #expect(watch.scan(false) == [.stopTimer])
         #expect(watch.timerFired() == [])
     }
@@ -21,8 +21,35 @@ import Testing
         _ = watch.scan(true)
         for _ in 0..<3 {
             watch.hear()
-            #expect(watch.timerFired() == [.startTimer(ScanWatch.window)])
-            #expect(watch.timerFired() == [.restart, .startTimer(ScanWatch.window)])
+            #expect(watch.timerFired().last == .startTimer(watch.window))
+            #expect(watch.timerFired() == [.restart, .startTimer(watch.window)])
         }
+    }
+
+    @Test("in doubt every device is listened to; one that is heard ends the doubt")
+    func doubt() {
+        var watch = ScanWatch()
+        _ = watch.scan(true)
+        #expect(!watch.isInDoubt)
+        _ = watch.timerFired()
+        #expect(watch.isInDoubt)
+        watch.hear()
+        #expect(watch.timerFired() == [.trust, .startTimer(watch.window)])
+        #expect(!watch.isInDoubt)
+    }
+
+    @Test("a power cycle is not repeated for a scan that begins after it, until something was heard")
+    func onlyOnce() {
+        var watch = ScanWatch()
+        func untilSilent() -> [ScanWatch.Action] {
+            watch.reset()
+            _ = watch.scan(true)
+            return [watch.timerFired(), watch.timerFired()].flatMap { $0.dropLast() }
+        }
+        #expect(untilSilent() == [.restart, .powerCycle])
+        watch.hasPowerCycled = true
+        #expect(untilSilent() == [.restart])
+        watch.hear()
+        #expect(untilSilent() == [.restart, .powerCycle])
     }
 }

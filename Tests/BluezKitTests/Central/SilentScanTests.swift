@@ -1,0 +1,284 @@
+import BluezKitSimulator
+import CoreBluetooth
+import Foundation
+import Testing
+
+@testable import BluezKit
+
+/// Scans that hear nothing: a controller that has fallen silent, and true silence. The minutes of ``ScanWatch`` pass when a
+/// test says so.
+@Suite struct SilentScanTests {
+    private struct Stage {
+        let world: SimulatedWorld
+        let central: Central
+        let beacon: VirtualPeripheral
+        var session: Session { central.manager.core.session }
+
+        /// A scan that runs and has heard nothing yet.
+        init(services: [CBUUID]? = nil, options: [String: Any] = [:]) async throws {
+            world = try await SimulatedWorld()
+            world.heart.advertise(false)
+            world.sink.advertise(false)
+            world.simulator.options.duplicateFilter = .none
+            beacon = VirtualPeripheral(
+                "F0:00:00:00:00:01",
+                VirtualAdvertisement(
+                    localName: "Beacon", serviceUUIDs: ["1815"], manufacturerData: [0x004C: [2, 21]]),
+                interval: .seconds(3600))
+            beacon.advertise(false)
+            world.simulator.add(beacon)
+            LogCapture.shared.forget()
+            central = Central(world, options: options)
+            try await central.powerOn()
+            central.manager.scanForPeripherals(withServices: services)
+            await waitForStart(1)
+        }
+
+        /// Waits until BlueZ was told so often to scan.
+        func waitForStart(_ count: Int) async {
+            _ = await world.simulator.waitForCalls("StartDiscovery", count: count)
+            settle()
+        }
+
+        /// What was on its way from BlueZ has come when this question is answered.
+        func settle() { _ = central.manager.retrieveConnectedPeripherals(withServices: [CBUUID(string: "1815")]) }
+
+        func passMinute() {
+            settle()
+            session.queue.sync {
+                session.scanMinuteIsOver()
+                session.flush()
+            }
+            settle()
+        }
+
+        func hearBeacon() async throws {
+            beacon.advertiseOnce()
+            try await central.next("beacon") {
+                if case .discovered(let p, _, _) = $0, p.name == "Beacon" { true } else { nil }
+            }
+        }
+
+        func control(_ line: String) async throws { _ = try await world.control(line) }
+
+        func next(_ state: CBManagerState) async throws {
+            try await central.next("\(state)") { if case .state(state) = $0 { true } else { nil } }
+        }
+
+        var states: [CBManagerState] {
+            central.events.compactMap { if case .state(let state) = $0 { state } else { nil } }
+        }
+        var discoveries: Int { central.count { if case .discovered = $0 { true } else { false } } }
+        /// How often BlueZ was told to switch off or on.
+        var powerCalls: Int { world.simulator.calls("Set", path: "/org/bluez/hci0").count }
+        var starts: Int { world.simulator.calls("StartDiscovery").count }
+        func logged(_ part: String) -> Int { LogCapture.shared.count(part) }
+    }
+
+    private static let restarted = "nothing for a minute: it is started anew"
+    private static let advice = "with BluezManagerOptionMayPowerCycleKey this program does so"
+    private static let cycled = "nothing for two minutes: switching hci0 off and on"
+    private static var mayPowerCycle: [String: Any] { [BluezManagerOptionMayPowerCycleKey: true] }
+
+    private static func mayPowerCycle(resumes: Bool) -> [String: Any] {
+        mayPowerCycle.merging([BluezManagerOptionResumeAfterResetKey: resumes]) { $1 }
+    }
+
+    @Test("SC-4 a scan that falls silent is started anew: it goes on and discovers, and the app hears of nothing else")
+    func restart() async throws {
+        let stage = try await Stage()
+        try await stage.hearBeacon()
+        try await stage.control("rig deaf scan")
+        stage.passMinute()
+        #expect(stage.starts == 1, "the beacon was heard in this minute")
+        stage.beacon.advertiseOnce()
+        stage.passMinute()
+        await stage.waitForStart(2)
+        #expect(stage.logged(Self.restarted) == 1)
+        // The beacon is no news, neither by itself nor by what BlueZ takes back at the end of a discovery.
+        stage.beacon.advertiseOnce(rssi: -60)
+        stage.settle()
+        #expect(stage.discoveries == 1)
+        stage.beacon.advertisement.serviceData = ["FEAA": [1]]
+        try await stage.hearBeacon()
+        stage.passMinute()
+        #expect(stage.central.manager.isScanning && stage.states == [.poweredOn])
+        #expect(stage.starts == 2 && stage.powerCalls == 0)
+    }
+
+    @Test("the minutes pass by themselves as well")
+    func clock() async throws {
+        let stage = try await Stage(options: Self.mayPowerCycle(resumes: true))
+        try await stage.control("rig deaf power")
+        stage.central.manager.stopScan()
+        stage.session.queue.sync { stage.session.scanWatch.window = .milliseconds(20) }
+        stage.central.manager.scanForPeripherals(withServices: nil)
+        try await stage.next(.resetting)
+        try await stage.next(.poweredOn)
+        #expect(stage.logged(Self.restarted) >= 1 && stage.logged(Self.cycled) == 1)
+    }
+
+    @Test("a scan that goes on hearing what it has reported already is not silent")
+    func hearsOldNews() async throws {
+        let stage = try await Stage()
+        try await stage.hearBeacon()
+        for minute in 1...3 {
+            stage.passMinute()
+            stage.beacon.advertiseOnce(rssi: Int16(-60 - minute))
+        }
+        stage.passMinute()
+        #expect(stage.starts == 1 && stage.discoveries == 1 && stage.logged(Self.restarted) == 0)
+    }
+
+    @Test("LX-12 what BlueZ takes back when a discovery is started anew is no discovery, and nothing that was heard")
+    func takenBack() async throws {
+        let stage = try await Stage(options: Self.mayPowerCycle)
+        try await stage.hearBeacon()
+        stage.passMinute()
+        try await stage.control("rig deaf on")
+        stage.passMinute()
+        await stage.waitForStart(2)
+        #expect(stage.discoveries == 1)
+        stage.passMinute()
+        try await stage.next(.resetting)
+    }
+
+    @Test(
+        "a filtered scan may be silent among other devices: it listens to all for a while, and nothing is switched off")
+    func filtered() async throws {
+        let stage = try await Stage(services: [CBUUID(string: "1234")], options: Self.mayPowerCycle)
+        for minute in 1...4 {
+            stage.beacon.advertiseOnce(rssi: Int16(-60 - minute))
+            stage.passMinute()
+            if minute % 2 == 1 { await stage.waitForStart(minute / 2 + 2) }
+        }
+        #expect(stage.powerCalls == 0 && stage.discoveries == 0)
+        #expect(stage.logged("the scan has heard nothing") == 0)
+        // The filter is in force again.
+        let devices = stage.world.simulator.knownDevices()
+        #expect(devices.contains("F0:00:00:00:00:01"))
+        stage.world.simulator.forgetDevice(stage.beacon)
+        stage.beacon.advertiseOnce()
+        #expect(stage.world.simulator.knownDevices().isEmpty)
+    }
+
+    @Test("without the option nothing is switched off, and the log says once that it would be worth trying")
+    func notAllowed() async throws {
+        let stage = try await Stage()
+        try await stage.control("rig deaf power")
+        stage.passMinute()
+        await stage.waitForStart(2)
+        for _ in 0..<3 { stage.passMinute() }
+        #expect(stage.powerCalls == 0 && stage.states == [.poweredOn] && stage.central.manager.isScanning)
+        #expect(stage.logged(Self.restarted) == 1 && stage.logged(Self.advice) == 1)
+    }
+
+    @Test(
+        "D10 ST-6 with the option the adapter is switched off and on: resetting, powered on; the scan is resumed, or the app's to repeat",
+        arguments: [false, true])
+    func powerCycle(resumes: Bool) async throws {
+        let stage = try await Stage(options: Self.mayPowerCycle(resumes: resumes))
+        try await stage.control("rig deaf power")
+        for _ in 0..<2 { stage.passMinute() }
+        let wasScanning = try await stage.central.nextRecord("resetting") {
+            if case .state(.resetting) = $0.event { $0.isScanning } else { nil }
+        }
+        #expect(wasScanning == resumes)
+        try await stage.next(.poweredOn)
+        #expect(stage.central.manager.isScanning == resumes)
+        if !resumes { stage.central.manager.scanForPeripherals(withServices: nil) }
+        await stage.waitForStart(3)
+        try await stage.hearBeacon()
+        #expect(stage.states == [.poweredOn, .resetting, .poweredOn])
+        #expect(stage.powerCalls == 2 && stage.logged(Self.cycled) == 1)
+        #expect(stage.logged(Self.restarted) == 1 && stage.logged(Self.advice) == 0)
+    }
+
+    @Test("where it stays silent after that the adapter is left alone, until something was heard")
+    func trueSilence() async throws {
+        let stage = try await Stage(options: Self.mayPowerCycle(resumes: true))
+        try await stage.control("rig deaf on")
+        for _ in 0..<2 { stage.passMinute() }
+        try await stage.next(.resetting)
+        try await stage.next(.poweredOn)
+        await stage.waitForStart(3)
+        for _ in 0..<5 { stage.passMinute() }
+        #expect(stage.powerCalls == 2 && stage.logged(Self.cycled) == 1)
+        #expect(stage.states == [.poweredOn, .resetting, .poweredOn])
+        await stage.waitForStart(4)
+        try await stage.control("rig deaf off")
+        try await stage.hearBeacon()
+        try await stage.control("rig deaf power")
+        for _ in 0..<3 { stage.passMinute() }
+        try await stage.next(.resetting)
+        try await stage.next(.poweredOn)
+        #expect(stage.powerCalls == 4)
+    }
+
+    @Test("with a link, a wish for one, or a central that uses what is published, nothing is switched off")
+    func connections() async throws {
+        let stage = try await Stage(options: Self.mayPowerCycle)
+        let central = stage.central
+        stage.world.heart.advertise(true)
+        let heart = try await central.next("heart") {
+            if case .discovered(let p, _, _) = $0, p.name == "Rig Heart" { p } else { nil }
+        }
+        /// Each scan begins with new patience.
+        func silentScan() {
+            central.manager.stopScan()
+            LogCapture.shared.forget()
+            central.manager.scanForPeripherals(withServices: nil)
+            for _ in 0..<3 { stage.passMinute() }
+            #expect(stage.logged(Self.advice) == 1 && stage.logged(Self.cycled) == 0 && stage.powerCalls == 0)
+        }
+        try await central.connect(heart)
+        try await stage.control("rig deaf on")
+        silentScan()
+        #expect(heart.state == .connected)
+        try await central.disconnect(heart)
+        stage.world.heart.vanish()
+        central.manager.connect(heart)
+        silentScan()
+        #expect(heart.state == .connecting)
+        try await central.disconnect(heart)
+        let publisher = Publisher(stage.world)
+        try await publisher.powerOn()
+        let beat = local(0x41, [.notify])
+        try await publisher.add(localService(0x40, [beat]))
+        try await publisher.advertise()
+        try await stage.world.connect()
+        try await stage.control("central subscribe \(beat.uuid.line)")
+        _ = try await publisher.nextSubscription()
+        silentScan()
+        #expect(stage.states == [.poweredOn])
+        try await stage.control("central disconnect")
+        _ = try await publisher.nextUnsubscription()
+        for _ in 0..<2 { stage.passMinute() }
+        #expect(stage.powerCalls == 0, "patience has ended for this scan")
+    }
+
+    @Test("an adapter that does not go off stays on, and tells the truth later; one that does not go on again is off")
+    func fails() async throws {
+        let stage = try await Stage(options: Self.mayPowerCycle)
+        let simulator = stage.world.simulator
+        let blocked = SimulatorFault("Set", .fail(name: "org.bluez.Error.Blocked", message: "Blocked through rfkill"))
+        simulator.inject(blocked)
+        for _ in 0..<2 { stage.passMinute() }
+        try await LogCapture.shared.expect("hci0 does not go off", "org.bluez.Error.Blocked")
+        #expect(stage.states == [.poweredOn] && stage.powerCalls == 1)
+        try await stage.control("rig power off")
+        try await stage.next(.poweredOff)
+        try await stage.control("rig power on")
+        try await stage.next(.poweredOn)
+        stage.central.manager.scanForPeripherals(withServices: nil)
+        await stage.waitForStart(3)
+        try await stage.hearBeacon()
+        // The first is for going off.
+        simulator.inject(SimulatorFault("Set", .delay(.milliseconds(1))))
+        simulator.inject(blocked)
+        for _ in 0..<3 { stage.passMinute() }
+        try await stage.next(.resetting)
+        try await stage.next(.poweredOff)
+        try await LogCapture.shared.expect("hci0 does not go on again", "org.bluez.Error.Blocked")
+    }
+}
