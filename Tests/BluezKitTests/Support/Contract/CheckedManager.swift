@@ -13,6 +13,7 @@ final class CheckedManager: CBCentralManager, @unchecked Sendable {  // holds: t
     init(delegate: any CBCentralManagerDelegate, queue: DispatchQueue, options: [String: Any], watch: ContractWatch) {
         (self.watch, self.queue) = (watch, queue)
         super.init(delegate: delegate, queue: queue, options: options)
+        if book?.resumes == true { watch.resume() }
         core.onRequest = { [watch] in watch.requested($1, of: $0) }
         isMade = true
     }
@@ -97,6 +98,8 @@ final class ContractWatch: @unchecked Sendable {  // holds: what changes is unde
     func name(_ object: AnyObject) -> String { lock.withLock { names.name(object) } }
 
     func note(_ call: ContractChecker.Call) { lock.withLock { checker.note(call) } }
+
+    func resume() { lock.withLock { checker.resumes = true } }
 
     func allowRepetition() { lock.withLock { checker.allowRepetition() } }
 

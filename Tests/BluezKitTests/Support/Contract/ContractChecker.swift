@@ -87,6 +87,9 @@ struct ContractChecker {
 
     private enum Scan: Equatable { case none, running, stopping(Int) }
 
+    /// The manager goes on after a reset (D10).
+    var resumes = false
+
     private var state = CBManagerState.unknown
     private var isReleased = false
     private var scan = Scan.none
@@ -173,12 +176,21 @@ struct ContractChecker {
 
     private mutating func enter(_ new: CBManagerState) -> [String] {
         defer { state = new }
-        if new != .poweredOn {
+        if new != .poweredOn, new != .poweredOff, resumes {
+            suspend()
+        } else if new != .poweredOn {
             scan = .none
             if new != .poweredOff { invalid.formUnion(peripherals.keys) }
             peripherals = [:]
         }
         return new == state ? ["ST-3 the same state again"] : []
+    }
+
+    /// Scan and connections wait for Bluetooth; nothing of what was known is valid.
+    private mutating func suspend() {
+        reported = [:]
+        peripherals = peripherals.filter(\.value.isWanted)
+        for id in peripherals.keys { change(id) { $0.end() } }
     }
 
     private mutating func discovered(_ id: ID, _ keys: Set<String>) -> [String] {

@@ -40,8 +40,9 @@ import Testing
         static func scan(duplicates: Bool = false) -> Step { .call(.scan(duplicates: duplicates)) }
     }
 
-    private func violations(_ steps: [Step]) -> [String] {
+    private func violations(_ steps: [Step], resumes: Bool = false) -> [String] {
         var checker = ContractChecker()
+        checker.resumes = resumes
         return steps.flatMap { step -> [String] in
             switch step {
             case .call(let call):
@@ -50,6 +51,15 @@ import Testing
             case .event(let event, let view): return checker.check(event, view)
             }
         }
+    }
+
+    @Test("D10 a manager that resumes may go on with scan and connection after a reset, and not when switched off")
+    func resumes() {
+        let before: [Step] = [.on, .scan(), .found("a"), .connect(), .up()]
+        let after: [Step] = [.on, .found("a"), .up()]
+        #expect(violations(before + [.reset] + after, resumes: true) == [])
+        #expect(violations(before + [.off] + after, resumes: true).count == 2)
+        #expect(violations(before + [.reset] + after).count == 3)
     }
 
     static let good: [[Step]] = [
