@@ -152,7 +152,7 @@ extension Adapter {
     /// What is on the air follows from the advertisements and the power.
     func updatePresence() {
         let presence = controller.presence
-        presence.rotation = isPowered ? activeAdvertisements.map(\.content) : []
+        presence.rotation = isPowered && !simulator.isSuspended ? activeAdvertisements.map(\.content) : []
         presence.isAdvertisingEnabled = !presence.rotation.isEmpty
         presence.advertising?.cancel()
         presence.advertising = nil

@@ -3,7 +3,7 @@ import DBus
 /// Discovery: a session for each client, their filters merged, results for all.
 extension Adapter {
     /// Whether the controller scans.
-    var isScanning: Bool { isPowered && !sessions.isEmpty }
+    var isScanning: Bool { isPowered && !sessions.isEmpty && !simulator.isSuspended }
     private var isFiltered: Bool { sessions.contains { $0.filter != nil } }
     private var reportsDuplicates: Bool { sessions.contains { $0.filter?.reportsDuplicates == true } }
 

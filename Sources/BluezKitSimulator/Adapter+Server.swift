@@ -129,7 +129,7 @@ extension Adapter {
         }
         guard let device else { return }
         device.inbound = nil
-        device.linkEnded(byDisconnect: reason == 0x16)
+        device.linkEnded(reason: reason)
     }
 
     /// Ends all links to centrals, and takes the adapter off the air.

@@ -34,8 +34,8 @@ extension Device {
     private var wantsLink: Bool { connectCall != nil || pairing?.waitsForLink == true }
 
     private func connectable() -> VirtualPeripheral? {
-        guard let peripheral = simulator.peripherals[address], peripheral.isOnAir, !peripheral.refusesConnections,
-            peripheral.isConnectableNow
+        guard !simulator.isSuspended, let peripheral = simulator.peripherals[address], peripheral.isOnAir,
+            !peripheral.refusesConnections, peripheral.isConnectableNow
         else { return nil }
         return peripheral
     }
@@ -186,8 +186,8 @@ extension Device {
     }
 
     /// The link has ended, whoever did it.
-    func linkEnded(byDisconnect: Bool) {
-        let isOwn = disconnectAlarm != nil && byDisconnect
+    func linkEnded(reason: UInt8) {
+        let isOwn = disconnectAlarm != nil && reason == 0x16
         disconnectAlarm?.cancel()
         disconnectAlarm = nil
         let completions = whenDisconnected
@@ -201,8 +201,10 @@ extension Device {
         isConnected = false
         if isOwn, !simulator.optionsState.signalsDisconnectionFirst {
             for completion in completions { completion() }
+            tell(reason)
             changed("Connected")
         } else {
+            tell(reason)
             changed("Connected")
             removeBattery()
             for completion in completions { completion() }
@@ -215,6 +217,30 @@ extension Device {
             changed("Paired")
         }
         if !isBonded { setTemporary() }
+    }
+
+    /// Says why the link ends, as BlueZ makes it of the controller's reason.
+    private func tell(_ reason: UInt8) {
+        guard simulator.optionsState.tellsReasons else { return }
+        let (name, text) =
+            switch reason {
+            case 0x15 where simulator.isSuspended: ("Suspend", "Connection terminated by local host for suspend")
+            case 0x08: ("Timeout", "Connection timeout")
+            case 0x13, 0x14, 0x15: ("Remote", "Connection terminated by remote user")
+            case 0x16: ("Local", "Connection terminated by local host")
+            default: ("Unknown", "Unspecified")
+            }
+        try? server?.emit(path: path, interface: Self.interface.name, member: "Disconnected") {
+            (writer) throws(BusError) in
+            try writer.write("org.bluez.Reason.\(name)")
+            try writer.write(text)
+        }
+    }
+
+    /// The kernel calls off an attempt and ends the link, as the computer is to sleep.
+    func suspended() {
+        failConnect(.failed("le-connection-abort-by-local"))
+        link?.end(reason: 0x15)
     }
 
     /// Power off or unplugged.
@@ -243,8 +269,6 @@ extension String {
 
 extension Device: LinkCentral {
     var linkAddress: String { adapter.controller.address + "/P" }
-
-    func linkEnded(reason: UInt8) { linkEnded(byDisconnect: reason == 0x16) }
 
     func received(_ value: [UInt8], of characteristic: GATTTable.Characteristic, confirm: (() -> Void)?) {
         received(value, of: characteristic)

@@ -23,7 +23,8 @@ extension Simulator {
     /// - `central` and `central2`: see ``VirtualCentral``; their lines are listed there
     /// - `rig sensors COUNT`: puts `sensor1`, `sensor2`… on the air, peripherals like the others
     /// - `rig adapters COUNT`, `rig unplug [N]`, `rig plug [N]`, `rig duplicates address|data|none`, `rig reports`,
-    ///   `rig power on|off`; also here: `rig deaf on|off|scan|power`, see ``SimulatorDeafness``
+    ///   `rig power on|off`; also here: `rig deaf on|off|scan|power`, see ``SimulatorDeafness``, and `rig suspend`,
+    ///   `rig resume`, see ``suspend()``
     /// - `bluetoothd kill|stop|start|hang|continue`: while it hangs, nothing but `continue`
     /// - `bluetoothd remove ADDRESS`: it forgets the device; `bluetoothd cache always|yes|no`: of which devices it keeps the
     ///   services when a link ends, from its next start on: all, bonded ones, none
@@ -95,6 +96,8 @@ extension Simulator {
                 add(.sensor(number))
             }
         case ("reports", nil): return "\(reportsSent)"
+        case ("suspend", nil): suspend()
+        case ("resume", nil): resume()
         case ("power", let state?) where state == "on" || state == "off": setPowered(state == "on")
         case ("deaf", let kind?):
             guard let deafness = SimulatorDeafness(rawValue: kind) else {

@@ -31,7 +31,7 @@ extension Simulator {
                 for adapter in adapters {
                     guard let device = adapter.devices[peripheral.address], device.link == nil, device.isConnected
                     else { continue }
-                    device.linkEnded(byDisconnect: false)
+                    device.linkEnded(reason: 0x08)
                 }
             }
         }

@@ -46,6 +46,9 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
     var listeners: [AirListener] = []
     var reportCount = 0
 
+    /// The computer sleeps.
+    var isSuspended = false
+
     /// Addresses of peripherals whose services are not found, though they resolve.
     var hidesServices: Set<String> = []
     /// Addresses of devices that stay `Connected` when their link is lost.

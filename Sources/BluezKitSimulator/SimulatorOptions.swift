@@ -21,6 +21,8 @@ public struct SimulatorOptions: Sendable {
     /// The reply to `Disconnect` comes after `Connected` = false has been signalled; otherwise before it.
     /// bluetoothd does both.
     public var signalsDisconnectionFirst = false
+    /// A signal says why a link ends, as with bluetoothd 5.83 and later.
+    public var tellsReasons = false
 
     /// bluetoothd passes on writes of any length and offset, as no version should: for applications that must survive
     /// it.

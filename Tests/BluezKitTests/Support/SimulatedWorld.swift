@@ -22,6 +22,7 @@ final class SimulatedWorld: World {
         simulator.onEvent { [events] in events.append($0) }
     }
 
+    @discardableResult
     func control(_ line: String) async throws -> String { try await simulator.control(line) }
 
     func nextEvent(_ what: String, where matches: @escaping @Sendable (String) -> Bool) async throws -> String {
