@@ -4,6 +4,9 @@ import DBus
 import Foundation
 import Testing
 
+@testable import BluezKit
+@testable import BluezKitRestore
+
 /// Buses of other kinds than the usual, and what becomes of an app when its bus goes.
 @Suite struct TransportTests {
     @Test("D6 RW-8 over tcp, where no descriptor can pass, notifications and writes without response work by messages")
@@ -30,28 +33,192 @@ import Testing
 
     @Test("ST-6 the bus itself goes and comes back: resetting, then powered on, and everything works again")
     func busRestart() async throws {
-        let address = "unix:abstract=bluezkit-test-\(UUID().uuidString)"
-        var bus: ConfiguredBus? = try ConfiguredBus(listen: [address])
-        var simulator: Simulator? = try await Simulator(address: BusAddress(address))
-        simulator?.add(.heart())
-        let central = Central(OptionsWorld([BluezManagerOptionBusAddressKey: address]))
+        let host = Host()
+        try await host.start()
+        let central = Central(host.world)
         try await central.powerOn()
         let heart = try await central.find("Rig Heart")
         try await central.connect(heart)
-        simulator = nil
-        bus = nil
+        host.kill()
         try await central.next("resetting") { if case .state(.resetting) = $0 { true } else { nil } }
         #expect(heart.state == .disconnected)
-        // The old daemon holds the address until it has ended.
-        let deadline = ContinuousClock.now + .seconds(world_deadline)
-        while bus == nil, ContinuousClock.now < deadline { bus = try? ConfiguredBus(listen: [address]) }
-        simulator = try await Simulator(address: BusAddress(address))
-        simulator?.add(.heart())
+        try await host.start()
         try await central.powerOn()
         let again = try await central.find("Rig Heart")
         try await central.connect(again)
         #expect(try await central.discoverServices(again).count == 3)
         #expect(central.count { if case .disconnected = $0 { true } else { false } } == 0)
-        withExtendedLifetime((bus, simulator)) {}
     }
+
+    enum Resuming: CaseIterable { case byIdentifier, byOption }
+
+    @Test(
+        "D10 ST-6 O-44 the bus is restarted: who resumes has scan, pending connect and connection again, who does not has nothing",
+        arguments: Resuming.allCases)
+    func busRestartCentral(_ kind: Resuming) async throws {
+        let host = Host()
+        let directory = try TemporaryDirectory()
+        try await host.start(sink: false)
+        let resuming = Central(host.world, options: options(kind, .central, directory))
+        let other = Central(host.world)
+        var hearts: [CBPeripheral] = []
+        for central in [resuming, other] {
+            try await central.powerOn()
+            hearts.append(try await central.find("Rig Heart"))
+        }
+        for (central, heart) in zip([resuming, other], hearts) {
+            try await central.connect(heart)
+            let beat = try await central.characteristic(CBUUID(string: "2A37"), of: CBUUID(string: "180D"), on: heart)
+            #expect(try await central.setNotify(true, beat) == nil)
+            let sink = try #require(central.manager.retrievePeripherals(withIdentifiers: [Self.sink]).first)
+            central.keep(sink)
+            central.manager.connect(sink)
+            central.manager.scanForPeripherals(withServices: [CBUUID(string: "1815")])
+            central.forgetRecords()
+        }
+        host.kill()
+        for (central, heart) in zip([resuming, other], hearts) {
+            let isScanning = try await central.nextRecord("resetting") {
+                if case .state(.resetting) = $0.event { $0.isScanning } else { nil }
+            }
+            #expect(isScanning == (central === resuming))
+            #expect(heart.state == (central === resuming ? .connecting : .disconnected) && heart.services == nil)
+        }
+        let simulator = try await host.start()
+        simulator.add(
+            VirtualPeripheral(
+                "F0:00:00:00:00:01", VirtualAdvertisement(localName: "Beacon", serviceUUIDs: ["1815"])))
+        try await other.powerOn()
+        try await resuming.powerOn()
+        var awaited: Set<String> = ["heart", "sink", "Beacon"]
+        while !awaited.isEmpty {
+            let come = try await resuming.next("\(awaited)") { event -> String? in
+                switch event {
+                case .connected(hearts[0]): "heart"
+                case .connected(let peripheral) where peripheral.identifier == Self.sink: "sink"
+                case .discovered(let peripheral, _, _): peripheral.name
+                default: nil
+                }
+            }
+            #expect(awaited.remove(come) != nil, "\(come)")
+        }
+        // With its link everything is asked for anew.
+        let beat = try await resuming.characteristic(
+            CBUUID(string: "2A37"), of: CBUUID(string: "180D"), on: hearts[0])
+        #expect(!beat.isNotifying)
+        #expect(try await resuming.setNotify(true, beat) == nil)
+        #expect(resuming.count { if case .disconnected = $0 { true } else { false } } == 0)
+        // The other has heard of the state and of nothing else, and its handles are void.
+        #expect(!other.manager.isScanning && other.records.count == 2)
+        other.manager.connect(hearts[1])
+        #expect(hearts[1].state == .disconnected)
+        let again = try #require(other.manager.retrievePeripherals(withIdentifiers: [hearts[1].identifier]).first)
+        #expect(again !== hearts[1])
+        try await other.connect(again)
+    }
+
+    @Test(
+        "D10 ST-6 the bus is restarted: services and advertisement are there again for who resumes, and gone for who does not",
+        arguments: Resuming.allCases)
+    func busRestartPeripheral(_ kind: Resuming) async throws {
+        let host = Host()
+        let directory = try TemporaryDirectory()
+        try await host.start()
+        let resuming = Publisher(host.world, options: options(kind, .peripheral, directory))
+        let other = Publisher(host.world)
+        let beat = local(0x41, [.read, .notify])
+        for (publisher, service) in [(resuming, localService(0x40, [beat])), (other, localService(0x42, []))] {
+            try await publisher.powerOn()
+            #expect(try await publisher.add(service) == nil)
+            let name = publisher === resuming ? "Kit" : "Other"
+            #expect(try await publisher.advertise([CBAdvertisementDataLocalNameKey: name]) == nil)
+        }
+        host.kill()
+        for publisher in [resuming, other] {
+            let isAdvertising = try await publisher.nextRecord("resetting") {
+                if case .state(.resetting) = $0.event { $0.isAdvertising } else { nil }
+            }
+            #expect(isAdvertising == (publisher === resuming))
+        }
+        let simulator = try await host.start()
+        try await other.powerOn()
+        try await resuming.powerOn()
+        _ = await simulator.waitForCalls("RegisterAdvertisement")
+        #expect(try await simulator.control("central advertisement 00:B1:5E:00:00:01").contains("name=Kit"))
+        try await simulator.control("central connect 00:B1:5E:00:00:01")
+        let services = try await simulator.control("central services")
+        #expect(services.contains(sinkUUID(0x40).line) && !services.contains(sinkUUID(0x42).line))
+        try await simulator.control("central subscribe \(beat.uuid.line)")
+        let (_, characteristic) = try await resuming.nextSubscription()
+        #expect(characteristic === beat && resuming.manager.isAdvertising && !other.manager.isAdvertising)
+        #expect(simulator.calls("RegisterAdvertisement").count == 1)
+        // Nobody is told again what was told before.
+        for publisher in [resuming, other] {
+            #expect(publisher.count { if case .added = $0 { true } else { false } } == 1)
+            #expect(publisher.count { if case .advertising = $0 { true } else { false } } == 1)
+        }
+    }
+
+    @Test("D10 R-7 the bus is restarted while the app is dead: what was connected is connecting, and connects")
+    func busRestartWhileDead() async throws {
+        let host = Host()
+        let directory = try TemporaryDirectory()
+        let heart = Scenarios.RestorationScenarios.heart
+        let arguments = ["--restore", "app", "--state-dir", directory.path]
+        try await host.start()
+        let probe = try Probe(host.world, arguments)
+        try await probe.next("state poweredOn")
+        probe.send("scan all")
+        probe.send("connect \(heart)")
+        try await probe.next("connected \(heart)")
+        try await probe.kill()
+        host.kill()
+        try await host.start()
+        let again = try Probe(host.world, arguments)
+        try await again.next("restored", "scanning=true", "\(heart):connecting:-")
+        try await again.next("state poweredOn")
+        try await again.next("connected \(heart)", "same=true")
+        #expect(!again.callbacks.contains("disconnected"))
+    }
+
+    private static var sink: UUID { DeviceIdentity(address: 0xF0F1_F200_0002, isRandom: true).identifier }
+
+    private func options(_ kind: Resuming, _ role: Snapshot.Role, _ directory: TemporaryDirectory) -> [String: Any] {
+        switch kind {
+        case .byOption: [BluezManagerOptionResumeAfterResetKey: true]
+        case .byIdentifier:
+            [
+                role == .central
+                    ? CBCentralManagerOptionRestoreIdentifierKey : CBPeripheralManagerOptionRestoreIdentifierKey: "app",
+                BluezManagerOptionStateDirectoryKey: directory.path,
+            ]
+        }
+    }
+}
+
+/// A bus that is killed and started again at its address, each time with a new bluetoothd and new peripherals.
+private final class Host: @unchecked Sendable {  // holds: used by one test, step by step
+    private let address = "unix:abstract=bluezkit-test-\(UUID().uuidString)"
+    private var bus: ConfiguredBus?
+    private var simulator: Simulator?
+    var world: OptionsWorld { OptionsWorld([BluezManagerOptionBusAddressKey: address]) }
+
+    @discardableResult
+    func start(sink: Bool = true) async throws -> Simulator {
+        // The old daemon holds the address until it has ended.
+        let deadline = ContinuousClock.now + .seconds(world_deadline)
+        while bus == nil {
+            do { bus = try ConfiguredBus(listen: [address]) } catch {
+                guard ContinuousClock.now < deadline else { throw error }
+            }
+        }
+        let simulator = try await Simulator(address: BusAddress(address))
+        simulator.add(.heart())
+        if sink { simulator.add(.sink()) }
+        self.simulator = simulator
+        return simulator
+    }
+
+    /// The bus goes, and with it bluetoothd.
+    func kill() { (bus, simulator) = (nil, nil) }
 }
