@@ -302,6 +302,38 @@ extension Scenarios {
         }
 
         @Test(
+            "O-43 CN-7 two processes on one link: neither the cancel nor the death of one ends the other's; its own does"
+        )
+        func twoProcesses() async throws {
+            let stage = try await RestorationScenarios.Stage()
+            let heart = RestorationScenarios.heart
+            let staying = try await stage.launchBeating(nil)
+            let leaving = try await stage.launchBeating(nil)
+            #expect(try await stage.world.control("heart connections") == "1")
+            func beats(_ value: String, for probes: Probe...) async throws {
+                try await stage.world.control("heart notify 2a37 \(value)")
+                for probe in probes { try await probe.next("value 2A37 \(value)") }
+            }
+            try await beats("0650", for: staying, leaving)
+            leaving.send("cancel \(heart)")
+            try await leaving.next("disconnected \(heart)", "reconnecting=false error=none", "disconnected:-")
+            try await beats("0651", for: staying)
+            #expect(try await stage.world.control("heart connections") == "1")
+            // It comes back, and dies.
+            try await stage.beginBeating(leaving)
+            try await beats("0652", for: staying, leaving)
+            try await leaving.kill()
+            try await beats("0653", for: staying)
+            #expect(try await stage.world.control("heart connections") == "1")
+            #expect(!staying.callbacks.contains("disconnected"))
+            #expect(leaving.callbacks.filter { $0 == "disconnected" }.count == 1)
+            #expect(!leaving.all.contains { $0.hasPrefix("value 2A37 0651") })
+            staying.send("cancel \(heart)")
+            try await staying.next("disconnected \(heart)", "reconnecting=false error=none")
+            try await stage.world.awaitConnections("heart", 0)
+        }
+
+        @Test(
             "GD-9 IV-2 new firmware between two connections: the next discovery shows the new table, and nothing stale",
             arguments: [("always", false), ("always", true), ("yes", false), ("no", true)])
         func firmware(cache: String, isBonded: Bool) async throws {

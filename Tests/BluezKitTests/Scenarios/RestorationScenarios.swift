@@ -41,8 +41,13 @@ extension Scenarios {
             }
 
             /// An app that is connected to the heart and hears its beats.
-            func launchBeating(_ more: [String] = []) async throws -> Probe {
-                let probe = try await launchFresh("app", more)
+            func launchBeating(_ identifier: String? = "app", _ more: [String] = []) async throws -> Probe {
+                let probe = try await launchFresh(identifier, more)
+                try await beginBeating(probe)
+                return probe
+            }
+
+            func beginBeating(_ probe: Probe) async throws {
                 try await connect(probe, heart)
                 probe.send("discover \(heart) 180D")
                 try await probe.next("services")
@@ -52,7 +57,6 @@ extension Scenarios {
                 try await probe.next("notifying 2A37 true")
                 try await world.control("heart notify 2a37 0646")
                 try await probe.next("value 2A37 0646")
-                return probe
             }
 
             func connect(_ probe: Probe, _ identifier: String, _ options: String = "") async throws {
