@@ -13,7 +13,8 @@ import Testing
         world.heart.advertise(false)
         world.sink.advertise(false)
         world.simulator.options.duplicateFilter = .none
-        let beacon = VirtualPeripheral("F0:00:00:00:00:01", advertisement, interval: .seconds(3600))
+        // Nobody else's: the library remembers what a device it has connected to had advertised.
+        let beacon = VirtualPeripheral("F0:00:00:00:05:CA", advertisement, interval: .seconds(3600))
         beacon.advertise(false)
         world.simulator.add(beacon)
         return (world, beacon)
