@@ -16,6 +16,9 @@ struct ScanWatch {
     var window = Duration.seconds(60)
     /// Bluetooth was switched off and on, and nothing was heard since: doing so again would not help.
     var hasPowerCycled = false
+    /// How many silent windows make a doubt, after one that was not justified: more for a filter, which is likely to be
+    /// what makes it silent.
+    var patience = 1
 
     private var isScanning = false
     private var hasHeard = false
@@ -27,7 +30,8 @@ struct ScanWatch {
 
     mutating func scan(_ scans: Bool) -> [Action] {
         guard scans != isScanning else { return [] }
-        (isScanning, hasHeard, silentWindows) = (scans, false, 0)
+        reset()
+        isScanning = scans
         return [scans ? .startTimer(window) : .stopTimer]
     }
 
@@ -37,11 +41,11 @@ struct ScanWatch {
     mutating func timerFired() -> [Action] {
         guard isScanning else { return [] }
         let wasInDoubt = isInDoubt
-        silentWindows = hasHeard ? 0 : silentWindows + 1
+        silentWindows = !hasHeard ? silentWindows + 1 : wasInDoubt ? 1 - patience : min(silentWindows, 0)
         hasHeard = false
         let step: [Action] =
             switch silentWindows {
-            case 0: wasInDoubt ? [.trust] : []
+            case ...0: wasInDoubt ? [.trust] : []
             case 1: [.restart]
             case 2: hasPowerCycled ? [] : [.powerCycle]
             default: []
@@ -50,5 +54,5 @@ struct ScanWatch {
     }
 
     /// Bluetooth is not on: no scan runs. What was tried in vain is not forgotten with that.
-    mutating func reset() { (isScanning, hasHeard, silentWindows) = (false, false, 0) }
+    mutating func reset() { (isScanning, hasHeard, silentWindows, patience) = (false, false, 0, 1) }
 }

@@ -32,6 +32,7 @@ extension Session {
             case .restart:
                 let text = "the scan has heard nothing for a minute: it is started anew"
                 discovery.isFiltered ? Log.debug(text) : Log.warning(text)
+                scanWatch.patience = discovery.isFiltered ? 10 : 1
                 updateDiscovery(afresh: true)
             case .trust: updateDiscovery()
             case .powerCycle: powerCycle()

@@ -38,6 +38,23 @@ import Testing
         #expect(!watch.isInDoubt)
     }
 
+    @Test("a doubt that was not justified is not had again soon, where a filter explains the silence")
+    func patience() {
+        var watch = ScanWatch()
+        _ = watch.scan(true)
+        _ = watch.timerFired()
+        watch.patience = 10
+        watch.hear()
+        _ = watch.timerFired()
+        for minute in 1...9 {
+            if minute == 5 { watch.hear() }  // no reason to have it sooner
+            #expect(watch.timerFired() == [.startTimer(watch.window)])
+        }
+        #expect(
+            watch.timerFired() == [.startTimer(watch.window)], "the one in which something was heard does not count")
+        #expect(watch.timerFired() == [.restart, .startTimer(watch.window)])
+    }
+
     @Test("a power cycle is not repeated for a scan that begins after it, until something was heard")
     func onlyOnce() {
         var watch = ScanWatch()
