@@ -44,7 +44,9 @@ extension Session {
             case .fail, .startNotify, .stopNotify: break  // carried out by the operation that runs
             }
         }
-        if subscription.machine.isIdle { subscriptions[subscription.path.rawValue] = nil }
+        if subscription.machine.isIdle, subscriptions[subscription.path.rawValue] === subscription {
+            subscriptions[subscription.path.rawValue] = nil
+        }
     }
 
     // MARK: setNotifyValue
@@ -67,10 +69,14 @@ extension Session {
         if actions.contains(.startNotify) {
             call(path, BlueZ.characteristic, entry, device, { $0.startNotify(completion: $1) }) { [weak self] result in
                 guard let self else { return }
+                // Its service may have changed meanwhile.
+                let isCurrent = subscriptions[path] === subscription
                 if let failure = result.failure {
                     subscriptionFailed(characteristic, core, error(failure, .notify, device))
+                } else if !isCurrent {
+                    subscriptionFailed(characteristic, core, staleAttribute)
                 }
-                let actions = subscription.machine.startReplied(result.failure == nil)
+                let actions = subscription.machine.startReplied(result.failure == nil && isCurrent)
                 apply(actions, to: subscription, isQuiet: isRestoring)
             }
         } else if actions.contains(.stopNotify) {
@@ -112,10 +118,10 @@ extension Session {
         }
     }
 
-    /// The link has ended. BlueZ would subscribe again by itself on the next one, for as long as this process lives
-    /// (NT-7 says that the app must).
-    func endSubscriptions(of device: Device) {
-        let ended = subscriptions.values.filter { $0.device === device }
+    /// The link has ended, or a service has changed. BlueZ would subscribe again by itself on the next link, for as long as
+    /// this process lives (NT-7 says that the app must).
+    func endSubscriptions(of device: Device, where hasEnded: (Subscription) -> Bool = { _ in true }) {
+        let ended = subscriptions.values.filter { $0.device === device && hasEnded($0) }
         for subscription in ended {
             if subscription.machine.phase != .off { stopNotify(subscription) }
             subscriptions[subscription.path.rawValue] = nil

@@ -255,6 +255,41 @@ import Testing
         #expect(try await central.read(hello).get() == Data("hello".utf8))
     }
 
+    @Test("IV-1 O-23 a service that grows ends its subscriptions with its old objects; the app can subscribe anew")
+    func growingService() async throws {
+        let world = try await SimulatedWorld()
+        let central = Central(world)
+        try await central.powerOn()
+        let heart = try await central.find("Rig Heart")
+        try await central.connect(heart)
+        let (service, measurement) = (CBUUID(string: "180D"), CBUUID(string: "2A37"))
+        let rate = try await central.characteristic(measurement, of: service, on: heart)
+        #expect(try await central.setNotify(true, rate) == nil)
+        // bluetoothd announces a service piece by piece, and takes its time when it is busy.
+        let path = try #require(world.simulator.calls("StartNotify").last?.path)
+        let parent = try #require(ObjectPath(path)?.parent)
+        let signal = Signal.added(
+            "\(parent)/char00f0", "GattCharacteristic1",
+            [
+                ("UUID", .string("00002a38-0000-1000-8000-00805f9b34fb")), ("Service", .path(parent)),
+                ("Flags", .strings(["read"])),
+            ])
+        try world.simulator.emit(
+            path: signal.path, interface: signal.interface, member: signal.member, arguments: signal.arguments)
+        let changed = try await central.next("change") {
+            if case .modified(_, let services) = $0 { services.map(\.uuid) } else { nil }
+        }
+        #expect(changed == [service] && !rate.isNotifying)
+        world.heart.notify("2A37", [0, 61])
+        try await central.settle(heart)
+        #expect(central.count { if case .value = $0 { true } else { false } } == 0)
+        let again = try await central.characteristic(measurement, of: service, on: heart)
+        #expect(again !== rate)
+        #expect(try await central.setNotify(true, again) == nil)
+        world.heart.notify("2A37", [0, 62])
+        try await central.next("value") { if case .value(again, Data([0, 62]), nil) = $0 { true } else { nil } }
+    }
+
     @Test("MIS-4 an attribute of another peripheral is refused")
     func foreignAttribute() async throws {
         let (_, central, sink) = try await connectedSink()

@@ -97,14 +97,14 @@ private final class Storm: @unchecked Sendable {  // holds: used by one test, wh
             try await Task.sleep(for: .milliseconds(step.pauseMilliseconds))
         }
         try await converge()
+        let found = violations.withLock { $0 }
+        guard found.isEmpty else { throw Broken(description: "\(found.joined(separator: "\n"))\n\(history)") }
         rounds += 1
         try await checkFootprint()
         central.forgetRecords()
         LogCapture.shared.forget()
         (world as? SimulatedWorld)?.simulator.forgetCalls()
         lately = []
-        let found = violations.withLock { $0 }
-        guard found.isEmpty else { throw Broken(description: "\(found.joined(separator: "\n"))\n\(history)") }
     }
 
     private func perform(_ line: String) async {
