@@ -34,6 +34,7 @@ final class ConfiguredBus: @unchecked Sendable {  // holds: constant after init
         """.write(to: directory.appendingPathComponent("bus.conf"), atomically: false, encoding: .utf8)
         let output = Pipe()
         shell.executableURL = URL(fileURLWithPath: "/bin/sh")
+        // Without `wait`: the shell may have SIGCHLD blocked, as threads of a dispatch queue have, and would wait for ever.
         shell.arguments = [
             "-c",
             """
@@ -41,17 +42,20 @@ final class ConfiguredBus: @unchecked Sendable {  // holds: constant after init
             daemon=$!
             exec >/dev/null
             read line
-            kill -9 $daemon; wait $daemon
+            kill -9 $daemon
             rm -rf "$1"
             """, "sh", directory.path,
         ]
         shell.standardInput = lifeline
+        // A child that another test starts meanwhile must not keep it open.
+        _ = fcntl(lifeline.fileHandleForWriting.fileDescriptor, F_SETFD, FD_CLOEXEC)
         shell.standardOutput = output
         try shell.run()
         let data = output.fileHandleForReading.availableData
         let line = String(decoding: data, as: UTF8.self).trimmingCharacters(in: .whitespacesAndNewlines)
         guard !line.isEmpty else {
             let log = try? String(contentsOf: directory.appendingPathComponent("log"), encoding: .utf8)
+            try? lifeline.fileHandleForWriting.close()
             throw Failed(description: "dbus-daemon did not start: \(log ?? "")")
         }
         addresses = line.split(separator: ";").map { BusAddress(String($0)) }
