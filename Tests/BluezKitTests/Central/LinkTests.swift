@@ -148,25 +148,6 @@ import Testing
         #expect(central.records.isEmpty)
     }
 
-    @Test(
-        "O-17 AR-1 AR-2 AR-4 AR-6 AR-7 auto-reconnect: the new variant, connecting, then didConnect; a cancel ends it")
-    func autoReconnect() async throws {
-        let (world, central, heart) = try await found()
-        central.manager.connect(heart, options: [CBConnectPeripheralOptionEnableAutoReconnect: true])
-        try await central.next("connection") { if case .connected = $0 { true } else { nil } }
-        world.heart.disconnect()
-        let record = try await central.nextRecord("loss") { record in
-            if case .disconnected(heart, true, _?) = record.event { record } else { nil }
-        }
-        #expect(record.peripheralState == .connecting)
-        try await central.next("new link") { if case .connected(heart) = $0 { true } else { nil } }
-        world.heart.vanish()
-        try await central.next("loss") { if case .disconnected(heart, true, _?) = $0 { true } else { nil } }
-        central.manager.cancelPeripheralConnection(heart)
-        try await central.next("goodbye") { if case .disconnected(heart, false, nil) = $0 { true } else { nil } }
-        #expect(heart.state == .disconnected)
-    }
-
     @Test("AR-5 O-16 a delegate with the old disconnect variant only gets that one, once")
     func oldVariant() async throws {
         final class Old: NSObject, CBCentralManagerDelegate, Sendable {

@@ -113,20 +113,6 @@ import Testing
         try await central.connect(heart)
     }
 
-    @Test("O-43 a link that another program, without BluezKit, has made: a cancel leaves it alone")
-    func foreignLink() async throws {
-        let world = try await SimulatedWorld()
-        let central = Central(world)
-        try await central.powerOn()
-        let heart = try await central.find("Rig Heart")
-        let other = try await BusClient(world.simulator.address)
-        try await other.call(BusClient.heart, "org.bluez.Device1", "Connect")
-        try await central.connect(heart)
-        try await central.disconnect(heart)
-        #expect(world.heart.isConnected && world.simulator.calls("Disconnect").isEmpty)
-        try await central.connect(heart)
-    }
-
     @Test("AR-3 the timestamp is when the link went down, before the callback that was held back")
     func timestamp() async throws {
         let (world, central, heart) = try await connected()
@@ -151,19 +137,5 @@ import Testing
             ])
         try await central.next("connection") { if case .connected(heart) = $0 { true } else { nil } }
         #expect(!heart.ancsAuthorized)
-    }
-
-    @Test("ST-6 the adapter goes and another one, hci1, takes its place: resetting, powered on, and everything works")
-    func otherAdapter() async throws {
-        let (world, central, _) = try await connected()
-        _ = try await world.control("rig adapters 2")
-        central.forgetRecords()
-        _ = try await world.control("rig unplug 0")
-        try await central.next("resetting") { if case .state(.resetting) = $0 { true } else { nil } }
-        try await central.powerOn()
-        #expect(central.manager.core.adapterName.withLock { $0 } == "hci1")
-        let heart = try await central.find("Rig Heart")
-        try await central.connect(heart)
-        try await central.disconnect(heart)
     }
 }

@@ -1,4 +1,5 @@
 import CoreBluetooth
+import DBus
 import Foundation
 import Testing
 
@@ -172,27 +173,31 @@ extension Scenarios {
             #expect(central.count { if case .disconnected = $0 { true } else { false } } == 0)
         }
 
-        @Test("D7 CN-5 a hundred pending connects, two in range: those two connect, and the others go on waiting")
+        @Test("D7 CN-5 a hundred pending connects, five in range: those five connect, and the others go on waiting")
         func hundredPending() async throws {
             let world = try await Worlds.make()
             let central = Central(world)
             try await central.powerOn()
-            // In the rig these are heart and sink; nobody has the other addresses.
-            let addresses = (1...100).map { UInt64(0xF0F1_F200_0000 + ($0 <= 2 ? $0 : $0 + 0x1000)) }
+            try await world.control("rig sensors 3")
+            let inRange = ["heart", "sink", "sensor1", "sensor2", "sensor3"]
+            for peripheral in inRange { try await world.control("\(peripheral) advertise on") }
+            // Heart and sink, the sensors, and those that nobody is.
+            let numbers = [1, 2, 0x101, 0x102, 0x103] + (6...100).map { $0 + 0x1000 }
+            let addresses = numbers.map { UInt64(0xF0F1_F200_0000 + $0) }
             let identifiers = addresses.map { DeviceIdentity(address: $0, isRandom: true).identifier }
             // Those who are there come last.
             let all = central.manager.retrievePeripherals(withIdentifiers: identifiers.reversed())
             #expect(all.count == 100)
             for peripheral in all { central.manager.connect(peripheral) }
             var connected: Set<UUID> = []
-            while connected.count < 2 {
+            while connected.count < inRange.count {
                 connected.insert(
                     try await central.next("connection", within: 4 * world_deadline) {
                         if case .connected(let peripheral) = $0 { peripheral.identifier } else { nil }
                     })
             }
-            #expect(connected == Set(identifiers.prefix(2)))
-            #expect(all.count { $0.state == .connecting } == 98)
+            #expect(connected == Set(identifiers.prefix(inRange.count)))
+            #expect(all.count { $0.state == .connecting } == 95)
             #expect(central.count { if case .failed = $0 { true } else { false } } == 0)
             // BlueZ 5.66 loses what it knows of a device's services if the link ends while it discovers them.
             for peripheral in all where peripheral.state == .connected {
@@ -202,8 +207,80 @@ extension Scenarios {
             for _ in all {
                 try await central.next("goodbye") { if case .disconnected(_, false, nil) = $0 { true } else { nil } }
             }
+            for peripheral in inRange { try await world.awaitConnections(peripheral, 0) }
+            for sensor in inRange.dropFirst(2) { try await world.control("\(sensor) advertise off") }
+        }
+
+        @Test(
+            "O-17 AR-1 AR-2 AR-4 AR-6 AR-7 auto-reconnect: the new variant, connecting, then didConnect; a cancel ends it"
+        )
+        func autoReconnect() async throws {
+            let world = try await Worlds.make()
+            let central = Central(world)
+            try await central.powerOn()
+            let heart = try await central.find("Rig Heart", services: [heartRate])
+            central.manager.connect(heart, options: [CBConnectPeripheralOptionEnableAutoReconnect: true])
+            func nextLink() async throws {
+                try await central.next("link", within: 2 * world_deadline) {
+                    if case .connected(heart) = $0 { true } else { nil }
+                }
+                // BlueZ 5.66 crashes if the link is lost while it discovers.
+                _ = try await central.discoverServices(heart)
+            }
+            try await nextLink()
+            try await world.control("heart disconnect")
+            let record = try await central.nextRecord("loss") { record in
+                if case .disconnected(heart, true, _?) = record.event { record } else { nil }
+            }
+            #expect(record.peripheralState == .connecting && record.services == nil)
+            try await nextLink()
+            try await world.control("heart vanish")
+            try await central.next("loss") { if case .disconnected(heart, true, _?) = $0 { true } else { nil } }
+            central.manager.cancelPeripheralConnection(heart)
+            try await central.next("goodbye") { if case .disconnected(heart, false, nil) = $0 { true } else { nil } }
+            #expect(heart.state == .disconnected)
+        }
+
+        @Test("O-43 a link that another program, without BluezKit, has made: a cancel leaves it alone")
+        func foreignLink() async throws {
+            let world = try await Worlds.make()
+            let central = Central(world)
+            try await central.powerOn()
+            let heart = try await central.find("Rig Heart", services: [heartRate])
+            let other = try await Peer.named(world.busAddress)
+            let device: ObjectPath = "/org/bluez/hci0/dev_F0_F1_F2_00_00_01"
+            try await other.call("org.bluez", device, "org.bluez.Device1", "Connect", deadline: .seconds(60))
+            try await central.connect(heart)
+            try await central.disconnect(heart)
+            #expect(try await world.control("heart connections") == "1")
+            try await central.connect(heart)
+            _ = try await central.discoverServices(heart)
+            try await other.call("org.bluez", device, "org.bluez.Device1", "Disconnect")
+            try await central.next("end") { if case .disconnected(heart, _, .some) = $0 { true } else { nil } }
             try await world.awaitConnections("heart", 0)
-            try await world.awaitConnections("sink", 0)
+        }
+
+        @Test("ST-6 D10 the adapter goes and another one takes its place: resetting, powered on, and everything works")
+        func otherAdapter() async throws {
+            let world = try await Worlds.make()
+            let central = Central(world)
+            try await central.powerOn()
+            let before = try await central.find("Rig Heart", services: [heartRate])
+            try await central.connect(before)
+            _ = try await central.discoverServices(before)
+            try await world.control("rig adapters 2")
+            central.forgetRecords()
+            try await world.control("rig unplug 0")
+            try await central.next("resetting") { if case .state(.resetting) = $0 { true } else { nil } }
+            try await central.powerOn()
+            #expect(central.manager.core.adapterName.withLock { $0 } == "hci1")
+            let heart = try await central.find("Rig Heart", services: [heartRate])
+            #expect(heart !== before)
+            try await central.connect(heart)
+            _ = try await central.discoverServices(heart)
+            try await central.disconnect(heart)
+            try await world.awaitConnections("heart", 0)
+            try await world.control("rig plug 0")
         }
 
         @Test(
