@@ -22,6 +22,7 @@ import Testing
         repeat { try await storm.round() } while ContinuousClock.now < end && !storm.isBroken
         print("storm: \(storm.rounds) rounds, \(storm.events) events; \(storm.footprint)")
         if storm.crashes > 0 { print("storm: bluetoothd crashed of itself \(storm.crashes) times") }
+        if storm.confusions > 0 { print("storm: bluetoothd lost track of a link \(storm.confusions) times") }
     }
 }
 
@@ -48,6 +49,7 @@ private final class Storm: @unchecked Sendable {  // holds: used by one test, wh
     private(set) var rounds = 0
     private(set) var events = 0
     private(set) var crashes = 0
+    private(set) var confusions = 0
     private(set) var footprint = Footprint()
     private var baseline: Footprint?
 
@@ -134,12 +136,14 @@ private final class Storm: @unchecked Sendable {  // holds: used by one test, wh
         let app = app
         note("calm")
         await central.perform { app.forgetValues() }
-        let deadline = ContinuousClock.now + .seconds(Worlds.isRig ? 150 : 60)
+        let start = ContinuousClock.now
+        let deadline = start + .seconds(Worlds.isRig ? 150 : 60)
         while true {
             let complaints = await central.perform { app.complaints }
             if complaints.isEmpty { return }
             // bluetoothd 5.66 has bugs that crash it, which is weather too: whoever runs it starts it again.
             if try await (world as? RigWorld)?.restartCrashedDaemon() == true { crashes += 1 }
+            if ContinuousClock.now > start + .seconds(40) { try await restartConfusedDaemon(complaints) }
             for target in targets where complaints[target.wish.identifier] == "no value" {
                 _ = try? await world.control(
                     "\(target.plan.key) notify \(target.number) 00\(rounds % 2 == 0 ? "3c" : "3d")")
@@ -154,6 +158,20 @@ private final class Storm: @unchecked Sendable {  // holds: used by one test, wh
                         + "calls:\n\(calls(to: bad))\n\(history)")
             }
             try await Task.sleep(for: .milliseconds(25))
+        }
+    }
+
+    /// bluetoothd 5.66 may lose track of a link ("No matching connection for device"): it says for ever that the peripheral is
+    /// connected, and no client can know better. Whoever sees it starts it again.
+    private func restartConfusedDaemon(_ complaints: [UUID: String]) async throws {
+        guard let rig = world as? RigWorld else { return }
+        for target in targets where complaints[target.wish.identifier] == "no value" {
+            guard try await rig.control("\(target.plan.key) connections") == "0",
+                try await rig.saysConnected(target.plan.address)
+            else { continue }
+            note("bluetoothd has lost track of \(target.plan.key)")
+            confusions += 1
+            for line in ["kill", "start"] { try await rig.control("bluetoothd \(line)") }
         }
     }
 

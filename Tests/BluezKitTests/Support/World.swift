@@ -76,6 +76,15 @@ extension World {
         try await forgetEverything()
     }
 
+    /// Whether BlueZ says that a device is connected.
+    func saysConnected(_ address: String) async throws -> Bool {
+        guard let path = ObjectPath("/org/bluez/hci0/dev_" + address.replacing(":", with: "_")) else { return false }
+        let answer = try? await Peer.named(busAddress).call(
+            "org.bluez", path, "org.freedesktop.DBus.Properties", "Get",
+            [.string("org.bluez.Device1"), .string("Connected")])
+        return answer?.first?.boolValue == true
+    }
+
     /// Makes an adapter, as soon as it is there, forget a device and its bond.
     func forget(_ address: String, on adapter: String = "hci0") async throws {
         guard let path = ObjectPath("/org/bluez/\(adapter)"),
