@@ -60,7 +60,9 @@ struct AdapterStateMachine {
             // The usual case first: one question, whose cost does not depend on how many devices there are.
             let first = choice ?? last ?? "hci0"
             unanswered = [first]
-            return [.askPowered(first)]
+            // Adapters appear one by one.
+            awaitsLast = last != nil
+            return (awaitsLast ? [.stopGrace, .startGrace] : []) + [.askPowered(first)]
         case .owner(false):
             let wasOwned = isOwned
             forget()

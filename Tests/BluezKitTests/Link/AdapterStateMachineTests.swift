@@ -54,7 +54,7 @@ import Testing
     func daemonRestart() {
         var machine = machine(.owner(present: true), .powered("hci0", true))
         #expect(machine.handle(.owner(present: false)) == [.setState(.resetting), .use(nil), .startGrace])
-        #expect(machine.handle(.owner(present: true)) == [.askPowered("hci0")])
+        #expect(machine.handle(.owner(present: true)) == [.stopGrace, .startGrace, .askPowered("hci0")])
         #expect(machine.handle(.powered("hci0", true)) == [.stopGrace, .use("hci0"), .setState(.poweredOn)])
     }
 
@@ -64,12 +64,12 @@ import Testing
             var machine = AdapterStateMachine()
             for event: AdapterStateMachine.Event in [
                 .owner(present: true), .powered("hci0", nil), .listed(["hci1"]), .powered("hci1", true),
-                .owner(present: false), .owner(present: true), .powered("hci0", true),
+                .owner(present: false), .graceOver, .owner(present: true), .powered("hci0", true),
             ] { _ = machine.handle(event) }
             return machine
         }
         var machine = restarted()
-        #expect(machine.used == nil && machine.state == .resetting)
+        #expect(machine.used == nil && machine.state == .unsupported)
         #expect(machine.handle(.powered("hci1", true)).contains(.use("hci1")))
         machine = restarted()
         #expect(machine.handle(.graceOver).contains(.use("hci0")) && machine.state == .poweredOn)
