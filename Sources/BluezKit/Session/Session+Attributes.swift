@@ -107,7 +107,7 @@ extension Session {
     private func reportChangedServices(of device: Device, _ link: Link) {
         let changed = link.changedServices
         link.changedServices = []
-        endSubscriptions(of: device) { changed.contains($0.path.parent?.rawValue ?? "") }
+        endSubscriptions(of: device, in: changed)
         for core in device.clients where core.isUp {
             core.post { peripheral, delegate in
                 let invalidated = peripheral.invalidate(services: changed)

@@ -74,6 +74,7 @@ extension Session {
                 if let failure = result.failure {
                     subscriptionFailed(characteristic, core, error(failure, .notify, device))
                 } else if !isCurrent {
+                    stopNotify(subscription)
                     subscriptionFailed(characteristic, core, staleAttribute)
                 }
                 let actions = subscription.machine.startReplied(result.failure == nil && isCurrent)
@@ -118,12 +119,21 @@ extension Session {
         }
     }
 
-    /// The link has ended, or a service has changed. BlueZ would subscribe again by itself on the next link, for as long as
-    /// this process lives (NT-7 says that the app must).
-    func endSubscriptions(of device: Device, where hasEnded: (Subscription) -> Bool = { _ in true }) {
-        let ended = subscriptions.values.filter { $0.device === device && hasEnded($0) }
-        for subscription in ended {
+    /// The link has ended. BlueZ would subscribe again by itself on the next one, for as long as this process lives
+    /// (NT-7 says that the app must).
+    func endSubscriptions(of device: Device) {
+        for subscription in subscriptions.values where subscription.device === device {
             if subscription.machine.phase != .off { stopNotify(subscription) }
+            subscriptions[subscription.path.rawValue] = nil
+        }
+    }
+
+    /// These services have changed: the app is to subscribe to their new objects. BlueZ 5.66 never answers a `StartNotify`
+    /// that a `StopNotify` overtakes, nor any later one, so a subscription that is being made is ended when it is there.
+    func endSubscriptions(of device: Device, in services: Set<String>) {
+        for subscription in subscriptions.values
+        where subscription.device === device && services.contains(subscription.path.parent?.rawValue ?? "") {
+            if subscription.machine.phase == .on { stopNotify(subscription) }
             subscriptions[subscription.path.rawValue] = nil
         }
     }
