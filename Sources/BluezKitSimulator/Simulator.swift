@@ -88,12 +88,14 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
 
     deinit {
         continueDaemon()
-        let (connection, server, adapters, crowd) = (connection, server, adapters, crowd)
+        let (queue, connection, server, adapters, crowd) = (queue, connection, server, adapters, crowd)
         let end = {
             crowd?.stop()
             for adapter in adapters { adapter.closeSockets() }
             server?.close()  // a flush that waits on the queue must find nothing: objects refer to the simulator
             connection?.close()
+            // Calls that this has failed are yet to be told so; what they are about goes after them.
+            queue.later { withExtendedLifetime(adapters) {} }
         }
         if DispatchQueue.getSpecific(key: Self.queueKey) == ObjectIdentifier(self) {
             end()

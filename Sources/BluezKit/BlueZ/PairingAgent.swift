@@ -8,7 +8,8 @@ final class PairingAgent {
     static let path: ObjectPath = "/org/bluezkit/agent"
     private static let name = "org.bluez.Agent1"
 
-    private unowned let session: Session  // holds: the session owns the server that owns this
+    /// Nil when the last manager has gone, and the bus queue has yet to hear of it.
+    private weak var session: Session?
 
     init(_ session: Session) { self.session = session }
 
@@ -16,26 +17,26 @@ final class PairingAgent {
         name, of: PairingAgent.self,
         methods: [
             .init("Release") { agent, call, server in
-                agent.session.agentReleased()
+                agent.session?.agentReleased()
                 server.reply(to: call)
             },
             .init("Cancel") { agent, call, server in
-                agent.session.pairingCancelled()
+                agent.session?.pairingCancelled()
                 server.reply(to: call)
             },
-            .init("RequestPasskey", takes: [.init("device", "o")], gives: [.init("passkey", "u")]) { agent, call, _ in
-                agent.ask(call) { _ in .passkey }
+            .init("RequestPasskey", takes: [.init("device", "o")], gives: [.init("passkey", "u")]) { agent, call, server in
+                agent.ask(call, server) { _ in .passkey }
             },
             .init(
                 "DisplayPasskey", takes: [.init("device", "o"), .init("passkey", "u"), .init("entered", "q")]
-            ) { agent, call, _ in
-                agent.ask(call) { (reader) throws(BusError) in .display(try reader.readUInt32()) }
+            ) { agent, call, server in
+                agent.ask(call, server) { (reader) throws(BusError) in .display(try reader.readUInt32()) }
             },
-            .init("RequestConfirmation", takes: [.init("device", "o"), .init("passkey", "u")]) { agent, call, _ in
-                agent.ask(call) { (reader) throws(BusError) in .comparison(try reader.readUInt32()) }
+            .init("RequestConfirmation", takes: [.init("device", "o"), .init("passkey", "u")]) { agent, call, server in
+                agent.ask(call, server) { (reader) throws(BusError) in .comparison(try reader.readUInt32()) }
             },
-            .init("RequestAuthorization", takes: [.init("device", "o")]) { agent, call, _ in
-                agent.ask(call) { _ in .consent }
+            .init("RequestAuthorization", takes: [.init("device", "o")]) { agent, call, server in
+                agent.ask(call, server) { _ in .consent }
             },
             // Of classic Bluetooth.
             .init("RequestPinCode", takes: [.init("device", "o")], gives: [.init("pincode", "s")]) { $2.reject($1) },
@@ -43,7 +44,11 @@ final class PairingAgent {
             .init("AuthorizeService", takes: [.init("device", "o"), .init("uuid", "s")]) { $2.reject($1) },
         ])
 
-    private func ask(_ call: IncomingCall, _ question: (inout MessageReader) throws(BusError) -> PairingQuestion) {
+    private func ask(
+        _ call: IncomingCall, _ server: ObjectServer,
+        _ question: (inout MessageReader) throws(BusError) -> PairingQuestion
+    ) {
+        guard let session else { return server.reject(call) }
         var reader = call.reader
         do throws(BusError) {
             let path = try reader.readPath()

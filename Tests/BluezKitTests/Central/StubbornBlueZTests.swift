@@ -1,5 +1,6 @@
 import BluezKitSimulator
 import CoreBluetooth
+import DBus
 import Foundation
 import Testing
 
@@ -81,6 +82,29 @@ import Testing
         #expect(
             !central.manager.retrieveBondedPeripherals().map(\.identifier).contains(
                 DeviceIdentity(address: 0xF0F1_F200_0002, isRandom: true).identifier))
+    }
+
+    @Test("a question that BlueZ asks when the app has just released its last manager is refused")
+    func agentWithoutSession() async throws {
+        typealias Agent = BluezKit.PairingAgent
+        let world = try await SimulatedWorld()
+        let (app, bluez) = (try await Peer.named(world.busAddress), try await Peer.named(world.busAddress))
+        let server = app.sync { connection in
+            let server = ObjectServer(connection: connection)
+            // The session ends right here; in an app it does so on another thread, while the question is on its way.
+            let session = Session.shared(Session.Key(address: world.simulator.address, adapter: nil))
+            server.add(Agent.interface, to: Agent.path, owner: Agent(session))
+            return server
+        }
+        func ask(_ member: String, _ arguments: [Value] = []) async throws {
+            try await bluez.call(app.name, Agent.path, "org.bluez.Agent1", member, arguments)
+        }
+        for member in ["Cancel", "Release"] { try await ask(member) }
+        let error = await #expect(throws: BusError.self) {
+            try await ask("RequestAuthorization", [.path("/org/bluez/hci0/dev_F0_F1_F2_00_00_01")])
+        }
+        #expect(error?.name == "org.bluez.Error.Rejected")
+        app.sync { _ in server.close() }
     }
 
     @Test(
