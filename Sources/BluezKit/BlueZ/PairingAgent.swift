@@ -24,7 +24,8 @@ final class PairingAgent {
                 agent.session?.pairingCancelled()
                 server.reply(to: call)
             },
-            .init("RequestPasskey", takes: [.init("device", "o")], gives: [.init("passkey", "u")]) { agent, call, server in
+            .init("RequestPasskey", takes: [.init("device", "o")], gives: [.init("passkey", "u")]) {
+                agent, call, server in
                 agent.ask(call, server) { _ in .passkey }
             },
             .init(
