@@ -210,7 +210,10 @@ extension Device {
             for completion in completions { completion() }
         }
         closeSockets()
-        if !keepsServices { synchronize(with: nil) }
+        if !keepsServices {
+            // What waits for an answer on this link fails first.
+            simulator.after(.zero) { [weak self] in if let self, link == nil { synchronize(with: nil) } }
+        }
         pairing?.linkEnded()
         if isPaired, !isBonded {
             isPaired = false
