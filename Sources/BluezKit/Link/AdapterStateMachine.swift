@@ -41,6 +41,8 @@ struct AdapterStateMachine {
     /// were on it.
     private var last: String?
     private var awaitsLast = false
+    /// Whether it has gone with its daemon or its bus.
+    private var isLost = false
 
     /// We have switched it off ourselves, and will switch it on again: a reset, not the user's wish.
     var isPowerCycling = false
@@ -60,8 +62,8 @@ struct AdapterStateMachine {
             // The usual case first: one question, whose cost does not depend on how many devices there are.
             let first = choice ?? last ?? "hci0"
             unanswered = [first]
-            // Adapters appear one by one.
-            awaitsLast = last != nil
+            // A daemon that has been started shows its adapters one by one; one that was only hung has them all.
+            awaitsLast = isLost
             return (awaitsLast ? [.stopGrace, .startGrace] : []) + [.askPowered(first)]
         case .owner(false):
             let wasOwned = isOwned
@@ -69,6 +71,7 @@ struct AdapterStateMachine {
             return wasOwned || hasWorked ? lost() : []
         case .hung:
             forget()
+            isLost = false
             // No period of grace: the owner is there, and will go on or end.
             return become(.resetting) + [.use(nil), .stopGrace]
         case .powered(let name, let isPowered): return notePowered(name, isPowered)
@@ -116,7 +119,7 @@ struct AdapterStateMachine {
     private mutating func use(_ name: String) -> [Action] {
         // Everything known belongs to the old adapter.
         let goodbye = used == nil ? [] : become(.resetting)
-        (used, last, hasWorked, awaitsLast) = (name, name, true, false)
+        (used, last, hasWorked, awaitsLast, isLost) = (name, name, true, false, false)
         return goodbye + [.stopGrace, .use(name)] + become(adapters[name] == true ? .poweredOn : .poweredOff)
     }
 
@@ -131,7 +134,8 @@ struct AdapterStateMachine {
     }
 
     private mutating func lost() -> [Action] {
-        awaitsLast = last != nil
+        isLost = last != nil
+        awaitsLast = isLost
         return (hasWorked || state != .unknown ? become(.resetting) : []) + [.use(nil), .startGrace]
     }
 

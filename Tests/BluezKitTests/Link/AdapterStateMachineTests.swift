@@ -58,6 +58,14 @@ import Testing
         #expect(machine.handle(.powered("hci0", true)) == [.stopGrace, .use("hci0"), .setState(.poweredOn)])
     }
 
+    @Test("D10 a daemon that was hung has its adapters: no period of grace, in which a slow one would seem to have none")
+    func noGraceAfterHang() {
+        var machine = machine(.owner(present: true), .powered("hci0", true))
+        #expect(machine.handle(.hung).contains(.stopGrace))
+        #expect(machine.handle(.owner(present: true)) == [.askPowered("hci0")])
+        #expect(machine.handle(.powered("hci0", true)) == [.stopGrace, .use("hci0"), .setState(.poweredOn)])
+    }
+
     @Test("D10 after a restart the adapter from before has the period of grace to come back, then another will do")
     func comesBackToItsAdapter() {
         func restarted() -> AdapterStateMachine {
