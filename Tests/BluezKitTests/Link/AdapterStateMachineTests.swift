@@ -58,7 +58,7 @@ import Testing
         #expect(machine.handle(.powered("hci0", true)) == [.stopGrace, .use("hci0"), .setState(.poweredOn)])
     }
 
-    @Test("D10 a daemon that was hung has its adapters: no period of grace, in which a slow one would seem to have none")
+    @Test("D10 a daemon that was hung has its adapters: no period of grace, in which it would seem to have none")
     func noGraceAfterHang() {
         var machine = machine(.owner(present: true), .powered("hci0", true))
         #expect(machine.handle(.hung).contains(.stopGrace))
