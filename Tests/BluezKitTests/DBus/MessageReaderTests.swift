@@ -96,8 +96,8 @@ struct MessageReaderTests {
                 #expect(failure(of: noEntries, &reader) == nil)
                 #expect(isAtEnd(reader))
             }
-            connection.reply(to: call)
             done.append(true)
+            connection.reply(to: call)
         }
         try await client.echo(server)
         try await client.echo(server, .bytes([]), .noOptions)
