@@ -16,6 +16,7 @@ extension Session {
                 noteLostBonds()
                 staleLinks = []  // they have ended with it
             }
+            if owner != nil, adapter.state == .resetting || adapter.state == .unsupported { restarted = .now() }
             apply(adapter.handle(.owner(present: owner != nil)))
         }
         // Few and wide. What else is needed is asked for while it is: devices while scanning, a link's own signals.

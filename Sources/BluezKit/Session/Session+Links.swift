@@ -194,6 +194,14 @@ extension Session {
     private func readDevice(_ device: Device, _ link: Link) {
         ask(device, link) { [weak self] isConnected in
             guard let self, let link = device.link else { return }
+            // The kernel keeps a link for 2 s that the daemon before has left behind, and then ends it.
+            if isConnected == true, let restarted, restarted + .seconds(3) > .now() {
+                let epoch = link.epoch
+                return after(.milliseconds(500)) { session in
+                    guard let link = device.link, link.epoch == epoch, link.machine.phase == .checking else { return }
+                    session.readDevice(device, link)
+                }
+            }
             readUnreadObjects(device, link)
             apply(link.machine.handle(.deviceRead(connected: isConnected)), to: device)
         }

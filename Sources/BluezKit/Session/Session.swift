@@ -29,6 +29,8 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
     // Adapter: Session+Adapter.swift
     var adapter = AdapterStateMachine()
     var adapterPath: ObjectPath?
+    /// When BlueZ came back, if it has gone during our life.
+    var restarted: DispatchTime?
     var graceTimer: (any DispatchSourceTimer)?
     var poweredQuestions: Set<String> = []
 
