@@ -192,16 +192,18 @@ extension Session {
     /// Asks in one go whether BlueZ knows the device, and whether it has attributes of it already: those will not be
     /// announced again.
     private func readDevice(_ device: Device, _ link: Link) {
+        // The kernel keeps links that a daemon leaves behind for 2 s, and the next daemon shows them.
+        if let restarted, restarted + .milliseconds(2500) > .now() {
+            let epoch = link.epoch
+            return after(.milliseconds(100)) { [weak device] session in
+                guard let device, let link = device.link, link.epoch == epoch, link.machine.phase == .checking else {
+                    return
+                }
+                session.readDevice(device, link)
+            }
+        }
         ask(device, link) { [weak self] isConnected in
             guard let self, let link = device.link else { return }
-            // The kernel keeps a link for 2 s that the daemon before has left behind, and then ends it.
-            if isConnected == true, let restarted, restarted + .seconds(3) > .now() {
-                let epoch = link.epoch
-                return after(.milliseconds(500)) { session in
-                    guard let link = device.link, link.epoch == epoch, link.machine.phase == .checking else { return }
-                    session.readDevice(device, link)
-                }
-            }
             readUnreadObjects(device, link)
             apply(link.machine.handle(.deviceRead(connected: isConnected)), to: device)
         }
