@@ -79,7 +79,7 @@ extension Session {
             endQuestion(about: device)
         }
         if changes.contains(.name), let name = device.properties.name { nameChanged(name, of: device) }
-        if changes.contains(.connected) {
+        if changes.contains(.connected), link.machine.phase != .checking || !showsLeftovers {
             apply(link.machine.handle(.connectedChanged(device.properties.isConnected)), to: device)
         }
         if changes.contains(.advertisement) {

@@ -191,9 +191,11 @@ extension Session {
 
     /// Asks in one go whether BlueZ knows the device, and whether it has attributes of it already: those will not be
     /// announced again.
+    var showsLeftovers: Bool { restarted.map { $0 + .milliseconds(2500) > .now() } ?? false }
+
     private func readDevice(_ device: Device, _ link: Link) {
         // The kernel keeps links that a daemon leaves behind for 2 s, and the next daemon shows them.
-        if let restarted, restarted + .milliseconds(2500) > .now() {
+        if showsLeftovers {
             let epoch = link.epoch
             return after(.milliseconds(100)) { [weak device] session in
                 guard let device, let link = device.link, link.epoch == epoch, link.machine.phase == .checking else {
