@@ -189,12 +189,13 @@ extension Session {
         bus.map { BlueZProxy(bus: $0, path: device.path, interface: BlueZ.device) }
     }
 
-    /// Asks in one go whether BlueZ knows the device, and whether it has attributes of it already: those will not be
-    /// announced again.
+    /// The kernel keeps links that a daemon leaves behind for 2 s, and the next daemon shows them as its own: so long
+    /// nothing that it says of links counts.
     var showsLeftovers: Bool { restarted.map { $0 + .milliseconds(2500) > .now() } ?? false }
 
+    /// Asks in one go whether BlueZ knows the device, and whether it has attributes of it already: those will not be
+    /// announced again.
     private func readDevice(_ device: Device, _ link: Link) {
-        // The kernel keeps links that a daemon leaves behind for 2 s, and the next daemon shows them.
         if showsLeftovers {
             let epoch = link.epoch
             return after(.milliseconds(100)) { [weak device] session in
