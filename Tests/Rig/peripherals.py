@@ -10,6 +10,7 @@ Control: lines on a unix socket ($RIG_CONTROL), `TARGET COMMAND [ARGUMENT...]`, 
 """
 
 import asyncio
+import glob
 import inspect
 import os
 import time
@@ -107,6 +108,32 @@ class Rig:
         if kind not in ('address', 'data'):
             raise ValueError(kind)
         Radio.duplicate_filter = kind
+
+    async def cmd_deaf(self, kind):
+        """deaf on|off|scan|power: the kernel's controller hears no advertisement; with scan only until its next scan
+        begins, with power until it is switched on again"""
+        if kind not in ('on', 'off', 'scan', 'power'):
+            raise ValueError(kind)
+        self.kernels[0].radio.deafness = kind
+
+    async def cmd_suspend(self):
+        """suspend: the kernel does to Bluetooth what it does before the machine sleeps; the machine itself goes on"""
+        await self.force_suspend('Y')
+
+    async def cmd_resume(self):
+        """resume: as after waking up"""
+        await self.force_suspend('N')
+
+    async def force_suspend(self, answer):
+        def force():
+            for path in glob.glob('/sys/kernel/debug/bluetooth/hci*/force_suspend'):
+                with open(path) as file:
+                    if file.read().strip() == answer:
+                        continue
+                with open(path, 'w') as file:
+                    file.write(answer)
+        # The kernel answers when its controllers have, which are here.
+        await asyncio.to_thread(force)
 
     async def cmd_reports(self):
         """reports: how many advertising reports the kernel's controller has sent to the kernel"""

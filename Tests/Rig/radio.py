@@ -76,7 +76,8 @@ class Radio(controller.Controller):
 
     - scan responses, non-connectable advertising, RSSI, passive and active scans, the accept list;
     - duplicate filtering, by address as most controllers do (`data`: a change of the data is reported);
-    - cancelling a connection attempt; links that are lost after the supervision timeout.
+    - cancelling a connection attempt; links that are lost after the supervision timeout;
+    - deafness: hearing no advertisement, for good (`on`), until a scan begins (`scan`), until a reset (`power`).
     """
 
     le_features = (hci.LeFeatureMask.LE_ENCRYPTION | hci.LeFeatureMask.EXTENDED_REJECT_INDICATION
@@ -90,7 +91,7 @@ class Radio(controller.Controller):
     def __init__(self, name, air, public_address):
         super().__init__(name, link=air, public_address=public_address)
         self.le_legacy_advertiser = Advertiser(self)
-        self.in_range, self.rssi = True, -50
+        self.in_range, self.rssi, self.deafness = True, -50, 'off'
         self.seen, self.accept_list, self.reports = set(), set(), 0
         self.listeners = []  # called with each advertisement that is heard
 
@@ -107,7 +108,13 @@ class Radio(controller.Controller):
     # Scanning
     def on_hci_le_set_scan_enable_command(self, command):
         self.seen.clear()
+        if command.le_scan_enable:
+            self.recover('scan')
         return super().on_hci_le_set_scan_enable_command(command)
+
+    def recover(self, deafness):
+        if self.deafness == deafness:
+            self.deafness = 'off'
 
     def on_hci_le_clear_filter_accept_list_command(self, command):
         self.accept_list.clear()
@@ -128,6 +135,8 @@ class Radio(controller.Controller):
             self.on_advertisement(packet)
 
     def on_advertisement(self, adv):
+        if self.deafness != 'off':
+            return
         for listener in self.listeners:
             listener(adv)
         if self.le_scan_enable and (
@@ -172,6 +181,7 @@ class Radio(controller.Controller):
         return hci.HCI_StatusReturnParameters(hci.HCI_ErrorCode.SUCCESS)
 
     def on_hci_reset_command(self, command):
+        self.recover('power')
         self.le_scan_enable, self.pending_le_connection = False, None
         self.le_legacy_advertiser.stop()
         self.accept_list.clear()

@@ -106,18 +106,6 @@ import Testing
         #expect(stage.starts == 2 && stage.powerCalls == 0)
     }
 
-    @Test("the minutes pass by themselves as well")
-    func clock() async throws {
-        let stage = try await Stage(options: Self.mayPowerCycle(resumes: true))
-        try await stage.control("rig deaf power")
-        stage.central.manager.stopScan()
-        stage.session.queue.sync { stage.session.scanWatch.window = .milliseconds(20) }
-        stage.central.manager.scanForPeripherals(withServices: nil)
-        try await stage.next(.resetting)
-        try await stage.next(.poweredOn)
-        #expect(stage.logged(Self.restarted) >= 1 && stage.logged(Self.cycled) == 1)
-    }
-
     @Test("a scan that goes on hearing what it has reported already is not silent")
     func hearsOldNews() async throws {
         let stage = try await Stage()

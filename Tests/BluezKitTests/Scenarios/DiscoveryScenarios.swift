@@ -2,6 +2,8 @@ import CoreBluetooth
 import Foundation
 import Testing
 
+@testable import BluezKit
+
 /// Finding peripherals. In the simulator and against the real bluetoothd.
 extension Scenarios {
     @Suite struct DiscoveryScenarios {
@@ -104,6 +106,29 @@ extension Scenarios {
             try await second.connect(found)
             try await second.disconnect(found)
             try await first.disconnect(mine)
+        }
+
+        @Test(
+            "D10 SC-4 ST-6 a controller falls silent: the scan is started anew, the adapter switched off and on, and it hears again"
+        )
+        func deafController() async throws {
+            let world = try await Worlds.make()
+            LogCapture.shared.forget()
+            let central = Central(
+                world, options: [BluezManagerOptionMayPowerCycleKey: true, BluezManagerOptionResumeAfterResetKey: true])
+            try await central.powerOn()
+            let session = central.manager.core.session
+            // Two minutes of silence, shortened.
+            session.queue.sync { session.scanWatch.window = Worlds.isRig ? .seconds(2) : .milliseconds(20) }
+            try await world.control("rig deaf power")
+            central.manager.scanForPeripherals(withServices: nil)
+            for awaited in [CBManagerState.resetting, .poweredOn] {
+                try await central.next("\(awaited)") { if case .state(awaited) = $0 { true } else { nil } }
+            }
+            try await central.next("discovery") { if case .discovered = $0 { true } else { nil } }
+            #expect(central.manager.isScanning)
+            #expect(LogCapture.shared.count("heard nothing for a minute: it is started anew") >= 1)
+            #expect(LogCapture.shared.count("switching hci0 off and on") == 1)
         }
     }
 }

@@ -17,15 +17,8 @@ extension Scenarios {
 
             init(_ world: (any World)? = nil) async throws {
                 self.world = if let world { world } else { try await Worlds.make() }
-                let world = self.world
                 directory = try TemporaryDirectory()
-                for peripheral in ["heart", "sink"] {
-                    // Of an earlier test's app: links outlive the process that made them.
-                    if try await world.control("\(peripheral) connections") != "0" {
-                        try await world.control("\(peripheral) disconnect")
-                        try await world.awaitConnections(peripheral, 0)
-                    }
-                }
+                try await self.world.endLinks()
             }
 
             func launch(_ identifier: String? = "app", _ more: [String] = []) throws -> Probe {
@@ -513,6 +506,24 @@ extension Scenarios {
             try await probe.next("state resetting")
             try await stage.world.control("bluetoothd start")
             try await probe.next("connected \(heart)", "same=true")
+        }
+
+        @Test(
+            "D10 ST-6 the bus is restarted, and bluetoothd ends with it: resetting, poweredOn, didConnect; no call by the app",
+            .enabled(if: Worlds.isRig, "TransportTests restart the simulator's bus"))
+        func busRestart() async throws {
+            let stage = try await Stage()
+            let probe = try await stage.launchBeating()
+            probe.send("scan 180D")
+            try await probe.next("end scan")
+            try await stage.world.control("bluetoothd bus")
+            try await probe.next("state resetting", "scanning=true", "\(heart):connecting:-")
+            try await probe.next("state poweredOn", "scanning=true", "\(heart):connecting:-")
+            try await probe.next("connected \(heart)", "same=true")
+            #expect(!probe.callbacks.contains("disconnected"))
+            try await probe.kill()
+            let again = try stage.launch()
+            try await again.next("restored", "scanning=true services=180D", "\(heart):connected:-")
         }
 
         @Test("the adapter is unplugged and plugged in again while the app lives: the connect comes back by itself")

@@ -16,15 +16,25 @@ import Testing
         .enabled(if: seconds != nil))
     func storm() async throws {
         let seed = Self.seed ?? UInt64.random(in: 0..<1_000_000)
-        print("storm: seed \(seed)")
+        tell("storm: seed \(seed)")
         let end = ContinuousClock.now + .seconds(Self.seconds ?? 10)
         let storm = try await Storm(seed: seed)
-        repeat { try await storm.round() } while ContinuousClock.now < end && !storm.isBroken
-        print("storm: \(storm.rounds) rounds, \(storm.events) events; \(storm.footprint)")
-        if storm.crashes > 0 { print("storm: bluetoothd crashed of itself \(storm.crashes) times") }
-        if storm.confusions > 0 { print("storm: bluetoothd lost track of a link \(storm.confusions) times") }
+        var told = ContinuousClock.now
+        repeat {
+            try await storm.round()
+            guard ContinuousClock.now > told + .seconds(30) else { continue }
+            told = .now
+            let left = max(0, (end - told).components.seconds)
+            tell("storm: \(storm.rounds) rounds, \(storm.events) events; \(left) s to go")
+        } while ContinuousClock.now < end && !storm.isBroken
+        tell("storm: \(storm.rounds) rounds, \(storm.events) events; \(storm.footprint)")
+        if storm.crashes > 0 { tell("storm: bluetoothd crashed of itself \(storm.crashes) times") }
+        if storm.confusions > 0 { tell("storm: bluetoothd lost track of a link \(storm.confusions) times") }
     }
 }
+
+/// A line that is seen at once, wherever it goes.
+private func tell(_ text: String) { FileHandle.standardOutput.write(Data((text + "\n").utf8)) }
 
 /// One run.
 private final class Storm: @unchecked Sendable {  // holds: used by one test, which goes on step by step

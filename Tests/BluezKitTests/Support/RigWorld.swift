@@ -1,4 +1,5 @@
 import BluezKit
+import DBus
 import Foundation
 import Testing
 
@@ -56,9 +57,11 @@ final class RigWorld: World, @unchecked Sendable {  // holds: all its parts are 
     }
 
     private func setPowered(_ on: Bool) async throws -> String {
-        try await perform(
-            "/usr/bin/dbus-send --system --print-reply --dest=org.bluez /org/bluez/hci0 "
-                + "org.freedesktop.DBus.Properties.Set string:org.bluez.Adapter1 string:Powered variant:boolean:\(on)")
+        let adapter: ObjectPath = "/org/bluez/hci0"
+        try await Peer.named(busAddress).call(
+            "org.bluez", adapter, "org.freedesktop.DBus.Properties", "Set",
+            [.string("org.bluez.Adapter1"), .string("Powered"), .variant(.bool(on))])
+        return ""
     }
 
     private func perform(_ line: String) async throws -> String {

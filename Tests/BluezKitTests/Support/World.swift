@@ -31,7 +31,8 @@ enum Worlds {
         let world = try RigWorld()
         try await world.restartCrashedDaemon()
         for line in [
-            "rig adapters 1", "heart return", "heart advertise on", "heart beat 0", "sink return", "sink advertise on",
+            "rig adapters 1", "rig resume", "rig deaf off", "heart return", "heart advertise on", "heart beat 0",
+            "sink return", "sink advertise on",
         ] {
             _ = try await world.control(line)
         }
@@ -53,6 +54,14 @@ extension World {
 }
 
 extension World {
+    /// Ends what an earlier test has left: links outlive the process that made them, and for a moment their manager.
+    func endLinks() async throws {
+        for peripheral in ["heart", "sink"] where try await control("\(peripheral) connections") != "0" {
+            try await control("\(peripheral) disconnect")
+            try await awaitConnections(peripheral, 0)
+        }
+    }
+
     var busAddress: BusAddress {
         (managerOptions[BluezManagerOptionBusAddressKey] as? String).map { BusAddress($0) } ?? .system
     }
