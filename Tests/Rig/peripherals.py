@@ -118,6 +118,9 @@ class Rig:
 
     async def cmd_suspend(self):
         """suspend: the kernel does to Bluetooth what it does before the machine sleeps; the machine itself goes on"""
+        # Linux 6.1 never ends a discovery whose end it interrupts by this, and is deaf from then on.
+        while any(time.monotonic() - kernel.radio.last_command < 0.3 for kernel in self.kernels if kernel.radio):
+            await asyncio.sleep(0.05)
         await self.force_suspend('Y')
 
     async def cmd_resume(self):

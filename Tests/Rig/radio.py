@@ -7,6 +7,7 @@ import asyncio
 import dataclasses
 import os
 import struct
+import time
 
 from bumble import controller, hci, link, ll
 from bumble.hci import Address
@@ -92,7 +93,7 @@ class Radio(controller.Controller):
         super().__init__(name, link=air, public_address=public_address)
         self.le_legacy_advertiser = Advertiser(self)
         self.in_range, self.rssi, self.deafness = True, -50, 'off'
-        self.seen, self.accept_list, self.reports = set(), set(), 0
+        self.seen, self.accept_list, self.reports, self.last_command = set(), set(), 0, 0
         self.listeners = []  # called with each advertisement that is heard
 
     # bumble formats every packet for its log; that is most of its time.
@@ -100,6 +101,7 @@ class Radio(controller.Controller):
         if isinstance(packet, hci.HCI_AclDataPacket):
             self.on_hci_acl_data_packet(packet)
         else:
+            self.last_command = time.monotonic()
             self.on_hci_command_packet(packet)
 
     def send_hci_packet(self, packet):
