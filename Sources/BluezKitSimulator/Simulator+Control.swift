@@ -23,8 +23,8 @@ extension Simulator {
     /// - `central` and `central2`: see ``VirtualCentral``; their lines are listed there
     /// - `rig sensors COUNT`: puts `sensor1`, `sensor2`… on the air, peripherals like the others
     /// - `rig adapters COUNT`, `rig unplug [N]`, `rig plug [N]`, `rig duplicates address|data|none`, `rig reports`,
-    ///   `rig power on|off`; also here: `rig deaf on|off|scan|power`, see ``SimulatorDeafness``, and `rig suspend`,
-    ///   `rig resume`, see ``suspend()``
+    ///   `rig power on|off`, `rig deaf on|off|scan|power`, see ``SimulatorDeafness``, and `rig suspend`, `rig resume`, see
+    ///   ``suspend()``
     /// - `bluetoothd kill|stop|start|hang|continue`: while it hangs, nothing but `continue`
     /// - `bluetoothd remove ADDRESS`: it forgets the device; `bluetoothd cache always|yes|no`: of which devices it keeps the
     ///   services when a link ends, from its next start on: all, bonded ones, none

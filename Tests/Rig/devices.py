@@ -35,7 +35,8 @@ class Virtual:
     """A device on the air with a bumble host. Subclasses add services and commands (methods named cmd_*)."""
 
     address = name = None
-    services_advertised = ()
+    services_advertised, flags = (), 0x06  # LE General Discoverable Mode, BR/EDR Not Supported
+    address_type = hci.OwnAddressType.RANDOM
 
     def __init__(self, rig):
         self.rig, self.advertise, self.values, self.characteristics = rig, True, {}, {}
@@ -56,7 +57,7 @@ class Virtual:
             identity_address_type=PairingConfig.AddressType.RANDOM)
 
     def advertising_data(self, manufacturer=None):
-        entries = [(0x01, bytes([0x06]))]
+        entries = [(0x01, bytes([self.flags]))]
         short = b''.join(u.to_bytes() for u in self.services_advertised if len(u.to_bytes()) == 2)
         long = b''.join(u.to_bytes() for u in self.services_advertised if len(u.to_bytes()) == 16)
         entries += [(0x03, short)] if short else []
@@ -64,11 +65,14 @@ class Virtual:
         entries += [(0xFF, manufacturer)] if manufacturer else []
         return bytes(AdvertisingData(entries))
 
+    async def start_advertising(self):
+        await self.device.start_advertising(own_address_type=self.address_type, auto_restart=True)
+
     async def start(self):
         await self.device.power_on()
         self.device.keystore = MemoryKeyStore()
         if self.advertise:
-            await self.device.start_advertising(auto_restart=True)
+            await self.start_advertising()
 
     def event(self, text):
         self.rig.event(f'{self.key} {text}')
@@ -123,7 +127,7 @@ class Virtual:
     async def cmd_advertise(self, switch):
         """advertise on|off: off also means not to start again after a disconnection"""
         if switch == 'on':
-            await self.device.start_advertising(auto_restart=True)
+            await self.start_advertising()
         else:
             await self.device.stop_advertising()
 
@@ -144,7 +148,7 @@ class Virtual:
     async def advertise_again(self):
         """Puts changed data on the air now if the device advertises, else when it next does."""
         if self.radio.le_legacy_advertiser.enabled:
-            await self.device.start_advertising(auto_restart=True)
+            await self.start_advertising()
 
     async def cmd_rssi(self, dbm):
         """rssi DBM: signal strength at which the others hear this device"""
@@ -193,7 +197,7 @@ class Virtual:
         await self.device.stop_advertising()
         await self.device.send_sync_command(hci.HCI_LE_Set_Random_Address_Command(random_address=address))
         self.device.random_address = address
-        await self.device.start_advertising(auto_restart=True)
+        await self.start_advertising()
 
     async def cmd_private(self):
         """private: advertise from a new resolvable private address, which is the answer"""
@@ -401,6 +405,21 @@ class Sensor(Virtual):
         super().__init__(rig)
         self.device.add_service(Service(UUID.from_16_bits(0x1815), [
             self.stored(0x2A56, P.READ | P.NOTIFY, b'\x00', uuid=UUID.from_16_bits(0x2A56))]))
+
+
+class Dual(Virtual):
+    """A peripheral that has classic Bluetooth as well, and says so by its flags and its public address."""
+
+    key, name, address = 'dual', 'Rig Dual', '00:B1:5E:D0:0A:01'
+    services_advertised, flags = (UUID.from_16_bits(0x1815),), 0x02
+    address_type = hci.OwnAddressType.PUBLIC
+
+    def __init__(self, rig):
+        super().__init__(rig)
+        self.advertise = False
+        self.radio.public_address = Address(self.address, Address.PUBLIC_DEVICE_ADDRESS)
+        self.device.add_service(Service(UUID.from_16_bits(0x1815), [
+            self.stored(0x2A56, P.READ, b'\x00', uuid=UUID.from_16_bits(0x2A56))]))
 
 
 class CoC(Virtual):

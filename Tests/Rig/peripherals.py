@@ -18,8 +18,8 @@ import time
 from bumble.att import ATT_Error
 
 from central import Central, Central2
-from devices import CoC, Crowd, Heart, Sensor, Sink
-from radio import Air, KernelRadio, Radio
+from devices import CoC, Crowd, Dual, Heart, Sensor, Sink
+from radio import Air, DualRadio, KernelRadio, Radio
 
 SOCKET = os.environ.get('RIG_CONTROL', '/run/rig/peripherals.sock')
 
@@ -102,6 +102,25 @@ class Rig:
             if (key := f'sensor{number}') not in self.targets:
                 self.targets[key] = Sensor(self, number)
                 await self.targets[key].start()
+
+    async def cmd_dual(self, switch):
+        """dual on|off: replug hci0 with classic Bluetooth as well, and put `dual` on the air, which has it too; or neither"""
+        kernel = self.kernels[0]
+        if isinstance(kernel.radio, DualRadio) == (switch == 'on'):
+            return
+        if 'dual' not in self.targets:
+            self.targets['dual'] = Dual(self)
+            await self.targets['dual'].start()
+        await self.targets['dual'].cmd_advertise(switch)
+        if kernel.radio:
+            kernel.unplug()
+        kernel.plug(DualRadio if switch == 'on' else Radio)
+        if switch == 'on':
+            kernel.radio.classic = [Dual.address]
+
+    async def cmd_pages(self):
+        """pages: how often hci0 has tried to connect by classic Bluetooth"""
+        return str(self.kernels[0].radio.pages)
 
     async def cmd_duplicates(self, kind):
         """duplicates address|data: what the kernel's controller takes for a duplicate advertisement"""

@@ -222,6 +222,57 @@ class Radio(controller.Controller):
                 del self.le_connections[connection.peer_address]
 
 
+class DualRadio(Radio):
+    """A Radio with as much classic Bluetooth as it takes to go wrong: what is in `classic` is found by inquiry, and nobody
+    can be connected to that way."""
+
+    lmp_features = hci.LmpFeatureMask.LE_SUPPORTED_CONTROLLER | hci.LmpFeatureMask.EXTENDED_FEATURES
+    INQUIRY, CREATE_CONNECTION, REMOTE_NAME_REQUEST = 0x0401, 0x0405, 0x0419
+    # What the kernel asks or sets when it starts a controller, and what Command Complete then has.
+    ANSWERS = {
+        0x0402: b'\0',  # Inquiry Cancel
+        0x0408: b'\x02' + bytes(6),  # Create Connection Cancel: there is none
+        0x0C05: b'\0',  # Set Event Filter
+        0x0C16: b'\0',  # Write Connection Accept Timeout
+        0x0C1C: b'\0',  # Write Page Scan Activity
+        0x0C25: b'\0\x60\0',  # Read Voice Setting
+        0x0C38: b'\0\1',  # Read Number Of Supported IAC
+        0x0C39: b'\0\1\x33\x8b\x9e',  # Read Current IAC LAP
+        0x0C3A: b'\0',  # Write Current IAC LAP
+    }
+
+    def __init__(self, name, air, public_address):
+        super().__init__(name, air, public_address)
+        self.classic, self.pages = [], 0
+
+    def on_packet(self, packet):
+        opcode = int.from_bytes(packet[1:3], 'little') if packet[0] == hci.HCI_COMMAND_PACKET else None
+        address = packet[4:10]
+        if opcode in self.ANSWERS:
+            self.tell(0x0E, struct.pack('<BH', 1, opcode) + self.ANSWERS[opcode])
+        elif opcode == self.INQUIRY:
+            self.accept(opcode)
+            for other in self.classic:
+                self.tell(0x02, b'\1' + bytes(Address(other)) + bytes([1, 0, 0, 0x04, 0x05, 0x00, 0, 0]))
+            self.tell(0x01, b'\0')
+        elif opcode == self.CREATE_CONNECTION:
+            self.accept(opcode)
+            self.pages += 1
+            self.tell(0x03, b'\x04\0\0' + address + b'\1\0')  # page timeout
+        elif opcode == self.REMOTE_NAME_REQUEST:
+            self.accept(opcode)
+            self.tell(0x07, b'\x04' + address + bytes(248))
+        else:
+            super().on_packet(packet)
+
+    def accept(self, opcode):
+        self.tell(0x0F, struct.pack('<BBH', 0, 1, opcode))  # Command Status
+
+    def tell(self, event, parameters):
+        packet = bytes([hci.HCI_EVENT_PACKET, event, len(parameters)]) + parameters
+        asyncio.get_running_loop().call_soon(self.host.on_packet, packet)
+
+
 class KernelRadio:
     """The kernel's controller: a Radio whose host is the kernel, through /dev/vhci.
 
@@ -230,8 +281,8 @@ class KernelRadio:
     def __init__(self, air, address):
         self.air, self.address, self.radio, self.fd = air, address, None, None
 
-    def plug(self):
-        self.radio = Radio('kernel', self.air, self.address)
+    def plug(self, kind=Radio):
+        self.radio = kind('kernel', self.air, self.address)
         self.radio.host = self
         self.fd = os.open('/dev/vhci', os.O_RDWR | os.O_NONBLOCK)
         os.write(self.fd, bytes([0xFF, 0x00]))  # create a primary controller

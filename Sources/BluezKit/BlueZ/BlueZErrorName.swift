@@ -28,9 +28,16 @@ enum BlueZErrorName {
 /// What an error of `Device1.Connect` means for the attempt. BlueZ has one text for nearly every cause, so all but a
 /// few are worth another attempt.
 enum ConnectFailure {
+    /// BlueZ has forgotten the device in the middle of an attempt. 5.66 does so when it pages in vain a device that it was
+    /// not connected to before.
+    static let forgotten = BusError.remote(
+        name: "org.freedesktop.DBus.Error.UnknownObject", message: "forgotten while connecting")
+
     /// BlueZ has tried classic Bluetooth. (It says `br-connection-canceled` of any attempt that was called off.)
-    static func isClassic(name: String, message: String) -> Bool {
-        classify(name: name, message: message) == .transient && message.hasPrefix("br-connection-")
+    /// - Parameter isRandom: Whether the device has a random address, which is of LE only.
+    static func isClassic(name: String, message: String, isRandom: Bool) -> Bool {
+        if message == forgotten.message { return !isRandom }
+        return classify(name: name, message: message) == .transient && message.hasPrefix("br-connection-")
             && !message.hasSuffix("canceled")
     }
 

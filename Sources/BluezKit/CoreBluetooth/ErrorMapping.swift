@@ -126,14 +126,13 @@ enum ErrorMapping {
         Row(attributes, bus + "NameHasNoOwner", .cb(.notConnected), "bluetoothd is not running"),
     ]
 
+    private static let insistsOnClassic =
+        "BlueZ insists on classic Bluetooth: set `ControllerMode = le` in its main.conf, or use BlueZ 5.86 or later"
+
     private static let connectRows = [
+        Row([.connect], bluez + "Failed", "br-connection-page-timeout", .cb(.connectionTimeout), insistsOnClassic),
         Row(
-            [.connect], bluez + "Failed", "br-connection-page-timeout", .cb(.connectionTimeout),
-            "BlueZ insists on classic Bluetooth: set `ControllerMode = le` in its main.conf, or use BlueZ 5.86 or later"
-        ),
-        Row(
-            [.connect], bluez + "Failed", "br-connection-profile-unavailable", .cb(.connectionFailed),
-            "BlueZ insists on classic Bluetooth: set `ControllerMode = le` in its main.conf, or use BlueZ 5.86 or later"
+            [.connect], bluez + "Failed", "br-connection-profile-unavailable", .cb(.connectionFailed), insistsOnClassic
         ),
         Row([.connect], bluez + "Failed", "*-connection-timeout", .cb(.connectionTimeout), "no answer from the peer"),
         Row([.connect], bluez + "Failed", "*-page-timeout", .cb(.connectionTimeout), "no answer from the peer"),
@@ -150,6 +149,9 @@ enum ErrorMapping {
             [.connect], bluez + "Failed", "*-concurrent-connection-limit", .cb(.connectionLimitReached),
             "the adapter has no room for another link"),
         Row([.connect], bus + "NoReply", .cb(.connectionTimeout), "bluetoothd did not answer in time"),
+        Row(
+            [.connect], bus + "UnknownObject", ConnectFailure.forgotten.message, .cb(.connectionFailed),
+            insistsOnClassic),
         Row([.connect, .pair], bus + "UnknownObject", .cb(.unknownDevice), "BlueZ has forgotten the device"),
         Row([.connect, .pair], bus + "UnknownMethod", .cb(.unknownDevice), "BlueZ has forgotten the device"),
     ]

@@ -87,6 +87,8 @@ final class Link {
     var isChangeReportDue = false
     /// BlueZ said that the attempt had failed, though the link was up.
     var failedWhileUp: DispatchTime?
+    /// Answers `Connect` in BlueZ's place.
+    var failConnect: ((BusError) -> Void)?
     /// Answers the running operation in BlueZ's place.
     var failRunning: ((BusError) -> Void)?
     /// Our part in it, if a program with BluezKit has made it.

@@ -104,6 +104,8 @@ extension Session {
         guard let link = device.link else { return forget(device) }
         link.tree = AttributeTree()
         apply(link.machine.handle(.connectedChanged(false)), to: device)
+        // BlueZ 5.66 never answers a `Connect` to what it forgets meanwhile.
+        if link.machine.phase == .attempting { link.failConnect?(ConnectFailure.forgotten) }
         if device.link == nil { forget(device) }
     }
 

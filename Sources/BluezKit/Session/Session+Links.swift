@@ -259,12 +259,15 @@ extension Session {
         after(.seconds(5)) { [weak link] session in
             if let link, link.epoch == epoch { session.pauseDiscovery(false, for: link) }
         }
-        callConnect(device, proxy) { [weak self, weak device] result in
-            guard let self, let device, let link = device.link else { return }
+        var isAnswered = false
+        let answer: BlueZProxy.Completion = { [weak self, weak device] result in
+            guard !isAnswered, let self, let device, let link = device.link else { return }
+            isAnswered = true
             if result.failure != nil, link.epoch == epoch ? link.machine.phase == .up : link.epoch == epoch + 1 {
                 link.failedWhileUp = .now()
             }
             guard link.epoch == epoch else { return }
+            link.failConnect = nil
             pauseDiscovery(false, for: link)
             var failure: LinkStateMachine.Failure?
             if case .failure(let error) = result {
@@ -276,6 +279,8 @@ extension Session {
             }
             apply(link.machine.handle(.connectReply(failure)), to: device)
         }
+        link.failConnect = { answer(.failure($0)) }
+        callConnect(device, proxy, completion: answer)
     }
 
     // MARK: Links that others use
@@ -312,7 +317,8 @@ extension Session {
             device.bearer = .preferred
             return .transient
         }
-        guard ConnectFailure.isClassic(name: error.name, message: error.message) else {
+        let isRandom = device.identity.isRandom
+        guard ConnectFailure.isClassic(name: error.name, message: error.message, isRandom: isRandom) else {
             return ConnectFailure.classify(name: error.name, message: error.message)
         }
         switch device.bearer {
@@ -487,7 +493,7 @@ extension Session {
         link.queue.removeAll()
         if !device.properties.isConnected { link.lease?.end() }
         link.lease = nil
-        (link.failRunning, link.isPairing, link.failedWhileUp) = (nil, false, nil)
+        (link.failConnect, link.failRunning, link.isPairing, link.failedWhileUp) = (nil, nil, false, nil)
         endQuestion(about: device)
         for writer in link.writers.values { writer.close() }
         (link.writers, link.withoutSocket) = ([:], [])

@@ -73,6 +73,19 @@ import Testing
         #expect(central.count { if case .failed = $0 { true } else { false } } == 0)
     }
 
+    @Test("LX-15 BlueZ forgets the device in the middle of an attempt, without an answer: it is found and tried again")
+    func forgotten() async throws {
+        let (world, central, heart) = try await found()
+        world.simulator.inject(SimulatorFault("Connect", times: 5, .ignore))
+        central.manager.connect(heart)
+        for count in 1...5 {
+            _ = await world.simulator.waitForCalls("Connect", count: count)
+            world.simulator.forgetDevice(world.heart)
+        }
+        try await central.next("connection") { if case .connected(heart) = $0 { true } else { nil } }
+        #expect(central.count { if case .failed = $0 { true } else { false } } == 0)
+    }
+
     @Test(
         "CN-13 ERR-1 D9 the controller's connection limit is an error with its cause and all attempts; later it connects"
     )

@@ -415,9 +415,9 @@ extension Scenarios {
             arguments: [("always", false), ("always", true), ("yes", false), ("no", true)])
         func firmware(cache: String, isBonded: Bool) async throws {
             let world = try await Worlds.make()
-            try await world.setCache(cache)
+            try await world.restartDaemon(with: "cache \(cache)")
             try await checkFirmware(world, isBonded: isBonded)
-            try await world.setCache("always")
+            try await world.restartDaemon(with: "cache always")
         }
 
         private func checkFirmware(_ world: any World, isBonded: Bool) async throws {

@@ -31,8 +31,8 @@ enum Worlds {
         let world = try RigWorld()
         try await world.restartCrashedDaemon()
         for line in [
-            "rig adapters 1", "rig resume", "rig deaf off", "heart return", "heart advertise on", "heart beat 0",
-            "sink return", "sink advertise on",
+            "rig adapters 1", "rig dual off", "rig resume", "rig deaf off", "heart return", "heart advertise on",
+            "heart beat 0", "sink return", "sink advertise on",
         ] {
             _ = try await world.control(line)
         }
@@ -113,9 +113,9 @@ extension World {
 }
 
 extension World {
-    /// Starts bluetoothd anew with this `Cache` in its main.conf.
-    func setCache(_ mode: String) async throws {
-        for line in ["stop", "cache \(mode)", "start"] { try await control("bluetoothd \(line)") }
+    /// Starts bluetoothd anew with a change of its main.conf: `cache no`.
+    func restartDaemon(with change: String) async throws {
+        for line in ["stop", change, "start"] { try await control("bluetoothd \(line)") }
     }
 }
 
