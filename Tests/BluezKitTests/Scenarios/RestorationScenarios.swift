@@ -465,13 +465,18 @@ extension Scenarios {
 
         @Test("D10 bluetoothd is killed while the app lives: resetting, poweredOn, didConnect; no call by the app")
         func daemonRestart() async throws {
+            try await comesThrough("bluetoothd kill", "bluetoothd start")
+        }
+
+        /// BlueZ goes, and comes back with `cure` if not by itself: the app finds everything as it was.
+        private func comesThrough(_ loss: String, _ cure: String? = nil) async throws {
             let stage = try await Stage()
             let probe = try await stage.launchBeating()
             probe.send("scan 180D")
             try await probe.next("end scan")
-            try await stage.world.control("bluetoothd kill")
+            try await stage.world.control(loss)
             try await probe.next("state resetting", "scanning=true", "\(heart):connecting:-")
-            try await stage.world.control("bluetoothd start")
+            if let cure { try await stage.world.control(cure) }
             try await probe.next("state poweredOn", "scanning=true", "\(heart):connecting:-")
             try await probe.next("connected \(heart)", "same=true")
             #expect(!probe.callbacks.contains("disconnected"))
@@ -512,18 +517,7 @@ extension Scenarios {
             "D10 ST-6 the bus is restarted, and bluetoothd ends with it: resetting, poweredOn, didConnect; no call by the app",
             .enabled(if: Worlds.isRig, "TransportTests restart the simulator's bus"))
         func busRestart() async throws {
-            let stage = try await Stage()
-            let probe = try await stage.launchBeating()
-            probe.send("scan 180D")
-            try await probe.next("end scan")
-            try await stage.world.control("bluetoothd bus")
-            try await probe.next("state resetting", "scanning=true", "\(heart):connecting:-")
-            try await probe.next("state poweredOn", "scanning=true", "\(heart):connecting:-")
-            try await probe.next("connected \(heart)", "same=true")
-            #expect(!probe.callbacks.contains("disconnected"))
-            try await probe.kill()
-            let again = try stage.launch()
-            try await again.next("restored", "scanning=true services=180D", "\(heart):connected:-")
+            try await comesThrough("bluetoothd bus")
         }
 
         @Test("the adapter is unplugged and plugged in again while the app lives: the connect comes back by itself")
