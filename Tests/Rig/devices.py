@@ -19,6 +19,7 @@ from bumble.keys import MemoryKeyStore
 from bumble.pairing import PairingConfig, PairingDelegate
 from bumble.profiles.gap import GenericAccessService
 from bumble.transport.common import AsyncPipeSink
+from bumble.utils import AsyncRunner
 
 from radio import ADV_NONCONN_IND, Advertisement, Radio
 
@@ -40,6 +41,7 @@ class Virtual:
 
     def __init__(self, rig):
         self.rig, self.advertise, self.values, self.characteristics = rig, True, {}, {}
+        self.advertising = asyncio.Lock()  # one change at a time
         self.radio = Radio(self.key, rig.air, 'F0:00:00:00:00:00')
         address = Address(self.address)
         config = DeviceConfiguration(name=self.name, address=address, irk=(bytes(address) * 3)[:16])
@@ -65,25 +67,32 @@ class Virtual:
         entries += [(0xFF, manufacturer)] if manufacturer else []
         return bytes(AdvertisingData(entries))
 
-    async def start_advertising(self):
-        await self.device.start_advertising(own_address_type=self.address_type, auto_restart=True)
+    async def update_advertising(self):
+        """Advertises what it has to say now, if it shall and has no link."""
+        async with self.advertising:
+            await self.device.stop_advertising()
+            if self.advertise and not self.radio.le_connections:
+                await self.device.start_advertising(own_address_type=self.address_type)
 
     async def start(self):
         await self.device.power_on()
         self.device.keystore = MemoryKeyStore()
-        if self.advertise:
-            await self.start_advertising()
+        await self.update_advertising()
 
     def event(self, text):
         self.rig.event(f'{self.key} {text}')
 
     def on_connection(self, connection):
         self.event(f'connected {connection.peer_address}')
-        connection.on('disconnection', lambda reason: self.event(f'disconnected {int(reason):#04x}'))
+        connection.on('disconnection', self.on_disconnection)
         connection.on('connection_att_mtu_update', lambda: self.event(f'mtu {connection.att_mtu}'))
         connection.on('connection_encryption_change', lambda: self.event(f'encrypted {int(connection.encryption)}'))
         connection.on('pairing', lambda keys: self.event('paired'))
         connection.on('pairing_failure', lambda reason: self.event(f'pairing-failed {int(reason):#04x}'))
+
+    def on_disconnection(self, reason):
+        self.event(f'disconnected {int(reason):#04x}')
+        AsyncRunner.spawn(self.update_advertising())
 
     @property
     def connection(self):
@@ -125,16 +134,14 @@ class Virtual:
 
     # Commands
     async def cmd_advertise(self, switch):
-        """advertise on|off: off also means not to start again after a disconnection"""
-        if switch == 'on':
-            await self.start_advertising()
-        else:
-            await self.device.stop_advertising()
+        """advertise on|off: whether it advertises as long as it has no link"""
+        self.advertise = switch == 'on'
+        await self.update_advertising()
 
     async def cmd_manufacturer(self, data):
         """manufacturer HEX: advertise manufacturer data: company (2 bytes, little endian), then data"""
         self.device.advertising_data = self.advertising_data(bytes.fromhex(data))
-        await self.advertise_again()
+        await self.update_advertising()
 
     async def cmd_name(self, *name):
         """name TEXT: change the GAP device name and the name in the scan response"""
@@ -143,12 +150,7 @@ class Virtual:
         for service in self.device.gatt_server.services:
             if isinstance(service, GenericAccessService):
                 service.device_name_characteristic.value = encoded
-        await self.advertise_again()
-
-    async def advertise_again(self):
-        """Puts changed data on the air now if the device advertises, else when it next does."""
-        if self.radio.le_legacy_advertiser.enabled:
-            await self.start_advertising()
+        await self.update_advertising()
 
     async def cmd_rssi(self, dbm):
         """rssi DBM: signal strength at which the others hear this device"""
@@ -160,11 +162,11 @@ class Virtual:
 
     async def cmd_vanish(self):
         """vanish: go out of range; the link is lost after its supervision timeout"""
-        self.radio.set_in_range(False)
+        self.radio.in_range = False
 
     async def cmd_return(self):
         """return: come back into range"""
-        self.radio.set_in_range(True)
+        self.radio.in_range = True
 
     async def cmd_connections(self):
         """connections: how many links this device has now"""
@@ -194,10 +196,11 @@ class Virtual:
         self.connection.request_pairing()
 
     async def advertise_from(self, address):
-        await self.device.stop_advertising()
-        await self.device.send_sync_command(hci.HCI_LE_Set_Random_Address_Command(random_address=address))
-        self.device.random_address = address
-        await self.start_advertising()
+        async with self.advertising:
+            await self.device.stop_advertising()
+            await self.device.send_sync_command(hci.HCI_LE_Set_Random_Address_Command(random_address=address))
+            self.device.random_address = address
+        await self.update_advertising()
 
     async def cmd_private(self):
         """private: advertise from a new resolvable private address, which is the answer"""

@@ -77,7 +77,8 @@ class Radio(controller.Controller):
 
     - scan responses, non-connectable advertising, RSSI, passive and active scans, the accept list;
     - duplicate filtering, by address as most controllers do (`data`: a change of the data is reported);
-    - cancelling a connection attempt; links that are lost after the supervision timeout;
+    - cancelling a connection attempt;
+    - supervision: an end of a link that has not heard the other for the supervision timeout is lost;
     - deafness: hearing no advertisement, for good (`on`), until a scan begins (`scan`), until a reset (`power`).
     """
 
@@ -169,7 +170,32 @@ class Radio(controller.Controller):
     def create_le_connection(self, peer_address):
         parameters = self.pending_le_connection
         super().create_le_connection(peer_address)
-        self.le_connections[peer_address].supervision_timeout = parameters.supervision_timeout / 100
+        if self.pending_le_connection is None:  # else there still is the link from before, see supervise
+            self.supervise(self.le_connections[peer_address], parameters.supervision_timeout)
+
+    def on_le_connect_ind(self, packet):
+        advertiser = self.le_legacy_advertiser
+        if not advertiser.enabled or advertiser.address != packet.advertiser_address:
+            return
+        # Who asks for a new link has lost the old one.
+        if old := self.le_connections.get(packet.initiator_address):
+            self.on_le_disconnected(old, hci.HCI_ErrorCode.CONNECTION_TIMEOUT_ERROR)
+        super().on_le_connect_ind(packet)
+        self.supervise(self.le_connections[packet.initiator_address], packet.timeout)
+
+    def supervise(self, connection, timeout, heard=None):
+        """Ends this end of a link when the other has not been there for `timeout`, in units of 10 ms.
+
+        Each end does so for itself, so that neither can believe for ever in a link that the other does not know."""
+        if self.le_connections.get(connection.peer_address) is not connection:
+            return
+        loop = asyncio.get_running_loop()
+        if heard is None or self.link.reachable(self, connection.peer_address, connection.self_address):
+            heard = loop.time()
+        elif loop.time() - heard >= timeout / 100:
+            self.on_le_disconnected(connection, hci.HCI_ErrorCode.CONNECTION_TIMEOUT_ERROR)
+            return
+        loop.call_later(timeout / 400, self.supervise, connection, timeout, heard)
 
     def on_hci_le_create_connection_cancel_command(self, command):
         pending, self.pending_le_connection = self.pending_le_connection, None
@@ -187,39 +213,8 @@ class Radio(controller.Controller):
         self.le_scan_enable, self.pending_le_connection = False, None
         self.le_legacy_advertiser.stop()
         self.accept_list.clear()
-        for connection in list(self.le_connections.values()):
-            self.lose(connection, hci.HCI_ErrorCode.CONNECTION_TIMEOUT_ERROR, tell_host=False)
+        self.le_connections.clear()
         return super().on_hci_reset_command(command)
-
-    def set_in_range(self, in_range):
-        """Out of range nothing is heard either way, and links are lost after their supervision timeout."""
-        self.in_range = in_range
-        if in_range:
-            return
-        for connection in list(self.le_connections.values()):
-            other = next((r for r in self.link.controllers if connection.self_address in r.le_connections), None)
-            central = self if hasattr(connection, 'supervision_timeout') else other
-            timeout = 0.42
-            if central:
-                key = connection.peer_address if central is self else connection.self_address
-                timeout = getattr(central.le_connections[key], 'supervision_timeout', timeout)
-            asyncio.get_running_loop().call_later(timeout, self.supervise, connection)
-
-    def supervise(self, connection):
-        if not self.in_range:
-            self.lose(connection, hci.HCI_ErrorCode.CONNECTION_TIMEOUT_ERROR)
-
-    def lose(self, connection, reason, tell_host=True):
-        """Ends a link on both sides without a word between them."""
-        for radio in self.link.controllers:
-            other = radio.le_connections.get(connection.self_address)
-            if other and other.self_address == connection.peer_address:
-                radio.on_le_disconnected(other, reason)
-        if self.le_connections.get(connection.peer_address) is connection:
-            if tell_host:
-                self.on_le_disconnected(connection, reason)
-            else:
-                del self.le_connections[connection.peer_address]
 
 
 class DualRadio(Radio):
@@ -290,8 +285,7 @@ class KernelRadio:
 
     def unplug(self):
         radio = self.radio
-        for connection in list(radio.le_connections.values()):
-            radio.lose(connection, hci.HCI_ErrorCode.CONNECTION_TIMEOUT_ERROR, tell_host=False)
+        radio.le_connections.clear()
         radio.le_legacy_advertiser.stop()
         self.air.remove_controller(radio)
         asyncio.get_running_loop().remove_reader(self.fd)

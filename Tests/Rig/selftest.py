@@ -9,6 +9,7 @@ import socket
 import struct
 import sys
 import time
+from types import SimpleNamespace
 
 from bleak import BleakClient, BleakScanner
 from bluez_peripheral.advert import Advertisement
@@ -16,8 +17,10 @@ from bluez_peripheral.agent import NoIoAgent
 from bluez_peripheral.gatt.characteristic import CharacteristicFlags, characteristic
 from bluez_peripheral.gatt.service import Service
 from bluez_peripheral.util import Adapter, get_message_bus
+from bumble import hci
 
 from gattserver import Server, Variant
+from radio import Air, Radio
 
 BLUEZ = '00:B1:5E:00:00:01/P'
 HEART, SINK, COC = (f'F0:F1:F2:00:00:0{i}' for i in (1, 2, 3))
@@ -49,6 +52,52 @@ async def find(address, **kind):
     device = await BleakScanner.find_device_by_address(address, timeout=20, **kind)
     check(f'find {address}', device is not None, device and device.name)
     return device
+
+
+class Hasty(Radio):
+    """A radio that is reset in the moment in which it connects, if it is `hasty`."""
+
+    hasty = False
+
+    def create_le_connection(self, peer_address):
+        super().create_le_connection(peer_address)
+        if self.hasty:
+            self.on_packet(bytes(hci.HCI_Reset_Command()))
+
+
+async def radio():
+    """Two radios on an air of their own: an end of a link that the other does not know is lost."""
+    air = Air()
+    central, peripheral = Hasty('central', air, '00:00:00:00:00:01'), Radio('peripheral', air, HEART)
+    for end in (central, peripheral):
+        end.host = SimpleNamespace(on_packet=lambda packet: None)
+
+    async def linked(end, wanted):
+        for _ in range(100):
+            if bool(end.le_connections) == wanted:
+                return True
+            await asyncio.sleep(0.05)
+        return False
+
+    async def connect():
+        peripheral.le_legacy_advertiser.start()
+        central.on_packet(bytes(hci.HCI_LE_Create_Connection_Command(
+            le_scan_interval=96, le_scan_window=48, initiator_filter_policy=0, peer_address_type=0,
+            peer_address=peripheral.public_address, own_address_type=0, connection_interval_min=24,
+            connection_interval_max=40, max_latency=0, supervision_timeout=42, min_ce_length=0, max_ce_length=0)))
+        return await linked(peripheral, True)
+
+    check('two radios link', await connect() and len(central.le_connections) == 1)
+    peripheral.in_range = False
+    central.on_packet(bytes(hci.HCI_Disconnect_Command(connection_handle=1, reason=0x13)))
+    peripheral.in_range = True
+    check('the end of a link that was not heard of', not central.le_connections and await linked(peripheral, False))
+    central.hasty = True
+    check('a central that is reset as it connects', await connect() and await linked(peripheral, False))
+    central.hasty = False
+    check('links go on', await connect() and await linked(central, True))
+    await asyncio.sleep(1)
+    check('a link with both ends stays', bool(central.le_connections and peripheral.le_connections))
 
 
 async def heart():
@@ -331,7 +380,7 @@ async def adapters():
 
 
 async def main():
-    for part in (heart, sink, coc, peripheral, server, adapters):
+    for part in (radio, heart, sink, coc, peripheral, server, adapters):
         if not sys.argv[1:] or part.__name__ in sys.argv[1:]:
             try:
                 await asyncio.wait_for(part(), 120)

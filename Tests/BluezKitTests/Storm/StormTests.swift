@@ -159,13 +159,15 @@ private final class Storm: @unchecked Sendable {  // holds: used by one test, wh
                     "\(target.plan.key) notify \(target.number) 00\(rounds % 2 == 0 ? "3c" : "3d")")
             }
             guard ContinuousClock.now < deadline else {
-                let text = targets.compactMap { target in
-                    complaints[target.wish.identifier].map { "\(target.plan.key): \($0)" }
+                let bad = targets.filter { complaints[$0.wish.identifier] != nil }
+                var text: [String] = []
+                for target in bad {
+                    let state = (try? await world.control("\(target.plan.key) state")) ?? "no answer"
+                    text.append("\(target.plan.key): \(complaints[target.wish.identifier] ?? ""), and itself: \(state)")
                 }
-                let bad = targets.filter { complaints[$0.wish.identifier] != nil }.map(\.plan.address)
                 throw Broken(
-                    description: "not well again: \(text.joined(separator: "; "))\n\(await inside())\n"
-                        + "calls:\n\(calls(to: bad))\n\(history)")
+                    description: "not well again:\n\(text.joined(separator: "\n"))\n\(await inside())\n"
+                        + "calls:\n\(calls(to: bad.map(\.plan.address)))\n\(history)")
             }
             try await Task.sleep(for: .milliseconds(25))
         }
