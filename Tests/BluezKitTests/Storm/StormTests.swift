@@ -148,29 +148,40 @@ private final class Storm: @unchecked Sendable {  // holds: used by one test, wh
         await central.perform { app.forgetValues() }
         let start = ContinuousClock.now
         let deadline = start + .seconds(Worlds.isRig ? 150 : 60)
+        var isSlow = false
         while true {
             let complaints = await central.perform { app.complaints }
             if complaints.isEmpty { return }
             // bluetoothd 5.66 has bugs that crash it, which is weather too: whoever runs it starts it again.
             if try await (world as? RigWorld)?.restartCrashedDaemon() == true { crashes += 1 }
+            if !isSlow, ContinuousClock.now > start + .seconds(20) {
+                isSlow = true
+                tell("storm: round \(rounds) waits for\n\(await both(complaints))")
+            }
             if ContinuousClock.now > start + .seconds(40) { try await restartConfusedDaemon(complaints) }
             for target in targets where complaints[target.wish.identifier] == "no value" {
                 _ = try? await world.control(
                     "\(target.plan.key) notify \(target.number) 00\(rounds % 2 == 0 ? "3c" : "3d")")
             }
             guard ContinuousClock.now < deadline else {
-                let bad = targets.filter { complaints[$0.wish.identifier] != nil }
-                var text: [String] = []
-                for target in bad {
-                    let state = (try? await world.control("\(target.plan.key) state")) ?? "no answer"
-                    text.append("\(target.plan.key): \(complaints[target.wish.identifier] ?? ""), and itself: \(state)")
-                }
+                let bad = targets.filter { complaints[$0.wish.identifier] != nil }.map(\.plan.address)
                 throw Broken(
-                    description: "not well again:\n\(text.joined(separator: "\n"))\n\(await inside())\n"
-                        + "calls:\n\(calls(to: bad.map(\.plan.address)))\n\(history)")
+                    description: "not well again:\n\(await both(complaints))\n\(await inside())\n"
+                        + "calls:\n\(calls(to: bad))\n\(history)")
             }
             try await Task.sleep(for: .milliseconds(25))
         }
+    }
+
+    /// What the app lacks, and what the peripherals themselves make of it.
+    private func both(_ complaints: [UUID: String]) async -> String {
+        var lines: [String] = []
+        for target in targets {
+            guard let complaint = complaints[target.wish.identifier] else { continue }
+            let state = (try? await world.control("\(target.plan.key) state")) ?? "no answer"
+            lines.append("  \(target.plan.key): \(complaint); itself: \(state)")
+        }
+        return lines.joined(separator: "\n")
     }
 
     /// bluetoothd 5.66 may lose track of a link ("No matching connection for device"): it says for ever that the peripheral is
