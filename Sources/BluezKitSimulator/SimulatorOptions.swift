@@ -23,6 +23,8 @@ public struct SimulatorOptions: Sendable {
     public var signalsDisconnectionFirst = false
     /// A signal says why a link ends, as with bluetoothd 5.83 and later.
     public var tellsReasons = false
+    /// Devices have `Bonded`, as with bluetoothd 5.65 and later; otherwise there is only `Paired`.
+    public var tellsBonds = true
 
     /// bluetoothd passes on writes of any length and offset, as no version should: for applications that must survive
     /// it.

@@ -1,6 +1,19 @@
 import DBus
 import Foundation
 
+/// Whether BlueZ holds keys for a device: its `Bonded`, or, before BlueZ 5.65 had that, its `Paired`.
+struct Bond {
+    private var isBonded: Bool?
+    private var isPaired = false
+    var exists: Bool { isBonded ?? isPaired }
+
+    /// Takes over the property if it is one of the two.
+    mutating func apply(_ key: UnsafePointer<CChar>, _ value: inout MessageReader) throws(BusError) {
+        if key.matches("Bonded") { isBonded = try value.readBool() }
+        if key.matches("Paired") { isPaired = try value.readBool() }
+    }
+}
+
 /// What BlueZ tells of a device and the API can show, in typed fields. Decoded straight from the message; keys that
 /// are not here are passed over without a copy.
 struct DeviceProperties {
@@ -28,7 +41,8 @@ struct DeviceProperties {
     var serviceData: [CBUUID: Data] = [:]
     var isConnected = false
     var areServicesResolved = false
-    var isBonded = false
+    var bond = Bond()
+    var isBonded: Bool { bond.exists }
 
     var kinds: Kinds {
         var kinds: Kinds = []
@@ -69,8 +83,8 @@ struct DeviceProperties {
                 case 0x41 where key.matches("Address"): address = try value.readCString()
                 case 0x41 where key.matches("AddressType"): isRandom = try value.readCString().matches("random")
                 case 0x41 where key.matches("AdvertisingData"): try fields.readAdvertisingData(&value, &uuids)
-                case 0x42 where key.matches("Bonded"):
-                    fields.isBonded = try value.readBool()
+                case 0x42 where key.matches("Bonded"), 0x50 where key.matches("Paired"):
+                    try fields.bond.apply(key, &value)
                     changes.insert(.bonded)
                 case 0x43 where key.matches("Connected"):
                     fields.isConnected = try value.readBool()

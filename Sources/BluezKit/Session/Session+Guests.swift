@@ -11,7 +11,8 @@ final class Guest {
     /// What was asked for before that, in order.
     var waiting: [(CBCentral) -> Void] = []
     var mtuBytes = 23
-    var isBonded = false
+    var bond = Bond()
+    var isBonded: Bool { bond.exists }
 
     init(_ path: ObjectPath) {
         self.path = path
@@ -57,7 +58,7 @@ extension Session {
         let identity = fields.identity ?? DeviceIdentity(pathElement: guest.path.lastElement)
         let central = CBCentral(identifier: identity?.identifier ?? UUID())
         central.setMTU(guest.mtuBytes)
-        guest.isBonded = fields.isBonded
+        guest.bond = fields.bond
         guest.central = central
         let waiting = guest.waiting
         guest.waiting = []
@@ -73,7 +74,7 @@ extension Session {
         guard try reader.readCString().matches("org.bluez.Device1") else { return }
         var isConnected: Bool?
         try reader.readProperties { (key, value) throws(BusError) in
-            if key.matches("Bonded") { guest.isBonded = try value.readBool() }
+            try guest.bond.apply(key, &value)
             if key.matches("Connected") { isConnected = try value.readBool() }
         }
         guard guest.central != nil, let isConnected else { return }
@@ -88,7 +89,7 @@ extension Session {
             if try name.readCString().matches("org.bluez.Device1") { isDevice = true }
         }
         guard isDevice else { return }
-        guest.isBonded = false
+        guest.bond = Bond()
         disconnected(guest)
     }
 

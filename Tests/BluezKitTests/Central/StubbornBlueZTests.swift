@@ -40,6 +40,26 @@ import Testing
         #expect(central.count { if case .value = $0 { true } else { false } } == 1)
     }
 
+    @Test("a bond is known to BlueZ before 5.65 as well, which tells only that a device is paired")
+    func pairedMeansBonded() async throws {
+        let (world, central, heart) = try await connected()
+        world.simulator.options.tellsBonds = false
+        central.manager.pairing = .justWorks
+        let location = try await central.characteristic(
+            CBUUID(string: "2A38"), of: CBUUID(string: "180D"), on: heart)
+        #expect(!central.manager.retrieveBondedPeripherals().contains(heart))
+        world.simulator.inject(
+            SimulatorFault("ReadValue", .fail(name: "org.bluez.Error.NotPermitted", message: "Not paired")))
+        #expect(try await central.read(location).get() == Data([1]))
+        #expect(central.manager.retrieveBondedPeripherals() == [heart])
+        // A process that starts later is told the same.
+        let other = Central(world)
+        try await other.powerOn()
+        #expect(other.manager.retrieveBondedPeripherals().map(\.identifier) == [heart.identifier])
+        try await central.removeBond(heart)
+        #expect(central.manager.retrieveBondedPeripherals().isEmpty)
+    }
+
     @Test("CN-14 an app that allows no pairing gets the refusal, and nothing pairs")
     func doesNotPair() async throws {
         let (world, central, heart) = try await connected()
