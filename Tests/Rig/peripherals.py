@@ -135,6 +135,11 @@ class Rig:
             raise ValueError(kind)
         self.kernels[0].radio.deafness = kind
 
+    async def cmd_cross(self):
+        """cross: the link that the kernel asks for next, which the event `rig connects` tells, is made in the moment in which
+        the kernel calls that off"""
+        self.kernels[0].radio.crosses = lambda: self.event('rig connects')
+
     async def cmd_suspend(self):
         """suspend: the kernel does to Bluetooth what it does before the machine sleeps; the machine itself goes on"""
         # Linux 6.1 never ends a discovery whose end it interrupts by this, and is deaf from then on.

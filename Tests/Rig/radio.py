@@ -77,7 +77,7 @@ class Radio(controller.Controller):
 
     - scan responses, non-connectable advertising, RSSI, passive and active scans, the accept list;
     - duplicate filtering, by address as most controllers do (`data`: a change of the data is reported);
-    - cancelling a connection attempt;
+    - cancelling a connection attempt, which may come too late (`crosses`);
     - supervision: an end of a link that has not heard the other for the supervision timeout is lost;
     - deafness: hearing no advertisement, for good (`on`), until a scan begins (`scan`), until a reset (`power`).
     """
@@ -94,6 +94,7 @@ class Radio(controller.Controller):
         super().__init__(name, link=air, public_address=public_address)
         self.le_legacy_advertiser = Advertiser(self)
         self.in_range, self.rssi, self.deafness = True, -50, 'off'
+        self.crosses = None  # called when the next attempt begins; its link is made in the moment in which it is called off
         self.seen, self.accept_list, self.reports, self.last_command = set(), set(), 0, 0
         self.listeners = []  # called with each advertisement that is heard
 
@@ -149,7 +150,7 @@ class Radio(controller.Controller):
             if active and adv.event_type in (ADV_IND, ADV_SCAN_IND):
                 self.report(adv, SCAN_RSP, adv.scan_response)
         pending = self.pending_le_connection
-        if pending and adv.event_type == ADV_IND and (
+        if pending and not self.crosses and adv.event_type == ADV_IND and (
                 adv.advertiser_address in self.accept_list if pending.initiator_filter_policy == 1
                 else adv.advertiser_address == pending.peer_address):
             pending.peer_address = adv.advertiser_address
@@ -197,7 +198,15 @@ class Radio(controller.Controller):
             return
         loop.call_later(timeout / 400, self.supervise, connection, timeout, heard)
 
+    def on_hci_le_create_connection_command(self, command):
+        super().on_hci_le_create_connection_command(command)
+        if self.crosses:
+            self.crosses()
+
     def on_hci_le_create_connection_cancel_command(self, command):
+        if self.crosses and self.pending_le_connection:
+            self.crosses = None
+            self.create_le_connection(self.pending_le_connection.peer_address)
         pending, self.pending_le_connection = self.pending_le_connection, None
         if pending is None:
             return hci.HCI_StatusReturnParameters(hci.HCI_ErrorCode.COMMAND_DISALLOWED_ERROR)

@@ -136,6 +136,31 @@ extension Scenarios {
             #expect(central.count { if case .disconnected = $0 { true } else { false } } == 1)
         }
 
+        @Test(
+            "O-11 CN-7 a connect that is cancelled in the moment in which the link is made: one didDisconnect, no didConnect",
+            .enabled(if: Worlds.isRig, "the simulator cannot be that late"))
+        func cancelCrosses() async throws {
+            let world = try await Worlds.make()
+            let central = Central(world)
+            try await central.powerOn()
+            let heart = try await central.find("Rig Heart", services: [heartRate])
+            try await world.control("rig cross")
+            central.manager.connect(heart)
+            _ = try await world.nextEvent("an attempt") { $0 == "rig connects" }
+            try await central.disconnect(heart)
+            try await world.awaitConnections("heart", 1)
+            // Linux 6.1 does not know of that link, so it can only be ended together with all others.
+            try await world.control("rig power off")
+            try await central.next("powered off") { if case .state(.poweredOff) = $0 { true } else { nil } }
+            #expect(central.count { if case .connected = $0 { true } else { false } } == 0)
+            #expect(central.count { if case .disconnected = $0 { true } else { false } } == 1)
+            central.forgetRecords()
+            try await world.control("rig power on")
+            try await central.powerOn()
+            try await central.connect(heart)
+            try await central.disconnect(heart)
+        }
+
         @Test("O-43 DL-7 two managers on one link: each has its didConnect; one's cancel leaves the other's link")
         func twoManagers() async throws {
             let world = try await Worlds.make()
