@@ -196,7 +196,8 @@ class Radio(controller.Controller):
         elif loop.time() - heard >= timeout / 100:
             self.on_le_disconnected(connection, hci.HCI_ErrorCode.CONNECTION_TIMEOUT_ERROR)
             return
-        loop.call_later(timeout / 400, self.supervise, connection, timeout, heard)
+        # Often, so that both ends lose a link at about the same time.
+        loop.call_later(0.01, self.supervise, connection, timeout, heard)
 
     def on_hci_le_create_connection_command(self, command):
         super().on_hci_le_create_connection_command(command)
