@@ -291,12 +291,13 @@ extension Session {
         return LinkLease.take(name, in: directory, creates: creates)
     }
 
-    /// Whether the link, or the attempt, is ours alone.
-    private func mayEnd(_ link: Link, of device: Device) -> Bool {
+    /// Gives up our part in the link, or in the attempt.
+    /// - Returns: Whether it was ours alone, and may be ended.
+    private func endLease(_ link: Link, of device: Device) -> Bool {
         guard LinkLease.directory != nil else { return true }
-        if link.lease?.isAlone() == true { return true }
+        defer { link.lease = nil }
+        if link.lease?.end() == true { return true }
         Log.debug("\(device.path): other programs use the link, which stays")
-        link.lease = nil
         return false
     }
 
@@ -332,7 +333,7 @@ extension Session {
 
     private func disconnect(_ device: Device, _ link: Link) {
         pauseDiscovery(false, for: link)
-        guard mayEnd(link, of: device) else { return apply(link.machine.handle(.kept), to: device) }
+        guard endLease(link, of: device) else { return apply(link.machine.handle(.kept), to: device) }
         let epoch = link.epoch
         proxy(device)?.disconnect { [weak self, weak device] _ in
             guard let self, let device, let link = device.link, link.epoch == epoch else { return }

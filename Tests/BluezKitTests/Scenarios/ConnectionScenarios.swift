@@ -9,6 +9,7 @@ import Testing
 extension Scenarios {
     @Suite struct ConnectionScenarios {
         let heartRate = CBUUID(string: "180D")
+        let heartPath: ObjectPath = "/org/bluez/hci0/dev_F0_F1_F2_00_00_01"
 
         @Test("O-10 CN-3 connect: connecting at once, didConnect once, connected and no services inside it")
         func connects() async throws {
@@ -272,17 +273,54 @@ extension Scenarios {
             let central = Central(world)
             try await central.powerOn()
             let heart = try await central.find("Rig Heart", services: [heartRate])
-            let other = try await Peer.named(world.busAddress)
-            let device: ObjectPath = "/org/bluez/hci0/dev_F0_F1_F2_00_00_01"
-            try await other.call("org.bluez", device, "org.bluez.Device1", "Connect", deadline: .seconds(60))
+            let other = try await connectFromOutside(world)
             try await central.connect(heart)
             try await central.disconnect(heart)
             #expect(try await world.control("heart connections") == "1")
             try await central.connect(heart)
             _ = try await central.discoverServices(heart)
-            try await other.call("org.bluez", device, "org.bluez.Device1", "Disconnect")
+            try await other.call("org.bluez", heartPath, "org.bluez.Device1", "Disconnect")
             try await central.next("end") { if case .disconnected(heart, _, .some) = $0 { true } else { nil } }
             try await world.awaitConnections("heart", 0)
+        }
+
+        @Test(
+            "O-43 CN-15 a manager released with a link, or an attempt: another program's next link is not taken for it",
+            arguments: [true, false])
+        func foreignLinkAfterOwn(wasUp: Bool) async throws {
+            let world = try await Worlds.make()
+            func connectAndRelease() async throws {
+                let central = Central(world)
+                try await central.powerOn()
+                let heart = try await central.find("Rig Heart", services: [heartRate])
+                if wasUp {
+                    try await central.connect(heart)
+                    // BlueZ 5.66 crashes if the link is lost while it discovers.
+                    _ = try await central.discoverServices(heart)
+                } else {
+                    try await world.control("heart vanish")
+                    central.manager.connect(heart)
+                    _ = await (world as? SimulatedWorld)?.simulator.waitForCalls("Connect")
+                }
+            }
+            try await connectAndRelease()
+            try await world.awaitConnections("heart", 0)
+            if !wasUp { try await world.control("heart return") }
+            let central = Central(world)
+            try await central.powerOn()
+            let heart = try await central.find("Rig Heart", services: [heartRate])
+            try await connectFromOutside(world)
+            try await central.connect(heart)
+            try await central.disconnect(heart)
+            #expect(try await world.control("heart connections") == "1")
+        }
+
+        /// Another program, without BluezKit, makes a link to the heart.
+        @discardableResult
+        private func connectFromOutside(_ world: any World) async throws -> Peer {
+            let other = try await Peer.named(world.busAddress)
+            try await other.call("org.bluez", heartPath, "org.bluez.Device1", "Connect", deadline: .seconds(60))
+            return other
         }
 
         @Test("ST-6 D10 the adapter goes and another one takes its place: resetting, powered on, and everything works")
