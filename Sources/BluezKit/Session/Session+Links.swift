@@ -252,7 +252,9 @@ extension Session {
         guard let proxy = proxy(device) else { return }
         let epoch = link.epoch
         device.disconnectReason = nil
-        link.lease = lease(on: device, creates: true)
+        let inherited = lease(on: device, creates: false)
+        let isHeir = inherited != nil
+        link.lease = inherited ?? lease(on: device, creates: true)
         AdvertisedServices.note(device)
         pauseDiscovery(true, for: link)
         // A device that does not answer must not keep the app's scan from going on.
@@ -276,6 +278,10 @@ extension Session {
                 device.attempts = device.attempts.suffix(9)
                 device.attempts.append(BluezConnectAttempt(date: Date(), name: error.name, message: error.message))
                 device.lastSeen = nil  // it must be heard anew before it counts as being there
+                // The next link is another program's. But BlueZ may still be at the attempt that it gave no answer to,
+                // or at that of a process that has died.
+                let hasEnded = link.machine.phase == .attempting && error != .timedOut
+                if failure == .inProgress ? !isHeir : hasEnded { _ = endLease(link, of: device) }
             }
             apply(link.machine.handle(.connectReply(failure)), to: device)
         }
@@ -292,7 +298,7 @@ extension Session {
     }
 
     /// Gives up our part in the link, or in the attempt.
-    /// - Returns: Whether it was ours alone, and may be ended.
+    /// - Returns: Whether it was ours alone: then it may be ended.
     private func endLease(_ link: Link, of device: Device) -> Bool {
         guard LinkLease.directory != nil else { return true }
         defer { link.lease = nil }

@@ -1,3 +1,4 @@
+import BluezKitSimulator
 import CoreBluetooth
 import DBus
 import Foundation
@@ -311,6 +312,45 @@ extension Scenarios {
             let heart = try await central.find("Rig Heart", services: [heartRate])
             try await connectFromOutside(world)
             try await central.connect(heart)
+            try await central.disconnect(heart)
+            #expect(try await world.control("heart connections") == "1")
+        }
+
+        /// The simulator makes our first attempt fail as well.
+        @Test(
+            "O-43 CN-2 another program's attempt that ours finds in its way: the link is that program's, and left alone",
+            arguments: Worlds.isRig ? [false] : [false, true])
+        func foreignAttempt(afterFailure: Bool) async throws {
+            let world = try await Worlds.make()
+            let simulator = (world as? SimulatedWorld)?.simulator
+            let central = Central(world)
+            try await central.powerOn()
+            let heart = try await central.find("Rig Heart", services: [heartRate])
+            try await world.control("heart vanish")
+            if afterFailure {
+                let unknown = "org.freedesktop.DBus.Error.UnknownObject"
+                simulator?.inject(SimulatorFault("Connect", .fail(name: unknown, message: "")))
+                central.manager.connect(heart)
+                _ = await simulator?.waitForCalls("Connect")
+            }
+            let other = try await Peer.named(world.busAddress)
+            _ = other.sync {
+                $0.call(
+                    MethodCall(
+                        destination: "org.bluez", path: heartPath, interface: "org.bluez.Device1", member: "Connect"),
+                    deadline: .seconds(60)
+                ) { _ in }
+            }
+            try await other.settle()
+            _ = await simulator?.waitForCalls("Connect", count: afterFailure ? 2 : 1)
+            // Ours are refused, also one that comes in the moment in which the link is made.
+            let busy = "Operation already in progress"
+            simulator?.inject(SimulatorFault("Connect", times: nil, .fail(name: "org.bluez.Error.Failed", message: busy)))
+            if !afterFailure { central.manager.connect(heart) }
+            try await world.control("heart return")
+            try await central.next("connection") { if case .connected(heart) = $0 { true } else { nil } }
+            // BlueZ 5.66 crashes if the link is lost while it discovers.
+            _ = try await central.discoverServices(heart)
             try await central.disconnect(heart)
             #expect(try await world.control("heart connections") == "1")
         }
