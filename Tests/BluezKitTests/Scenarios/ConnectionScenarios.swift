@@ -310,10 +310,12 @@ extension Scenarios {
             let central = Central(world)
             try await central.powerOn()
             let heart = try await central.find("Rig Heart", services: [heartRate])
-            try await connectFromOutside(world)
+            let other = try await connectFromOutside(world)
             try await central.connect(heart)
+            // BlueZ 5.66 crashes if the link is lost while it discovers.
+            _ = try await central.discoverServices(heart)
             try await central.disconnect(heart)
-            #expect(try await world.control("heart connections") == "1")
+            try await disconnectFromOutside(other, world)
         }
 
         /// The simulator makes our first attempt fail as well.
@@ -345,22 +347,29 @@ extension Scenarios {
             _ = await simulator?.waitForCalls("Connect", count: afterFailure ? 2 : 1)
             // Ours are refused, also one that comes in the moment in which the link is made.
             let busy = "Operation already in progress"
-            simulator?.inject(SimulatorFault("Connect", times: nil, .fail(name: "org.bluez.Error.Failed", message: busy)))
+            simulator?.inject(
+                SimulatorFault("Connect", times: nil, .fail(name: "org.bluez.Error.Failed", message: busy)))
             if !afterFailure { central.manager.connect(heart) }
             try await world.control("heart return")
             try await central.next("connection") { if case .connected(heart) = $0 { true } else { nil } }
             // BlueZ 5.66 crashes if the link is lost while it discovers.
             _ = try await central.discoverServices(heart)
             try await central.disconnect(heart)
-            #expect(try await world.control("heart connections") == "1")
+            try await disconnectFromOutside(other, world)
         }
 
         /// Another program, without BluezKit, makes a link to the heart.
-        @discardableResult
         private func connectFromOutside(_ world: any World) async throws -> Peer {
             let other = try await Peer.named(world.busAddress)
             try await other.call("org.bluez", heartPath, "org.bluez.Device1", "Connect", deadline: .seconds(60))
             return other
+        }
+
+        /// That link is still there, and the other program ends it.
+        private func disconnectFromOutside(_ other: Peer, _ world: any World) async throws {
+            #expect(try await world.control("heart connections") == "1")
+            try await other.call("org.bluez", heartPath, "org.bluez.Device1", "Disconnect")
+            try await world.awaitConnections("heart", 0)
         }
 
         @Test("ST-6 D10 the adapter goes and another one takes its place: resetting, powered on, and everything works")
