@@ -135,10 +135,12 @@ class Rig:
             raise ValueError(kind)
         self.kernels[0].radio.deafness = kind
 
-    async def cmd_cross(self):
-        """cross: the link that the kernel asks for next, which the event `rig connects` tells, is made in the moment in which
-        the kernel calls that off"""
-        self.kernels[0].radio.crosses = lambda: self.event('rig connects')
+    async def cmd_cross(self, when='late'):
+        """cross [late|early]: calling off the kernel's next attempt, which the event `rig connects` tells, crosses with it:
+        late, the link is made in that very moment; early, for a second, the kernel has heard the device and asked for no
+        link yet"""
+        radio = self.kernels[0].radio
+        setattr(radio, {'late': 'crosses', 'early': 'hesitates'}[when], lambda: self.event('rig connects'))
 
     async def cmd_suspend(self):
         """suspend: the kernel does to Bluetooth what it does before the machine sleeps; the machine itself goes on"""

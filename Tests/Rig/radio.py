@@ -77,7 +77,7 @@ class Radio(controller.Controller):
 
     - scan responses, non-connectable advertising, RSSI, passive and active scans, the accept list;
     - duplicate filtering, by address as most controllers do (`data`: a change of the data is reported);
-    - cancelling a connection attempt, which may come too late (`crosses`);
+    - cancelling a connection attempt, which may come too late (`crosses`) or too early (`hesitates`);
     - supervision: an end of a link that has not heard the other for the supervision timeout is lost;
     - deafness: hearing no advertisement, for good (`on`), until a scan begins (`scan`), until a reset (`power`).
     """
@@ -95,6 +95,7 @@ class Radio(controller.Controller):
         self.le_legacy_advertiser = Advertiser(self)
         self.in_range, self.rssi, self.deafness = True, -50, 'off'
         self.crosses = None  # called when the next attempt begins; its link is made in the moment in which it is called off
+        self.hesitates = None  # called when the kernel ends its next passive scan, which takes a second then
         self.seen, self.accept_list, self.reports, self.last_command = set(), set(), 0, 0
         self.listeners = []  # called with each advertisement that is heard
 
@@ -102,6 +103,11 @@ class Radio(controller.Controller):
     def on_hci_packet(self, packet):
         if isinstance(packet, hci.HCI_AclDataPacket):
             self.on_hci_acl_data_packet(packet)
+        elif self.hesitates and isinstance(packet, hci.HCI_LE_Set_Scan_Enable_Command) and (
+                self.le_scan_type == 0 and not packet.le_scan_enable):
+            self.hesitates()
+            self.hesitates = None
+            asyncio.get_running_loop().call_later(1, self.on_hci_packet, packet)
         else:
             self.last_command = time.monotonic()
             self.on_hci_command_packet(packet)
