@@ -100,6 +100,14 @@ final class Link {
     var matchRules: [MatchRule] = []
     /// Counts the links: answers to calls made for an earlier one are void.
     var epoch = 0
+
+    /// Gives up our part in the link, or in the attempt.
+    /// - Returns: Whether it was ours alone: then it may be ended.
+    @discardableResult
+    func endLease() -> Bool {
+        defer { lease = nil }
+        return lease?.end() == true
+    }
 }
 
 /// What an app asked of a peripheral, in the order of the calls (RW-1).

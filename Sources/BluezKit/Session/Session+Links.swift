@@ -252,6 +252,7 @@ extension Session {
         guard let proxy = proxy(device) else { return }
         let epoch = link.epoch
         device.disconnectReason = nil
+        // Another process has made an attempt, or a link, and may have died since.
         let inherited = lease(on: device, creates: false)
         let isHeir = inherited != nil
         link.lease = inherited ?? lease(on: device, creates: true)
@@ -281,7 +282,7 @@ extension Session {
                 // The next link is another program's. But BlueZ may still be at the attempt that it gave no answer to,
                 // or at that of a process that has died.
                 let hasEnded = link.machine.phase == .attempting && error != .timedOut
-                if failure == .inProgress ? !isHeir : hasEnded { _ = endLease(link, of: device) }
+                if failure == .inProgress ? !isHeir : hasEnded { link.endLease() }
             }
             apply(link.machine.handle(.connectReply(failure)), to: device)
         }
@@ -295,16 +296,6 @@ extension Session {
         guard let directory = LinkLease.directory, let life else { return nil }
         let name = "\(life) \(device.identity.addressText)".replacing("/", with: "_")
         return LinkLease.take(name, in: directory, creates: creates)
-    }
-
-    /// Gives up our part in the link, or in the attempt.
-    /// - Returns: Whether it was ours alone: then it may be ended.
-    private func endLease(_ link: Link, of device: Device) -> Bool {
-        guard LinkLease.directory != nil else { return true }
-        defer { link.lease = nil }
-        if link.lease?.end() == true { return true }
-        Log.debug("\(device.path): other programs use the link, which stays")
-        return false
     }
 
     /// `Connect` lets BlueZ choose between LE and classic Bluetooth. Where it has chosen wrong it is told, in the ways that
@@ -339,7 +330,10 @@ extension Session {
 
     private func disconnect(_ device: Device, _ link: Link) {
         pauseDiscovery(false, for: link)
-        guard endLease(link, of: device) else { return apply(link.machine.handle(.kept), to: device) }
+        guard link.endLease() || LinkLease.directory == nil else {
+            Log.debug("\(device.path): other programs use the link, which stays")
+            return apply(link.machine.handle(.kept), to: device)
+        }
         let epoch = link.epoch
         proxy(device)?.disconnect { [weak self, weak device] _ in
             guard let self, let device, let link = device.link, link.epoch == epoch else { return }
@@ -498,7 +492,7 @@ extension Session {
         link.unreadObjects = PathQueue()
         link.changedServices = []
         link.queue.removeAll()
-        if !device.properties.isConnected { link.lease?.end() }
+        if !device.properties.isConnected { link.endLease() }
         link.lease = nil
         (link.failConnect, link.failRunning, link.isPairing, link.failedWhileUp) = (nil, nil, false, nil)
         endQuestion(about: device)
