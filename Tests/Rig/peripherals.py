@@ -135,12 +135,15 @@ class Rig:
             raise ValueError(kind)
         self.kernels[0].radio.deafness = kind
 
-    async def cmd_cross(self, when='late'):
-        """cross [late|early]: calling off the kernel's next attempt, which the event `rig connects` tells, crosses with it:
+    async def cmd_cross(self, when):
+        """cross late|early|off: calling off the kernel's next attempt, which the event `rig connects` tells, crosses with it:
         late, the link is made in that very moment; early, for a second, the kernel has heard the device and asked for no
         link yet"""
-        radio = self.kernels[0].radio
-        setattr(radio, {'late': 'crosses', 'early': 'hesitates'}[when], lambda: self.event('rig connects'))
+        if when not in ('late', 'early', 'off'):
+            raise ValueError(when)
+        tell, radio = lambda: self.event('rig connects'), self.kernels[0].radio
+        radio.crosses = tell if when == 'late' else None
+        radio.hesitates = tell if when == 'early' else None
 
     async def cmd_suspend(self):
         """suspend: the kernel does to Bluetooth what it does before the machine sleeps; the machine itself goes on"""

@@ -96,7 +96,7 @@ async def radio():
     check('a central that is reset as it connects', await connect() and await linked(peripheral, False))
     central.hasty = False
     check('links go on', await connect() and await linked(central, True))
-    await asyncio.sleep(1)
+    await asyncio.sleep(1)  # more than twice the supervision timeout, in which nothing may happen
     check('a link with both ends stays', bool(central.le_connections and peripheral.le_connections))
 
 
@@ -142,8 +142,10 @@ async def sink():
         check('long value written', await client.read_gatt_char(rig_uuid(0x15)) == long)
         for i in range(50):
             await client.write_gatt_char(rig_uuid(0x12), bytes(20), response=False)
-        await asyncio.sleep(1)
-        check('write without response', await client.read_gatt_char(rig_uuid(0x1C)) == struct.pack('<I', 1000))
+        for _ in range(100):
+            if (got := await client.read_gatt_char(rig_uuid(0x1C))) == struct.pack('<I', 1000):
+                break
+        check('write without response', got == struct.pack('<I', 1000))
         values = asyncio.Queue()
         await client.start_notify(rig_uuid(0x14), lambda c, data: values.put_nowait(bytes(data)))
         await ctl('sink indicate 0014 0102')

@@ -282,7 +282,7 @@ extension Scenarios {
             #expect(try await world.control("heart connections") == "1")
             try await central.connect(heart)
             _ = try await central.discoverServices(heart)
-            try await other.call("org.bluez", heartPath, "org.bluez.Device1", "Disconnect")
+            try await other.call(foreign("Disconnect"))
             try await central.next("end") { if case .disconnected(heart, _, .some) = $0 { true } else { nil } }
             try await world.awaitConnections("heart", 0)
         }
@@ -338,13 +338,7 @@ extension Scenarios {
                 _ = await simulator?.waitForCalls("Connect")
             }
             let other = try await Peer.named(world.busAddress)
-            _ = other.sync {
-                $0.call(
-                    MethodCall(
-                        destination: "org.bluez", path: heartPath, interface: "org.bluez.Device1", member: "Connect"),
-                    deadline: .seconds(60)
-                ) { _ in }
-            }
+            _ = other.sync { $0.call(foreign("Connect"), deadline: .seconds(60)) { _ in } }
             try await other.settle()
             _ = await simulator?.waitForCalls("Connect", count: afterFailure ? 2 : 1)
             // Ours are refused, also one that comes in the moment in which the link is made.
@@ -360,17 +354,22 @@ extension Scenarios {
             try await disconnectFromOutside(other, world)
         }
 
-        /// Another program, without BluezKit, makes a link to the heart.
+        /// What another program, without BluezKit, asks of the heart.
+        private func foreign(_ member: String) -> MethodCall {
+            MethodCall(destination: "org.bluez", path: heartPath, interface: "org.bluez.Device1", member: member)
+        }
+
+        /// Another program makes a link to the heart.
         private func connectFromOutside(_ world: any World) async throws -> Peer {
             let other = try await Peer.named(world.busAddress)
-            try await other.call("org.bluez", heartPath, "org.bluez.Device1", "Connect", deadline: .seconds(60))
+            try await other.call(foreign("Connect"), deadline: .seconds(60))
             return other
         }
 
         /// That link is still there, and the other program ends it.
         private func disconnectFromOutside(_ other: Peer, _ world: any World) async throws {
             #expect(try await world.control("heart connections") == "1")
-            try await other.call("org.bluez", heartPath, "org.bluez.Device1", "Disconnect")
+            try await other.call(foreign("Disconnect"))
             try await world.awaitConnections("heart", 0)
         }
 

@@ -31,8 +31,8 @@ enum Worlds {
         let world = try RigWorld()
         try await world.restartCrashedDaemon()
         for line in [
-            "rig adapters 1", "rig dual off", "rig resume", "rig deaf off", "heart return", "heart advertise on",
-            "heart beat 0", "sink return", "sink advertise on",
+            "rig adapters 1", "rig dual off", "rig resume", "rig deaf off", "rig cross off", "heart return",
+            "heart advertise on", "heart beat 0", "sink return", "sink advertise on",
         ] {
             _ = try await world.control(line)
         }
