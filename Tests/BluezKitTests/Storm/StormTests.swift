@@ -62,6 +62,7 @@ private final class Storm: @unchecked Sendable {  // holds: used by one test, wh
     private(set) var crashes = 0
     private(set) var confusions = 0
     private(set) var lostLinks = 0
+    private var lostSince: [String: ContinuousClock.Instant] = [:]
     private(set) var footprint = Footprint()
     private var baseline: Footprint?
 
@@ -147,6 +148,7 @@ private final class Storm: @unchecked Sendable {  // holds: used by one test, wh
     private func converge() async throws {
         let app = app
         note("calm")
+        lostSince = [:]
         await central.perform { app.forgetValues() }
         let start = ContinuousClock.now
         let deadline = start + .seconds(Worlds.isRig ? 150 : 60)
@@ -207,17 +209,20 @@ private final class Storm: @unchecked Sendable {  // holds: used by one test, wh
     /// can use or end it. Whoever sees it switches Bluetooth off and on.
     private func resetConfusedKernel(_ complaints: [UUID: String]) async throws {
         guard let rig = world as? RigWorld else { return }
-        func isLost(_ target: Target) async throws -> Bool {
-            guard try await rig.control("\(target.plan.key) connections") == "1" else { return false }
-            return try await !rig.saysConnected(target.plan.address)
-        }
         for target in targets where complaints[target.wish.identifier] != nil {
-            guard try await isLost(target) else { continue }
+            let key = target.plan.key
+            guard try await rig.control("\(key) connections") == "1", try await !rig.saysConnected(target.plan.address)
+            else {
+                lostSince[key] = nil
+                continue
+            }
             // A link that is being made looks the same for a moment.
-            try await Task.sleep(for: .seconds(5))
-            guard try await isLost(target) else { continue }
-            note("the kernel has lost the link of \(target.plan.key)")
+            let since = lostSince[key, default: .now]
+            lostSince[key] = since
+            guard since + .seconds(5) < .now else { continue }
+            note("the kernel has lost the link of \(key)")
             lostLinks += 1
+            lostSince = [:]
             for line in ["off", "on"] { try await rig.control("rig power \(line)") }
             return
         }
