@@ -75,6 +75,8 @@ class Rig:
             return f'ok {await method(*arguments) or ""}'.rstrip()
         except ATT_Error as e:
             return f'error att {e.error_code:#04x}'
+        except asyncio.CancelledError:  # bumble's way to say so to what waits for an answer
+            return 'error disconnected'
         except Exception as e:  # whatever it is, the test should see it
             return f'error {type(e).__name__}: {e}'.replace('\n', ' ')
 

@@ -24,6 +24,7 @@ class Advertisement(ll.AdvertisingPdu):
     scan_response: bytes = b''
     event_type: int = ADV_IND
     rssi: int = -50
+    advertiser: controller.LegacyAdvertiser | None = None  # who would answer
 
 
 class Air(link.LocalLink):
@@ -54,7 +55,10 @@ class Air(link.LocalLink):
         if sender.in_range:
             for radio in self.controllers:
                 if radio is not sender and radio.in_range:
-                    asyncio.get_running_loop().call_soon(radio.on_ll_advertising_pdu, packet)
+                    if isinstance(packet, ll.ConnectInd):  # an advertiser listens for it right after its advertisement
+                        radio.on_ll_advertising_pdu(packet)
+                    else:
+                        asyncio.get_running_loop().call_soon(radio.on_ll_advertising_pdu, packet)
 
 
 class Advertiser(controller.LegacyAdvertiser):
@@ -64,7 +68,7 @@ class Advertiser(controller.LegacyAdvertiser):
         if self.enabled and self.advertising_type in self.TYPES:
             self.controller.send_advertising_pdu(Advertisement(
                 self.address, bytes(self.advertising_data), bytes(self.scan_response_data),
-                self.TYPES[self.advertising_type], self.controller.rssi))
+                self.TYPES[self.advertising_type], self.controller.rssi, self))
 
     def _on_timer_fired(self):
         self.send_advertising_data()
@@ -156,7 +160,7 @@ class Radio(controller.Controller):
             if active and adv.event_type in (ADV_IND, ADV_SCAN_IND):
                 self.report(adv, SCAN_RSP, adv.scan_response)
         pending = self.pending_le_connection
-        if pending and not self.crosses and adv.event_type == ADV_IND and (
+        if pending and not self.crosses and adv.event_type == ADV_IND and adv.advertiser.enabled and (
                 adv.advertiser_address in self.accept_list if pending.initiator_filter_policy == 1
                 else adv.advertiser_address == pending.peer_address):
             pending.peer_address = adv.advertiser_address

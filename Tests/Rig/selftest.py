@@ -79,25 +79,44 @@ async def radio():
             await asyncio.sleep(0.05)
         return False
 
-    async def connect():
+    def begin():
         peripheral.le_legacy_advertiser.start()
         central.on_packet(bytes(hci.HCI_LE_Create_Connection_Command(
             le_scan_interval=96, le_scan_window=48, initiator_filter_policy=0, peer_address_type=0,
             peer_address=peripheral.public_address, own_address_type=0, connection_interval_min=24,
             connection_interval_max=40, max_latency=0, supervision_timeout=42, min_ce_length=0, max_ce_length=0)))
+
+    async def connect():
+        begin()
         return await linked(peripheral, True)
+
+    async def disconnect():
+        for connection in list(central.le_connections.values()):
+            central.on_packet(bytes(hci.HCI_Disconnect_Command(connection_handle=connection.handle, reason=0x13)))
+        peripheral.in_range = True
+        return not central.le_connections and await linked(peripheral, False)
 
     check('two radios link', await connect() and len(central.le_connections) == 1)
     peripheral.in_range = False
-    central.on_packet(bytes(hci.HCI_Disconnect_Command(connection_handle=1, reason=0x13)))
-    peripheral.in_range = True
-    check('the end of a link that was not heard of', not central.le_connections and await linked(peripheral, False))
+    check('the end of a link that was not heard of', await disconnect())
     central.hasty = True
     check('a central that is reset as it connects', await connect() and await linked(peripheral, False))
     central.hasty = False
     check('links go on', await connect() and await linked(central, True))
     await asyncio.sleep(1)  # more than twice the supervision timeout, in which nothing may happen
     check('a link with both ends stays', bool(central.le_connections and peripheral.le_connections))
+    await disconnect()
+
+    # The advertiser stops as it is being answered, or just before.
+    advertiser = peripheral.le_legacy_advertiser
+    central.listeners = [lambda advertisement: asyncio.get_running_loop().call_soon(advertiser.stop)]
+    check('who has heard an advertisement can connect', await connect() and len(central.le_connections) == 1)
+    await disconnect()
+    heard = asyncio.Event()
+    central.listeners = [lambda advertisement: (advertiser.stop(), heard.set())]
+    begin()
+    await asyncio.wait_for(heard.wait(), 5)
+    check('who has stopped is not connected to', not central.le_connections and central.pending_le_connection is not None)
 
 
 async def heart():
