@@ -81,6 +81,8 @@ class Radio(controller.Controller):
 
     - scan responses, non-connectable advertising, RSSI, passive and active scans, the accept list;
     - duplicate filtering, by address as most controllers do (`data`: a change of the data is reported);
+    - connecting within the advertising event, as the Core Specification has it (Vol 6, Part B, 4.4.2.3): who was heard is
+      connected to, or has stopped and is not;
     - cancelling a connection attempt, which may come too late (`crosses`) or too early (`hesitates`);
     - supervision: an end of a link that has not heard the other for the supervision timeout is lost;
     - deafness: hearing no advertisement, for good (`on`), until a scan begins (`scan`), until a reset (`power`).
