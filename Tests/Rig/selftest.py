@@ -253,6 +253,7 @@ async def peripheral():
         event = await asyncio.wait_for(reader.readline(), 10)
     check('central is notified', event.endswith(b'010203\n'), event.decode().strip())
     await ctl('central disconnect')
+    bus.disconnect()  # and with it the advertisement, which would take turns with the next part's
 
 
 class Events:
