@@ -52,13 +52,13 @@ class Air(link.LocalLink):
             loop.call_soon(receiver.on_ll_control_pdu, sender_address, packet)
 
     def send_advertising_pdu(self, sender, packet):
-        if sender.in_range:
-            for radio in self.controllers:
-                if radio is not sender and radio.in_range:
-                    if isinstance(packet, ll.ConnectInd):  # an advertiser listens for it right after its advertisement
-                        radio.on_ll_advertising_pdu(packet)
-                    else:
-                        asyncio.get_running_loop().call_soon(radio.on_ll_advertising_pdu, packet)
+        if not sender.in_range:
+            return
+        for radio in [r for r in self.controllers if r is not sender and r.in_range]:
+            if isinstance(packet, ll.ConnectInd):  # an advertiser listens for it right after its advertisement
+                radio.on_ll_advertising_pdu(packet)
+            else:
+                asyncio.get_running_loop().call_soon(radio.on_ll_advertising_pdu, packet)
 
 
 class Advertiser(controller.LegacyAdvertiser):

@@ -70,15 +70,21 @@ async def radio():
     """Two radios on an air of their own: an end of a link that the other does not know is lost."""
     air = Air()
     central, peripheral = Hasty('central', air, '00:00:00:00:00:01'), Radio('peripheral', air, HEART)
+    changed = asyncio.Event()
     for end in (central, peripheral):
-        end.host = SimpleNamespace(on_packet=lambda packet: None)
+        end.host = SimpleNamespace(on_packet=lambda packet: changed.set())
 
-    async def linked(end, wanted):
-        for _ in range(100):
-            if bool(end.le_connections) == wanted:
-                return True
-            await asyncio.sleep(0.05)
-        return False
+    async def linked(end, wanted, within=5):
+        async def until():
+            while bool(end.le_connections) != wanted:
+                changed.clear()
+                await changed.wait()
+
+        try:
+            await asyncio.wait_for(until(), within)
+        except asyncio.TimeoutError:
+            return False
+        return True
 
     def begin():
         peripheral.le_legacy_advertiser.start()
@@ -104,8 +110,8 @@ async def radio():
     check('a central that is reset as it connects', await connect() and await linked(peripheral, False))
     central.hasty = False
     check('links go on', await connect() and await linked(central, True))
-    await asyncio.sleep(1)  # more than twice the supervision timeout, in which nothing may happen
-    check('a link with both ends stays', bool(central.le_connections and peripheral.le_connections))
+    # 1 s: more than twice the supervision timeout
+    check('a link with both ends stays', not await linked(central, False, within=1) and await linked(peripheral, True))
     await disconnect()
 
     # The advertiser stops as it is being answered, or just before.
