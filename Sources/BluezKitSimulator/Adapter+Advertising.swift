@@ -64,14 +64,13 @@ extension Adapter {
 
     /// Asks the client for the properties, in bluetoothd's two ways.
     private func ask(_ instance: AdvertisementInstance, completion: @escaping ([String: Value]?) -> Void) {
-        guard let connection = simulator.connection else { return }
         let tree = MethodCall(
             destination: instance.client, path: instance.path, interface: "org.freedesktop.DBus.ObjectManager",
             member: "GetManagedObjects")
         let all = MethodCall.getAllProperties(
             of: "org.bluez.LEAdvertisement1", at: instance.path, on: instance.client)
-        connection.call(tree, deadline: .seconds(25)) { _ in
-            connection.call(all, deadline: .seconds(25)) { result in
+        simulator.call(tree, deadline: .seconds(25)) { [simulator] _ in
+            simulator.call(all, deadline: .seconds(25)) { result in
                 completion((try? (try? result.get())?.values())?.first?.dictionaryValue)
             }
         }

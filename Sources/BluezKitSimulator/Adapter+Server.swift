@@ -31,7 +31,7 @@ extension Adapter {
         let question = MethodCall(
             destination: client, path: root, interface: "org.freedesktop.DBus.ObjectManager",
             member: "GetManagedObjects")
-        connection.call(question, deadline: .seconds(25)) { [weak self] result in
+        simulator.call(question, deadline: .seconds(25)) { [weak self] result in
             guard let self, applications.contains(where: { $0 === application }) else { return }
             do {
                 guard case .success(let reply) = result else { throw BlueZError.failed("No object received") }
@@ -148,7 +148,7 @@ extension Adapter {
             destination: agent.client, path: agent.path, interface: "org.bluez.Agent1", member: "RequestAuthorization"
         ) { (writer) throws(BusError) in try writer.write(path) }
         simulator.server?.flush()
-        simulator.connection?.call(question, deadline: .seconds(60)) { [weak device] result in
+        simulator.call(question, deadline: .seconds(60)) { [weak device] result in
             guard let device, device.inbound === link, case .success = result else { return completion(false) }
             link.isEncrypted = true
             device.isBonded = true

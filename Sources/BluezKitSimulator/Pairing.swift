@@ -73,7 +73,7 @@ final class Pairing {
             if isDisplay { try writer.write(UInt16(0)) }
         }
         simulator.server?.flush()
-        simulator.connection?.call(question, deadline: .seconds(60)) { [weak self] result in
+        simulator.call(question, deadline: .seconds(60)) { [weak self] result in
             guard let self, device.pairing === self, !isDisplay else { return }
             if case .success(let reply) = result, accepts(reply) { succeeded() } else { failed() }
         }

@@ -2,8 +2,8 @@ import DBus
 import Foundation
 import Glibc
 
-/// A D-Bus daemon of one's own: nobody else is on it, everything is allowed, and it ends with this process however
-/// that ends. Needs the program `dbus-daemon`.
+/// A D-Bus daemon of one's own, with the limits of a system bus: nobody else is on it, and it ends with this process
+/// however that ends. Needs the program `dbus-daemon`.
 public final class PrivateBus: Sendable {
     /// Where it listens; for other programs, put it into `DBUS_SYSTEM_BUS_ADDRESS`.
     public let address: BusAddress
@@ -29,13 +29,13 @@ public final class PrivateBus: Sendable {
     }
 
     /// Starts a daemon and returns when it listens.
-    public init() throws(StartError) {
+    public init(policy: Policy = .system) throws(StartError) {
         guard let program = Self.program() else { throw .notInstalled }
         var template = Array((NSTemporaryDirectory() + "/bluezkit-bus-XXXXXX").utf8CString)
         guard mkdtemp(&template) != nil else { throw .failed("no temporary directory: \(Self.errnoText)") }
         directory = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
         do {
-            try Self.configuration(directory).write(
+            try Self.configuration(directory, policy).write(
                 toFile: directory + "/bus.conf", atomically: false, encoding: .utf8)
             try FileManager.default.createDirectory(
                 atPath: directory + "/services", withIntermediateDirectories: false)
@@ -60,28 +60,72 @@ public final class PrivateBus: Sendable {
         return search.split(separator: ":").map { "\($0)/dbus-daemon" }.first { access($0, X_OK) == 0 }
     }
 
-    private static func configuration(_ directory: String) -> String {
-        let limits = [
-            "max_incoming_bytes", "max_outgoing_bytes", "max_message_size", "max_incoming_unix_fds",
-            "max_outgoing_unix_fds", "max_completed_connections", "max_incomplete_connections",
-            "max_connections_per_user", "max_names_per_connection", "max_match_rules_per_connection",
-            "max_replies_per_connection",
-        ].map { "<limit name=\"\($0)\">100000000</limit>" }.joined(separator: "\n")
+    /// What programs may do on a bus.
+    public enum Policy: Sendable {
+        /// As on the system bus of a machine with BlueZ. This process' user is its root.
+        case system
+        /// Any name may be owned, and anything sent.
+        case open
+    }
+
+    private static func configuration(_ directory: String, _ policy: Policy) -> String {
+        // No limits: those of a system bus are the daemon's defaults.
+        """
+        <!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
+         "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
+        <busconfig>
+        <type>system</type>
+        <listen>unix:path=\(directory)/bus</listen>
+        <auth>EXTERNAL</auth>
+        <servicedir>\(directory)/services</servicedir>
+        \(policy == .system ? systemPolicy : openPolicy)
+        </busconfig>
+        """
+    }
+
+    private static let openPolicy = """
+        <policy context="default">
+        <allow send_destination="*" eavesdrop="true"/>
+        <allow eavesdrop="true"/>
+        <allow own="*"/>
+        </policy>
+        """
+
+    /// What dbus-daemon's `system.conf` says, and after it BlueZ's `bluetooth.conf`: BlueZ may call nothing on a program
+    /// but what the latter names.
+    private static var systemPolicy: String {
+        let bus = "send_destination=\"org.freedesktop.DBus\""
+        let busInterfaces = ["", ".Introspectable", ".Properties"].map {
+            "<allow \(bus) send_interface=\"org.freedesktop.DBus\($0)\"/>"
+        }
+        let called = [
+            "org.bluez.AdvertisementMonitor1", "org.bluez.Agent1", "org.bluez.MediaEndpoint1",
+            "org.bluez.MediaPlayer1", "org.bluez.Profile1", "org.bluez.GattCharacteristic1",
+            "org.bluez.GattDescriptor1", "org.bluez.LEAdvertisement1", "org.freedesktop.DBus.ObjectManager",
+            "org.freedesktop.DBus.Properties", "org.mpris.MediaPlayer2.Player",
+        ].map { "<allow send_interface=\"\($0)\"/>" }
         return """
-            <!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
-             "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
-            <busconfig>
-            <type>session</type>
-            <listen>unix:path=\(directory)/bus</listen>
-            <auth>EXTERNAL</auth>
-            <servicedir>\(directory)/services</servicedir>
             <policy context="default">
-            <allow send_destination="*" eavesdrop="true"/>
-            <allow eavesdrop="true"/>
-            <allow own="*"/>
+            <allow user="*"/>
+            <deny own="*"/>
+            <deny send_type="method_call"/>
+            <allow send_type="signal"/>
+            <allow send_requested_reply="true" send_type="method_return"/>
+            <allow send_requested_reply="true" send_type="error"/>
+            <allow receive_type="method_call"/>
+            <allow receive_type="method_return"/>
+            <allow receive_type="error"/>
+            <allow receive_type="signal"/>
+            \(busInterfaces.joined(separator: "\n"))
+            <deny \(bus) send_interface="org.freedesktop.DBus" send_member="UpdateActivationEnvironment"/>
+            <allow send_destination="org.bluez"/>
             </policy>
-            \(limits)
-            </busconfig>
+            <policy user="\(getuid())">
+            <allow \(bus) send_interface="org.freedesktop.DBus.Monitoring"/>
+            <allow own="org.bluez"/>
+            <allow send_destination="org.bluez"/>
+            \(called.joined(separator: "\n"))
+            </policy>
             """
     }
 

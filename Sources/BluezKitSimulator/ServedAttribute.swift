@@ -127,11 +127,11 @@ final class ServedAttribute {
         _ member: String, _ arguments: [Value], isRead: Bool,
         completion: @escaping (Result<[Value], ATTFailure>) -> Void
     ) {
-        guard let simulator = application?.adapter.simulator, let connection = simulator.connection else {
+        guard let simulator = application?.adapter.simulator, simulator.connection != nil else {
             return completion(.failure(.unlikely))
         }
         simulator.server?.flush()
-        connection.call(method(member, arguments), deadline: simulator.timing.applicationTimeout) { result in
+        simulator.call(method(member, arguments), deadline: simulator.timing.applicationTimeout) { result in
             switch result {
             case .success(let reply): completion(.success((try? reply.values()) ?? []))
             case .failure(let error): completion(.failure(ATTFailure(error, isRead: isRead)))
@@ -208,10 +208,10 @@ final class ServedAttribute {
     private func acquire(
         _ member: String, _ link: Link, completion: @escaping (Result<AcquiredSocket, BusError>) -> Void
     ) {
-        guard let simulator = application?.adapter.simulator, let connection = simulator.connection else { return }
+        guard let simulator = application?.adapter.simulator else { return }
         simulator.server?.flush()
         let call = method(member, [options(link, offset: 0)])
-        connection.call(call, deadline: simulator.timing.applicationTimeout) { result in
+        simulator.call(call, deadline: simulator.timing.applicationTimeout) { result in
             completion(
                 result.flatMap { reply in
                     var reader = reply.reader

@@ -34,6 +34,14 @@ extension Simulator {
         }
     }
 
+    /// Calls a client, as bluetoothd. One that has ended gets no answer any more.
+    func call(_ call: MethodCall, deadline: Duration, completion: @escaping Connection.Completion) {
+        connection?.call(call, deadline: deadline) { result in
+            if case .failure(.disconnected) = result { return }
+            completion(result)
+        }
+    }
+
     private func forgetDaemon() {
         generation += 1
         for controller in controllers { controller.presence.leaveBus() }

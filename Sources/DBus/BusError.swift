@@ -4,8 +4,6 @@ public enum BusError: Error, Hashable, Sendable {
     case remote(name: String, message: String)
     /// No answer within the deadline. The other side may still be working on the call.
     case timedOut
-    /// The caller withdrew the call. The other side may still be working on it.
-    case cancelled
     /// The connection to the bus is gone, or could not be made. `name` is libdbus' error name.
     case disconnected(name: String, message: String)
     /// A received message does not have the types it should have.
@@ -20,7 +18,6 @@ public enum BusError: Error, Hashable, Sendable {
         switch self {
         case .remote(let name, _), .disconnected(let name, _): name
         case .timedOut: "org.freedesktop.DBus.Error.NoReply"
-        case .cancelled: "org.freedesktop.DBus.Error.Failed"
         case .malformed: "org.freedesktop.DBus.Error.InvalidSignature"
         case .invalid: "org.freedesktop.DBus.Error.InvalidArgs"
         case .limit: "org.freedesktop.DBus.Error.LimitsExceeded"
@@ -32,7 +29,6 @@ public enum BusError: Error, Hashable, Sendable {
         switch self {
         case .remote(_, let message), .disconnected(_, let message): message
         case .timedOut: "no reply within the deadline"
-        case .cancelled: "the call was cancelled"
         case .malformed(let what), .invalid(let what), .limit(let what): what
         }
     }

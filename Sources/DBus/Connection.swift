@@ -19,7 +19,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     public var onSignal: ((Message) -> Void)?
     /// A method call to this process.
     public var onCall: ((IncomingCall) -> Void)?
-    /// The bus has gone. Called once, after every pending call has failed; not after ``close()``.
+    /// The bus has gone. Called once, after every call that was not answered has failed; not after ``close()``.
     public var onDisconnected: ((BusError) -> Void)?
     /// All that had arrived is handled: the moment to hand on what it led to, in one piece.
     public var onTurnEnd: (() -> Void)?
@@ -44,20 +44,28 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     private let raw: OpaquePointer
     private let loop: OpaquePointer
     private var isOpen = true
-    private var pending: [UInt32: PendingCall] = [:]
+    private var open: [UInt32: OpenCall] = [:]
+    private var waiting = CallQueue<WaitingCall>()
     private var deadlines: DeadlineTimer
     private var matches: [MatchRule: Int] = [:]
     var watchedNames: [String: WatchedName] = [:]
 
-    struct PendingCall {
+    /// Gets the answer to a call, or why there is none.
+    public typealias Completion = (Result<Message, BusError>) -> Void
+
+    private struct OpenCall {
         let deadline: DispatchTime
         /// When it becomes slow; nil: it has.
         var slow: DispatchTime?
-        let completion: (Result<Message, BusError>) -> Void
+        /// Nil: the deadline is over. The bus counts the call until it is answered, however late.
+        var completion: Completion?
     }
 
-    /// Names a pending call, to cancel it.
-    public struct CallID: Hashable, Sendable { let serial: UInt32 }
+    private struct WaitingCall {
+        let message: OpaquePointer
+        let deadline: Duration
+        let completion: Completion
+    }
 
     /// Connects. The socket is opened before this returns; greeting the bus is not waited for: calls made meanwhile
     /// follow it.
@@ -89,18 +97,28 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         cdbus_loop_free(loop)
     }
 
-    /// Ends the connection. Pending calls get no answer. Harmless if it has ended already.
+    /// Ends the connection. The calls that are not answered fail before this returns. Harmless if it has ended already.
     public func close() {
+        end(.disconnected(name: Self.disconnected, message: "the connection to the bus was closed"))
+    }
+
+    private static let disconnected = "org.freedesktop.DBus.Error.Disconnected"
+
+    private func end(_ error: BusError) {
         assertOnQueue()
         guard isOpen else { return }
         isOpen = false
-        pending.removeAll()
         deadlines.stop()
         (onSignal, onCall, onDisconnected, onTurnEnd) = (nil, nil, nil, nil)
         watchedNames.removeAll()
         cdbus_loop_detach(loop, raw)
         cdbus_connection_close(raw)
         cdbus_loop_wake(loop)
+        let unsent = waiting.removeAll()
+        unsent.forEach { dbus_message_unref($0.message) }
+        let failed = open.sorted { $0.key < $1.key }.compactMap(\.value.completion) + unsent.map(\.completion)
+        open.removeAll()
+        for completion in failed { completion(.failure(error)) }
     }
 
     /// In debug builds, traps if the caller is not on the connection's queue.
@@ -147,8 +165,9 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     }
 
     private func finish(_ serial: UInt32, _ result: Result<Message, BusError>) {
-        // An answer that nobody waits for any more (deadline, cancelled) is dropped here.
-        pending.removeValue(forKey: serial)?.completion(result)
+        guard let call = open.removeValue(forKey: serial) else { return }
+        sendWaiting()
+        call.completion?(result)
     }
 
     private func answer(_ call: Message) {
@@ -160,13 +179,12 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     }
 
     private func lose() {
-        let error = BusError.disconnected(
-            name: "org.freedesktop.DBus.Error.Disconnected", message: "the connection to the bus \(address) was lost")
-        let failed = pending.sorted { $0.key < $1.key }
-        pending.removeAll()
-        for (_, call) in failed { call.completion(.failure(error)) }
+        lose(.disconnected(name: Self.disconnected, message: "the connection to the bus \(address) was lost"))
+    }
+
+    private func lose(_ error: BusError) {
         let (notify, turnEnd) = (onDisconnected, onTurnEnd)
-        close()
+        end(error)
         notify?(error)
         turnEnd?()
     }
@@ -184,26 +202,43 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     }
 
     /// Makes a call. `completion` runs on the queue, exactly once, never before this returns, and after every signal
-    /// that the other side sent before its answer; not at all after ``cancel(_:)`` or ``close()``.
-    /// - Parameter deadline: How long to wait. The other side keeps working on the call after that.
-    @discardableResult
-    public func call(
-        _ call: MethodCall, deadline: Duration, completion: @escaping (Result<Message, BusError>) -> Void
-    ) -> CallID? {
+    /// that the other side sent before its answer.
+    ///
+    /// A bus takes a limited number of open calls from one connection. Calls above it wait here and are made in the order
+    /// in which they were asked for, urgent ones first (``MethodCall/isUrgent``).
+    /// - Parameter deadline: How long to wait for the answer, from the moment at which the call is made. The other side
+    ///   keeps working on the call after that.
+    public func call(_ call: MethodCall, deadline: Duration, completion: @escaping Completion) {
         assertOnQueue()
         do {
-            let serial = try send(try message(for: call))
-            let now = DispatchTime.now()
-            let (due, slow) = (now + deadline, now + patience)
-            pending[serial] = PendingCall(deadline: due, slow: slow < due ? slow : nil, completion: completion)
-            deadlines.mustFire(by: min(due, slow))
-            return CallID(serial: serial)
-        } catch {
-            queue.later { [self] in
-                completion(.failure(error))
-                onTurnEnd?()
+            let prepared = WaitingCall(message: try message(for: call), deadline: deadline, completion: completion)
+            if call.destination == MethodCall.busName {
+                send(prepared)  // the bus answers at once, and does not count these
+            } else {
+                waiting.add(prepared, to: call.path, isUrgent: call.isUrgent)
+                sendWaiting()
             }
-            return nil
+        } catch { fail(completion, error) }
+    }
+
+    private func sendWaiting() {
+        while let call = waiting.next(open: open.count) { send(call) }
+    }
+
+    private func send(_ call: WaitingCall) {
+        do {
+            let serial = try send(call.message)
+            let now = DispatchTime.now()
+            let (due, slow) = (now + call.deadline, now + patience)
+            open[serial] = OpenCall(deadline: due, slow: slow < due ? slow : nil, completion: call.completion)
+            deadlines.mustFire(by: min(due, slow))
+        } catch { fail(call.completion, error) }
+    }
+
+    private func fail(_ completion: @escaping Completion, _ error: BusError) {
+        queue.later { [self] in
+            completion(.failure(error))
+            onTurnEnd?()
         }
     }
 
@@ -213,9 +248,6 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         dbus_message_set_no_reply(message, 1)
         try send(message)
     }
-
-    /// Withdraws a call: its completion will not run.
-    public func cancel(_ id: CallID) { pending.removeValue(forKey: id.serial) }
 
     private func message(for call: MethodCall) throws(BusError) -> OpaquePointer {
         let names = [call.destination, call.interface, call.member]
@@ -242,7 +274,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         assertOnQueue()
         defer { dbus_message_unref(message) }
         guard isOpen else {
-            throw .disconnected(name: "org.freedesktop.DBus.Error.Disconnected", message: "not connected to a bus")
+            throw .disconnected(name: Self.disconnected, message: "not connected to a bus")
         }
         var serial: UInt32 = 0
         guard dbus_connection_send(raw, message, &serial) != 0 else { throw .limit("out of memory") }
@@ -250,14 +282,24 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     }
 
     private func failOverdueCalls() {
-        let now = DispatchTime.now()
-        let overdue = pending.filter { $0.value.deadline <= now }.sorted { $0.key < $1.key }
-        for (serial, _) in overdue { finish(serial, .failure(.timedOut)) }
-        let slow = pending.filter { $0.value.slow.map { $0 <= now } ?? false }.keys
-        for serial in slow { pending[serial]?.slow = nil }
-        if let next = pending.values.map({ $0.slow ?? $0.deadline }).min() { deadlines.mustFire(by: next) }
+        let (now, turnEnd) = (DispatchTime.now(), onTurnEnd)
+        let waited = open.filter { $0.value.completion != nil }
+        let overdue = waited.filter { $0.value.deadline <= now }.keys.sorted()
+        for serial in overdue {
+            let completion = open[serial]?.completion
+            open[serial]?.completion = nil
+            completion?(.failure(.timedOut))
+        }
+        let slow = waited.filter { $0.value.slow.map { $0 <= now } ?? false }.keys
+        for serial in slow { open[serial]?.slow = nil }
+        let moments = open.values.compactMap { $0.completion == nil ? nil : $0.slow ?? $0.deadline }
+        if let next = moments.min() { deadlines.mustFire(by: next) }
         if !slow.isEmpty { onSlowCall?() }
-        if !overdue.isEmpty || !slow.isEmpty { onTurnEnd?() }
+        if open.count - moments.count >= CallQueue<WaitingCall>.limit {
+            // They are counted for as long as this connection lasts, and so no other could be made any more.
+            lose(.limit("\(open.count - moments.count) calls were never answered, and the bus allows no more"))
+        }
+        if !overdue.isEmpty || !slow.isEmpty { turnEnd?() }
     }
 
     // MARK: Answering and signalling

@@ -10,19 +10,22 @@ public struct MethodCall {
     public var member: String
     /// Whether the bus may start the destination if it is not running.
     public var mayStartDestination: Bool
+    /// Whether it goes before others where calls wait; but not before those to the same object.
+    public var isUrgent: Bool
     /// Writes the arguments, when the call is made; nil: there are none.
     public var arguments: ((inout MessageWriter) throws(BusError) -> Void)?
 
     /// A call to be made with ``Connection/call(_:deadline:completion:)``.
     public init(
         destination: String, path: ObjectPath, interface: String, member: String, mayStartDestination: Bool = false,
-        arguments: ((inout MessageWriter) throws(BusError) -> Void)? = nil
+        isUrgent: Bool = false, arguments: ((inout MessageWriter) throws(BusError) -> Void)? = nil
     ) {
         self.destination = destination
         self.path = path
         self.interface = interface
         self.member = member
         self.mayStartDestination = mayStartDestination
+        self.isUrgent = isUrgent
         self.arguments = arguments
     }
 
@@ -49,13 +52,16 @@ public struct MethodCall {
         ) { (writer) throws(BusError) in try writer.write(interface) }
     }
 
+    /// The name of the bus itself.
+    static let busName = "org.freedesktop.DBus"
+
     /// A method of the bus itself.
     static func bus(
         _ member: String, arguments: ((inout MessageWriter) throws(BusError) -> Void)? = nil
     ) -> MethodCall {
         MethodCall(
-            destination: "org.freedesktop.DBus", path: "/org/freedesktop/DBus", interface: "org.freedesktop.DBus",
-            member: member, arguments: arguments)
+            destination: busName, path: "/org/freedesktop/DBus", interface: busName, member: member,
+            arguments: arguments)
     }
 }
 

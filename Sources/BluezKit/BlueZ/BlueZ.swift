@@ -53,12 +53,13 @@ struct BlueZProxy {
     typealias Completion = (Result<Message, BusError>) -> Void
 
     private func call(
-        _ member: String, deadline: Duration = .seconds(30), completion: @escaping Completion,
+        _ member: String, deadline: Duration = .seconds(30), isUrgent: Bool = false, completion: @escaping Completion,
         _ arguments: ((inout MessageWriter) throws(BusError) -> Void)? = nil
     ) {
         bus.call(
             MethodCall(
-                destination: BlueZ.busName, path: path, interface: interface, member: member, arguments: arguments),
+                destination: BlueZ.busName, path: path, interface: interface, member: member, isUrgent: isUrgent,
+                arguments: arguments),
             deadline: deadline, completion: completion)
     }
 
@@ -76,7 +77,9 @@ struct BlueZProxy {
     }
 
     func startDiscovery(completion: @escaping Completion) { call("StartDiscovery", completion: completion) }
-    func stopDiscovery(completion: @escaping Completion) { call("StopDiscovery", completion: completion) }
+    func stopDiscovery(completion: @escaping Completion) {
+        call("StopDiscovery", isUrgent: true, completion: completion)
+    }
 
     // MARK: Device1
 
@@ -84,7 +87,7 @@ struct BlueZProxy {
     func connect(completion: @escaping Completion) { call("Connect", deadline: .seconds(70), completion: completion) }
 
     /// Answers after 2 s (BlueZ's own timer), or at once if there is no link. Also ends a pending `Connect`.
-    func disconnect(completion: @escaping Completion) { call("Disconnect", completion: completion) }
+    func disconnect(completion: @escaping Completion) { call("Disconnect", isUrgent: true, completion: completion) }
 
     /// Pairs, which may ask a human. BlueZ gives up after 120 s.
     func pair(completion: @escaping Completion) { call("Pair", deadline: .seconds(150), completion: completion) }
@@ -131,7 +134,7 @@ struct BlueZProxy {
         call("StartNotify", deadline: Self.attributeDeadline, completion: completion)
     }
 
-    func stopNotify(completion: @escaping Completion) { call("StopNotify", completion: completion) }
+    func stopNotify(completion: @escaping Completion) { call("StopNotify", isUrgent: true, completion: completion) }
 
     /// - SeeAlso: BlueZ doc/org.bluez.GattCharacteristic.rst, `AcquireWrite`.
     func acquireWrite(completion: @escaping Completion) {

@@ -210,7 +210,8 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
         guard let bus, !isPinging, bus.owner(of: BlueZ.busName) != nil, adapter.state != .resetting else { return }
         isPinging = true
         let ping = MethodCall(
-            destination: BlueZ.busName, path: "/", interface: "org.freedesktop.DBus.Peer", member: "Ping")
+            destination: BlueZ.busName, path: "/", interface: "org.freedesktop.DBus.Peer", member: "Ping",
+            isUrgent: true)
         bus.call(ping, deadline: patience) { [weak self, weak bus] result in
             guard let self, self.bus === bus else { return }
             isPinging = false

@@ -45,7 +45,7 @@ struct MessageReaderTests {
 
     @Test("reading a wrong type is malformed, whichever it is, and reads on from the same place; at the end as well")
     func wrongTypes() async throws {
-        let bus = try PrivateBus()
+        let bus = try PrivateBus(policy: .open)
         let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
         let done = EventLog<String>()
         server.serve { connection, call in
@@ -80,7 +80,7 @@ struct MessageReaderTests {
 
     @Test("an empty message reads as nothing, and an empty array as no element")
     func empty() async throws {
-        let bus = try PrivateBus()
+        let bus = try PrivateBus(policy: .open)
         let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
         let done = EventLog<Bool>()
         server.serve { connection, call in
@@ -106,7 +106,7 @@ struct MessageReaderTests {
 
     @Test("what is not read of an element or a variant is passed over; an error inside goes out")
     func passesOver() async throws {
-        let bus = try PrivateBus()
+        let bus = try PrivateBus(policy: .open)
         let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
         let properties = Value.properties([
             ("A", .strings(["x", "y"])), ("B", .byte(2)), ("C", .dictionary(key: "q", value: "v", [])), ("D", .byte(4)),

@@ -38,7 +38,7 @@ struct NamesTests {
         "a call or a signal with a bad name is a thrown error, never an abort, nor sent to somebody else",
         arguments: forbidden)
     func badNames(_ names: [String]) async throws {
-        let bus = try PrivateBus()
+        let bus = try PrivateBus(policy: .open)
         let peer = try await Peer.named(bus.address)
         do {
             try await peer.call(names[0], "/a", names[1], names[2])
@@ -55,7 +55,7 @@ struct NamesTests {
 
     @Test("names come from the bus: unique, requested, taken, released")
     func names() async throws {
-        let bus = try PrivateBus()
+        let bus = try PrivateBus(policy: .open)
         let (first, second) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
         #expect(first.name.hasPrefix(":") && first.name != second.name)
         func request(_ peer: Peer, _ name: String) async -> Result<Void, BusError> {
@@ -77,7 +77,7 @@ struct NamesTests {
 
     @Test("a watched name tells its present owner, then each change, and whose messages are the owner's")
     func watchesName() async throws {
-        let bus = try PrivateBus()
+        let bus = try PrivateBus(policy: .open)
         let watcher = try await Peer.named(bus.address)
         let owners = EventLog<String?>()
         watcher.sync { $0.watchName("test.Name") { owners.append($0) } }
@@ -99,7 +99,7 @@ struct NamesTests {
 
     @Test("a NameOwnerChanged that another client sends changes nothing")
     func forgedOwner() async throws {
-        let bus = try PrivateBus()
+        let bus = try PrivateBus(policy: .open)
         let (watcher, owner, forger) = (
             try await Peer.named(bus.address), try await Peer.named(bus.address), try await Peer.named(bus.address)
         )

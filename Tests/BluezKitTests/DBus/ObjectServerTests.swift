@@ -45,7 +45,7 @@ private final class Host: @unchecked Sendable {  // holds: all state is touched 
     let server: ObjectServer
 
     init() async throws {
-        bus = try PrivateBus()
+        bus = try PrivateBus(policy: .open)
         let (queue, address) = (queue, bus.address)
         connection = try queue.sync { try Connection(address: address, queue: queue) }
         let connection = connection

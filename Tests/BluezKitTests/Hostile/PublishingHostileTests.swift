@@ -161,7 +161,7 @@ extension Hostile {
             #expect(residentSize() < residentBytes + 4_000_000)
             #expect(victim.publisher.count { if case .write = $0 { true } else { false } } == 0)
             try victim.fake.setConnected(false, FakeBlueZ.device)
-            try await victim.fake.call(path, "Ping", interface: "org.freedesktop.DBus.Peer")
+            try await victim.fake.settle(at: path)
             #expect(victim.isEmpty())
         }
 
@@ -185,7 +185,7 @@ extension Hostile {
             #expect(victim.notifying.subscribedCentrals == [])
             try await victim.goesOn("1,000 centrals")
             try victim.fake.setConnected(false, FakeBlueZ.device)
-            try await victim.fake.call(path, "Ping", interface: "org.freedesktop.DBus.Peer")
+            try await victim.fake.settle(at: path)
             #expect(victim.isEmpty())
             #expect(openDescriptors() <= open + 8)
         }
@@ -330,7 +330,7 @@ extension Hostile {
         let manager = try #require(victim.publisher.manager)
         for _ in 0..<2 { #expect(manager.updateValue(Data([1]), for: victim.indicating, onSubscribedCentrals: nil)) }
         func inFlight() async throws -> Int {
-            try await victim.fake.call(path, "Ping", interface: "org.freedesktop.DBus.Peer")
+            try await victim.fake.settle(at: path)
             return manager.core.window.withLock { $0.inFlight }
         }
         #expect(try await inFlight() == 2)

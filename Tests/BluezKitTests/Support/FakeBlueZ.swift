@@ -127,6 +127,12 @@ final class FakeBlueZ: World, @unchecked Sendable {  // holds: what changes is i
         }
     }
 
+    /// Waits until the app has dealt with all that was sent to it before.
+    func settle(at path: ObjectPath) async throws {
+        try await call(
+            path, "GetAll", [.string("org.bluez.GattCharacteristic1")], interface: "org.freedesktop.DBus.Properties")
+    }
+
     func read(_ path: ObjectPath, _ options: [(String, Value)] = options()) async throws -> [UInt8]? {
         try await call(path, "ReadValue", [.properties(options)]).first?.bytesValue
     }
