@@ -135,10 +135,13 @@ package struct AttributeUUID: Codable, Hashable, Sendable {
     package let text: String
 
     package init?(_ text: String) {
-        let isHexadecimal = text.utf8.allSatisfy { Character(Unicode.Scalar($0)).isHexDigit }
-        guard (text.utf8.count == 4 || text.utf8.count == 8) && isHexadecimal || UUID(uuidString: text) != nil else {
-            return nil
+        // Not `UUID(uuidString:)`: that takes shorter ones, signs, and anything after a NUL.
+        let bytes = Array(text.utf8)
+        let hyphens: Set<Int> = bytes.count == 36 ? [8, 13, 18, 23] : []
+        let isValid = bytes.enumerated().allSatisfy { index, byte in
+            hyphens.contains(index) ? byte == UInt8(ascii: "-") : Character(Unicode.Scalar(byte)).isHexDigit
         }
+        guard [4, 8, 36].contains(bytes.count), isValid else { return nil }
         self.text = text
     }
 

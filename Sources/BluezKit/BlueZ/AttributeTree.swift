@@ -89,8 +89,8 @@ struct AttributeTree {
         descriptors(of: characteristic).contains { $0.uuid == Self.clientConfiguration }
     }
 
-    /// ATT_MTU of the link, where BlueZ tells it (5.62 and later).
-    var mtuBytes: Int? { characteristics.values.lazy.compactMap(\.mtu).first }
+    /// ATT_MTU of the link, where BlueZ tells it (5.62 and later). No link has less than 23.
+    var mtuBytes: Int? { characteristics.values.lazy.compactMap(\.mtu).first.map { max($0, 23) } }
 
     /// GAP and GATT.
     static let systemServices: Set<CBUUID> = [CBUUID(string: "1800"), CBUUID(string: "1801")]

@@ -16,7 +16,7 @@ final class CommandSocket {
     /// - Parameter descriptor: Taken over, and closed by ``close()``.
     init(descriptor: Int32, mtuBytes: Int) {
         self.descriptor = descriptor
-        capacity = min(mtuBytes - 3, 512)
+        capacity = min(max(mtuBytes, 23) - 3, 512)  // no link has less than 23, whatever BlueZ says
         _ = fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK)
     }
 
