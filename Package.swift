@@ -35,6 +35,9 @@ let package = Package(
         .executableTarget(
             name: "restoration-probe", dependencies: ["CoreBluetooth", "BluezKit"], path: "Tests/Probe",
             swiftSettings: [.swiftLanguageMode(.v5)]),
+        // A gateway's week, in two apps and a world around them.
+        .executableTarget(
+            name: "bluezkit-soak", dependencies: ["BluezKit", "BluezKitSimulator", "DBus"], path: "Tests/Soak"),
         // Kills a program at its N-th system call.
         .executableTarget(name: "kill-at", path: "Tests/KillAt"),
         // Code as apps have it, in both language modes: the folders are one. It is compiled, not run.
@@ -46,3 +49,12 @@ let package = Package(
     ],
     swiftLanguageModes: [.v6]
 )
+
+// Needs coverage and libFuzzer, and sees what is internal: `scripts/fuzz` builds it, nothing else does.
+if Context.environment["BLUEZKIT_FUZZ"] != nil {
+    package.targets.append(
+        .executableTarget(
+            name: "bluezkit-fuzz",
+            dependencies: ["BluezKit", "BluezKitProfiles", "BluezKitRestore", "BluezKitSimulator", "CDBus", "DBus"],
+            path: "Tests/Fuzz", exclude: ["Corpus"]))
+}

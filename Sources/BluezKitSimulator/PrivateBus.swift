@@ -122,6 +122,7 @@ public final class PrivateBus: Sendable {
             </policy>
             <policy user="\(getuid())">
             <allow \(bus) send_interface="org.freedesktop.DBus.Monitoring"/>
+            <allow \(bus) send_interface="org.freedesktop.DBus.Debug.Stats"/>
             <allow own="org.bluez"/>
             <allow send_destination="org.bluez"/>
             \(called.joined(separator: "\n"))

@@ -1,0 +1,163 @@
+import BluezKitProfiles
+import CDBus
+import Foundation
+
+@testable import BluezKit
+@testable import BluezKitRestore
+@testable import DBus
+
+/// Everything that reads bytes of others and decides nothing: no bus, no thread.
+enum Decoders {
+    static let deviceProperties = [
+        "Address", "AddressType", "Name", "RSSI", "TxPower", "UUIDs", "ManufacturerData", "ServiceData",
+        "AdvertisingData", "Connected", "Paired", "Bonded", "ServicesResolved",
+    ]
+    static let advertisedProperties = ["Name", "RSSI", "UUIDs", "ManufacturerData", "ServiceData", "AdvertisingData"]
+    static let attributeProperties = ["UUID", "UUID", "Primary", "Includes", "Flags", "Value", "MTU", "Notifying"]
+
+    /// A message as it comes from the socket, once libdbus has let it pass. What was read can be written.
+    static func message(_ bytes: UnsafeBufferPointer<UInt8>) {
+        bytes.withMemoryRebound(to: CChar.self) { bytes in
+            guard let start = bytes.baseAddress, bytes.count <= Int(CInt.max),
+                let raw = dbus_message_demarshal(start, CInt(bytes.count), nil)
+            else { return }
+            let message = Message(adopting: raw)
+            _ = (message.sender, message.path, message.interface, message.member, message.errorName, message.signature)
+            if message.kind == .error { _ = message.remoteError }
+            if let values = try? message.values() {
+                do throws(BusError) {
+                    let copy = try written(values)
+                    precondition(copy.signature == message.signature, "\(values) became \(copy.signature)")
+                } catch {
+                    guard case .limit = error else { preconditionFailure("cannot write what was read: \(error)") }
+                }
+            }
+            readAsDevice(message)
+        }
+    }
+
+    private static func readAsDevice(_ message: Message) {
+        var (device, uuids, tree) = (DeviceProperties(), UUIDPool(), AttributeTree())
+        var reader = message.reader
+        _ = try? device.apply(&reader, of: "/org/bluez/hci0/dev_X", uuids: &uuids)
+        try? device.invalidate(&reader)
+        reader = message.reader
+        _ = try? tree.add("/org/bluez/hci0/dev_X/service0001", &reader, uuids: &uuids)
+    }
+
+    /// What a device advertises, report after report.
+    static func advertisement(_ bytes: UnsafeBufferPointer<UInt8>) {
+        var choices = Choices(bytes)
+        var (device, uuids) = (DeviceProperties(), UUIDPool())
+        repeat {
+            let report = Value.properties(choices.properties(deviceProperties))
+            let gone = choices.chance(10) ? choices.value() : .strings(choices.list(3) { $0.pick(deviceProperties) })
+            read([choices.chance(2) ? choices.value() : report, gone]) { reader in
+                _ = try? device.apply(&reader, of: "/org/bluez/hci0/dev_X", uuids: &uuids)
+                try? device.invalidate(&reader)
+            }
+            _ = (device.advertisementData.description, device.kinds, device.identity?.identifier)
+        } while !choices.atEnd
+    }
+
+    /// The attributes of a peripheral, which come, change and go.
+    static func attributes(_ bytes: UnsafeBufferPointer<UInt8>) {
+        var choices = Choices(bytes)
+        var (tree, uuids) = (AttributeTree(), UUIDPool())
+        let device = Choices.device(0)
+        repeat {
+            let text = choices.chance(5) ? choices.path().rawValue : choices.attributePath(of: device)
+            guard let path = ObjectPath(text) else { continue }
+            let properties = Value.properties(
+                [("UUID", choices.property("UUID"))] + choices.properties(attributeProperties))
+            switch choices.roll(8) {
+            case 0: _ = tree.remove(path)
+            case 1: read([properties]) { try? tree.change(text, &$0, uuids: &uuids) }
+            default:
+                let interface = AttributeTree.interface(of: path) ?? choices.pick(Choices.texts)
+                let object = Value.dictionary(
+                    key: "s", value: "a{sv}", [.init(.string(interface), properties)])
+                read([choices.chance(2) ? choices.value() : object]) { _ = try? tree.add(path, &$0, uuids: &uuids) }
+            }
+        } while !choices.atEnd
+        for service in tree.visibleServices() {
+            let path = service.path.rawValue
+            _ = (tree.includedServices(of: path), tree.layout(of: path), tree.mtuBytes)
+            for characteristic in tree.characteristics(of: path, isBonded: false) {
+                precondition(characteristic.path.isWithin(service.path), "a characteristic in a foreign service")
+                _ = tree.hasCCCD(characteristic.path.rawValue)
+            }
+        }
+        tree.forgetMTU()
+    }
+
+    /// Values of the standard characteristics. What was read, written and read again is the same.
+    static func profiles(_ bytes: UnsafeBufferPointer<UInt8>) {
+        let data = Data(bytes)
+        func check<V: CharacteristicValue>(_ type: V.Type) {
+            guard let value = try? V(data) else { return }
+            let again = try? V(value.data)
+            precondition(again == value, "\(value) became \(String(describing: again))")
+        }
+        check(HeartRateMeasurement.self)
+        if let measurement = try? HeartRateMeasurement(data) { _ = measurement.fitting(20) }
+        check(HeartRateControlPoint.self)
+        check(BodySensorLocation.self)
+        check(BatteryLevel.self)
+        check(CurrentTime.self)
+        _ = try? CurrentTime(data).date()
+        check(LocalTimeInformation.self)
+        _ = try? LocalTimeInformation(data).timeZone
+        check(ReferenceTimeInformation.self)
+        check(SystemID.self)
+        check(PnPID.self)
+        _ = try? DeviceInformationText.text(of: data)
+    }
+
+    /// A state file. What it holds can be used, and written again.
+    static func state(_ bytes: UnsafeBufferPointer<UInt8>) {
+        guard let snapshot = try? Snapshot(fileContent: Data(bytes)) else { return }
+        var uuids = (snapshot.scan?.services ?? []) + (snapshot.scan?.solicitedServices ?? [])
+        for service in snapshot.peripherals.flatMap({ $0.services ?? [] }) {
+            uuids.append(service.uuid)
+            for characteristic in service.characteristics ?? [] {
+                uuids += [characteristic.uuid] + (characteristic.descriptors ?? []).map(\.uuid)
+            }
+        }
+        for service in snapshot.services {
+            uuids.append(service.uuid)
+            for characteristic in service.characteristics { uuids.append(characteristic.uuid) }
+        }
+        for uuid in uuids { _ = CBUUID(string: uuid.text) }
+        precondition((try? Snapshot(fileContent: snapshot.fileContent())) != nil, "cannot read what was written")
+    }
+
+    /// Texts that stand for UUIDs and addresses.
+    static func text(_ bytes: UnsafeBufferPointer<UInt8>) {
+        let text = String(decoding: bytes, as: UTF8.self)
+        if let uuid = AttributeUUID(text) { _ = CBUUID(string: uuid.text) }
+        if let uuid = CBUUID(bluez: text) { precondition(CBUUID(bluez: uuid.bluezString) == uuid, text) }
+        if let identity = text.withCString({ DeviceIdentity(address: $0, isRandom: true) }) {
+            precondition(DeviceIdentity(identifier: identity.identifier) == identity, text)
+        }
+        if let path = ObjectPath(text) { _ = (path.parent, path.lastElement, AttributeTree.interface(of: path)) }
+        if let element = PathElement(text) { precondition(ObjectPath("/" + element.text) != nil, text) }
+    }
+
+    // MARK: Messages
+
+    private static func read(_ values: [Value], _ body: (inout MessageReader) -> Void) {
+        // What a value of the wrong shape cannot be written as, nobody can send.
+        guard let message = try? written(values) else { return }
+        var reader = message.reader
+        body(&reader)
+    }
+
+    private static func written(_ values: [Value]) throws(BusError) -> Message {
+        guard let raw = cdbus_message_new_signal(nil, "/", "a.b", "C") else { throw .limit("out of memory") }
+        let message = Message(adopting: raw)
+        var writer = MessageWriter(raw)
+        for value in values { try writer.write(value) }
+        return message
+    }
+}

@@ -1,0 +1,84 @@
+import BluezKit
+import Dispatch
+import Foundation
+
+/// What a gateway does: it reports all that is new on the air, and holds some peripherals, whatever happens to their links.
+/// `status` on its standard input is answered with one line.
+final class SoakApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @unchecked Sendable {
+    // holds: all is touched on `queue` only
+    private let queue = DispatchQueue(label: "soak.app")
+    private let names: Set<String>
+    private let address: String
+    private var manager: CBCentralManager?
+    private var held: [UUID: CBPeripheral] = [:]
+    private var (discoveries, values, losses) = (0, 0, 0)
+    /// The last peripheral with a name that begins with "probe".
+    private var probe = "-"
+
+    init(_ address: String, names: Set<String>) { (self.address, self.names) = (address, names) }
+
+    func run() -> Never {
+        BluezKitLog.level = .misuse
+        queue.sync {
+            let options = [BluezManagerOptionBusAddressKey: address]
+            manager = CBCentralManager(delegate: self, queue: queue, options: options)
+        }
+        while readLine() == "status" { say(queue.sync { status }) }
+        exit(0)
+    }
+
+    private var status: String {
+        let notifying = held.values.filter { peripheral in
+            peripheral.services?.contains { $0.characteristics?.contains { $0.isNotifying } ?? false } ?? false
+        }
+        return "\(discoveries) \(values) \(losses) \(notifying.count) \(probe)"
+    }
+
+    func centralManagerDidUpdateState(_ central: CBCentralManager) {
+        // What was known before Bluetooth went is void; the scan finds it again.
+        held = [:]
+        if central.state == .poweredOn { central.scanForPeripherals(withServices: nil) }
+    }
+
+    func centralManager(
+        _ central: CBCentralManager, didDiscover peripheral: CBPeripheral, advertisementData: [String: Any],
+        rssi RSSI: NSNumber
+    ) {
+        discoveries += 1
+        guard let name = peripheral.name else { return }
+        if name.hasPrefix("probe") { probe = name }
+        guard names.contains(name), held[peripheral.identifier] == nil else { return }
+        held[peripheral.identifier] = peripheral
+        peripheral.delegate = self
+        central.connect(peripheral)
+    }
+
+    func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {
+        peripheral.discoverServices([CBUUID(string: "1815")])
+    }
+
+    func centralManager(
+        _ central: CBCentralManager, didFailToConnect peripheral: CBPeripheral, error: (any Error)?
+    ) { central.connect(peripheral) }
+
+    func centralManager(
+        _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, error: (any Error)?
+    ) {
+        losses += 1
+        central.connect(peripheral)
+    }
+
+    func peripheral(_ peripheral: CBPeripheral, didDiscoverServices error: (any Error)?) {
+        for service in peripheral.services ?? [] { peripheral.discoverCharacteristics(nil, for: service) }
+    }
+
+    func peripheral(
+        _ peripheral: CBPeripheral, didDiscoverCharacteristicsFor service: CBService, error: (any Error)?
+    ) {
+        for characteristic in service.characteristics ?? [] { peripheral.setNotifyValue(true, for: characteristic) }
+    }
+
+    func peripheral(
+        _ peripheral: CBPeripheral, didUpdateValueFor characteristic: CBCharacteristic, error: (any Error)?
+    ) { values += 1 }
+}

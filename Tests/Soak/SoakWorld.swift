@@ -1,0 +1,217 @@
+import BluezKitSimulator
+import DBus
+import Dispatch
+import Foundation
+
+/// The air around a gateway: addresses that come once and never again, eight sensors whose links come and go, and a
+/// bluetoothd that is restarted four times a day. Each hour a new device must be reported by both apps at once; in the end
+/// both must take what they took in the beginning.
+final class SoakWorld {
+    typealias Broken = AppProcess.Broken
+
+    private static let addressesPerDay = 100_000
+    private static let hoursPerRestart = 6
+    /// As many as are around at once, where each stays for half a minute.
+    private static let crowd = 40
+    private let seed: UInt64
+    private var random: SplitMix
+    private let sensors = (1...8).map { VirtualPeripheral.sensor($0) }
+    private var addresses = 0
+    private var apps: [AppProcess] = []
+
+    init(seed: UInt64) {
+        self.seed = seed
+        random = SplitMix(state: seed)
+    }
+
+    /// SplitMix64.
+    private struct SplitMix: RandomNumberGenerator {
+        var state: UInt64
+        mutating func next() -> UInt64 {
+            state &+= 0x9E37_79B9_7F4A_7C15
+            var mixed = (state ^ (state >> 30)) &* 0xBF58_476D_1CE4_E5B9
+            mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
+            return mixed ^ (mixed >> 31)
+        }
+    }
+
+    /// What there is at the end of an hour.
+    private struct Mark {
+        var status: [AppProcess.Status]
+        var footprint: [AppProcess.Footprint]
+        var matchRules: Int
+    }
+
+    func live(days: Double) async throws {
+        let hours = max(6, Int((days * 24).rounded()))
+        say("soak: \(hours) hours, \(Self.addressesPerDay) addresses a day, seed \(seed)")
+        var timing = SimulatorTiming.fast
+        timing.temporaryTimeout = .milliseconds(50)
+        let simulator = try await Simulator(timing: timing)
+        for sensor in sensors { simulator.add(sensor) }
+        let observer = try BusObserver(simulator.address)
+        apps = try [1...4, 5...8].map { numbers in
+            try AppProcess(address: simulator.address.rawValue, names: numbers.map { "Rig Sensor \($0)" })
+        }
+        try await settle(simulator, hour: 0)
+        var marks: [Mark] = []
+        let start = ContinuousClock.now
+        for hour in 1...hours {
+            try await self.hour(hour, simulator)
+            try await settle(simulator, hour: hour)
+            marks.append(
+                Mark(
+                    status: try apps.map { try $0.status() }, footprint: apps.map { $0.footprint() },
+                    matchRules: try await observer.matchRules()))
+            simulator.forgetCalls()
+            if hour % 6 == 0 || hour == hours {
+                let seconds = (ContinuousClock.now - start).components.seconds
+                let footprint = marks[hour - 1].footprint[0]
+                say("soak: hour \(hour) of \(hours), \(addresses) addresses, \(seconds) s; app 1: \(footprint)")
+            }
+        }
+        try compare(marks)
+    }
+
+    /// What an hour brings, in a moment.
+    private func hour(_ hour: Int, _ simulator: Simulator) async throws {
+        let before = try apps.map { try $0.status().discoveries }
+        let count = Self.addressesPerDay / 24
+        var left = count
+        while left > 0 {
+            for _ in 0..<min(Self.crowd, left) {
+                passBy(simulator, name: nil)
+                left -= 1
+            }
+            for sensor in sensors { sensor.notify("2A56", [UInt8(truncatingIfNeeded: left)]) }
+            if random.next() % 20 == 0 { weather(sensors[Int(random.next() % 8)]) }
+            // bluetoothd forgets those that have passed.
+            try await Task.sleep(for: .milliseconds(20))
+        }
+        try await wait("reports of the \(count) devices of hour \(hour)") {
+            try zip(apps, before).allSatisfy { try $0.status().discoveries >= $1 + count }
+        }
+        if hour % Self.hoursPerRestart == 0 { try await simulator.restartDaemon(crash: random.next() % 2 == 0) }
+    }
+
+    /// A device with an address of its own is heard once.
+    private func passBy(_ simulator: Simulator, name: String?) {
+        addresses += 1
+        let digits = String(addresses, radix: 16, uppercase: true)
+        let text = Array("4" + String(repeating: "0", count: 11 - digits.count) + digits)
+        let address = stride(from: 0, to: 12, by: 2).map { String(text[$0...$0 + 1]) }.joined(separator: ":")
+        let number = UInt8(truncatingIfNeeded: addresses)
+        let device = VirtualPeripheral(
+            address, VirtualAdvertisement(localName: name, manufacturerData: [0xFFFF: [number]]),
+            interval: .seconds(3600))
+        simulator.add(device)
+        device.advertiseOnce()
+        simulator.remove(device)
+    }
+
+    private func weather(_ sensor: VirtualPeripheral) {
+        if random.next() % 2 == 0 {
+            sensor.disconnect()
+        } else {
+            sensor.vanish()
+            sensor.comeBack()
+            sensor.disconnect()
+        }
+    }
+
+    /// Waits until all links are up again, and a new device has been reported by both.
+    private func settle(_ simulator: Simulator, hour: Int) async throws {
+        try await wait("the eight links of hour \(hour)") {
+            try apps.map { try $0.status().notifying }.reduce(0, +) == sensors.count
+        }
+        passBy(simulator, name: "probe \(hour)")
+        try await wait("a report of a new device in hour \(hour)") {
+            try apps.allSatisfy { try $0.status().probe == "probe \(hour)" }
+        }
+    }
+
+    private func wait(_ what: String, _ isTrue: () throws -> Bool) async throws {
+        let deadline = ContinuousClock.now + .seconds(30)
+        while try !isTrue() {
+            guard ContinuousClock.now < deadline else {
+                let found = try apps.map { try "\($0.status())" }.joined(separator: ", ")
+                throw Broken(description: "\(what): not within 30 s; the apps: \(found)")
+            }
+            try await Task.sleep(for: .milliseconds(5))
+        }
+    }
+
+    // MARK: The end
+
+    /// Compares the last third with the second, when all has warmed up. Ratios, since machines differ.
+    private func compare(_ marks: [Mark]) throws {
+        let third = marks.count / 3
+        var complaints: [String] = []
+        func check(_ what: String, _ early: Double, _ late: Double, most: Double) {
+            say(String(format: "soak: %@: %.1f, at the end %.1f", what, early, late))
+            if late > most { complaints.append(String(format: "%@: %.1f has become %.1f", what, early, late)) }
+        }
+        for app in 0..<2 {
+            func cost(_ from: Int, _ to: Int) -> Double {
+                let (a, b) = (marks[from], marks[to])
+                let seconds = b.footprint[app].cpuSeconds - a.footprint[app].cpuSeconds
+                return seconds * 1e6 / Double(max(1, b.status[app].events - a.status[app].events))
+            }
+            let (first, last) = (third - 1, marks.count - 1)
+            let name = "app \(app + 1): "
+            let middle = marks.count - third - 1
+            let (early, late) = (cost(first, middle), cost(middle, last))
+            check(name + "CPU per event (µs)", early, late, most: early * 1.5)
+            func most(_ value: (AppProcess.Footprint) -> Int, _ range: Range<Int>) -> Double {
+                Double(marks[range].map { value($0.footprint[app]) }.max() ?? 0)
+            }
+            func pair(_ value: (AppProcess.Footprint) -> Int) -> (Double, Double) {
+                (most(value, first..<middle + 1), most(value, middle + 1..<marks.count))
+            }
+            let memory = pair(\.residentKiB)
+            check(name + "memory (KiB)", memory.0, memory.1, most: memory.0 * 1.1 + 2048)
+            let descriptors = pair(\.descriptors)
+            check(name + "descriptors", descriptors.0, descriptors.1, most: descriptors.0 + 2)
+            // The pool of a dispatch queue breathes.
+            let threads = pair(\.threads)
+            check(name + "threads", threads.0, threads.1, most: threads.0 + 8)
+            let rules = marks.map { Double($0.matchRules) }
+            check("match rules on the bus", rules[first], rules[last], most: rules[first])
+        }
+        guard complaints.isEmpty else { throw Broken(description: complaints.joined(separator: "; ")) }
+        say("soak: all as in the beginning")
+    }
+}
+
+/// Asks the bus itself.
+private final class BusObserver: @unchecked Sendable {  // holds: the connection is touched on `queue` only
+    private let queue = DispatchQueue(label: "soak.observer")
+    private let connection: Connection
+
+    init(_ address: BusAddress) throws {
+        let queue = queue
+        connection = try queue.sync { try Connection(address: address, queue: queue) }
+    }
+
+    /// How many rules all connections have.
+    func matchRules() async throws -> Int {
+        let question = MethodCall(
+            destination: "org.freedesktop.DBus", path: "/org/freedesktop/DBus",
+            interface: "org.freedesktop.DBus.Debug.Stats", member: "GetAllMatchRules")
+        // holds: consumed once, on the queue
+        nonisolated(unsafe) let call = question
+        return try await withCheckedThrowingContinuation { continuation in
+            queue.async { [connection] in
+                connection.call(call, deadline: .seconds(20)) { result in
+                    continuation.resume(
+                        with: result.flatMap { reply in
+                            Result { () throws(BusError) in
+                                let lists = try reply.values().first?.dictionaryValue ?? [:]
+                                return lists.values.map { $0.stringsValue?.count ?? 0 }.reduce(0, +)
+                            }
+                        })
+                }
+            }
+        }
+    }
+}
