@@ -53,7 +53,9 @@ struct GATTTable {
 
     private(set) var services: [Service] = []
     /// GAP (without objects in BlueZ) takes the handles 1 to 5, as in most stacks.
-    private var nextHandle: UInt16 = 6
+    private var nextHandle = 6
+    /// Handles have 16 bits.
+    private static let lastHandle = 0xFFFF
 
     /// The table of an adapter: what bluetoothd itself puts there, GAP included.
     static func ofAdapter(name: String) -> GATTTable {
@@ -102,9 +104,10 @@ struct GATTTable {
     @discardableResult
     mutating func add(_ definition: VirtualService, including others: [Service] = []) -> Service {
         var handle = nextHandle
-        func take() -> UInt16 {
-            defer { handle += 1 }
-            return handle
+        func take(_ count: Int = 1) -> UInt16 {
+            precondition(handle + count - 1 <= Self.lastHandle, "a table has room for 65,535 attributes, and no more")
+            defer { handle += count }
+            return UInt16(handle)
         }
         let service = Service(definition, handle: take())
         service.includes = others
@@ -113,7 +116,7 @@ struct GATTTable {
                 service.includes.append(included)
             }
         }
-        handle += UInt16(service.includes.count)
+        if !service.includes.isEmpty { _ = take(service.includes.count) }
         for definition in definition.characteristics {
             let characteristic = Characteristic(definition, handle: take())
             _ = take()
@@ -128,7 +131,7 @@ struct GATTTable {
             }
             service.characteristics.append(characteristic)
         }
-        service.endHandle = handle - 1
+        service.endHandle = UInt16(handle - 1)
         nextHandle = handle
         services.append(service)
         return service
@@ -138,12 +141,12 @@ struct GATTTable {
     mutating func remove(_ uuid: String) -> Service? {
         guard let index = services.lastIndex(where: { $0.definition.uuid == uuid }) else { return nil }
         let service = services.remove(at: index)
-        if index == services.count { nextHandle = service.handle }
+        if index == services.count { nextHandle = Int(service.handle) }
         return service
     }
 
     /// How many handles are left.
-    var room: Int { 0xFFFF - Int(nextHandle) }
+    var room: Int { Self.lastHandle + 1 - nextHandle }
 
     /// Removes a service. Its handles are not used again.
     mutating func remove(_ service: Service) {

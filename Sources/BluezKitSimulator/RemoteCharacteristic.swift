@@ -93,7 +93,8 @@ final class RemoteCharacteristic {
         device.secured(source.definition.security) { [weak self] failure in
             guard let self else { return }
             if let failure { return finishRead(.failure(failure)) }
-            link.read(source, offset: offset) { self.finishRead($0) }
+            // As with bluetoothd, nobody is answered if the service goes meanwhile.
+            link.read(source, offset: offset) { [weak self] in self?.finishRead($0) }
         }
     }
 
@@ -147,7 +148,9 @@ final class RemoteCharacteristic {
             device.secured(source.definition.security) { [weak self] failure in
                 guard let self else { return }
                 if let failure { return finishWrite(call, .failure(failure)) }
-                link.write(bytes, to: source, offset: offset == 0 ? nil : offset) { self.finishWrite(call, $0) }
+                link.write(bytes, to: source, offset: offset == 0 ? nil : offset) { [weak self] in
+                    self?.finishWrite(call, $0)
+                }
             }
         default: server.refuse(call, .notSupported)
         }

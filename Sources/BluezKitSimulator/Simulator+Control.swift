@@ -8,6 +8,15 @@ public struct ControlError: Error, CustomStringConvertible {
     init(_ description: String) { self.description = description }
 }
 
+extension ClosedRange where Bound: LosslessStringConvertible {
+    /// The number that a word of a control line says.
+    /// - Throws: ``ControlError`` if it is none, or not in this range.
+    func number(_ word: String) throws -> Bound {
+        guard let number = Bound(word), contains(number) else { throw ControlError("not in \(self): \(word)") }
+        return number
+    }
+}
+
 /// Control by lines of text: the same that the virtual machine with a real bluetoothd understands, so that one
 /// scenario runs in both worlds.
 extension Simulator {
@@ -81,18 +90,13 @@ extension Simulator {
     }
 
     private func controlRig(_ command: String, _ arguments: [String], _ line: String) throws -> String {
-        func number(_ text: String) throws -> Int {
-            guard let number = Int(text), (0...9).contains(number) else {
-                throw ControlError("unknown command: \(line)")
-            }
-            return number
-        }
+        let few = 0...9
         switch (command, arguments.first) {
-        case ("unplug", let index): unplugAdapter(try number(index ?? "0"))
-        case ("plug", let index): plugAdapter(try number(index ?? "0"))
-        case ("adapters", let count?): setAdapters(max(1, try number(count)))
+        case ("unplug", let index): unplugAdapter(try few.number(index ?? "0"))
+        case ("plug", let index): plugAdapter(try few.number(index ?? "0"))
+        case ("adapters", let count?): setAdapters(max(1, try few.number(count)))
         case ("sensors", let count?):
-            for number in 1...max(1, try number(count)) where sync({ named["sensor\(number)"] }) == nil {
+            for number in 1...max(1, try few.number(count)) where sync({ named["sensor\(number)"] }) == nil {
                 add(.sensor(number))
             }
         case ("reports", nil): return "\(reportsSent)"
@@ -115,15 +119,15 @@ extension Simulator {
     }
 
     private func controlCrowd(_ command: String, _ arguments: [String], _ line: String) throws -> String {
-        let numbers = arguments.compactMap { Int($0) }
-        guard numbers.count == arguments.count, let count = numbers.first else {
-            throw ControlError("unknown command: \(line)")
-        }
+        guard let first = arguments.first else { throw ControlError("unknown command: \(line)") }
+        // As many as there are addresses for.
+        let count = try (0...65_536).number(first)
         switch command {
         case "set":
+            let interval = arguments.count > 1 ? try (1...3_600_000).number(arguments[1]) : 1000
             setCrowd(
-                count, interval: .milliseconds(numbers.count > 1 ? numbers[1] : 1000) * timing.scale,
-                change: numbers.count > 2 ? numbers[2] : 1)
+                count, interval: .milliseconds(interval) * timing.scale,
+                change: arguments.count > 2 ? try (0...1_000_000).number(arguments[2]) : 1)
         case "known": addKnownDevices(count)
         default: throw ControlError("unknown command: \(line)")
         }
@@ -141,8 +145,8 @@ extension Simulator {
         }
         switch (command, arguments.first) {
         case ("advertise", let state?): peripheral.advertise(state == "on")
-        case ("once", let dBm): peripheral.advertiseOnce(rssi: dBm.flatMap { Int16($0) })
-        case ("rssi", let dBm?): peripheral.rssi = Int16(dBm) ?? -50
+        case ("once", let dBm): peripheral.advertiseOnce(rssi: try dBm.map(Self.strengths.number))
+        case ("rssi", let dBm?): peripheral.rssi = try Self.strengths.number(dBm)
         case ("name", _?): peripheral.advertisement.localName = arguments.joined(separator: " ")
         case ("manufacturer", _?):
             let data = try bytes(0)
@@ -156,10 +160,9 @@ extension Simulator {
         case ("forget", nil): peripheral.forgetBond()
         case ("pairing", let kind?):
             guard let pairing = VirtualPairing(rawValue: kind) else { throw unknown }
-            peripheral.setPairing(pairing, passkey: arguments.count > 1 ? UInt32(arguments[1]) ?? 0 : 123_456)
-        case ("enter", let passkey?):
-            guard let passkey = UInt32(passkey) else { throw unknown }
-            peripheral.type(passkey: passkey)
+            peripheral.setPairing(
+                pairing, passkey: arguments.count > 1 ? try Self.passkeys.number(arguments[1]) : 123_456)
+        case ("enter", let passkey?): peripheral.type(passkey: try Self.passkeys.number(passkey))
         case ("connections", nil): return "\(sync { peripheral.links.count })"
         case ("state", nil): return state(of: peripheral)
         case ("value", let number?):
@@ -170,12 +173,12 @@ extension Simulator {
             peripheral.notify(try uuid(number, of: peripheral), try bytes(1))
         case ("burst", let number?):
             guard peripheral.isConnected else { throw ControlError("ValueError: not connected") }
-            await burst(peripheral, try uuid(number, of: peripheral), arguments.dropFirst().compactMap { Double($0) })
+            try await burst(peripheral, try uuid(number, of: peripheral), Array(arguments.dropFirst()))
         case ("measure", let text?):
             guard let rate = UInt16(text) else { throw unknown }
             peripheral.notify(
                 UUIDText.full("2A37"), rate > 255 ? [1, UInt8(rate & 255), UInt8(rate >> 8)] : [0, UInt8(rate)])
-        case ("beat", let rate?): beat(peripheral, Double(rate) ?? 0)
+        case ("beat", let rate?): beat(peripheral, try Self.rate(rate))
         case ("services", "add"): peripheral.addService(VirtualPeripheral.changingService)
         case ("services", "remove"):
             guard peripheral.removeService(VirtualPeripheral.testUUID(0x0003)) else {
@@ -184,6 +187,15 @@ extension Simulator {
         default: throw unknown
         }
         return ""
+    }
+
+    /// RSSI in dBm.
+    private static var strengths: ClosedRange<Int16> { -127...20 }
+    private static var passkeys: ClosedRange<UInt32> { 0...999_999 }
+
+    /// So many a second; 0: none, or without a limit.
+    private static func rate(_ word: String) throws -> Double {
+        word == "0" ? 0 : try (0.001...1_000_000).number(word)
     }
 
     /// A characteristic by its four digits, `2a37` or `0013`.
@@ -214,10 +226,10 @@ extension Simulator {
     }
 
     /// Notifications that start with a 4-byte counter. Answers when the last is sent.
-    private func burst(_ peripheral: VirtualPeripheral, _ uuid: String, _ numbers: [Double]) async {
-        let count = Int(numbers.first ?? 0)
-        let size = max(Int(numbers.count > 1 ? numbers[1] : 20), 4)
-        let rate = numbers.count > 2 ? numbers[2] : 0
+    private func burst(_ peripheral: VirtualPeripheral, _ uuid: String, _ arguments: [String]) async throws {
+        let count = try (0...100_000_000).number(arguments.first ?? "")
+        let size = max(arguments.count > 1 ? try (0...512).number(arguments[1]) : 20, 4)
+        let rate = arguments.count > 2 ? try Self.rate(arguments[2]) : 0
         let padding = [UInt8](repeating: 0, count: size - 4)
         let start = ContinuousClock.now
         // 16 at a time, so that a fast one leaves the queue to others.

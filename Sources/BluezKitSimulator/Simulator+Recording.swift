@@ -70,7 +70,8 @@ struct Waiter {
 }
 
 extension Simulator {
-    /// All method calls received so far, of all clients and on all interfaces.
+    /// The method calls received so far, of all clients and on all interfaces: the last
+    /// ``SimulatorOptions/rememberedCalls``, and some more. Of others nothing here knows.
     public var calls: [RecordedCall] { sync { recorded } }
 
     /// The calls of one method so far.
@@ -140,6 +141,8 @@ extension Simulator {
             sender: call.sender ?? "", path: call.path?.rawValue ?? "", interface: call.interface ?? "",
             member: call.member ?? "")
         recorded.append(record)
+        let kept = max(0, optionsState.rememberedCalls)
+        if recorded.count > 2 * kept { recorded.removeFirst(recorded.count - kept) }
         while let index = waiters.firstIndex(where: { $0.isMet() != nil }) {
             let waiter = waiters.remove(at: index)
             waiter.continuation.resume(returning: waiter.isMet())

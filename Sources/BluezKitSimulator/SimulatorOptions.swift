@@ -47,6 +47,9 @@ public struct SimulatorOptions: Sendable {
     /// Whose services bluetoothd keeps when a link ends.
     public var serviceCache = ServiceCache.always
 
+    /// How many of the calls that bluetoothd has got can be asked for, at least: the last ones.
+    public var rememberedCalls = 10_000
+
     /// A world as it usually is: no experimental interfaces, duplicates filtered by address.
     public init() {}
 }

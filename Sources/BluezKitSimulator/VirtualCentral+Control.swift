@@ -27,9 +27,8 @@ extension VirtualCentral {
             guard arguments.indices.contains(index) else { throw unknown }
             return arguments[index]
         }
-        func number(_ index: Int) throws -> Int {
-            guard let number = Int(try word(index)) else { throw unknown }
-            return number
+        func number(_ index: Int, in range: ClosedRange<Int> = 0...65_535) throws -> Int {
+            try range.number(try word(index))
         }
         func bytes(_ index: Int) throws -> [UInt8] {
             guard arguments.indices.contains(index), arguments[index] != "-" else { return [] }
@@ -40,7 +39,7 @@ extension VirtualCentral {
         switch command {
         case "advertisement": return try await simulator.advertisement(of: try address())
         case "connect":
-            let mtu = arguments.count > 1 ? UInt16(clamping: try number(1)) : 517
+            let mtu = arguments.count > 1 ? UInt16(try number(1, in: 23...517)) : 517
             let found = try await connect(to: try address(), mtu: mtu)
             return (["mtu=\(found.mtu)"] + found.services).joined(separator: " ")
         case "disconnect": try disconnect()
@@ -68,11 +67,11 @@ extension VirtualCentral {
         case "subscribe": try await subscribe(try word(0))
         case "indications": try await configure(try word(0), 2)
         case "unsubscribe": try await configure(try word(0), 0)
-        case "configure": try await configure(try word(0), UInt16(truncatingIfNeeded: try number(1)))
+        case "configure": try await configure(try word(0), UInt16(try number(1)))
         case "confirm": setConfirming(try word(0) == "on")
         case "storm":
-            let seed = arguments.count > 1 ? try number(1) : 1
-            let counts = try await storm(try number(0), seed: UInt64(truncatingIfNeeded: seed))
+            let seed = arguments.count > 1 ? try number(1, in: 0...Int.max) : 1
+            let counts = try await storm(try number(0, in: 0...1_000_000), seed: UInt64(seed))
             return "answers=\(counts.answers) errors=\(counts.errors)"
         case "churn":
             for _ in 0..<(try number(2)) {

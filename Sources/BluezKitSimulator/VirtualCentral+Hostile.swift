@@ -15,6 +15,7 @@ extension VirtualCentral {
         for _ in 0..<count {
             if !isConnected { try await connect(to: address) }
             let targets = simulator.sync { services.flatMap(\.characteristics).flatMap(Self.attributes) }
+            guard !targets.isEmpty else { throw ControlError("ValueError: no characteristics") }
             let target = targets[dice.roll(targets.count)]
             // holds: read and used on the simulator's queue only
             nonisolated(unsafe) let attribute = target

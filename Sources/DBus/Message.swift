@@ -66,9 +66,11 @@ public final class Message {
     /// Reads the arguments from the first on.
     public var reader: MessageReader { MessageReader(self) }
 
-    /// All arguments as values. File descriptors in it are the caller's to close.
-    public func values() throws(BusError) -> [Value] {
+    /// All arguments as values.
+    /// - Parameter takesFileDescriptors: File descriptors among them are the caller's to close; without it they are an error.
+    public func values(takesFileDescriptors: Bool = false) throws(BusError) -> [Value] {
         var reader = self.reader
+        reader.takesFileDescriptors = takesFileDescriptors
         var result: [Value] = []
         while !reader.atEnd { result.append(try reader.readValue()) }
         return result

@@ -8,6 +8,9 @@ public struct MessageReader {
     private var iterator = DBusMessageIter()
     /// The message that owns the memory; also for sub-readers.
     private let message: Message
+    /// Whether ``readValue()`` takes file descriptors, which are then the caller's to close. False: they are a wrong type, so
+    /// that whoever does not think of them keeps none.
+    public var takesFileDescriptors = false
 
     init(_ message: Message) {
         self.message = message
@@ -15,7 +18,7 @@ public struct MessageReader {
     }
 
     private init(entering parent: inout MessageReader) {
-        message = parent.message
+        (message, takesFileDescriptors) = (parent.message, parent.takesFileDescriptors)
         dbus_message_iter_recurse(&parent.iterator, &iterator)
     }
 
@@ -173,7 +176,7 @@ public struct MessageReader {
 
     // MARK: Anything
 
-    /// Whatever comes next. A file descriptor in it is the caller's to close.
+    /// Whatever comes next.
     public mutating func readValue() throws(BusError) -> Value {
         switch type {
         case CDBUS_TYPE_BYTE: return .byte(try readByte())
@@ -188,7 +191,7 @@ public struct MessageReader {
         case CDBUS_TYPE_STRING: return .string(try readString())
         case CDBUS_TYPE_OBJECT_PATH: return .path(try readPath())
         case CDBUS_TYPE_SIGNATURE: return .signature(String(cString: try readText(CDBUS_TYPE_SIGNATURE)))
-        case CDBUS_TYPE_UNIX_FD: return .fileDescriptor(try readFileDescriptor())
+        case CDBUS_TYPE_UNIX_FD where takesFileDescriptors: return .fileDescriptor(try readFileDescriptor())
         case CDBUS_TYPE_VARIANT:
             return .variant(try readVariant { (inner) throws(BusError) in try inner.readValue() })
         case CDBUS_TYPE_STRUCT:

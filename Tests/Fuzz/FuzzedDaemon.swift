@@ -379,7 +379,7 @@ final class FuzzedDaemon: @unchecked Sendable {  // holds: all but `queue` is to
         if choices.chance(10) { return (try? bus.send(call)) ?? () }
         bus.call(call, deadline: .seconds(10)) { [weak self] result in
             guard case .success(let reply) = result,
-                case .fileDescriptor(let descriptor)? = (try? reply.values())?.first
+                case .fileDescriptor(let descriptor)? = (try? reply.values(takesFileDescriptors: true))?.first
             else { return }
             if let self { keep(descriptor) } else { close(descriptor) }
         }

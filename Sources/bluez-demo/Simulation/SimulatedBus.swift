@@ -31,6 +31,7 @@ final class SimulatedBus: @unchecked Sendable {  // holds: never changes, and th
     private static func simulator() async throws -> Simulator {
         var options = SimulatorOptions()
         options.duplicateFilter = .none  // so that a scan sees strengths change
+        options.rememberedCalls = 0
         return try await Simulator(timing: .real, options: options)
     }
 

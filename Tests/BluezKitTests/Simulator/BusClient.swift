@@ -70,7 +70,9 @@ final class BusClient: @unchecked Sendable {  // holds: all state is touched on 
                     case .failure(let error): hear("\(member) fails \(error.name) \(error.message)")
                     }
                     continuation.resume(
-                        with: result.flatMap { reply in Result { () throws(BusError) in try reply.values() } })
+                        with: result.flatMap { reply in
+                            Result { () throws(BusError) in try reply.values(takesFileDescriptors: true) }
+                        })
                 }
             }
         }

@@ -72,7 +72,7 @@ final class Peer: @unchecked Sendable {  // holds: the connection is touched on 
                 connection.call(call, deadline: deadline) { result in
                     continuation.resume(
                         with: result.flatMap { reply in
-                            Result { () throws(BusError) in try reply.values() }
+                            Result { () throws(BusError) in try reply.values(takesFileDescriptors: true) }
                         })
                 }
             }
@@ -98,7 +98,7 @@ final class Peer: @unchecked Sendable {  // holds: the connection is touched on 
     func serveEcho() {
         sync { connection in
             connection.onCall = { [unowned connection] call in
-                guard let values = try? call.values() else { return }
+                guard let values = try? call.values(takesFileDescriptors: true) else { return }
                 connection.reply(to: call) { (writer) throws(BusError) in
                     for value in values { try writer.write(value) }
                 }

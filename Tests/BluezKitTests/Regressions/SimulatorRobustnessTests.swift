@@ -1,0 +1,137 @@
+import DBus
+import Dispatch
+import Foundation
+import Testing
+
+@testable import BluezKitSimulator
+
+// The simulator died of what a test or a client may well do: a service that goes while a read or write of it is under way
+// (characteristics referred to a service that was gone), a storm against a peripheral without attributes, a table that uses
+// the last handle, control lines with numbers such as `inf`. And it kept what nobody needs any more: file descriptors in
+// properties that somebody sets, and every call it had ever got. Now it does none of that.
+@Suite("Simulator: what it survives") struct SimulatorRobustnessTests {
+    private static let slow = VirtualCharacteristic("2A56", [.read, .write], value: [1], delay: .milliseconds(100))
+
+    @Test("a service that goes with a read and a write under way takes them with it; the others are served")
+    func serviceGoes() async throws {
+        let simulator = try await Simulator()
+        let peripheral = simulator.add(
+            VirtualPeripheral(
+                "F0:F1:F2:00:00:01", VirtualAdvertisement(localName: "Slow"),
+                services: [
+                    VirtualService("181A", [VirtualCharacteristic("2A6E", .read, value: [5])]),
+                    VirtualService(
+                        "1815", [Self.slow, Self.slow].enumerated().map { VirtualCharacteristic(like: $1, number: $0) }),
+                ]))
+        let client = try await BusClient(simulator.address)
+        try await client.adapter("StartDiscovery")
+        #expect(await client.hears("+ dev01 Device1"))
+        try await client.device("Connect")
+        #expect(await client.waits { $0.contains { $0.contains("ServicesResolved=true") } })
+        func path(_ uuid: String) async throws -> String {
+            try await client.objects().first {
+                $0.value["org.bluez.GattCharacteristic1"]?["UUID"]?.stringValue == UUIDText.full(uuid)
+            }?.key ?? ""
+        }
+        let (read, written, other) = (try await path("2A50"), try await path("2A51"), try await path("2A6E"))
+        Task { _ = try? await client.read(read) }
+        Task { _ = try? await client.characteristic(written, "WriteValue", .bytes([1]), .noOptions) }
+        await simulator.waitForCalls("ReadValue")
+        await simulator.waitForCalls("WriteValue")
+        #expect(peripheral.removeService("1815"))
+        // Waits for its turn on the link, behind those.
+        #expect(try await client.read(other) == [5])
+        #expect(try await client.objects()[read] == nil)
+    }
+
+    @Test("a storm against a peripheral without attributes is refused")
+    func emptyStorm() async throws {
+        let simulator = try await Simulator()
+        simulator.add(
+            VirtualPeripheral("F0:F1:F2:00:00:01", VirtualAdvertisement(), services: [VirtualService("1801")]))
+        let central = simulator.central()
+        try await central.connect(to: "F0:F1:F2:00:00:01")
+        await #expect(throws: ControlError.self) { try await central.storm(1) }
+    }
+
+    @Test("a table may use every handle up to the last")
+    func fullTable() throws {
+        let unused = GATTTable([VirtualService("1801")]).room
+        // A declaration, and two handles for each characteristic.
+        let count = (unused - 1) / 2
+        var table = GATTTable([
+            VirtualService("1801"), VirtualService("180D", Array(repeating: .init("2A37", .read), count: count)),
+        ])
+        #expect(table.room == (unused - 1) % 2)
+        if table.room == 1 { table.add(VirtualService("1801")) }
+        #expect(table.room == 0)
+        #expect(table.services.last?.endHandle == 0xFFFF)
+    }
+
+    @Test("control lines with numbers out of range are refused, and nothing else happens")
+    func numbers() async throws {
+        let simulator = try await Simulator()
+        let sensor = simulator.add(.sink())
+        let central = simulator.central()
+        try await central.connect(to: sensor.address)
+        for line in [
+            "heart beat inf", "heart beat nan", "heart beat 1e300", "heart beat 1e-300", "heart beat -1",
+            "heart beat x",
+            "sink burst 0013 inf", "sink burst 0013 1e30", "sink burst 0013 -5", "sink burst 0013 nan",
+            "sink burst 0013 1 inf", "sink burst 0013 1 -20", "sink burst 0013 1 20 inf", "sink burst 0013 1 20 1e-300",
+            "sink burst 0013 1 20 -1", "sink burst 0013 x", "sink rssi 99999", "sink rssi x", "sink once x",
+            "sink pairing display 99999999999", "sink pairing display -1", "sink enter 1e3", "sink measure 99999",
+            "crowd set -3", "crowd set 1 -1", "crowd set 1 9223372036854775807", "crowd set 1 100 -1",
+            "crowd set 9223372036854775807", "crowd known -1", "crowd known 9223372036854775807", "rig adapters -1",
+            "rig adapters 1e3", "rig sensors 99", "central readat 0010 -5", "central readat 0010 9223372036854775807",
+            "central preparewrite 0010 -1 00", "central preparewrite 0010 9223372036854775807 00",
+            "central storm -5", "central storm 1e9", "central churn \(sensor.address) 0013 -3", "central connect x 1e9",
+            "central configure 0013 65536", "central configure 0013 -1",
+        ] {
+            await #expect(throws: ControlError.self, "\(line)") { try await simulator.control(line) }
+        }
+    }
+
+    @Test("file descriptors in a property that a client sets are not kept", arguments: ["Alias", "Nonsense"])
+    func descriptors(_ name: String) async throws {
+        let simulator = try await Simulator()
+        let client = try await BusClient(simulator.address)
+        var ends: [Int32] = [-1, -1]
+        #expect(pipe(&ends) == 0)
+        defer { close(ends[0]) }
+        let values: [Value] = [
+            .fileDescriptor(ends[1]), .array(element: "h", [.fileDescriptor(ends[1])]),
+            .structure([.variant(.fileDescriptor(ends[1]))]),
+        ]
+        for value in values {
+            _ = try? await client.call(
+                "/org/bluez/hci0", "org.freedesktop.DBus.Properties", "Set", .string("org.bluez.Adapter1"),
+                .string(name), .variant(value))
+        }
+        // In the options of other calls as well.
+        _ = try? await client.adapter(
+            "SetDiscoveryFilter", .properties([("Transport", .string("le")), ("x", .fileDescriptor(ends[1]))]))
+        close(ends[1])
+        #expect(await reachesEnd(ends[0]))
+    }
+
+    @Test("of the calls that came, so many are remembered")
+    func calls() async throws {
+        var options = SimulatorOptions()
+        options.rememberedCalls = 100
+        let simulator = try await Simulator(options: options)
+        let client = try await BusClient(simulator.address)
+        for _ in 0..<500 { _ = try await client.property("/org/bluez/hci0", "org.bluez.Adapter1", "Powered") }
+        try await client.adapter("StartDiscovery")
+        #expect((100...200).contains(simulator.calls.count))
+        #expect(simulator.calls.last?.member == "StartDiscovery")
+    }
+}
+
+extension VirtualCharacteristic {
+    /// The same under another UUID, `2A50` and so on.
+    fileprivate init(like other: VirtualCharacteristic, number: Int) {
+        self = other
+        uuid = UUIDText.full("2A5\(number)")
+    }
+}
