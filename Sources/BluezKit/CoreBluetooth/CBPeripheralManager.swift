@@ -253,10 +253,12 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
 
     /// Sends a value to subscribed centrals: by notification or indication, as each has asked for.
     ///
-    /// True says that the value was queued, false that too many are on their way to BlueZ: nothing was queued. BlueZ does
-    /// not tell when a value has left by radio, but for indications, which are counted until they are confirmed.
+    /// True says that the value was queued, false that too many of this characteristic are on their way to BlueZ: nothing was
+    /// queued. BlueZ does not tell when a value has left by radio, but for indications, which are counted until they are
+    /// confirmed.
     /// - Parameters:
-    ///   - value: What to send. To each central it is cut to its `maximumUpdateValueLength`.
+    ///   - value: What to send. To each central it is cut to its `maximumUpdateValueLength`. An empty value goes to all
+    ///     subscribers, whatever `centrals` says, and may overtake others: BlueZ has no better way for it.
     ///   - characteristic: Whose value it is: one that was added.
     ///   - centrals: Which of them; nil: all. Those that are not subscribed are passed over. BlueZ before 5.76 sends to all
     ///     subscribers in any case.
@@ -276,7 +278,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         let subscribed = Set((characteristic.subscribedCentrals ?? []).map(\.identifier))
         let wanted = centrals.map { Set($0.map(\.identifier)).intersection(subscribed) }
         guard !(wanted ?? subscribed).isEmpty else { return true }
-        guard core.window.withLock({ $0.admit() }) else { return false }
+        guard core.windows.withLock({ $0.admit(ObjectIdentifier(characteristic)) }) else { return false }
         let core = core
         core.session.run { core.session.update(characteristic, to: [UInt8](value), for: wanted, by: core) }
         return true

@@ -1,5 +1,5 @@
-/// How many updates may be on their way to BlueZ: what makes `updateValue` return false, and when it may be called
-/// again (UP-2, UP-3). Pure.
+/// How many updates of one characteristic may be on their way to BlueZ: what makes `updateValue` return false, and when it
+/// may be called again (UP-2, UP-3). Pure.
 struct UpdateWindow {
     /// Enough to keep BlueZ busy while its answer travels, few enough to stay honest.
     static let limit = 64
@@ -26,7 +26,26 @@ struct UpdateWindow {
         isOwedReadiness = false
         return true
     }
+}
+
+/// A window for each characteristic that has updates on their way, so that a central that confirms no indications holds up
+/// no other characteristic. Pure; generic over how a characteristic is named.
+struct UpdateWindows<Characteristic: Hashable> {
+    private var windows: [Characteristic: UpdateWindow] = [:]
+
+    var inFlight: Int { windows.values.reduce(0) { $0 + $1.inFlight } }
+
+    mutating func admit(_ characteristic: Characteristic) -> Bool {
+        windows[characteristic, default: UpdateWindow()].admit()
+    }
+
+    mutating func release(_ characteristic: Characteristic) -> Bool {
+        guard var window = windows.removeValue(forKey: characteristic) else { return false }
+        let isReady = window.release()
+        if window.inFlight > 0 { windows[characteristic] = window }
+        return isReady
+    }
 
     /// Bluetooth is gone; nothing is owed.
-    mutating func reset() { self = UpdateWindow() }
+    mutating func reset() { windows = [:] }
 }

@@ -4,7 +4,7 @@ import Foundation
 
 /// What the bus queue knows of one `CBPeripheralManager`. It outlives the manager where work is under way.
 final class PublisherCore: Recipient, @unchecked Sendable {
-    // holds: `session`, `inbox` and `manager` are set before anybody else sees this; `window` has a lock; the rest is
+    // holds: `session`, `inbox` and `manager` are set before anybody else sees this; `windows` have a lock; the rest is
     // confined to the bus queue
     typealias Event = (CBPeripheralManager) -> Void
 
@@ -12,7 +12,7 @@ final class PublisherCore: Recipient, @unchecked Sendable {
     let inbox: Inbox<PublisherCore>
     weak var manager: CBPeripheralManager?
     /// Updates on their way to BlueZ. Any thread.
-    let window = Protected(UpdateWindow())
+    let windows = Protected(UpdateWindows<ObjectIdentifier>())
 
     /// What an earlier process left, until the app is told.
     var preserved: Snapshot?

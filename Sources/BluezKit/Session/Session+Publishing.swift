@@ -250,7 +250,7 @@ extension Session {
         endRequests { _ in true }
         for core in publishers {
             core.epoch += 1
-            core.window.withLock { $0.reset() }
+            core.windows.withLock { $0.reset() }
             for characteristic in core.services.flatMap(\.characteristics) { forgetSubscribers(of: characteristic) }
             stopAdvertising(core)
             if !keepingServices { withdrawAll(of: core) }

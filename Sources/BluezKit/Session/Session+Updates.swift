@@ -4,15 +4,20 @@ import Foundation
 /// One update on its way to BlueZ: it counts in the window until it has left by all its ways.
 final class Delivery {
     private let core: PublisherCore
+    private let characteristic: CBMutableCharacteristic
     private let epoch: Int
     private var open: Int
 
-    init(_ core: PublisherCore, ways: Int) { (self.core, epoch, open) = (core, core.epoch, ways) }
+    init(_ core: PublisherCore, _ characteristic: CBMutableCharacteristic, ways: Int) {
+        (self.core, self.characteristic, epoch, open) = (core, characteristic, core.epoch, ways)
+    }
 
     /// Done by one way.
     func finish() {
         open -= 1
-        guard open == 0, core.epoch == epoch, core.window.withLock({ $0.release() }) else { return }
+        guard open == 0, core.epoch == epoch,
+            core.windows.withLock({ $0.release(ObjectIdentifier(characteristic)) })
+        else { return }
         core.post { manager in manager.delegate?.peripheralManagerIsReady(toUpdateSubscribers: manager) }
     }
 }
@@ -31,7 +36,10 @@ extension Session {
             characteristic.service?.isPublished == true
         else { return server.refuse(call, name: "org.bluez.Error.NotSupported", message: "") }
         let mtu = options.mtuBytes ?? 23
-        closeSocket(of: device.rawValue, characteristic)
+        // The guest is followed from now on, so that the end of its link is seen.
+        withCentral(device, mtuBytes: mtu) { _ in }
+        // Before the new socket is there: a subscription that ended without a word takes its own with it.
+        tell(characteristic.book.subscribed(device.rawValue), about: characteristic)
         if givesSockets == true, let theirs = makeSocket(characteristic, device, mtu) {
             server.reply(to: call) { (writer) throws(BusError) in
                 try writer.write(fileDescriptor: theirs)
@@ -41,9 +49,6 @@ extension Session {
         } else {
             server.refuse(call, name: "org.bluez.Error.NotSupported", message: "values come by PropertiesChanged")
         }
-        // The guest is followed from now on, so that the end of its link is seen.
-        withCentral(device, mtuBytes: mtu) { _ in }
-        tell(characteristic.book.subscribed(device.rawValue), about: characteristic)
     }
 
     /// - Returns: BlueZ's end.
@@ -115,16 +120,17 @@ extension Session {
     func update(_ local: CBMutableCharacteristic, to value: [UInt8], for centrals: Set<UUID>?, by core: PublisherCore) {
         let found = core.services.lazy.flatMap(\.characteristics).first { $0.characteristic === local }
         guard let characteristic = found, adapter.state == .poweredOn else {
-            return Delivery(core, ways: 1).finish()
+            return Delivery(core, local, ways: 1).finish()
         }
         let subscribers = characteristic.book.subscribers
         let targets = centrals.map { wanted in
             subscribers.filter { guests[$0]?.central.map { wanted.contains($0.identifier) } ?? false }
         }
         let addressed = targets ?? subscribers
-        let sockets = addressed.compactMap { characteristic.sockets[$0] }
+        // BlueZ takes an empty packet for the end of the socket.
+        let sockets = value.isEmpty ? [] : addressed.compactMap { characteristic.sockets[$0] }
         let isSignalled = sockets.count < addressed.count
-        let delivery = Delivery(core, ways: sockets.count + (isSignalled ? 1 : 0) + 1)
+        let delivery = Delivery(core, local, ways: sockets.count + (isSignalled ? 1 : 0) + 1)
         for socket in sockets { socket.send(value) { delivery.finish() } }
         if isSignalled {
             if addressed.count < subscribers.count { noteBroadcast() }
@@ -133,12 +139,13 @@ extension Session {
         delivery.finish()
     }
 
-    /// BlueZ before 5.76 cannot send to some of the subscribers.
+    /// BlueZ cannot send to some of the subscribers: none before 5.76, and no empty value.
     private func noteBroadcast() {
         guard !hasNotedBroadcast else { return }
         hasNotedBroadcast = true
         Log.warning(
-            "updateValue for some of the subscribed centrals: this BlueZ sends to all of them (5.76 and later can choose)"
+            "updateValue for some of the subscribed centrals: BlueZ sends it to all of them (5.76 and later can choose, "
+                + "but for empty values)"
         )
     }
 
@@ -172,10 +179,12 @@ extension Session {
         isSendingPing = true
         let batch = awaitingPing
         awaitingPing = []
-        BlueZProxy(bus: bus, path: "/", interface: "org.freedesktop.DBus.Peer").ping { [weak self] _ in
+        BlueZProxy(bus: bus, path: "/", interface: "org.freedesktop.DBus.Peer").ping { [weak self, weak bus] _ in
             for body in batch { body() }
-            self?.isSendingPing = false
-            self?.ping()
+            // The connection may have been given up, and another one asks for itself.
+            guard let self, self.bus === bus else { return }
+            isSendingPing = false
+            ping()
         }
     }
 

@@ -233,6 +233,7 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
     private func forgetBus() {
         (bus, server, hasConnectionRule, isPinging) = (nil, nil, false, false)
         (poweredQuestions, agent, question) = ([], nil, nil)
+        (isSendingPing, awaitingPing) = (false, [])
     }
 
     private func lostBus(_ error: BusError) {

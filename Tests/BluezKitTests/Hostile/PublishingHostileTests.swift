@@ -6,7 +6,7 @@ import Testing
 @testable import BluezKit
 
 /// A published service in front of a BlueZ that does what it likes.
-private struct Victim {
+struct Victim {
     let fake: FakeBlueZ
     let publisher: Publisher
     let dynamic = local(0x110, [.read, .write, .writeWithoutResponse])
@@ -16,19 +16,24 @@ private struct Victim {
     let service: CBMutableService
     private(set) var paths: [CBUUID: ObjectPath] = [:]
 
-    init(givesSockets: Bool = false) async throws {
+    init(givesSockets: Bool = false, options: [String: Any] = [:]) async throws {
         fake = try await FakeBlueZ(givesSockets: givesSockets)
-        publisher = Publisher(fake)
+        publisher = Publisher(fake, options: options)
         service = localService(0x100, [dynamic, fixed, notifying, indicating])
         try await publisher.powerOn()
         #expect(try await publisher.add(service) == nil)
+        try await findPaths()
+        publisher.answerEverything()
+    }
+
+    /// Where the characteristics of the service are, which was just added.
+    mutating func findPaths() async throws {
         let call = try await fake.calls.next("registration") { $0.member == "RegisterApplication" ? $0 : nil }
         for object in try await fake.objects(below: call.path ?? "/") {
             let properties = object.interfaces["org.bluez.GattCharacteristic1"]?.dictionaryValue
             if let uuid = properties?["UUID"]?.stringValue { paths[CBUUID(string: uuid)] = object.path }
         }
         #expect(paths.count == 4)
-        publisher.answerEverything()
     }
 
     func path(_ characteristic: CBMutableCharacteristic) -> ObjectPath { paths[characteristic.uuid] ?? "/" }
@@ -272,7 +277,7 @@ extension Hostile {
             let value = Data([UInt8(sent >> 8), UInt8(sent & 255)]) + Data(count: 500)
             if manager.updateValue(value, for: victim.notifying, onSubscribedCentrals: nil) {
                 sent += 1
-            } else if victim.session.queue.sync(execute: { manager.core.window.withLock { $0.inFlight } }) > 32 {
+            } else if victim.session.queue.sync(execute: { manager.core.windows.withLock { $0.inFlight } }) > 32 {
                 // The socket is full: what waits now waits for the reader.
                 break
             } else {
@@ -331,7 +336,7 @@ extension Hostile {
         for _ in 0..<2 { #expect(manager.updateValue(Data([1]), for: victim.indicating, onSubscribedCentrals: nil)) }
         func inFlight() async throws -> Int {
             try await victim.fake.settle(at: path)
-            return manager.core.window.withLock { $0.inFlight }
+            return manager.core.windows.withLock { $0.inFlight }
         }
         #expect(try await inFlight() == 2)
         try victim.fake.send(path, "Confirm", [])
@@ -410,7 +415,7 @@ extension Hostile {
 }
 
 /// The next packet, once it is there.
-private func packet(_ socket: Int32) async -> [UInt8]? {
+func packet(_ socket: Int32) async -> [UInt8]? {
     await withCheckedContinuation { continuation in
         DispatchQueue.global().async {
             var entry = pollfd(fd: socket, events: Int16(POLLIN), revents: 0)

@@ -164,12 +164,28 @@ import Testing
 
     @Test("UP-3 no readiness without a refusal before, nor after Bluetooth was off")
     func unasked() {
-        var window = UpdateWindow()
-        for _ in 0..<UpdateWindow.limit { _ = window.admit() }
-        for _ in 0..<UpdateWindow.limit { #expect(window.release() == false) }
-        for _ in 0...UpdateWindow.limit { _ = window.admit() }
-        window.reset()
-        #expect(window.admit() == true)
-        #expect(window.release() == false)
+        var windows = UpdateWindows<String>()
+        for _ in 0..<UpdateWindow.limit { _ = windows.admit("A") }
+        for _ in 0..<UpdateWindow.limit { #expect(windows.release("A") == false) }
+        for _ in 0...UpdateWindow.limit { _ = windows.admit("A") }
+        windows.reset()
+        #expect(windows.admit("A") == true)
+        #expect(windows.release("A") == false)
+    }
+
+    @Test("UP-2 UP-3 a characteristic whose window is full holds up no other, and is ready by itself")
+    func several() {
+        var windows = UpdateWindows<String>()
+        for _ in 0..<UpdateWindow.limit { #expect(windows.admit("A") == true) }
+        #expect(windows.admit("A") == false)
+        #expect(windows.admit("B") == true)
+        #expect(windows.inFlight == UpdateWindow.limit + 1)
+        #expect(windows.release("B") == false)
+        var told = 0
+        for _ in 0..<UpdateWindow.limit where windows.release("A") { told += 1 }
+        #expect(told == 1)
+        #expect(windows.inFlight == 0)
+        #expect(windows.release("A") == false)
+        #expect(windows.release("C") == false)
     }
 }
