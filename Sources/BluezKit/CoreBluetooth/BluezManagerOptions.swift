@@ -35,6 +35,10 @@ public let BluezManagerOptionAllowSystemServicesKey: String = "BluezManagerOptio
 /// **BluezKit addition.** Option of a `CBPeripheralManager`, Bool: centrals may pair with this computer without anybody being
 /// asked, for what needs encryption, where no desktop has an agent that asks its user. Such a link is encrypted, but
 /// whoever was in between when it was paired can read it. The default is false: they are refused.
+///
+/// It counts while the manager has services, and for the adapter that is used. It opens more than those services: BlueZ
+/// does not say what a device pairs for, so whoever is near can bond then, by classic Bluetooth too if that is on, and a
+/// bond stays when the app has gone. A bonded device can use whatever other programs offer to such devices.
 public let BluezManagerOptionAllowJustWorksPairingKey: String = "BluezManagerOptionAllowJustWorksPairing"
 
 /// **BluezKit addition.** Manager option, Bool: whether Bluetooth may be switched off and on, for every program, when a scan

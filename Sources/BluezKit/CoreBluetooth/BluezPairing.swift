@@ -5,7 +5,11 @@ import Foundation
 ///
 /// As on Apple nothing here starts pairing: the peripheral does, by refusing a read, a write or a subscription, which is
 /// then repeated and answered once (CN-14). BlueZ asks the desktop's pairing dialog, if there is one; else this app, about
-/// the peripherals that it is connected to. What has no handler here is refused, so that nothing is paired with unseen.
+/// the peripherals that it is connected to. What has no handler here is refused.
+///
+/// One case asks nobody: where BlueZ does not pair by itself, BluezKit does so if there is any handler here, and then
+/// BlueZ agrees at once with a peripheral that can neither show nor take a number, also if ``allowsJustWorks`` is false and
+/// ``consent`` nil. With none of the handlers set nothing is ever paired.
 ///
 /// Handlers are called on the queue of the manager's delegate. They may answer at once or later, from any thread; the
 /// first answer counts. BlueZ waits 60 s, the peripheral 30.
@@ -17,7 +21,8 @@ public struct BluezPairing: Sendable {
     public typealias Entry = @Sendable (UInt32?) -> Void
 
     /// Whether to pair, without asking anybody, with a peripheral that can neither show nor take a number. Such a link
-    /// is encrypted, but whoever was in between when it was paired can read it. False unless set.
+    /// is encrypted, but whoever was in between when it was paired can read it. False unless set; see above for the case in
+    /// which this is not asked.
     public var allowsJustWorks = false
     /// Asks whether to pair with a peripheral that can neither show nor take a number.
     public var consent: (@Sendable (CBPeripheral, @escaping Decision) -> Void)?

@@ -40,12 +40,19 @@ extension Session {
 
     private var letsCentralsPair: Bool { publishers.contains(where: \.allowsJustWorks) }
 
+    /// Whether a device may pair unseen that this process has not connected to: only where it may need that for what is
+    /// published.
+    private func mayCentralPair(_ path: ObjectPath) -> Bool {
+        guard let adapterPath, path.parent == adapterPath else { return false }
+        return publishers.contains { $0.allowsJustWorks && !$0.services.isEmpty }
+    }
+
     // MARK: Questions
 
     func receive(_ question: PairingQuestion, about path: ObjectPath, _ call: IncomingCall) {
         // The first agent of a system is asked about everybody's devices.
         guard let device = devicesByPath[path.rawValue], let link = device.link, device.isWanted else {
-            if question == .consent, letsCentralsPair { server?.reply(to: call) } else { server?.reject(call) }
+            if question == .consent, mayCentralPair(path) { server?.reply(to: call) } else { server?.reject(call) }
             return
         }
         let cores = device.clients.filter { $0.wish != nil }
