@@ -12,9 +12,10 @@ struct CardReceiver {
     /// The largest card that is accepted, in bytes.
     let limit: Int
     private var announced: (size: Int, checksum: UInt32)?
-    private var card = Data()
-    /// What of it is there.
-    private var known = RangeSet<Int>()
+    /// The bytes that have come, and where some are missing.
+    private var card: [UInt8?] = []
+    /// How many have come.
+    private var count = 0
     private var hasEnded = false
 
     init(limit: Int) { self.limit = limit }
@@ -56,21 +57,22 @@ struct CardReceiver {
         let end = offset + bytes.count
         let size = announced?.size ?? limit
         guard end <= size else { throw .tooMuch(of: size) }
-        if card.count < end { card.append(Data(count: end - card.count)) }
-        card.replaceSubrange(offset..<end, with: bytes)
-        known.insert(contentsOf: offset..<end)
+        if card.count < end { card += repeatElement(nil, count: end - card.count) }
+        for (index, byte) in zip(offset..<end, bytes) {
+            if card[index] == nil { count += 1 }
+            card[index] = byte
+        }
     }
-
-    private var count: Int { known.ranges.reduce(0) { $0 + $1.count } }
 
     private mutating func progress() throws(CardError) -> Progress {
         guard let (size, expected) = announced else { return .unannounced }
         guard hasEnded, count == size else { return .received(count, of: size) }
-        defer { self = CardReceiver(limit: limit) }
+        let whole = card.compactMap(\.self)
+        self = CardReceiver(limit: limit)
         var checksum = CRC32()
-        checksum.take(card)
+        checksum.take(whole)
         guard checksum.value == expected else { throw .damaged }
-        return .complete(card)
+        return .complete(Data(whole))
     }
 
     private static func number(_ bytes: inout Data, of frame: Data) throws(CardError) -> UInt32 {

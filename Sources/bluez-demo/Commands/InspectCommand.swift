@@ -8,12 +8,19 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
     private var device: CBPeripheral?
     /// Kept, as the device forgets them when its link is lost.
     private var services: [CBService] = []
-    /// Questions without an answer yet.
+    /// Questions about the table without an answer yet.
     private var pending = 0
-    /// Values that were asked for and not answered yet, in order.
-    private var unanswered: [CBAttribute] = []
     private var visited = Set<ObjectIdentifier>()
-    private var failures: [ObjectIdentifier: String] = [:]
+    private var reports = AttributeReports()
+    /// What is being read.
+    private var reading: CBAttribute?
+    /// How many reads were answered on this link.
+    private var answers = 0
+    private var lostLinks = 0
+    /// A refused pairing ends the link; so each value that needs one can cost a link.
+    private static let mostLostLinks = 20
+    /// How many values are not shown for want of a pairing.
+    private var guarded = 0
     /// Grows with each answer, so that a time limit can tell whether there was one.
     private var progress = 0
 
@@ -31,9 +38,13 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
         }
         self.device = device
         device.delegate = self
-        output.report(.connecting(device.identifier, name: device.name))
         output.say(Line("Connecting to \(device.name?.harmless ?? device.identifier.uuidString)..."))
-        central.connect(device)
+        connect(device)
+    }
+
+    private func connect(_ device: CBPeripheral) {
+        output.report(.connecting(device.identifier, name: device.name))
+        central?.connect(device)
         limitWaiting()
     }
 
@@ -54,11 +65,16 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
     /// Shows what is known so far, and why that is not all.
     private func fail(_ reason: String) {
         guard ending == nil else { return }
-        showAll()
         var reason = reason
-        if let attribute = unanswered.first {
-            reason += "; it was asked for \(attribute.uuid), which may need pairing (bluetoothctl pair)"
+        if let reading {
+            reports.note(.failed("no answer"), of: reading)
+            reason += "; it was asked for \(reading.uuid), which may need pairing (bluetoothctl pair)"
+        } else {
+            // The table is not known as a whole.
+            reports = AttributeReports(services)
         }
+        reports.giveUp("not read")
+        showAll()
         output.complain(reason)
         stop(.failure)
     }
@@ -70,8 +86,8 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
 
     override func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {
         output.report(.connected(peripheral.identifier, name: peripheral.name))
-        output.say(Line("Connected. ", .green) + "Reading everything...")
-        pending += 1
+        output.say(Line("Connected. ", .green) + (lostLinks == 0 ? "Reading everything..." : "Reading the rest..."))
+        (pending, visited, answers) = (1, [], 0)
         limitWaiting()
         peripheral.discoverServices(nil)
     }
@@ -89,7 +105,14 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
     ) {
         output.report(.disconnected(peripheral.identifier, reason: error?.sentence))
         guard ending == nil else { return quit() }
-        fail("the link was lost: \(error?.sentence ?? "no reason given")")
+        let reason = error?.sentence ?? "no reason given"
+        lostLinks += 1
+        guard let reading, lostLinks <= Self.mostLostLinks else { return fail("the link was lost: \(reason)") }
+        // A read that was refused before, or this one.
+        if answers == 0 { reports.note(.failed("no answer: the link was lost"), of: reading) }
+        self.reading = nil
+        output.say(Line("The link was lost (\(reason)). Connecting again for the rest.", .yellow))
+        connect(peripheral)
     }
 
     override func end() -> Bool {
@@ -98,24 +121,25 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
         return true
     }
 
-    // MARK: Level by level. Each question has exactly one answer, so counting them tells when all is known.
+    private func showAll() {
+        if let name = device?.name, !services.isEmpty { output.say(Line(name.harmless, .bold)) }
+        for report in reports.all {
+            output.report(.attribute(report))
+            output.say(report.line)
+        }
+    }
+
+    // MARK: The table, level by level. Each question has exactly one answer, so counting them tells when all is known.
 
     /// An answer came, and led to no more than the questions that were counted meanwhile.
     private func answered() {
         pending -= 1
         limitWaiting()
         guard pending == 0, ending == nil else { return }
-        showAll()
-        stop(.success)
-    }
-
-    private func showAll() {
-        for attribute in unanswered { failures[ObjectIdentifier(attribute)] = "no answer" }
-        if let name = device?.name, !services.isEmpty { output.say(Line(name.harmless, .bold)) }
-        for report in AttributeReports(services, failures: failures).all {
-            output.report(.attribute(report))
-            output.say(report.line)
-        }
+        var reports = AttributeReports(services)
+        reports.takeValues(from: self.reports)
+        self.reports = reports
+        readNext()
     }
 
     private func visit(_ services: [CBService], of peripheral: CBPeripheral) {
@@ -148,38 +172,59 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
         for characteristic in service.characteristics ?? [] {
             pending += 1
             peripheral.discoverDescriptors(for: characteristic)
-            guard characteristic.properties.contains(.read) else { continue }
-            pending += 1
-            unanswered.append(characteristic)
-            peripheral.readValue(for: characteristic)
         }
         answered()
     }
 
     func peripheral(
         _ peripheral: CBPeripheral, didDiscoverDescriptorsFor characteristic: CBCharacteristic, error: (any Error)?
-    ) {
-        for descriptor in characteristic.descriptors ?? [] {
-            pending += 1
-            unanswered.append(descriptor)
-            peripheral.readValue(for: descriptor)
+    ) { answered() }
+
+    // MARK: The values, one after the other
+
+    private func readNext() {
+        reading = reports.unread
+        switch reading {
+        case let characteristic as CBCharacteristic: device?.readValue(for: characteristic)
+        case let descriptor as CBDescriptor: device?.readValue(for: descriptor)
+        default: finish()
         }
-        answered()
+    }
+
+    private func finish() {
+        showAll()
+        if guarded > 0 {
+            output.say(
+                Line(
+                    "\(guarded) of the values \(guarded == 1 ? "needs" : "need") pairing: `bluetoothctl pair`, then "
+                        + "inspect again.", .yellow))
+        }
+        stop(.success)
     }
 
     func peripheral(
         _ peripheral: CBPeripheral, didUpdateValueFor characteristic: CBCharacteristic, error: (any Error)?
     ) {
-        note(error, characteristic)
+        note(characteristic.value, error, characteristic)
     }
 
     func peripheral(_ peripheral: CBPeripheral, didUpdateValueFor descriptor: CBDescriptor, error: (any Error)?) {
-        note(error, descriptor)
+        note(descriptor.value, error, descriptor)
     }
 
-    private func note(_ error: (any Error)?, _ attribute: CBAttribute) {
-        unanswered.removeAll { $0 === attribute }
-        if let error { failures[ObjectIdentifier(attribute)] = error.sentence }
-        answered()
+    private func note(_ value: Any?, _ error: (any Error)?, _ attribute: CBAttribute) {
+        guard ending == nil, attribute === reading else { return }
+        answers += 1
+        limitWaiting()
+        if let error, needsPairing(error) { guarded += 1 }
+        reports.note(error.map { .failed($0.sentence) } ?? .init(value), of: attribute)
+        readNext()
+    }
+
+    private func needsPairing(_ error: any Error) -> Bool {
+        switch (error as? CBATTError)?.code {
+        case .insufficientAuthentication, .insufficientEncryption, .insufficientEncryptionKeySize: true
+        default: false
+        }
     }
 }

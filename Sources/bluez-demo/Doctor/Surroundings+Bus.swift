@@ -54,7 +54,9 @@ extension Surroundings {
                 switch result {
                 case .success(let reply):
                     found.daemon = .running
-                    found.adapters = (try? reply.values().first).map(Surroundings.adapters) ?? []
+                    let adapters = (try? reply.values().first).map(Surroundings.adapters) ?? []
+                    found.adapters = adapters
+                    found.daemonVersion = adapters.lazy.compactMap(\.daemonVersion).first
                     if onlyBus { finish() } else { askProcess() }
                 case .failure(let error):
                     found.daemon = Surroundings.daemon(error)
@@ -116,6 +118,7 @@ extension Surroundings {
             adapter.powerState = properties["PowerState"]?.stringValue
             adapter.roles = properties["Roles"]?.stringsValue
             adapter.experimentalFeatures = properties["ExperimentalFeatures"]?.stringsValue?.count ?? 0
+            adapter.daemonVersion = properties["Modalias"]?.stringValue.flatMap(Version.init(modalias:))
             adapter.hasGattManager = interfaces["org.bluez.GattManager1"] != nil
             adapter.hasAdvertisingManager = interfaces["org.bluez.LEAdvertisingManager1"] != nil
             return adapter

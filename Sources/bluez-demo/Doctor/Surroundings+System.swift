@@ -38,32 +38,10 @@ extension Surroundings {
         return .available
     }
 
-    /// What the daemon was started with, and what its program says of its version.
+    /// What the daemon was started with. It is only read: who has the daemon's name on the bus need not be the daemon.
     mutating func lookAtDaemon(process: UInt32) {
-        var arguments: [String] = []
-        if let data = FileManager.default.contents(atPath: "/proc/\(process)/cmdline") {
-            arguments = data.split(separator: 0).map { String(decoding: $0, as: UTF8.self) }
-        }
+        guard let data = FileManager.default.contents(atPath: "/proc/\(process)/cmdline") else { return }
+        let arguments = data.split(separator: 0).map { String(decoding: $0, as: UTF8.self) }
         runsExperimental = arguments.contains("-E") || arguments.contains("--experimental")
-        let running = arguments.first.flatMap { $0.hasPrefix("/") ? $0 : nil }
-        // Only a daemon that was seen running may be asked: another one on the disk proves nothing.
-        if let running, running.hasSuffix("/bluetoothd"), access(running, X_OK) == 0 {
-            daemonVersion = Self.version(of: running)
-        }
-    }
-
-    private static func version(of program: String) -> Version? {
-        let process = Process()
-        let pipe = Pipe()
-        process.executableURL = URL(fileURLWithPath: program)
-        process.arguments = ["--version"]
-        process.standardInput = FileHandle.nullDevice
-        process.standardOutput = pipe
-        process.standardError = FileHandle.nullDevice
-        guard (try? process.run()) != nil else { return nil }
-        let output = pipe.fileHandleForReading.readDataToEndOfFile()
-        process.waitUntilExit()
-        guard process.terminationStatus == 0 else { return nil }
-        return Version(String(decoding: output, as: UTF8.self))
     }
 }

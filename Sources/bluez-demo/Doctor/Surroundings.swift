@@ -22,6 +22,8 @@ struct Surroundings: Equatable, Sendable {
         var hasGattManager = false
         var hasAdvertisingManager = false
         var experimentalFeatures = 0
+        /// BlueZ's, as it tells others by radio. Nil: it is configured to tell something else.
+        var daemonVersion: Version?
     }
 
     struct Version: Equatable, Comparable, Sendable, CustomStringConvertible {
@@ -63,13 +65,13 @@ struct Surroundings: Equatable, Sendable {
 }
 
 extension Surroundings.Version {
-    /// `5.66`, alone or after other words, as `bluetoothd --version` prints it.
-    init?(_ text: some StringProtocol) {
-        let word = text.split { $0 == " " || $0 == "\n" }.last ?? ""
-        let parts = word.split(separator: ".", omittingEmptySubsequences: false)
-        guard parts.count == 2 || parts.count == 3, let major = Int(parts[0]), let minor = Int(parts[1]),
-            major >= 0, minor >= 0
+    /// From an adapter's `Modalias`: `usb:v1D6Bp0246d0542` is BlueZ (Linux Foundation, 0246), version 5.66.
+    init?(modalias: String) {
+        let prefix = "usb:v1D6Bp0246d"
+        let digits = modalias.dropFirst(prefix.count)
+        guard modalias.hasPrefix(prefix), digits.count == 4, digits.allSatisfy(\.isHexDigit),
+            let number = UInt16(digits, radix: 16)
         else { return nil }
-        (self.major, self.minor) = (major, minor)
+        (major, minor) = (Int(number >> 8), Int(number & 0xFF))
     }
 }

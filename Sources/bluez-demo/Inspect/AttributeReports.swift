@@ -1,14 +1,14 @@
 import BluezKit
 import Foundation
 
-/// The attributes of a device, in the order of its table, with the values that were read.
+/// The attributes of a device, in the order of its table, with the values that were read so far.
 struct AttributeReports {
     private(set) var all: [AttributeReport] = []
-    private let failures: [ObjectIdentifier: String]
+    /// What can be read, and where it is in `all`.
+    private var readable: [(attribute: CBAttribute, place: Int)] = []
 
-    /// - Parameter failures: Why attributes could not be read.
-    init(_ services: [CBService], failures: [ObjectIdentifier: String]) {
-        self.failures = failures
+    /// Nothing was read yet.
+    init(_ services: [CBService] = []) {
         var shown = Set<ObjectIdentifier>()
         var rest = services[...]
         // Services that only others include come after those.
@@ -23,33 +23,59 @@ struct AttributeReports {
         all.append(report(service, .service, depth: 0, isPrimary: service.isPrimary))
         for included in service.includedServices ?? [] { all.append(report(included, .includedService, depth: 1)) }
         for characteristic in service.characteristics ?? [] {
-            var read = characteristic.value.map { AttributeReport.Value.bytes([UInt8]($0)) }
-            if let failure = failures[ObjectIdentifier(characteristic)] { read = .failed(failure) }
-            all.append(
-                report(
-                    characteristic, .characteristic, depth: 1, properties: characteristic.properties.names, value: read
-                ))
+            if characteristic.properties.contains(.read) { readable.append((characteristic, all.count)) }
+            all.append(report(characteristic, .characteristic, depth: 1, properties: characteristic.properties.names))
             for descriptor in characteristic.descriptors ?? [] {
-                all.append(report(descriptor, .descriptor, depth: 2, value: value(of: descriptor)))
+                readable.append((descriptor, all.count))
+                all.append(report(descriptor, .descriptor, depth: 2))
             }
         }
     }
 
     private func report(
         _ attribute: CBAttribute, _ kind: AttributeReport.Kind, depth: Int, isPrimary: Bool? = nil,
-        properties: [String]? = nil, value: AttributeReport.Value? = nil
+        properties: [String]? = nil
     ) -> AttributeReport {
         AttributeReport(
             kind: kind, uuid: attribute.uuid.uuidString, name: attribute.uuid.assignedName, depth: depth,
-            isPrimary: isPrimary, properties: properties, value: value)
+            isPrimary: isPrimary, properties: properties)
     }
 
-    private func value(of descriptor: CBDescriptor) -> AttributeReport.Value? {
-        if let failure = failures[ObjectIdentifier(descriptor)] { return .failed(failure) }
-        switch descriptor.value {
-        case let text as String: return .text(text)
-        case let number as NSNumber: return .number(number.intValue)
-        case let data as Data: return .bytes([UInt8](data))
+    // MARK: Values
+
+    /// What is to be read next; nil: nothing is left.
+    var unread: CBAttribute? { readable.first { all[$0.place].value == nil }?.attribute }
+
+    /// An attribute was read; nil: its value is of no kind that is shown.
+    mutating func note(_ value: AttributeReport.Value?, of attribute: CBAttribute) {
+        guard let place = readable.first(where: { $0.attribute === attribute })?.place else { return }
+        all[place].value = value ?? .failed("of an unknown kind")
+    }
+
+    /// Nothing more is read.
+    mutating func giveUp(_ reason: String) {
+        for (_, place) in readable where all[place].value == nil { all[place].value = .failed(reason) }
+    }
+
+    /// Takes over what was read on an earlier link, if the table is still the same.
+    mutating func takeValues(from earlier: AttributeReports) {
+        func table(_ reports: AttributeReports) -> [AttributeReport] {
+            reports.all.map { report in
+                var report = report
+                report.value = nil
+                return report
+            }
+        }
+        if table(self) == table(earlier) { all = earlier.all }
+    }
+}
+
+extension AttributeReport.Value {
+    init?(_ value: Any?) {
+        switch value {
+        case let text as String: self = .text(text)
+        case let number as NSNumber: self = .number(number.intValue)
+        case let data as Data: self = .bytes([UInt8](data))
         default: return nil
         }
     }

@@ -48,12 +48,12 @@ enum JSONValue: Equatable, CustomStringConvertible {
             case "\n": result += "\\n"
             case "\r": result += "\\r"
             case "\t": result += "\\t"
-            // Also what terminals and JavaScript take for commands or line ends.
-            case _
-            where scalar.value < 0x20 || (0x7F...0x9F).contains(scalar.value) || scalar.value == 0x2028
-                || scalar.value == 0x2029:
-                let hex = String(scalar.value, radix: 16)
-                result += "\\u" + String(repeating: "0", count: 4 - hex.count) + hex
+            // What nobody would see, or terminals and JavaScript take for commands or line ends.
+            case _ where scalar.isUnseen || scalar.properties.isDefaultIgnorableCodePoint:
+                for unit in UTF16.encode(scalar) ?? .init() {
+                    let hex = String(unit, radix: 16)
+                    result += "\\u" + String(repeating: "0", count: 4 - hex.count) + hex
+                }
             default: result.unicodeScalars.append(scalar)
             }
         }

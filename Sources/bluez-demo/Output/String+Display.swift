@@ -11,6 +11,15 @@ extension Character {
 }
 
 extension Unicode.Scalar {
+    /// Whether it is no sign but does something, or stands for nothing: controls, line ends, marks that turn the direction of
+    /// text, and what Unicode has not assigned.
+    var isUnseen: Bool {
+        switch properties.generalCategory {
+        case .control, .format, .lineSeparator, .paragraphSeparator, .surrogate, .privateUse, .unassigned: true
+        default: false
+        }
+    }
+
     fileprivate var displayWidth: Int {
         switch properties.generalCategory {
         case .nonspacingMark, .enclosingMark, .format, .control: return 0
@@ -45,15 +54,15 @@ extension String {
     }
 
     /// Text from the radio, fit to be shown: without controls, line breaks, and marks that turn the direction of text,
-    /// any of which could make a terminal do or show what is not there.
+    /// any of which could make a terminal do or show what is not there; and without characters of endless marks, none of
+    /// which counts as a column.
     var harmless: String {
         var result = String.UnicodeScalarView()
-        for scalar in unicodeScalars {
-            switch scalar.properties.generalCategory {
-            case .control, .format, .lineSeparator, .paragraphSeparator, .surrogate, .privateUse, .unassigned:
+        for character in self {
+            // More than any script or emoji needs (UAX #15, section 13).
+            for scalar in character.unicodeScalars.prefix(32) {
                 // The joiner holds emoji and some scripts together.
-                result.append(scalar.value == 0x200D ? scalar : "\u{FFFD}")
-            default: result.append(scalar)
+                result.append(scalar.isUnseen && scalar.value != 0x200D ? "\u{FFFD}" : scalar)
             }
         }
         return String(result)

@@ -102,10 +102,11 @@ import Testing
     @Test("versions are read and compared as numbers")
     func readsVersions() {
         typealias Version = Surroundings.Version
-        #expect(Version("5.66\n") == Version(major: 5, minor: 66))
-        #expect(Version("bluetoothd: 5.66") == Version(major: 5, minor: 66))
-        #expect(Version("5.9") ?? Version(major: 9, minor: 9) < Version(major: 5, minor: 66))
-        for text in ["", "5", "five.six", "-5.1", "5.66.1.2"] { #expect(Version(text) == nil) }
+        #expect(Version(modalias: "usb:v1D6Bp0246d0542") == Version(major: 5, minor: 66))
+        #expect(Version(modalias: "usb:v1D6Bp0246d0509") ?? Version(major: 9, minor: 9) < Version(major: 5, minor: 66))
+        for text in ["", "usb:v1D6Bp0246d", "usb:v1D6Bp0246d054", "usb:v1D6Bp0246d+542", "usb:v05ACp0246d0542"] {
+            #expect(Version(modalias: text) == nil)
+        }
     }
 
     @Test("the adapters are read from GetManagedObjects, whatever else is in it")
@@ -117,6 +118,7 @@ import Testing
         }
         let properties = Value.properties([
             ("Powered", .bool(true)), ("Address", .string("00:B1:5E:00:00:01")), ("Roles", .strings(["central"])),
+            ("Modalias", .string("usb:v1D6Bp0246d0542")),
         ])
         let objects = Value.dictionary(
             key: "o", value: "a{sa{sv}}",
@@ -130,6 +132,7 @@ import Testing
         let adapters = Surroundings.adapters(objects)
         #expect(adapters.map(\.name) == ["hci2", "hci10"])
         #expect(adapters[0].isPowered && adapters[0].roles == ["central"] && adapters[0].hasGattManager)
+        #expect(adapters[0].daemonVersion == .init(major: 5, minor: 66) && adapters[1].daemonVersion == nil)
         #expect(!adapters[1].isPowered && !adapters[1].hasLE)
         #expect(Surroundings.adapters(.bool(true)).isEmpty)
     }

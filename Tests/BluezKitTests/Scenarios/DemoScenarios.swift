@@ -44,6 +44,35 @@ extension Scenarios {
             #expect(try await sharing == 0)
         }
 
+        @Test("inspect shows everything that needs no pairing, what needs it without a value, and says so")
+        func inspects() async throws {
+            let world = try await Worlds.make()
+            try await world.control("sink pairing justworks")
+            try await world.control("sink forget")
+            try await world.forget("F0:F1:F2:00:00:02")
+            // The device is known before it is asked for, as to somebody who has scanned.
+            let central = Central(world)
+            try await central.powerOn()
+            let sink = try await central.find("Rig Sink")
+            let file = FileManager.default.temporaryDirectory.appendingPathComponent(UUID().uuidString)
+            defer { try? FileManager.default.removeItem(at: file) }
+            let command = demo(world, ["inspect", sink.identifier.uuidString, "--json"])
+            let status = try await run(["/bin/sh", "-c", "\(command.joined(separator: " ")) > \(file.path)"])
+            #expect(status == 0)
+            let lines = try String(contentsOf: file, encoding: .utf8).split(separator: "\n")
+            func line(_ number: Int, _ event: String = "characteristic") -> Substring? {
+                lines.first { $0.contains(sinkUUID(number).uuidString) && $0.contains(#""event":"\#(event)""#) }
+            }
+            for (number, value) in [(0x10, Data("hello".utf8)), (0x11, Data([0])), (0x18, Data("described".utf8))] {
+                #expect(line(number)?.contains(#""value":"\#(value.hex)""#) == true, "\(lines)")
+            }
+            #expect(line(0x20)?.contains(#""value":"\#(Data("included".utf8).hex)""#) == true, "the last of them")
+            #expect(line(0x30, "descriptor")?.contains(#""value":"\#(Data("own".utf8).hex)""#) == true)
+            for number in [0x16, 0x17] { #expect(line(number)?.contains(#""error":"Auth"#) == true, "\(lines)") }
+            #expect(lines.filter { $0.contains(#""event":"descriptor""#) && $0.contains("error") }.isEmpty)
+            #expect(lines.last { $0.contains(#""event":"#) }?.contains(#""event":"disconnected""#) == true)
+        }
+
         @Test("a virtual heart-rate sensor is found and understood")
         func measures() async throws {
             let world = try await worldWithTwoAdapters()
