@@ -197,7 +197,9 @@ struct DeviceProperties {
 
 /// One `CBUUID` for each UUID that BlueZ names: thousands of devices share a few dozen.
 struct UUIDPool {
+    static let limit = 4096
     private var pool = PathTable<CBUUID>()
+    var count: Int { pool.count }
 
     /// The UUID that `text` is, in its shortest form; nil if it is none.
     subscript(text: UnsafePointer<CChar>) -> CBUUID? {
@@ -205,7 +207,7 @@ struct UUIDPool {
             if let known = pool[text] { return known }
             guard let uuid = CBUUID(bluez: text) else { return nil }
             // Devices choose their UUIDs: random ones must not fill the memory.
-            if pool.count < 4096 { pool[String(cString: text)] = uuid }
+            if count < Self.limit { pool[String(cString: text)] = uuid }
             return uuid
         }
     }
