@@ -19,8 +19,9 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
     private var lostLinks = 0
     /// A refused pairing ends the link; so each value that needs one can cost a link.
     private static let mostLostLinks = 20
-    /// How many values are not shown for want of a pairing.
+    /// How many values are not shown for want of a pairing; and whether one of them was asked for on this link.
     private var guarded = 0
+    private var isRefused = false
     /// Grows with each answer, so that a time limit can tell whether there was one.
     private var progress = 0
 
@@ -87,7 +88,7 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
     override func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {
         output.report(.connected(peripheral.identifier, name: peripheral.name))
         output.say(Line("Connected. ", .green) + (lostLinks == 0 ? "Reading everything..." : "Reading the rest..."))
-        (pending, visited, answers) = (1, [], 0)
+        (pending, visited, answers, isRefused) = (1, [], 0, false)
         limitWaiting()
         peripheral.discoverServices(nil)
     }
@@ -111,7 +112,10 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
         // A read that was refused before, or this one.
         if answers == 0 { reports.note(.failed("no answer: the link was lost"), of: reading) }
         self.reading = nil
-        output.say(Line("The link was lost (\(reason)). Connecting again for the rest.", .yellow))
+        output.say(
+            Line(
+                isRefused ? "What needs pairing has ended the link." : "The link was lost (\(reason)).", .yellow)
+                + " Connecting again for the rest.")
         connect(peripheral)
     }
 
@@ -216,7 +220,7 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
         guard ending == nil, attribute === reading else { return }
         answers += 1
         limitWaiting()
-        if let error, needsPairing(error) { guarded += 1 }
+        if let error, needsPairing(error) { (guarded, isRefused) = (guarded + 1, true) }
         reports.note(error.map { .failed($0.sentence) } ?? .init(value), of: attribute)
         readNext()
     }
