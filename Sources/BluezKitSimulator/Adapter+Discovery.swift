@@ -120,7 +120,7 @@ extension Adapter {
         guard passesKernelFilter(report), passesPatterns(report) else { return }
         let content = report.content
         guard isFiltered || content.isDiscoverable else { return }
-        let known = devices[report.address]
+        let known = device(at: report.address)
         let device = known ?? addDevice(report.address, type: report.addressType)
         if known == nil { device.isTemporary = true }
         device.isConnectable = content.isConnectable

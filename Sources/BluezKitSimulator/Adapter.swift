@@ -14,7 +14,10 @@ final class Adapter {
     var isPairable = false
     var pairableTimeout: UInt32 = 0
     var isDiscovering = false
+    /// By the address in their path.
     var devices: [String: Device] = [:]
+    /// Those that have bonded under a private address, by the one behind it.
+    var identities: [String: Device] = [:]
     var applications: [Application] = []
     var advertisements: [AdvertisementInstance] = []
     /// Client characteristic configurations of bonded centrals that are away, by address.
@@ -54,7 +57,7 @@ final class Adapter {
     /// Removes all objects, those of devices first.
     func unregister() {
         for device in devices.values.sorted(by: { $0.address > $1.address }) { device.unregister() }
-        devices = [:]
+        (devices, identities) = ([:], [:])
         simulator.server?.remove(path)
     }
 
@@ -124,8 +127,16 @@ final class Adapter {
     func remove(_ device: Device) {
         device.unregister()
         devices[device.address] = nil
+        if let identity = device.identity { identities[identity] = nil }
         if device.isFound { found.removeAll { $0 === device } }
-        simulator.stored[controller.address]?[device.address] = nil
+        simulator.stored[controller.address]?[device.identityAddress] = nil
+    }
+
+    /// The device that advertises from this address, if it is known.
+    func device(at address: String) -> Device? {
+        if let device = devices[address] { return device }
+        let identity = simulator.privateAddresses[address]?.address ?? address
+        return identities[identity] ?? devices[identity].flatMap { $0.isBonded ? $0 : nil }
     }
 
     // MARK: The life of temporary devices

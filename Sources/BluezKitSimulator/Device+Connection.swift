@@ -34,7 +34,7 @@ extension Device {
     private var wantsLink: Bool { connectCall != nil || pairing?.waitsForLink == true }
 
     private func connectable() -> VirtualPeripheral? {
-        guard !simulator.isSuspended, let peripheral = simulator.peripherals[address], peripheral.isOnAir,
+        guard !simulator.isSuspended, let peripheral = simulator.peripheral(behind: self), peripheral.isOnAir,
             !peripheral.refusesConnections, peripheral.isConnectableNow
         else { return nil }
         return peripheral

@@ -5,7 +5,7 @@ extension Device {
     static let interface = ExportedInterface(
         "org.bluez.Device1", of: Device.self,
         properties: [
-            .init("Address", "s") { .string($0.address) },
+            .init("Address", "s") { .string($0.identityAddress) },
             .init("AddressType", "s") { .string($0.addressType) },
             .init("Name", "s") { $0.name.map { .string($0) } },
             .init("Alias", "s", get: { .string($0.shownAlias) }) { device, change in

@@ -6,6 +6,11 @@ final class Device {
     let address: String
     let addressType: String
     let path: ObjectPath
+    /// Whether ``address`` is a private one.
+    let isPrivate: Bool
+    /// Who it is, if it has bonded under a private address. The path stays that of the private one.
+    var identity: String?
+    var identityAddress: String { identity ?? address }
     var name: String?
     var alias: String?
     var appearance: UInt16?
@@ -53,6 +58,7 @@ final class Device {
         (self.adapter, self.address, addressType) = (adapter, address, type)
         let element = "dev_" + String(address.map { $0 == ":" ? "_" : $0 })
         path = adapter.path.appending(element) ?? adapter.path
+        isPrivate = adapter.simulator.privateAddresses[address] != nil
     }
 
     func changed(_ property: String) { server?.propertyChanged(property, of: Self.interface.name, at: path) }
@@ -80,7 +86,8 @@ final class Device {
 
     /// Writes down what outlives the daemon.
     func store() {
-        simulator.stored[adapter.controller.address, default: [:]][address] = StoredDevice(
+        guard !isPrivate || identity != nil else { return }
+        simulator.stored[adapter.controller.address, default: [:]][identityAddress] = StoredDevice(
             addressType: addressType, name: name, alias: alias, appearance: appearance, uuids: uuids,
             isTrusted: isTrusted, isBonded: isBonded)
     }
@@ -90,9 +97,19 @@ final class Device {
         expiry = .now + simulator.timing.temporaryTimeout
     }
 
+    /// A private address is never permanent, but is kept for as long as there is a link.
     func setPermanent() {
-        isTemporary = false
+        isTemporary = isPrivate && identity == nil
         expiry = nil
+    }
+
+    /// It has bonded, and told who it is.
+    func reveal(_ identity: String) {
+        guard isPrivate, self.identity == nil else { return }
+        self.identity = identity
+        adapter.identities[identity] = self
+        changed("Address")
+        setPermanent()
     }
 
     // MARK: Advertisements

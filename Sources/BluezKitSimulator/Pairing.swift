@@ -88,11 +88,12 @@ final class Pairing {
         link.isEncrypted = true
         link.peripheral.holdsBond = true
         link.peripheral.event("paired")
-        let device = device
+        let (device, identity) = (device, link.peripheral.address)
         // Marked when the first answer over the encrypted link comes: so `Value` is signalled before them, and the
         // reply after.
         simulator.after(simulator.timing.attRoundTrip) { [weak device] in
             guard let device else { return }
+            device.reveal(identity)
             device.isBonded = true
             device.changed("Bonded")
             device.isPaired = true

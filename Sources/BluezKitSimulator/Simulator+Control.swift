@@ -25,6 +25,7 @@ extension Simulator {
     /// - `heart` or `sink`, which appear on the air when first named, or another peripheral by its address:
     ///   `advertise on|off`, `manufacturer HEX`, `name TEXT`, `rssi DBM`, `disconnect [REASON]`, `vanish`, `return`,
     ///   `state`, `connections`, `pairing justworks|display|keyboard|numeric|reject [PASSKEY]`, `enter PASSKEY`, `forget`, `value NUMBER [HEX]`,
+    ///   `private`, which answers the address that it advertises from now, `identity`, which ends that,
     ///   `notify NUMBER HEX`, `indicate NUMBER HEX`, `burst NUMBER COUNT [SIZE [PER_SECOND]]`; also here: `once [DBM]`,
     ///   one advertisement now
     /// - `heart beat PER_SECOND`, `heart measure BPM`, `sink services add|remove`
@@ -158,6 +159,8 @@ extension Simulator {
         case ("vanish", nil): peripheral.vanish()
         case ("return", nil): peripheral.comeBack()
         case ("forget", nil): peripheral.forgetBond()
+        case ("private", nil): return peripheral.usePrivateAddress()
+        case ("identity", nil): peripheral.useIdentityAddress()
         case ("pairing", let kind?):
             guard let pairing = VirtualPairing(rawValue: kind) else { throw unknown }
             peripheral.setPairing(

@@ -201,7 +201,7 @@ extension Simulator {
     func airChanged(_ peripheral: VirtualPeripheral) {
         updateAdvertising(of: peripheral)
         guard peripheral.isOnAir else { return }
-        for adapter in adapters { adapter.devices[peripheral.address]?.attemptConnection() }
+        for adapter in adapters { adapter.device(at: peripheral.airAddress)?.attemptConnection() }
     }
 
     /// Reports an advertisement to all who scan.

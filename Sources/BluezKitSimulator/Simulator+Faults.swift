@@ -29,7 +29,7 @@ extension Simulator {
                 stuckConnections.insert(peripheral.address)
             } else if stuckConnections.remove(peripheral.address) != nil {
                 for adapter in adapters {
-                    guard let device = adapter.devices[peripheral.address], device.link == nil, device.isConnected
+                    guard let device = adapter.device(at: peripheral.airAddress), device.link == nil, device.isConnected
                     else { continue }
                     device.linkEnded(reason: 0x08)
                 }
@@ -72,7 +72,7 @@ extension Simulator {
     public func forgetDevice(_ peripheral: VirtualPeripheral) {
         sync {
             for adapter in adapters {
-                if let device = adapter.devices[peripheral.address] { adapter.remove(device) }
+                if let device = adapter.device(at: peripheral.airAddress) { adapter.remove(device) }
             }
         }
     }
@@ -100,6 +100,11 @@ extension Simulator {
 
     /// How many advertising reports the controllers have sent to the kernel.
     public var reportsSent: Int { sync { reportCount } }
+
+    /// Whether anybody has an adapter discover.
+    public func isDiscovering(adapter index: Int = 0) -> Bool {
+        sync { adapters.contains { $0.controller.index == index && !$0.sessions.isEmpty } }
+    }
 
     /// Addresses of the devices that an adapter's daemon knows now.
     public func knownDevices(adapter index: Int = 0) -> [String] {

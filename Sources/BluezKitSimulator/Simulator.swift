@@ -39,6 +39,8 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
     var controllers: [Controller] = []
     var peripherals: [String: VirtualPeripheral] = [:]
     var named: [String: VirtualPeripheral] = [:]
+    /// By the private address that they advertise from now.
+    var privateAddresses: [String: VirtualPeripheral] = [:]
     /// What bluetoothd would keep in /var/lib/bluetooth: by adapter address, then by device address.
     var stored: [String: [String: StoredDevice]] = [:]
     var crowd: Crowd?
@@ -136,6 +138,7 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
         peripheral.move(to: self)
         sync {
             peripherals[peripheral.address] = peripheral
+            if let address = peripheral.privateAddress { privateAddresses[address] = peripheral }
             named[peripheral.key] = peripheral
             airChanged(peripheral)
         }
@@ -148,13 +151,22 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
             peripheral.isInRange = false
             for link in peripheral.links { link.end(reason: 0x08) }
             peripherals[peripheral.address] = nil
+            if let address = peripheral.privateAddress { privateAddresses[address] = nil }
             named[peripheral.key] = nil
             airChanged(peripheral)
         }
         peripheral.move(to: nil)
     }
 
-    /// The peripheral with this address.
+    /// The peripheral that a link to this device would reach now. The controller knows the private addresses of bonded
+    /// peripherals, and of no others.
+    func peripheral(behind device: Device) -> VirtualPeripheral? {
+        if device.isBonded { return peripherals[device.identityAddress] }
+        if let peripheral = privateAddresses[device.address] { return peripheral }
+        return peripherals[device.address].flatMap { $0.privateAddress == nil ? $0 : nil }
+    }
+
+    /// The peripheral with this identity address.
     public func peripheral(_ address: String) -> VirtualPeripheral? { sync { peripherals[address.uppercased()] } }
 
     // MARK: Time

@@ -38,6 +38,30 @@ extension VirtualPeripheral {
         }
     }
 
+    /// Advertises from a new resolvable private address from now on. Who has bonded with it knows it all the same; to others
+    /// it is a device that they have not met.
+    /// - Returns: The address.
+    @discardableResult
+    public func usePrivateAddress() -> String {
+        let bytes = [UInt8.random(in: 0x40...0x7F)] + (0..<5).map { _ in UInt8.random(in: 0...255) }
+        let new = bytes.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined(separator: ":")
+            .uppercased()
+        use(new)
+        return new
+    }
+
+    /// Advertises from its identity address, ``address``, again.
+    public func useIdentityAddress() { use(nil) }
+
+    private func use(_ newAddress: String?) {
+        sync {
+            if let privateAddress { simulator?.privateAddresses[privateAddress] = nil }
+            privateAddress = newAddress
+            if let newAddress { simulator?.privateAddresses[newAddress] = self }
+            simulator?.airChanged(self)
+        }
+    }
+
     /// Loses its bond, while the other side keeps its own.
     public func forgetBond() { sync { holdsBond = false } }
 

@@ -18,6 +18,11 @@ public final class VirtualPeripheral: @unchecked Sendable {  // holds: all state
     private let lock = NSRecursiveLock()
     private weak var home: Simulator?
 
+    /// What it advertises from, if not from its identity address.
+    var privateAddress: String?
+    /// What it is called on the air now.
+    var airAddress: String { privateAddress ?? address }
+
     // State. Of the simulator's queue, once the peripheral is on the air.
     var content: VirtualAdvertisement
     var interval: Duration?
@@ -87,7 +92,8 @@ public final class VirtualPeripheral: @unchecked Sendable {  // holds: all state
         // What cannot be connected to has no address that lasts.
         let hidden = isAdapter && !content.isConnectable
         return AdvertisingReport(
-            address: hidden ? "3A" + address.dropFirst(2) : address, addressType: hidden ? "random" : addressType,
+            address: hidden ? "3A" + address.dropFirst(2) : airAddress,
+            addressType: hidden || privateAddress != nil ? "random" : addressType,
             rssi: signalStrength, content: content)
     }
 

@@ -211,9 +211,7 @@ extension Scenarios {
             try await setting.central.removeBond(sink)
         }
 
-        @Test(
-            "ID-2 D8 a private address: bonded, it is found under the next one, and after a restart of bluetoothd",
-            .enabled(if: Worlds.isRig, "the simulator has no private addresses"))
+        @Test("ID-2 D8 a private address: bonded, it is found under the next one, and after a restart of bluetoothd")
         func privateAddress() async throws {
             let world = try await Worlds.make()
             try await world.withPrivateSink { try await checkPrivateAddress(world) }

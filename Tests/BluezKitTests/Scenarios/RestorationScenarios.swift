@@ -624,8 +624,8 @@ extension Scenarios {
         }
 
         @Test(
-            "ID-2 D8 RS-12 a private address: bonded, it comes back under the next one, after bluetoothd's restart as well",
-            .enabled(if: Worlds.isRig, "the simulator has no private addresses"))
+            "ID-2 D8 RS-12 a private address: bonded, it comes back under the next one, after bluetoothd's restart as well"
+        )
         func privateAddress() async throws {
             let stage = try await Stage()
             let world = stage.world
