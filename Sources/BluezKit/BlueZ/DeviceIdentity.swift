@@ -40,6 +40,9 @@ struct DeviceIdentity: Hashable, Sendable {
             ))
     }
 
+    /// Whether it is a private address, which changes every few minutes, and which a bonded peer's identity is behind.
+    var isResolvable: Bool { isRandom && address >> 46 == 0b01 }
+
     /// `F0:F1:F2:00:00:01`.
     var addressText: String { text(separator: ":") }
 

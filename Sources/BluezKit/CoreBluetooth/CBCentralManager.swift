@@ -241,6 +241,14 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         }
     }
 
+    /// ID-3: one that was found under a private address, and has told who it is, is retrieved as that as well.
+    func know(_ peripheral: CBPeripheral, as identity: DeviceIdentity) {
+        shared.withLock { shared in
+            guard shared.peripherals[identity.identifier]?.peripheral == nil else { return }
+            shared.peripherals[identity.identifier] = WeakPeripheral(peripheral: peripheral)
+        }
+    }
+
     // MARK: Connecting
 
     /// Connects, however long it takes: the attempt ends with `didConnect`, with ``cancelPeripheralConnection(_:)``, or

@@ -74,6 +74,8 @@ struct LinkStateMachine {
     private var failures = 0
     /// What is being closed is an attempt.
     private var isCallingOff = false
+    /// The pause is for a device that BlueZ has said it does not know, though it is heard.
+    private var isUnknown = false
 
     /// Whether this device has a turn to connect, or waits for one. An attempt that is called off keeps it until BlueZ has
     /// answered: 5.66 closes the attempt's socket twice, and a `Connect` in between can have got its number.
@@ -109,7 +111,15 @@ struct LinkStateMachine {
             (.backingOff, .connectedChanged(true)):
             return enter(.up, .stopTimer, .linkUp)
         case (.attempting, .connectReply(nil)): return enter(.settling, .startTimer(.seconds(5)))
-        case (.attempting, .connectReply(.unknownDevice?)): return enter(.looking, .look(true))
+        // BlueZ forgets some between the advertisement and the attempt. One that it hears and does not know all the same
+        // would be tried with each advertisement.
+        case (.attempting, .connectReply(.unknownDevice?)) where failures == 0:
+            failures = 1
+            return enter(.looking, .look(true))
+        case (.attempting, .connectReply(.unknownDevice?)):
+            defer { isUnknown = true }
+            return backOff()
+        case (.backingOff, .seen) where isUnknown: return []
         case (.attempting, .connectReply(.final?)): return enter(.idle, .giveUp)
         case (.attempting, .connectReply(_?)), (.settling, .timerFired): return backOff()
         // BlueZ would go on trying for 40 s.
@@ -136,6 +146,9 @@ struct LinkStateMachine {
     /// The link was there before this process.
     mutating func adopt() { (phase, isWanted, isLinked) = (.up, true, true) }
 
+    /// A link, or an attempt, that a process has left which has died, and which nobody wants.
+    mutating func inherit() -> [Action] { enter(.closing, .disconnect) }
+
     /// Everything that BlueZ knew is void: it was restarted, or the adapter is gone or off.
     mutating func reset() { self = LinkStateMachine() }
 
@@ -143,6 +156,7 @@ struct LinkStateMachine {
         phase = next
         if next == .up { failures = 0 }
         if next != .closing { isCallingOff = false }
+        isUnknown = false
         return actions
     }
 

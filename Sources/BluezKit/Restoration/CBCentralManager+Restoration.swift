@@ -114,6 +114,7 @@ extension CBCentralManager {
                 return nil
             }
             let peripheral = peripheral(identity)
+            item.peripheral.resolved.map { know(peripheral, as: $0) }
             let isConnected = item.fate == .adopted || item.fate == .lost
             let link = peripheral.restore(item.peripheral, isConnected: isConnected, path: path(identity))
             return Restored(

@@ -143,6 +143,7 @@ extension CBPeripheral {
     /// - Parameter identity: Whose private address it was found under.
     func learn(_ identity: DeviceIdentity) {
         resolved = identity
+        core.manager.manager?.know(self, as: identity)
         preserve()
     }
 

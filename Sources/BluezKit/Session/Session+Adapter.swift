@@ -221,5 +221,6 @@ extension Session {
         subscriptions.removeAll()
         devicesByPath.removeAll()
         devicesByIdentity.removeAll()
+        (hiddenPaths, knowsHiddenPaths) = ([:], false)
     }
 }

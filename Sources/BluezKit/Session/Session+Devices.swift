@@ -6,6 +6,7 @@ import Foundation
 extension Session {
     /// The device with this identity, known or not. It gets the path that BlueZ would give it.
     func device(_ identity: DeviceIdentity) -> Device? {
+        let identity = originals[identity] ?? identity
         if let device = devicesByIdentity[identity] { return device }
         guard let path = adapterPath?.appending(identity.pathElement) else { return nil }
         return insert(Device(identity: identity, path: path))
@@ -33,11 +34,18 @@ extension Session {
     }
 
     /// A device may have got another path than we guessed, or another address than it had at this path.
-    private func known(_ identity: DeviceIdentity, at path: ObjectPath) -> Device {
+    func known(_ identity: DeviceIdentity, at path: ObjectPath) -> Device {
         if let device = devicesByPath[path.rawValue], device.link != nil { return device }
+        let identity = originals[identity] ?? identity
         if let device = devicesByIdentity[identity] {
             if device.path == path { return device }
-            if device.link == nil { forget(device) } else { return device }
+            guard let link = device.link else {
+                forget(device)
+                return insert(Device(identity: identity, path: path))
+            }
+            // BlueZ does not have it where it was looked for.
+            if link.machine.phase == .looking { move(device, link, to: path) }
+            return device
         }
         if let other = devicesByPath[path.rawValue], other.link == nil { forget(other) }
         return insert(Device(identity: identity, path: path))
@@ -91,10 +99,58 @@ extension Session {
 
     /// A device that bonds tells who it is; BlueZ then changes `Address`, and not the path.
     func noteIdentity(of device: Device) {
-        guard let identity = device.properties.identity, identity != device.identity,
-            resolved.updateValue(identity, forKey: device.identity) != identity
-        else { return }
+        guard let identity = device.properties.identity, note(device.identity, isReally: identity) else { return }
         for core in device.clients { core.manager.post { _ in core.peripheral?.learn(identity) } }
+    }
+
+    /// - Returns: Whether that is news.
+    @discardableResult
+    func note(_ address: DeviceIdentity, isReally identity: DeviceIdentity) -> Bool {
+        guard address != identity, resolved.updateValue(identity, forKey: address) != identity else { return false }
+        originals[identity] = address
+        return true
+    }
+
+    // MARK: Other paths than the address gives
+
+    /// BlueZ does not have the device where it was looked for. One that has bonded under a private address keeps the path
+    /// of that until BlueZ is started again, and has that of its identity from then on.
+    /// - Parameter then: Gets whether to look again: it may be elsewhere, or has come meanwhile.
+    func follow(_ device: Device, _ link: Link, then: @escaping (_ mustLookAgain: Bool) -> Void) {
+        // It takes looking at all that BlueZ knows: once, and not while an app waits for what it had preserved.
+        if knowsHiddenPaths || device.identity.isResolvable || link.machine.phase != .checking {
+            return then(follow(device, link))
+        }
+        let epoch = link.epoch
+        awaitingHiddenPaths.append { [weak self, weak device] in
+            guard let self, let device, let link = device.link, link.epoch == epoch else { return }
+            _ = follow(device, link)
+            then(true)
+        }
+        guard awaitingHiddenPaths.count == 1 else { return }
+        bus?.call(Self.managedObjects, deadline: .seconds(2)) { [weak self] result in
+            guard let self else { return }
+            if case .success(let reply) = result { _ = devices(in: reply) { _ in false } }
+            let waiting = awaitingHiddenPaths
+            awaitingHiddenPaths = []
+            for goOn in waiting { goOn() }
+        }
+    }
+
+    private func follow(_ device: Device, _ link: Link) -> Bool {
+        let identity = resolved[device.identity] ?? device.identity
+        guard let path = hiddenPaths[identity] ?? adapterPath?.appending(identity.pathElement), path != device.path,
+            devicesByPath[path.rawValue]?.link == nil
+        else { return false }
+        move(device, link, to: path)
+        return true
+    }
+
+    private func move(_ device: Device, _ link: Link, to path: ObjectPath) {
+        for rule in link.matchRules { bus?.removeMatch(rule) }
+        move(device, to: path)
+        link.matchRules = matchRules(for: device)
+        for rule in link.matchRules { bus?.addMatch(rule) }
     }
 
     /// The object has gone: BlueZ has forgotten the device, and with it the link.
@@ -156,10 +212,7 @@ extension Session {
         let found = Protected<[KnownDevice]>([])
         queue.async { [self] in
             guard let bus else { return _ = answered.signal() }
-            let call = MethodCall(
-                destination: BlueZ.busName, path: "/", interface: "org.freedesktop.DBus.ObjectManager",
-                member: "GetManagedObjects")
-            bus.call(call, deadline: .seconds(2)) { [self] result in
+            bus.call(Self.managedObjects, deadline: .seconds(2)) { [self] result in
                 if case .success(let reply) = result {
                     found.withLock { $0 = self.devices(in: reply, where: isWanted) }
                 } else {
@@ -171,6 +224,12 @@ extension Session {
         // A little more than the call's own deadline: the bus queue may be busy.
         _ = answered.wait(timeout: .now() + 4)
         return found.withLock { $0 }
+    }
+
+    private static var managedObjects: MethodCall {
+        MethodCall(
+            destination: BlueZ.busName, path: "/", interface: "org.freedesktop.DBus.ObjectManager",
+            member: "GetManagedObjects")
     }
 
     typealias KnownDevice = (identity: DeviceIdentity, name: String?, services: [CBUUID])
@@ -187,11 +246,13 @@ extension Session {
                 guard try interface.readCString().matches("org.bluez.Device1") else { return }
                 var fields = DeviceProperties()
                 _ = try fields.apply(&interface, of: ObjectPath(at: path), uuids: &uuids)
-                if isWanted(fields), let identity = fields.identity {
-                    result.append((identity, fields.name, fields.services))
-                }
+                guard let identity = fields.identity else { return }
+                let path = ObjectPath(at: path)
+                if path.lastElement != identity.pathElement { hiddenPaths[identity] = path }
+                if isWanted(fields) { result.append((identity, fields.name, fields.services)) }
             }
         }
+        knowsHiddenPaths = true
         return result
     }
 }

@@ -34,7 +34,7 @@ extension Session {
         return link
     }
 
-    private func matchRules(for device: Device) -> [MatchRule] {
+    func matchRules(for device: Device) -> [MatchRule] {
         let (interface, member) = ("org.freedesktop.DBus.Properties", "PropertiesChanged")
         return [
             // The bus allows some hundred rules: where many wait, those that come last share one.
@@ -45,19 +45,6 @@ extension Session {
             MatchRule(sender: BlueZ.busName, interface: interface, member: member, argument0: BlueZ.characteristic),
             MatchRule(sender: BlueZ.busName, interface: interface, member: member, argument0: BlueZ.service),
         ]
-    }
-
-    /// BlueZ makes the object of a device that was seen under a private address anew, under the identity address.
-    /// - Returns: Whether there is another path to look at.
-    private func follow(_ device: Device, _ link: Link) -> Bool {
-        guard let identity = resolved[device.identity], let path = adapterPath?.appending(identity.pathElement),
-            path != device.path
-        else { return false }
-        for rule in link.matchRules { bus?.removeMatch(rule) }
-        move(device, to: path)
-        link.matchRules = matchRules(for: device)
-        for rule in link.matchRules { bus?.addMatch(rule) }
-        return true
     }
 
     /// `cancelPeripheralConnection(_:)`: the app is told when the link is down, or at once if others use it.
@@ -212,9 +199,21 @@ extension Session {
         }
     }
 
+    private func readDeviceLater(_ device: Device, _ link: Link) {
+        let epoch = link.epoch
+        after(.milliseconds(100)) { [weak device] session in
+            guard let device, let link = device.link, link.epoch == epoch, link.machine.phase == .checking else {
+                return
+            }
+            session.readDevice(device, link)
+        }
+    }
+
     /// - Parameter answered: Gets whether it is connected; nil: BlueZ does not know it. Not called if the link has ended
     ///   meanwhile.
-    func ask(_ device: Device, _ link: Link, answered: @escaping (_ isConnected: Bool?) -> Void) {
+    func ask(
+        _ device: Device, _ link: Link, hasFollowed: Bool = false, answered: @escaping (_ isConnected: Bool?) -> Void
+    ) {
         guard let bus, let proxy = proxy(device) else { return }
         let epoch = link.epoch
         link.tree = AttributeTree()
@@ -240,8 +239,13 @@ extension Session {
                 }
             case .failure(let error) where !BlueZErrorName.meansUnknownObject(error.name):
                 isConnected = false  // try, and let Connect tell what is wrong
-            case .failure:
-                if follow(device, link) { return ask(device, link, answered: answered) }
+            case .failure where !hasFollowed:
+                return follow(device, link) { [weak self, weak device] mustLookAgain in
+                    guard mustLookAgain else { return answered(nil) }
+                    guard let self, let device, let link = device.link else { return }
+                    ask(device, link, hasFollowed: true, answered: answered)
+                }
+            case .failure: break
             }
             noteIdentity(of: device)
             answered(isConnected)

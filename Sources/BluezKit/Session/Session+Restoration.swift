@@ -26,7 +26,7 @@ extension Session {
             guard let identity = DeviceIdentity(identifier: record.identifier), let known = record.resolved else {
                 continue
             }
-            resolved[identity] = known
+            note(identity, isReally: known)
         }
         guard adapter.state == .poweredOn, let manager = core.manager else { return finish(survey, of: core) }
         for record in snapshot.peripherals {

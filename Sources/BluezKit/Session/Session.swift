@@ -42,6 +42,13 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
     var uuids = UUIDPool()
     /// Devices that were first seen under a private address, and who they have turned out to be when they bonded.
     var resolved: [DeviceIdentity: DeviceIdentity] = [:]
+    /// The reverse: under which address they were seen first, which stays their identifier here.
+    var originals: [DeviceIdentity: DeviceIdentity] = [:]
+    /// Bonded devices that BlueZ has under the private address they were found with: the path of an object never changes.
+    var hiddenPaths: [DeviceIdentity: ObjectPath] = [:]
+    /// Whether all of them were asked for, and who waits for that.
+    var knowsHiddenPaths = false
+    var awaitingHiddenPaths: [() -> Void] = []
 
     // Connects: Session+Links.swift
     var turns = ConnectScheduler<DeviceIdentity>()

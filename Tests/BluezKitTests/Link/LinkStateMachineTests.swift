@@ -43,6 +43,37 @@ import Testing
         #expect(delays.first == .milliseconds(250) && delays.last == .seconds(8) && delays == delays.sorted())
     }
 
+    @Test("a device that is heard and that BlueZ does not know is tried later and later, not with each advertisement")
+    func unknownAgainAndAgain() {
+        var link = machine(.want(true), .deviceRead(connected: nil), .seen, .turn)
+        // Once may be chance: BlueZ has forgotten it in this moment.
+        #expect(link.handle(.connectReply(.unknownDevice)) == [.look(true)])
+        #expect(link.handle(.seen) == [.look(false), .queue])
+        #expect(link.handle(.turn) == [.connect])
+        var delays: [Duration] = []
+        for _ in 0..<6 {
+            guard case .startBackOff(let delay) = link.handle(.connectReply(.unknownDevice)).first else {
+                Issue.record("no pause")
+                return
+            }
+            delays.append(delay)
+            #expect(link.handle(.seen) == [])
+            #expect(link.handle(.timerFired) == [.stopTimer, .readDevice])
+            #expect(link.handle(.deviceRead(connected: nil)) == [.look(true)])
+            #expect(link.handle(.seen) == [.look(false), .queue])
+            #expect(link.handle(.turn) == [.connect])
+        }
+        #expect(delays.last == .seconds(8) && delays == delays.sorted())
+    }
+
+    @Test("what a dead process has left is ended; who wants the link meanwhile gets a new one")
+    func inherits() {
+        var link = LinkStateMachine()
+        #expect(link.inherit() == [.disconnect])
+        #expect(link.handle(.want(true)) == [])
+        #expect(link.handle(.disconnectReply) == [.stopTimer, .linkDown, .readDevice])
+    }
+
     @Test("success without Connected is no success")
     func settles() {
         var link = machine(.want(true), .deviceRead(connected: false), .turn)
