@@ -91,7 +91,9 @@ final class Probe: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
             manager?.connect(
                 found,
                 options: words.contains("reconnect") ? [CBConnectPeripheralOptionEnableAutoReconnect: true] : nil)
-        case "cancel": peripheral.map { manager?.cancelPeripheralConnection($0) }
+        case "cancel":
+            peripheral.map { manager?.cancelPeripheralConnection($0) }
+            if words.last == "exit" { exit(0) }
         case "release": id.map { kept[$0] = nil }
         case "releasemanager": (manager, kept) = (nil, [:])
         case "discover": peripheral?.discoverServices(words.dropFirst(2).map { CBUUID(string: $0) })

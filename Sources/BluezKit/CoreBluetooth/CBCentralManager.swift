@@ -75,7 +75,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         let identifier = options?[CBCentralManagerOptionRestoreIdentifierKey] as? String
         let (book, preserved) = IntentBook.open(.central, identifier: identifier, options: options)
         self.book = book
-        core = ManagerCore(session: session, queue: queue, preserved: preserved)
+        core = ManagerCore(session: session, queue: queue, preserved: preserved, statePath: book?.path)
         super.init(state: .unknown)
         self.delegate = delegate
         core.manager = self

@@ -1,27 +1,62 @@
 import Foundation
 
 /// Who of this user's programs with BluezKit uses a link. BlueZ does not count: one program's `Disconnect` ends the link of
-/// all. So each link has a file, which the one that makes the link creates, and which everyone who uses it holds a shared
-/// lock on. Whoever can turn that into an exclusive one is alone, and may end the link; the file goes first, so that what
-/// comes after is not taken for it. A link without a file is somebody else's, the desktop's perhaps, and is left alone. The
-/// locks of a process that has died are gone, and its file makes the next one its heir.
+/// all, and a link, or an attempt, goes on when the program that asked for it has died. So each has a file, which the one
+/// that makes it creates first, and which everyone who uses it holds a shared lock on. Whoever can turn that into an
+/// exclusive one is alone, and may end the link; the file goes when BlueZ has ended it, so that what comes after is not
+/// taken for it.
+///
+/// A link without a file is somebody else's, the desktop's perhaps, and is left alone. The locks of a process that has died
+/// are gone: a file that nobody has locked is of something that nobody holds. Who needs it is its heir, and else it is
+/// ended (`Session.endOrphans`).
 final class LinkLease {
+    /// Somebody is ending the link, or calling the attempt off.
+    struct IsEnding: Error {}
+
     private let path: String
+    /// Negative: there is no file, as none could be made. The link is ours all the same.
     private let descriptor: Int32
 
     private init(path: String, descriptor: Int32) { (self.path, self.descriptor) = (path, descriptor) }
 
-    deinit { close(descriptor) }
+    deinit { if descriptor >= 0 { close(descriptor) } }
 
-    /// - Parameter creates: Whether this process makes the link. If not: nil where there is no file.
-    static func take(_ name: String, in directory: String, creates: Bool) -> LinkLease? {
-        let path = directory + "/" + name
+    /// Shares a link that a program with BluezKit has made. Does not wait.
+    /// - Returns: Nil if there is no file.
+    static func share(_ name: String, in directory: String?) throws(IsEnding) -> LinkLease? {
+        guard let directory else { return nil }
+        return try lock("\(directory)/\(name)", 0, LOCK_SH)
+    }
+
+    /// For who makes a link.
+    /// - Parameter identifier: As of `CBPeripheral`.
+    static func make(_ name: String, in directory: String?, for identifier: UUID) throws(IsEnding) -> LinkLease {
+        let unshared = LinkLease(path: "", descriptor: -1)
+        guard let directory, let lease = try lock("\(directory)/\(name)", O_CREAT, LOCK_SH) else {
+            return unshared
+        }
+        guard lease.lines.first.flatMap({ UUID(uuidString: $0) }) != nil || lease.append(identifier.uuidString) else {
+            lease.end()  // the disk is full
+            return unshared
+        }
+        return lease
+    }
+
+    /// What nobody holds: to be ended by who calls this.
+    /// - Returns: Nil if somebody does, or it is not there any more.
+    static func inherit(_ name: String, in directory: String) -> LinkLease? {
+        (try? lock("\(directory)/\(name)", 0, LOCK_EX)) ?? nil
+    }
+
+    private static func lock(_ path: String, _ flags: Int32, _ operation: Int32) throws(IsEnding) -> LinkLease? {
         while true {
-            let descriptor = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | (creates ? O_CREAT : 0), 0o600)
+            let descriptor = open(path, flags | O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0o600)
             guard descriptor >= 0 else { return nil }
             let lease = LinkLease(path: path, descriptor: descriptor)
-            // An exclusive lock is held for no longer than it takes to remove the file.
-            guard flock(descriptor, LOCK_SH) == 0 else { return nil }
+            guard flock(descriptor, operation | LOCK_NB) == 0 else {
+                if errno == EWOULDBLOCK { throw IsEnding() }
+                return nil
+            }
             var (locked, current) = (stat(), stat())
             fstat(descriptor, &locked)
             if lstat(path, &current) == 0, current.st_ino == locked.st_ino { return lease }
@@ -29,27 +64,102 @@ final class LinkLease {
         }
     }
 
-    /// Ends the lease if no other process uses the link, and else gives up this process's part in it.
-    /// - Returns: Whether none did.
-    @discardableResult
-    func end() -> Bool {
-        guard flock(descriptor, LOCK_EX | LOCK_NB) == 0 else { return false }
-        unlink(path)
-        return true
+    /// The link is to be ended: nobody shares it from now on. The file stays: should this process end before BlueZ has ended
+    /// the link, the next one finds it.
+    /// - Returns: False if another process uses the link, which stays. Then this process's part in it is given up.
+    func beginEnding() -> Bool { descriptor < 0 || flock(descriptor, LOCK_EX | LOCK_NB) == 0 }
+
+    /// The link has ended; or this process's part in it, if others use it.
+    func end() { if descriptor >= 0, beginEnding() { unlink(path) } }
+
+    // MARK: What is in the file
+
+    /// Notes that preserved state may claim the link should this process die.
+    func claim(in statePath: String) {
+        if descriptor >= 0, !lines.dropFirst().contains(statePath) { _ = append(statePath) }
     }
 
-    /// Where the files are: `$XDG_RUNTIME_DIR/bluezkit`, else `/tmp/bluezkit-UID`. Nil if that is not this user's alone.
-    static let directory: String? = {
-        let runtime = getenv("XDG_RUNTIME_DIR").map { String(cString: $0) + "/bluezkit" }
-        let path = runtime ?? "/tmp/bluezkit-\(getuid())"
-        mkdir(path, 0o700)
-        var status = stat()
-        guard lstat(path, &status) == 0, status.st_mode & S_IFMT == S_IFDIR, status.st_uid == getuid(),
-            status.st_mode & 0o077 == 0
-        else {
-            Log.warning("\(path) is not a directory of this user alone: links are not shared with other programs")
-            return nil
+    private func append(_ line: String) -> Bool {
+        let bytes = [UInt8]((line + "\n").utf8)
+        return write(descriptor, bytes, bytes.count) == bytes.count
+    }
+
+    private var lines: [String] { Self.lines(of: descriptor) }
+
+    /// Nobody else writes into the directory, and a path has 4,096 bytes at most.
+    private static func lines(of descriptor: Int32) -> [String] {
+        var bytes = [UInt8](repeating: 0, count: 65536)
+        let count = pread(descriptor, &bytes, bytes.count, 0)
+        return String(decoding: bytes.prefix(max(0, count)), as: UTF8.self).split(separator: "\n").map(String.init)
+    }
+
+    // MARK: What nobody holds
+
+    /// A file, perhaps of a link that nobody holds.
+    struct Found {
+        let name: String
+        /// The last element of the device's path.
+        let element: String
+        let identity: DeviceIdentity
+        /// Files of preserved state that may claim it.
+        let states: [String]
+    }
+
+    /// Links of a life of bluetoothd, held or not. Removes files of lives that are over.
+    /// - Parameter life: As in the name of ``share(_:in:)``, without the device.
+    static func all(of life: String, in directory: String) -> [Found] {
+        let names = (try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []
+        let ours = life.split(separator: " ", omittingEmptySubsequences: false)
+        return names.sorted().compactMap { name in
+            let parts = name.split(separator: " ", omittingEmptySubsequences: false)
+            guard parts.dropLast() == ours[...] else {
+                // One bus has one bluetoothd at a time. Of another bus it is not known whether it is there.
+                let isOver = ours.count > 2 && parts.count > 3 && parts[0] == ours[0] && parts[2] == ours[2]
+                if isOver || isOld("\(directory)/\(name)") { inherit(name, in: directory)?.end() }
+                return nil
+            }
+            let descriptor = open("\(directory)/\(name)", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
+            guard descriptor >= 0 else { return nil }
+            defer { close(descriptor) }
+            let lines = lines(of: descriptor)
+            guard let identity = lines.first.flatMap({ UUID(uuidString: $0) }).flatMap(DeviceIdentity.init(identifier:))
+            else { return nil }
+            return Found(
+                name: name, element: parts.last.map(String.init) ?? "", identity: identity,
+                states: Array(lines.dropFirst()))
         }
-        return path
-    }()
+    }
+
+    private static func isOld(_ path: String) -> Bool {
+        var status = stat()
+        return lstat(path, &status) == 0 && status.st_mtim.tv_sec + 86_400 < time(nil)
+    }
+
+    // MARK: Where the files are
+
+    /// `$XDG_RUNTIME_DIR/bluezkit`, else `/tmp/bluezkit-UID`. Nil if that cannot be made, or is not this user's alone.
+    static var directory: String? {
+        mkdir(path, 0o700)  // it may have gone: systemd removes it when the user has logged out
+        var status = stat()
+        let isOurs =
+            lstat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR && status.st_uid == getuid()
+            && status.st_mode & 0o077 == 0
+        let isNews = isMissing.withLock { isMissing in
+            defer { isMissing = !isOurs }
+            return !isOurs && !isMissing
+        }
+        if isNews {
+            Log.warning("\(path) is not a directory of this user alone: links are not shared with other programs")
+        }
+        return isOurs ? path : nil
+    }
+
+    private static let isMissing = Protected(false)
+    private static let path = path(runtimeDirectory: getenv("XDG_RUNTIME_DIR").map { String(cString: $0) })
+
+    /// - Parameter runtimeDirectory: `XDG_RUNTIME_DIR`: one that is not absolute is to be ignored, says its specification.
+    static func path(runtimeDirectory: String?) -> String {
+        if let runtimeDirectory, runtimeDirectory.hasPrefix("/") { return runtimeDirectory + "/bluezkit" }
+        return "/tmp/bluezkit-\(getuid())"
+    }
 }

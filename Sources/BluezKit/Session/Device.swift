@@ -91,7 +91,7 @@ final class Link {
     var failConnect: ((BusError) -> Void)?
     /// Answers the running operation in BlueZ's place.
     var failRunning: ((BusError) -> Void)?
-    /// Our part in it, if a program with BluezKit has made it.
+    /// Our part in the link or the attempt, if a program with BluezKit has made it.
     var lease: LinkLease?
     /// Whether `Pair` is on its way.
     var isPairing = false
@@ -101,12 +101,10 @@ final class Link {
     /// Counts the links: answers to calls made for an earlier one are void.
     var epoch = 0
 
-    /// Gives up our part in the link, or in the attempt.
-    /// - Returns: Whether it was ours alone: then it may be ended.
-    @discardableResult
-    func endLease() -> Bool {
-        defer { lease = nil }
-        return lease?.end() == true
+    /// The link has ended, or the attempt has.
+    func endLease() {
+        lease?.end()
+        lease = nil
     }
 }
 

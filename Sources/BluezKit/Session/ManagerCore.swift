@@ -44,8 +44,11 @@ final class ManagerCore: Recipient, @unchecked Sendable {
     /// What the app was told last.
     var announcedState = CBManagerState.unknown
 
-    init(session: Session, queue: DispatchQueue?, preserved: Snapshot? = nil) {
-        self.session = session
+    /// Where its state is preserved.
+    let statePath: String?
+
+    init(session: Session, queue: DispatchQueue?, preserved: Snapshot? = nil, statePath: String? = nil) {
+        (self.session, self.statePath) = (session, statePath)
         self.preserved = preserved
         inbox = Inbox(queue: queue ?? .main)
         // By name: every mention of `.main` makes an object of its own.

@@ -201,6 +201,7 @@ extension Session {
         }
         for core in managers { announceState(to: core) }
         for core in publishers { announceState(to: core) }
+        if state == .poweredOn { endOrphans() }
     }
 
     private func dropEverything() {

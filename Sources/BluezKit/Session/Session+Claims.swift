@@ -1,4 +1,5 @@
 import BluezKitRestore
+import DBus
 import Dispatch
 import Foundation
 
@@ -16,17 +17,18 @@ extension Session {
     }
 
     /// What is connected in a file that nobody uses becomes a pending connect of whoever claims it later.
-    /// - Returns: What was connected.
+    /// - Returns: What was connected or being connected.
     private static func release(
         _ path: String, in directory: StateDirectory, _ life: String
     ) -> [Snapshot.Peripheral]? {
         // Those of other programs, and those in use, are not ours to end. What cannot be read is left to its owner.
         guard let content = try? SnapshotStore.content(of: path), let found = try? Snapshot(fileContent: content),
             found.role == .central, found.app == StateDirectory.app, found.bluetooth == life,
-            found.peripherals.contains(where: { $0.state == .connected }),
-            let store = try? SnapshotStore(directory, .central, found.identifier), var snapshot = try? store.load()
+            !found.peripherals.isEmpty, let store = try? SnapshotStore(directory, .central, found.identifier),
+            var snapshot = try? store.load()
         else { return nil }
-        let connected = snapshot.peripherals.filter { $0.state == .connected }
+        let peripherals = snapshot.peripherals
+        guard peripherals.contains(where: { $0.state == .connected }) else { return peripherals }
         for index in snapshot.peripherals.indices {
             snapshot.peripherals[index].state = .connecting
             snapshot.peripherals[index].services = nil
@@ -35,17 +37,61 @@ extension Session {
         Log.warning(
             "no manager has claimed the preserved state of \"\(found.identifier)\": its connections end; the state is "
                 + "kept until it is claimed or discarded")
-        return connected
+        return peripherals
     }
 
     private func endLinks(of peripherals: [Snapshot.Peripheral]) {
-        guard adapter.state == .poweredOn, let bus else { return }
         // One with a private address is to be found under that, or since bluetoothd's last start under its own.
         for identity in peripherals.flatMap({ [DeviceIdentity(identifier: $0.identifier), $0.resolved] }) {
-            guard let path = identity.flatMap({ adapterPath?.appending($0.pathElement) }),
-                devicesByPath[path.rawValue]?.isWanted != true
-            else { continue }
-            BlueZProxy(bus: bus, path: path, interface: BlueZ.device).disconnect { _ in }  // it may be gone already
+            guard let identity, let path = adapterPath?.appending(identity.pathElement) else { continue }
+            endOrphan(identity, at: path)
         }
+    }
+
+    // MARK: What dead processes have left
+
+    /// Ends the links and the attempts of processes that have died, unless preserved state claims them: on Apple they end
+    /// with the process. What this process wants itself goes on.
+    func endOrphans() {
+        guard let life, let directory = LinkLease.directory else { return }
+        DispatchQueue.global().async { [weak self] in
+            for found in LinkLease.all(of: life.replacing("/", with: "_"), in: directory)
+            where !found.states.contains(where: { Self.mayClaim($0, found.identity) }) {
+                guard let self else { return }
+                run {
+                    guard life == self.life, let path = self.adapterPath?.appending(found.element) else { return }
+                    self.endOrphan(found.identity, at: path)
+                }
+            }
+        }
+    }
+
+    /// Whether preserved state wants the peripheral. What cannot be read is left to its owner.
+    private static func mayClaim(_ statePath: String, _ identity: DeviceIdentity) -> Bool {
+        do {
+            guard let content = try SnapshotStore.content(of: statePath) else { return false }
+            return try Snapshot(fileContent: content).peripherals.contains {
+                $0.identifier == identity.identifier || $0.identity == identity.identifier
+            }
+        } catch {
+            return true
+        }
+    }
+
+    /// Ends a link, or an attempt, of a program with BluezKit, if nobody holds it. Who asks for it meanwhile waits for the
+    /// end, as after a cancel.
+    private func endOrphan(_ identity: DeviceIdentity, at path: ObjectPath) {
+        guard adapter.state == .poweredOn, let directory = LinkLease.directory, let name = leaseName(of: path) else {
+            return
+        }
+        guard devicesByPath[path.rawValue]?.link == nil, let lease = LinkLease.inherit(name, in: directory) else {
+            return
+        }
+        let device = known(identity, at: path)
+        guard device.link == nil else { return }
+        Log.debug("\(path): a process that has died has left it, and it is ended")
+        let link = makeLink(of: device)
+        link.lease = lease
+        apply(link.machine.inherit(), to: device)
     }
 }

@@ -15,6 +15,7 @@ extension Session {
         let link = device.link ?? makeLink(of: device)
         core.device = device
         core.wish = PeripheralCore.Wish(link: token, reconnects: reconnects)
+        core.manager.statePath.map { link.lease?.claim(in: $0) }
         if lostBonds.remove(device.identity) != nil { return refuse(core, on: device) }
         if !device.clients.contains(where: { $0 === core }) { device.clients.append(core) }
         if link.machine.phase == .up {
@@ -183,17 +184,13 @@ extension Session {
     /// Asks in one go whether BlueZ knows the device, and whether it has attributes of it already: those will not be
     /// announced again.
     private func readDevice(_ device: Device, _ link: Link) {
-        if showsLeftovers {
-            let epoch = link.epoch
-            return after(.milliseconds(100)) { [weak device] session in
-                guard let device, let link = device.link, link.epoch == epoch, link.machine.phase == .checking else {
-                    return
-                }
-                session.readDevice(device, link)
-            }
-        }
+        if showsLeftovers { return readDeviceLater(device, link) }
         ask(device, link) { [weak self] isConnected in
             guard let self, let link = device.link else { return }
+            if isConnected == true, link.lease == nil {
+                // Another program is ending the link: it cannot be used any more, and there can be a new one soon.
+                do { link.lease = try sharedLease(of: device) } catch { return readDeviceLater(device, link) }
+            }
             readUnreadObjects(device, link)
             apply(link.machine.handle(.deviceRead(connected: isConnected)), to: device)
         }
@@ -256,10 +253,16 @@ extension Session {
         guard let proxy = proxy(device) else { return }
         let epoch = link.epoch
         device.disconnectReason = nil
-        // Another process has made an attempt, or a link, and may have died since.
-        let inherited = lease(on: device, creates: false)
-        let isHeir = inherited != nil
-        link.lease = inherited ?? lease(on: device, creates: true)
+        let isHeir: Bool
+        do throws(LinkLease.IsEnding) {
+            // Another process has made an attempt, or a link, and may have died since.
+            let inherited = try sharedLease(of: device)
+            isHeir = inherited != nil
+            if let inherited { link.lease = inherited } else { link.lease = try newLease(of: device) }
+        } catch {
+            // Another process is ending the link: an attempt would be cut with it.
+            return apply(link.machine.handle(.connectReply(.transient)), to: device)
+        }
         AdvertisedServices.note(device)
         pauseDiscovery(true, for: link)
         // A device that does not answer must not keep the app's scan from going on.
@@ -296,10 +299,26 @@ extension Session {
 
     // MARK: Links that others use
 
-    func lease(on device: Device, creates: Bool) -> LinkLease? {
-        guard let directory = LinkLease.directory, let life else { return nil }
-        let name = "\(life) \(device.identity.addressText)".replacing("/", with: "_")
-        return LinkLease.take(name, in: directory, creates: creates)
+    /// By its path, as one device can have two addresses.
+    func leaseName(of path: ObjectPath) -> String? {
+        life.map { "\($0) \(path.lastElement)".replacing("/", with: "_") }
+    }
+
+    /// Our part in a link that programs with BluezKit have made, if they have.
+    func sharedLease(of device: Device) throws(LinkLease.IsEnding) -> LinkLease? {
+        guard let name = leaseName(of: device.path) else { return nil }
+        return claimed(try LinkLease.share(name, in: LinkLease.directory), by: device)
+    }
+
+    private func newLease(of device: Device) throws(LinkLease.IsEnding) -> LinkLease? {
+        guard let name = leaseName(of: device.path) else { return nil }
+        return claimed(
+            try LinkLease.make(name, in: LinkLease.directory, for: device.identity.identifier), by: device)
+    }
+
+    private func claimed(_ lease: LinkLease?, by device: Device) -> LinkLease? {
+        for core in device.clients where core.wish != nil { core.manager.statePath.map { lease?.claim(in: $0) } }
+        return lease
     }
 
     /// `Connect` lets BlueZ choose between LE and classic Bluetooth. Where it has chosen wrong it is told, in the ways that
@@ -334,13 +353,15 @@ extension Session {
 
     private func disconnect(_ device: Device, _ link: Link) {
         pauseDiscovery(false, for: link)
-        guard link.endLease() || LinkLease.directory == nil else {
+        guard link.lease?.beginEnding() ?? (LinkLease.directory == nil) else {
             Log.debug("\(device.path): other programs use the link, which stays")
             return apply(link.machine.handle(.kept), to: device)
         }
         let epoch = link.epoch
-        proxy(device)?.disconnect { [weak self, weak device] _ in
-            guard let self, let device, let link = device.link, link.epoch == epoch else { return }
+        // Held until it is answered: then the lease goes, and not before.
+        proxy(device)?.disconnect { [self, weak device] result in
+            guard let device, let link = device.link, link.epoch == epoch else { return }
+            if result.failure.map({ BlueZErrorName.meansUnknownObject($0.name) }) ?? true { link.endLease() }
             apply(link.machine.handle(.disconnectReply), to: device)
         }
     }
@@ -363,7 +384,7 @@ extension Session {
 
     private func linkUp(_ device: Device, _ link: Link) {
         pauseDiscovery(false, for: link)
-        if link.lease == nil { link.lease = lease(on: device, creates: false) }
+        if link.lease == nil { link.lease = try? sharedLease(of: device) }
         device.properties.isConnected = true
         device.attempts = []
         for core in device.clients where core.wish != nil && !core.isUp { announceConnection(of: core) }

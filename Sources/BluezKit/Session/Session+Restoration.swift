@@ -85,6 +85,7 @@ extension Session {
             release(peripheral.core)
         }
         for item in restored { carryOut(item) }
+        if restored.count < peripherals.count { endOrphans() }
     }
 
     private func carryOut(_ item: CBCentralManager.Restored) {
@@ -116,8 +117,10 @@ extension Session {
         let isNew = link.machine.phase != .up
         if isNew {
             link.machine.adopt()
-            link.lease = lease(on: device, creates: true)
+            link.lease = try? sharedLease(of: device)
             link.isAdopted = true
+        } else {
+            core.manager.statePath.map { link.lease?.claim(in: $0) }
         }
         for characteristic in item.peripheral.subscribedCharacteristics {
             perform(.resubscribe(characteristic), for: core, link: item.link)

@@ -231,6 +231,7 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
     private func bluezHangs() {
         Log.warning("bluetoothd does not answer: waiting for it to go on, or to be restarted")
         staleLinks = Set(linked.map(\.path))
+        abandonLeases()
         apply(adapter.handle(.hung))
         bus?.close()
         forgetBus()
@@ -243,8 +244,12 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
         (isSendingPing, awaitingPing) = (false, [])
     }
 
+    /// The links stay, for all we know, and cannot be ended now: so do their files, for when they can.
+    private func abandonLeases() { for device in linked { device.link?.lease = nil } }
+
     private func lostBus(_ error: BusError) {
         forgetBus()
+        abandonLeases()
         Log.warning("no connection to the bus at \(key.address): \(error.message) (\(error.name))")
         apply(adapter.handle(.busLost))
         let delay = reconnectDelay

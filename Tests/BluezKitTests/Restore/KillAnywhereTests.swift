@@ -3,7 +3,8 @@ import Foundation
 import Testing
 
 /// D11: an app is killed at any of its system calls while it connects, subscribes, scans and cancels, or publishes and
-/// advertises. What comes back is what it had asked for before the call that was interrupted, or after it.
+/// advertises. What comes back is what it had asked for before the call that was interrupted, or after it, and BlueZ is
+/// made to do that and nothing else.
 @Suite(.serialized) struct KillAnywhereTests {
     private static let heart = Scenarios.RestorationScenarios.heart
 
@@ -22,6 +23,7 @@ import Testing
         }
 
         let arguments: [String]
+        var isCentral: Bool { arguments.contains("--restore") }
         let steps: [Step]
         /// Each intent, and the words by which the line `restored …` shows it.
         let signs: [(intent: String, words: String)]
@@ -91,6 +93,20 @@ import Testing
         #expect(interrupted > wanted / 20)
     }
 
+    /// Links, discovery and subscriptions become what the app wants, and nothing besides: nobody holds what the process
+    /// that was killed had let go of.
+    private func expectBlueZ(of world: SimulatedWorld, toBe wanted: Set<String>, _ what: String) async {
+        let expected = [wanted.contains("connect"), wanted.contains("scan"), wanted.contains("subscribe")]
+        let deadline = ContinuousClock.now + .seconds(world_deadline)
+        var now: [Bool] = []
+        repeat {
+            now = [world.heart.isConnected, world.simulator.isDiscovering(), world.heart.isSubscribed(to: "2A37")]
+            if now == expected { return }
+            await Task.yield()
+        } while ContinuousClock.now < deadline
+        Issue.record("\(what): connected, discovering, subscribed are \(now), and the app wants \(expected)")
+    }
+
     /// One run and the relaunch after it.
     /// - Returns: Whether a call of the app was interrupted, and how many system calls there were if none was.
     private func run(_ script: Script, killedAt point: Int) async throws -> (begun: Bool, calls: Int?) {
@@ -121,6 +137,7 @@ import Testing
         #expect(
             restored == before || restored == after,
             "killed at \(point): \(lines.suffix(4)); before \(before), after \(after), came \(first)")
+        if script.isCentral { await expectBlueZ(of: world, toBe: restored, "killed at \(point): \(lines.suffix(4))") }
         try await again.kill()
         return (begun > ended, calls)
     }

@@ -1,0 +1,182 @@
+import BluezKitSimulator
+import Foundation
+import Testing
+
+@testable import BluezKit
+
+// Whose link it is was decided by a file alone: where none could be made a link was nobody's and never ended, links of
+// others were cut with the state of a dead process, files stayed for ever, and a lock was waited for on the bus queue.
+@Suite struct LinkLeaseTests {
+    private let heart = Scenarios.RestorationScenarios.heart
+    private let sink = Scenarios.RestorationScenarios.sink
+    private let life = "0123 :1.4 hci0"
+
+    /// A directory of leases.
+    private func files(_ directory: TemporaryDirectory) throws -> Set<String> {
+        try Set(FileManager.default.contentsOfDirectory(atPath: directory.path))
+    }
+
+    private func make(_ name: String, _ directory: TemporaryDirectory) throws -> LinkLease {
+        try LinkLease.make(name, in: directory.path, for: #require(UUID(uuidString: heart)))
+    }
+
+    @Test("XDG_RUNTIME_DIR that is empty or relative is ignored, as its specification says")
+    func runtimeDirectory() {
+        let fallback = "/tmp/bluezkit-\(getuid())"
+        #expect(LinkLease.path(runtimeDirectory: "/run/user/7") == "/run/user/7/bluezkit")
+        for path in [nil, "", "run/user/7", "."] { #expect(LinkLease.path(runtimeDirectory: path) == fallback) }
+    }
+
+    @Test("DL-7 who is alone ends the link, and its file stays until it has ended; nobody waits for that")
+    func ending() throws {
+        let directory = try TemporaryDirectory()
+        let name = "\(life) dev_F0_F1_F2_00_00_01"
+        let first = try make(name, directory)
+        let second = try #require(try LinkLease.share(name, in: directory.path))
+        #expect(!first.beginEnding())
+        #expect(second.beginEnding())
+        #expect(try files(directory) == [name])
+        #expect(throws: LinkLease.IsEnding.self) { try LinkLease.share(name, in: directory.path) }
+        #expect(throws: LinkLease.IsEnding.self) { try make(name, directory) }
+        #expect(LinkLease.inherit(name, in: directory.path) == nil)
+        second.end()
+        #expect(try files(directory).isEmpty)
+        #expect(try LinkLease.share(name, in: directory.path) == nil)
+    }
+
+    @Test("without a file a link is ours all the same, if we have made it")
+    func withoutFile() throws {
+        for directory in [nil, "/proc/nowhere"] as [String?] {
+            let lease = try LinkLease.make("\(life) dev_1", in: directory, for: UUID())
+            #expect(lease.beginEnding())
+            #expect(try LinkLease.share("\(life) dev_1", in: directory) == nil)
+        }
+    }
+
+    @Test("files tell what dead processes have left, and who may claim it; those of lives that are over go")
+    func abandoned() throws {
+        let directory = try TemporaryDirectory()
+        let others = ["0123 :1.4 hci1 dev_1", "4567 :1.4 hci0 dev_1"]
+        let held = "0123 :1.3 hci0 dev_2"
+        for name in others + ["\(life) dev_1", "0123 :1.3 hci0 dev_1", "0123 :1.4 hci0 77 dev_1"] {
+            let lease = try make(name, directory)
+            lease.claim(in: "/state/one")
+            lease.claim(in: "/state/two")
+            lease.claim(in: "/state/one")
+        }
+        let holder = try make(held, directory)
+        let old = directory.path + "/8901 :1.4 hci0 dev_1"
+        #expect(FileManager.default.createFile(atPath: old, contents: nil))
+        try FileManager.default.setAttributes(
+            [.modificationDate: Date(timeIntervalSinceNow: -90_000)], ofItemAtPath: old)
+        let found = LinkLease.all(of: life, in: directory.path)
+        #expect(found.map(\.name) == ["\(life) dev_1"] && found.map(\.element) == ["dev_1"])
+        #expect(found.map(\.identity.identifier.uuidString) == [heart])
+        #expect(found.map(\.states) == [["/state/one", "/state/two"]])
+        #expect(try files(directory) == Set(others + ["\(life) dev_1", held]))
+        holder.end()
+    }
+
+    // MARK: In a world
+
+    private struct Stage {
+        let world: SimulatedWorld
+        let directory: TemporaryDirectory
+        var runtime: String { directory.path + "/run" }
+
+        init() async throws {
+            (world, directory) = (try await SimulatedWorld(), try TemporaryDirectory())
+            try FileManager.default.createDirectory(atPath: runtime, withIntermediateDirectories: false)
+        }
+
+        func launch(_ arguments: [String] = []) async throws -> Probe {
+            let probe = try Probe(
+                world, ["--state-dir", directory.path] + arguments,
+                launcher: ["/usr/bin/env", "XDG_RUNTIME_DIR=\(runtime)"])
+            try await probe.next("state poweredOn")
+            return probe
+        }
+
+        func connect(_ probe: Probe, _ identifier: String) async throws {
+            probe.send("scan all")
+            probe.send("connect \(identifier)")
+            try await probe.next("connected \(identifier)")
+            probe.send("stopscan")
+            try await probe.next("end stopscan")
+        }
+    }
+
+    @Test(
+        "CN-7 CN-15 the directory goes while the app runs, as at a logout: what it cancels or releases ends all the same",
+        arguments: ["", "/bluezkit"])
+    func directoryGone(_ part: String) async throws {
+        let stage = try await Stage()
+        let probe = try await stage.launch()
+        try await stage.connect(probe, sink)
+        try FileManager.default.removeItem(atPath: stage.runtime + part)
+        try await stage.connect(probe, heart)
+        #expect(FileManager.default.fileExists(atPath: stage.runtime + "/bluezkit") == !part.isEmpty)
+        probe.send("cancel \(heart)")
+        try await probe.next("disconnected \(heart)")
+        try await stage.world.awaitConnections("heart", 0)
+        // An attempt as well.
+        stage.world.heart.vanish()
+        let calls = stage.world.simulator.calls("Connect").count
+        probe.send("connect \(heart)")
+        _ = await stage.world.simulator.waitForCalls("Connect", count: calls + 1)
+        let ends = stage.world.simulator.calls("Disconnect").count
+        probe.send("cancel \(heart)")
+        try await probe.next("disconnected \(heart)")
+        _ = await stage.world.simulator.waitForCalls("Disconnect", count: ends + 1)
+        stage.world.heart.comeBack()
+        try await stage.connect(probe, heart)
+        probe.send("releasemanager")
+        try await stage.world.awaitConnections("heart", 0)
+        try await stage.world.awaitConnections("sink", 0)
+    }
+
+    @Test("DL-7 RS-6 state that nobody claims: a living program that uses the same link keeps it")
+    func claimsLeaveOthersAlone() async throws {
+        let stage = try await Stage()
+        let dead = try await stage.launch(["--restore", "dead"])
+        let living = try await stage.launch()
+        try await stage.connect(dead, heart)
+        try await stage.connect(living, heart)
+        try await dead.kill()
+        let other = try await stage.launch(["--restore", "other", "--claim", "0.2"])
+        try await other.next("log warning", "no manager has claimed the preserved state of \"dead\"")
+        // What it does next is done after that.
+        try await stage.connect(other, sink)
+        #expect(!living.callbacks.contains("disconnected"))
+        #expect(stage.world.heart.isConnected && stage.world.simulator.calls("Disconnect").isEmpty)
+    }
+
+    @Test("RS-6 state that nobody claims: a link and an attempt that nobody else holds end")
+    func claimsEndWhatIsLeft() async throws {
+        let stage = try await Stage()
+        let dead = try await stage.launch(["--restore", "dead"])
+        try await stage.connect(dead, heart)
+        try await dead.kill()
+        let other = try await stage.launch(["--restore", "other", "--claim", "0.2"])
+        try await stage.world.awaitConnections("heart", 0)
+        #expect(try await stage.connect(other, heart) == ())
+    }
+
+    @Test("CN-2 another program is ending the link: who connects meanwhile is not told of that one, and gets the next")
+    func connectsWhileOtherEnds() async throws {
+        let stage = try await Stage()
+        let first = try await stage.launch()
+        let second = try await stage.launch()
+        try await stage.connect(first, heart)
+        stage.world.simulator.inject(SimulatorFault("Disconnect", .delay(.milliseconds(500))))
+        first.send("cancel \(heart)")
+        _ = await stage.world.simulator.waitForCalls("Disconnect")
+        second.send("scan all")
+        second.send("connect \(heart)")
+        try await second.next("connected \(heart)")
+        second.send("discover \(heart) 180D")
+        try await second.next("services", "180D")
+        #expect(!second.callbacks.contains("disconnected"))
+        withExtendedLifetime(first) {}
+    }
+}

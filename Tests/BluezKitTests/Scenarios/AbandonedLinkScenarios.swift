@@ -1,0 +1,200 @@
+import DBus
+import Foundation
+import Testing
+
+@testable import BluezKit
+
+/// What a process leaves in BlueZ that ends without ending it: links and attempts that nobody holds are ended by the next
+/// process with BluezKit, of whatever app, as on Apple they end with the process. With real processes, in both worlds.
+extension Scenarios {
+    @Suite struct AbandonedLinkScenarios {
+        private typealias Stage = RestorationScenarios.Stage
+        private let heart = RestorationScenarios.heart
+        private let sink = RestorationScenarios.sink
+
+        enum End: String, CaseIterable { case killed, exits }
+
+        // `Disconnect` was sent when the call had returned, and nothing was left that told of the link: it stayed for ever,
+        // and the peripheral was found no more. Now the lease is there until BlueZ has answered.
+        @Test(
+            "CN-7 D11 an app cancels and ends at once: the next one finds the peripheral again",
+            arguments: End.allCases, ["app", nil])
+        func cancelled(_ end: End, identifier: String?) async throws {
+            let stage = try await Stage()
+            let probe = try await stage.launchFresh(identifier)
+            try await stage.connect(probe, heart)
+            try await cancel(probe, end)
+            try await findsAgain(stage, identifier)
+        }
+
+        @Test(
+            "CN-7 D11 an app cancels an attempt and ends at once: it makes no link when the peripheral comes",
+            arguments: End.allCases, ["app", nil])
+        func cancelledAttempt(_ end: End, identifier: String?) async throws {
+            let stage = try await Stage()
+            let probe = try await stage.launchFresh(identifier)
+            try await attempt(stage, probe)
+            try await cancel(probe, end)
+            let again = try await stage.launchFresh(identifier)
+            try await awaitLease(false, stage)
+            try await stage.world.control("heart return")
+            try await findsAgain(stage, identifier, again)
+        }
+
+        @Test(
+            "RS-1 an app without a restore identifier is killed: its link ends when another app starts, and so does its attempt"
+        )
+        func killedWithoutIdentifier() async throws {
+            let stage = try await Stage()
+            let connected = try await stage.launchFresh(nil)
+            try await stage.connect(connected, heart)
+            try await connected.kill()
+            try await findsAgain(stage, "other")
+            let attempting = try await stage.launchFresh(nil)
+            try await attempt(stage, attempting)
+            try await attempting.kill()
+            let again = try await stage.launchFresh("other")
+            try await awaitLease(false, stage)
+            try await stage.world.control("heart return")
+            try await findsAgain(stage, "other", again)
+        }
+
+        @Test("CN-2 the app that was killed wants the peripheral again at once: it gets a link, whoever was first")
+        func wantedAgainAtOnce() async throws {
+            let stage = try await Stage()
+            let probe = try await stage.launchFresh(nil)
+            try await stage.connect(probe, heart)
+            try await probe.kill()
+            let again = try await stage.launchFresh(nil)
+            again.send("connect \(heart)")
+            try await again.next("connected \(heart)", within: 2 * world_deadline)
+            again.send("discover \(heart) 180D")
+            try await again.next("services", "180D")
+            #expect(!again.callbacks.contains("disconnected"))
+        }
+
+        @Test(
+            "RS-6 what preserved state claims waits for its app, whatever other apps start, and ends when nobody claims it"
+        )
+        func claimed() async throws {
+            let stage = try await Stage()
+            try await stage.launchBeating().kill()
+            // Something else that nobody holds shows when the other app has looked.
+            let nobody = try await stage.launchFresh(nil)
+            try await stage.connect(nobody, sink)
+            try await nobody.kill()
+            let other = try await stage.launchFresh(nil)
+            try await stage.world.awaitConnections("sink", 0)
+            #expect(try await stage.world.control("heart connections") == "1")
+            try await other.kill()
+            let again = try stage.launch()
+            try await again.next("restored", "\(heart):connected:180D[2A37*")
+            try await again.next("state poweredOn")
+            try await stage.world.control("heart beat 5")
+            try await again.next("value 2A37")
+            try await stage.world.control("heart beat 0")
+            try await again.kill()
+            #expect(
+                BluezPreservedState.discard(
+                    "app", .central,
+                    options: [
+                        BluezManagerOptionStateDirectoryKey: stage.directory.path
+                    ]))
+            try await findsAgain(stage, nil)
+        }
+
+        // A restored link was taken for one of ours, whoever had made it.
+        @Test("O-43 RS-3 a link that a program without BluezKit has made, restored: a cancel leaves it alone")
+        func foreignLink() async throws {
+            let stage = try await Stage()
+            let probe = try await stage.launchFresh()
+            probe.send("scan all")
+            try await probe.next("discovered \(heart)")
+            let other = try await Peer.named(stage.world.busAddress)
+            try await other.call(foreign("Connect"), deadline: .seconds(60))
+            probe.send("connect \(heart)")
+            try await probe.next("connected \(heart)")
+            // BlueZ 5.66 crashes if a link is lost while it discovers.
+            probe.send("discover \(heart) 180D")
+            try await probe.next("services")
+            try await probe.kill()
+            let again = try stage.launch()
+            try await again.next("restored", "\(heart):connected")
+            try await again.next("state poweredOn")
+            again.send("cancel \(heart)")
+            try await again.next("disconnected \(heart)")
+            #expect(try await stage.world.control("heart connections") == "1")
+            try await other.call(foreign("Disconnect"), deadline: .seconds(60))
+            try await stage.world.awaitConnections("heart", 0)
+        }
+
+        private func foreign(_ member: String) -> MethodCall {
+            MethodCall(
+                destination: "org.bluez", path: "/org/bluez/hci0/dev_F0_F1_F2_00_00_01", interface: "org.bluez.Device1",
+                member: member)
+        }
+
+        // MARK: Steps
+
+        private func cancel(_ probe: Probe, _ end: End) async throws {
+            switch end {
+            case .killed:
+                probe.send("cancel \(heart)")
+                try await probe.next("end cancel")
+                try await probe.kill()
+            case .exits:
+                probe.send("cancel \(heart) exit")
+                try await probe.waitForEnd()
+            }
+        }
+
+        /// The probe attempts to connect to the heart, which is away.
+        private func attempt(_ stage: Stage, _ probe: Probe) async throws {
+            probe.send("scan all")
+            try await probe.next("discovered \(heart)")
+            probe.send("stopscan")
+            try await probe.next("end stopscan")
+            try await stage.world.control("heart vanish")
+            probe.send("connect \(heart)")
+            if let simulator = (stage.world as? SimulatedWorld)?.simulator {
+                _ = await simulator.waitForCalls("Connect")
+            } else {
+                try await awaitLease(true, stage)
+            }
+        }
+
+        /// A process that is new, or `app`, has nothing restored, finds the heart, and can use it.
+        private func findsAgain(_ stage: Stage, _ identifier: String?, _ app: Probe? = nil) async throws {
+            let again = if let app { app } else { try await stage.launchFresh(identifier) }
+            again.send("scan all")
+            try await again.next("discovered \(heart)", within: 2 * world_deadline)
+            again.send("connect \(heart)")
+            try await again.next("connected \(heart)", within: 2 * world_deadline)
+            again.send("stopscan")
+            // BlueZ 5.66 crashes if the link is lost while it discovers.
+            again.send("discover \(heart) 180D")
+            try await again.next("services")
+            #expect(!again.callbacks.contains("restored"))
+            again.send("cancel \(heart)")
+            try await again.next("disconnected \(heart)")
+            try await stage.world.awaitConnections("heart", 0)
+            try await again.kill()
+        }
+
+        /// Waits until there is a lease of the heart, held or not, or none.
+        private func awaitLease(_ isThere: Bool, _ stage: Stage) async throws {
+            let bus = try #require(try await Peer.named(stage.world.busAddress).bus("GetId").first?.stringValue)
+            let deadline = ContinuousClock.now + .seconds(world_deadline)
+            while true {
+                let names = try FileManager.default.contentsOfDirectory(atPath: #require(LinkLease.directory))
+                if names.contains(where: { $0.hasPrefix(bus) && $0.hasSuffix("dev_F0_F1_F2_00_00_01") }) == isThere {
+                    return
+                }
+                guard ContinuousClock.now < deadline else {
+                    throw RigWorld.Refused(description: "a lease is \(isThere ? "not " : "still ")there: \(names)")
+                }
+                await Task.yield()
+            }
+        }
+    }
+}
