@@ -26,7 +26,7 @@ final class ManagerCore: Recipient, @unchecked Sendable {
         let services: Set<CBUUID>?
         let solicitedServices: Set<CBUUID>
         let wantsDuplicates: Bool
-        var reported: [ObjectIdentifier: DeviceProperties.Kinds] = [:]
+        var reported = ScanMemory()
     }
 
     var scan: Scan?

@@ -129,11 +129,12 @@ extension Session {
 
     /// Whether a change of a device brings nothing that a scan wants. Reads the keys and no value.
     func isOldNews(_ device: Device, _ reader: MessageReader) throws(BusError) -> Bool {
-        let id = ObjectIdentifier(device)
         var reportedToAll: DeviceProperties.Kinds?
         for core in managers {
             guard let scan = core.scan else { continue }
-            guard !scan.wantsDuplicates, let kinds = scan.reported[id] else { return false }
+            guard !scan.wantsDuplicates, let kinds = core.scan?.reported.kinds(of: device.identity) else {
+                return false
+            }
             reportedToAll = reportedToAll.map { $0.intersection(kinds) } ?? kinds
         }
         guard let reportedToAll else { return false }
@@ -176,9 +177,9 @@ extension ManagerCore.Scan {
     fileprivate mutating func admit(_ device: Device) -> Bool {
         guard accepts(device.properties) else { return false }
         let kinds = device.properties.kinds
-        let known = reported[ObjectIdentifier(device)]
+        let known = reported.kinds(of: device.identity)
         if let known, kinds.isSubset(of: known) { return wantsDuplicates }
-        reported[ObjectIdentifier(device)] = known?.union(kinds) ?? kinds
+        reported.note(known?.union(kinds) ?? kinds, of: device.identity)
         return true
     }
 

@@ -37,7 +37,7 @@ final class FakeBlueZ: World, @unchecked Sendable {  // holds: what changes is i
         self.givesSockets = givesSockets
         bus = try PrivateBus()
         peer = try await Peer.named(bus.address)
-        peer.serve { [unowned self] connection, call in serve(call, connection) }
+        peer.serve { [weak self] connection, call in self?.serve(call, connection) }
         try await withCheckedThrowingContinuation { continuation in
             peer.queue.async { [peer] in
                 peer.connection.requestName("org.bluez") { continuation.resume(with: $0) }
@@ -75,6 +75,9 @@ final class FakeBlueZ: World, @unchecked Sendable {  // holds: what changes is i
         case "RegisterApplication", "RegisterAdvertisement", "UnregisterApplication", "UnregisterAdvertisement":
             if let sender = call.sender { app.withLock { $0 = sender } }
             calls.append(Call(member: member, path: try? reader.readPath()))
+            connection.reply(to: call)
+        case "SetDiscoveryFilter", "StartDiscovery", "StopDiscovery":
+            calls.append(Call(member: member, path: nil))
             connection.reply(to: call)
         default: connection.refuse(call, name: "org.freedesktop.DBus.Error.UnknownMethod", message: member)
         }

@@ -1,0 +1,140 @@
+import BluezKitSimulator
+import DBus
+import Foundation
+import Testing
+
+@testable import BluezKit
+
+// What a scan had reported was remembered by the address of an object that was freed when BlueZ forgot the device. The
+// next device got that address from the allocator, and was taken for reported: with addresses that rotate a scan soon
+// reported nothing new. Now it is remembered by who the device is, in a memory with a limit.
+@Suite struct ScanMemoryTests {
+    private func address(_ number: Int) -> String {
+        [0xF0, 0x5C, 0xA0, number >> 16 & 255, number >> 8 & 255, number & 255].map { String(format: "%02X", $0) }
+            .joined(separator: ":")
+    }
+
+    private func path(_ number: Int) -> ObjectPath {
+        ObjectPath("/org/bluez/hci0/dev_" + address(number).replacing(":", with: "_")) ?? "/"
+    }
+
+    private func emit(_ signal: Signal, _ bluez: FakeBlueZ) throws {
+        try bluez.peer.emit(ObjectPath(signal.path) ?? "/", signal.interface, signal.member, signal.arguments)
+    }
+
+    private func show(_ number: Int, _ bluez: FakeBlueZ) throws {
+        let properties: [(String, Value)] = [
+            ("Address", .string(address(number))), ("AddressType", .string("random")), ("RSSI", .int16(-50)),
+        ]
+        try emit(.added(path(number).rawValue, "Device1", properties), bluez)
+    }
+
+    private func forget(_ number: Int, _ bluez: FakeBlueZ) throws {
+        try emit(.removed([.path(path(number)), .strings(["org.bluez.Device1"])]), bluez)
+    }
+
+    /// Counts, and keeps nothing.
+    private final class Counter: NSObject, CBCentralManagerDelegate, @unchecked Sendable {  // holds: on one queue
+        let counts = EventLog<Int>()
+        private var count = 0
+        func centralManagerDidUpdateState(_ central: CBCentralManager) {
+            if central.state == .poweredOn { central.scanForPeripherals(withServices: nil) }
+        }
+        func centralManager(
+            _ central: CBCentralManager, didDiscover peripheral: CBPeripheral, advertisementData: [String: Any],
+            rssi RSSI: NSNumber
+        ) {
+            count += 1
+            counts.append(count)
+        }
+    }
+
+    @Test("SC-1 SC-6 a day of 100,000 addresses: each is reported once, and what is kept is what BlueZ knows")
+    func day() async throws {
+        let bluez = try await FakeBlueZ()
+        let counter = Counter()
+        let manager = CBCentralManager(
+            delegate: counter, queue: DispatchQueue(label: "test.day"), options: bluez.managerOptions)
+        let core = manager.core
+        let kept = {
+            core.session.queue.sync { (core.scan?.reported.count ?? -1, core.session.devicesByIdentity.count) }
+        }
+        _ = try await bluez.calls.next("StartDiscovery") { $0.member == "StartDiscovery" ? true : nil }
+        let (all, atOnce) = (100_000, 500)
+        for number in 0..<all {
+            try show(number, bluez)
+            if number >= atOnce { try forget(number - atOnce, bluez) }
+            // Not faster than it is read, or the bus keeps it all.
+            if number % atOnce == atOnce - 1 {
+                try await counter.counts.next("device \(number)") { $0 == number + 1 ? true : nil }
+                counter.counts.forget()
+                #expect(kept().0 <= 2 * ScanMemory.generation && kept().1 <= 2 * atOnce)
+            }
+        }
+        for number in all - atOnce..<all { try forget(number, bluez) }
+        try show(all, bluez)
+        try await counter.counts.next("the last one") { $0 == all + 1 ? true : nil }
+        #expect(kept().1 == 1)
+        withExtendedLifetime((manager, bluez)) {}
+    }
+
+    @Test("SC-6 a device that BlueZ has forgotten and that comes back is not reported again; with something new it is")
+    func comesBack() async throws {
+        let bluez = try await FakeBlueZ()
+        let central = Central(bluez)
+        try await central.powerOn()
+        central.manager.scanForPeripherals(withServices: nil)
+        _ = try await bluez.calls.next("StartDiscovery") { $0.member == "StartDiscovery" ? true : nil }
+        func next() async throws -> CBPeripheral {
+            try await central.next("discovery") { if case .discovered(let found, _, _) = $0 { found } else { nil } }
+        }
+        try show(1, bluez)
+        let first = try await next()
+        central.keep(first)
+        try forget(1, bluez)
+        try show(1, bluez)
+        try show(2, bluez)
+        #expect(try await next() !== first)
+        try emit(.changed(path(1).rawValue, "Device1", [("Name", .string("New")), ("RSSI", .int16(-60))]), bluez)
+        #expect(try await next() === first)
+        #expect(central.count { if case .discovered = $0 { true } else { false } } == 3)
+    }
+
+    @Test("SC-6 what is remembered are at least the last 8,192 devices, and at most twice as many")
+    func memory() {
+        var memory = ScanMemory()
+        func identity(_ number: Int) -> DeviceIdentity { DeviceIdentity(address: UInt64(number), isRandom: true) }
+        for number in 0..<100_000 {
+            #expect(memory.kinds(of: identity(number)) == nil)
+            memory.note(.name, of: identity(number))
+            // Somebody who is heard all the time.
+            if number > 0 { #expect(memory.kinds(of: identity(0)) == .name) }
+            #expect(memory.count <= 2 * ScanMemory.generation)
+        }
+        let last = (0..<100_000).suffix(ScanMemory.generation - 1)
+        #expect(last.allSatisfy { memory.kinds(of: identity($0)) == .name })
+        #expect(memory.kinds(of: identity(1)) == nil)
+    }
+
+    @Test("SC-6 phones that change their address while a scan runs are each found, in the simulator too")
+    func rotation() async throws {
+        var timing = SimulatorTiming.fast
+        timing.temporaryTimeout = .milliseconds(60)
+        let world = try await SimulatedWorld(timing: timing)
+        let central = Central(world)
+        try await central.powerOn()
+        central.manager.scanForPeripherals(withServices: nil)
+        _ = await world.simulator.waitForCalls("StartDiscovery")
+        for number in 0..<300 {
+            let phone = VirtualPeripheral(
+                address(number), VirtualAdvertisement(manufacturerData: [0xFFFF: [UInt8(number & 255)]]))
+            let identifier = DeviceIdentity(address: 0xF05C_A000_0000 + UInt64(number), isRandom: true).identifier
+            world.simulator.add(phone)
+            try await central.next("phone \(number)") {
+                if case .discovered(let found, _, _) = $0, found.identifier == identifier { true } else { nil }
+            }
+            world.simulator.remove(phone)
+            world.simulator.forgetDevice(phone)
+        }
+    }
+}
