@@ -29,7 +29,9 @@ extension CBPeripheral {
         case .notConnected:
             Log.misuse("\(self) writeValue: can only accept commands while in the connected state")
         case .drop:
-            Log.warning("dropped a write without response: wait for canSendWriteWithoutResponse")
+            Log.warning(
+                from: "canSendWriteWithoutResponse",
+                "dropped a write without response: wait for canSendWriteWithoutResponse")
         case .send:
             let core = core
             let token = core.link.load(ordering: .relaxed)

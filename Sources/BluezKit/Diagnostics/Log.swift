@@ -31,9 +31,12 @@ public enum BluezKitLog {
 
     /// What is done with a line; ``writeToStandardError(_:_:)`` at first. May be set at any time, on any thread.
     public static var handler: Handler {
-        get { currentHandler.withLock { $0 } }
-        set { currentHandler.withLock { $0 = newValue } }
+        get { current.withLock { $0 }.handler }
+        set { current.withLock { $0 = Current(handler: newValue) } }
     }
+
+    /// Lines have at most so many bytes of UTF-8; what is longer is cut. Part of it may come from anybody on the bus.
+    static let lengthLimit = 1000
 
     /// The first ``handler``: writes `[CoreBluetooth] text`, or `[CoreBluetooth] API MISUSE: text`, as one line.
     public static func writeToStandardError(_ level: Level, _ text: String) {
@@ -43,14 +46,29 @@ public enum BluezKitLog {
     }
 
     static func line(_ level: Level, _ text: String) -> String {
-        let text = text.contains("\n") ? text.replacingOccurrences(of: "\n", with: " ") : text
+        // No control characters: part of a text may have been chosen by another program, or by a peer.
+        let isPlain = text.unicodeScalars.allSatisfy { $0.properties.generalCategory != .control }
+        let text =
+            isPlain
+            ? text
+            : String(
+                String.UnicodeScalarView(
+                    text.unicodeScalars.map { scalar in
+                        scalar.properties.generalCategory == .control ? " " : scalar
+                    }))
         return "[CoreBluetooth] \(level == .misuse ? "API MISUSE: " : "")\(text)\n"
     }
 
     fileprivate static let leastLevel = Atomic<Int>(
         (getenv("BLUEZKIT_LOG").map { String(cString: $0) } == "debug" ? Level.debug : .warning).rawValue)
 
-    private static let currentHandler = Mutex<Handler>(writeToStandardError)
+    /// Not the closure itself: each access to one in a generic container wraps it in two more, until calling it
+    /// overflows the stack.
+    private struct Current {
+        let handler: Handler
+    }
+
+    private static let current = Mutex(Current(handler: writeToStandardError))
 }
 
 /// The library's own way to log.
@@ -67,12 +85,23 @@ enum Log {
         report(.debug, text())
     }
 
+    /// A line that a radio peer or another program can cause as often as it likes: the first from each `source`, and
+    /// then one a minute that says how many there were.
+    static func warning(from source: String, _ text: @autoclosure () -> String) {
+        guard isOn(.warning), let unsaid = floods.withLock({ $0.admit(source, at: .now) }) else { return }
+        report(.warning, unsaid == 0 ? text() : "\(text()) (and \(unsaid) more like it)")
+    }
+
+    private static let floods = Mutex(FloodGate())
+
     private static func isOn(_ level: BluezKitLog.Level) -> Bool {
         BluezKitLog.leastLevel.load(ordering: .relaxed) <= level.rawValue
     }
 
     private static func report(_ level: BluezKitLog.Level, _ text: String) {
         guard isOn(level) else { return }
-        BluezKitLog.handler(level, text)
+        let limit = BluezKitLog.lengthLimit
+        let isLong = text.utf8.count > limit
+        BluezKitLog.handler(level, isLong ? String(decoding: text.utf8.prefix(limit - 6), as: UTF8.self) + "…" : text)
     }
 }

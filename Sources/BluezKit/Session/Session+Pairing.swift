@@ -62,6 +62,7 @@ extension Session {
         }
         guard let core = cores.first(where: { question.policy($0.manager.pairing) == .ask }) else {
             Log.warning(
+                from: device.identity.addressText,
                 "\(device.identity.addressText) wants to pair, and this program does not say how: refused "
                     + "(see CBCentralManager.pairing)")
             server?.reject(call)

@@ -111,6 +111,7 @@ extension Session {
             guard let request = session.requests.removeValue(forKey: ticket) else { return }
             let kind = request.isRead ? "read" : "write"
             Log.warning(
+                from: "\(kind) \(request.characteristic.path)",
                 "the app has not answered a \(kind) of \(request.characteristic.characteristic.uuid) within "
                     + "\(Self.requestDeadline): BlueZ waits no longer, and has told the central that it failed")
             session.server?.refuse(request.call, .unlikelyError)

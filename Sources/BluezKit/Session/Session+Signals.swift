@@ -26,9 +26,11 @@ extension Session {
 
     private func noteForgery(_ message: Message) {
         guard !message.senderC.matches("org.freedesktop.DBus"), bus?.owner(of: BlueZ.busName) != nil else { return }
+        let sender = message.sender ?? "?"
         Log.warning(
-            "ignored a signal that \(message.sender ?? "?") sent in the name of BlueZ "
-                + "(\(message.member ?? "?") of \(message.path?.rawValue ?? "?"))")
+            from: sender,
+            "ignored a signal that \(sender) sent in the name of BlueZ "
+                + "(\(message.member ?? "?") of \((message.path?.rawValue ?? "?").prefix(100)))")
     }
 
     private func receivePropertiesChanged(_ message: Message) throws(BusError) {

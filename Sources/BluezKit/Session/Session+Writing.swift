@@ -49,7 +49,9 @@ extension Session {
     ) {
         if data.count > writer.capacity {
             // RW-7: never a truncated value.
-            Log.warning("dropped a write without response of \(data.count) bytes: \(writer.capacity) is the limit")
+            Log.warning(
+                from: path,
+                "dropped a write without response of \(data.count) bytes: \(writer.capacity) is the limit")
             return commandDone(entry, device, link)
         }
         switch writer.send(data) {
@@ -78,7 +80,8 @@ extension Session {
             }
         ) { result in
             if let error = result.failure {
-                Log.warning("BlueZ dropped a write without response: \(error.message) (\(error.name))")
+                Log.warning(
+                    from: path, "BlueZ dropped a write without response: \(error.message) (\(error.name))")
             }
             operation.core.peripheral?.commandDone(link: operation.link)
         }

@@ -34,8 +34,9 @@ extension Hostile {
             let world = try await HostileWorld()
             let app = try await Subscriber(world)
             app.central.manager.scanForPeripherals(withServices: nil)
-            let forger = try await Peer.named(world.simulator.address)
             for signal in forgeries(world) {
+                // Another one each time: of one program only the first forgery is logged.
+                let forger = try await Peer.named(world.simulator.address)
                 for destination in [nil, world.centralName] {
                     try forger.emit(
                         try #require(ObjectPath(signal.path)), signal.interface, signal.member, to: destination,

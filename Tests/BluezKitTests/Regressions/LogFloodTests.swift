@@ -1,0 +1,94 @@
+import CoreBluetooth
+import DBus
+import Foundation
+import Synchronization
+import Testing
+
+@testable import BluezKit
+
+// Each read of the log's handler wrapped the stored closure in two more, so that some thousand lines overflowed the
+// stack; and whoever may send signals on the bus could cause a line for each. Now the closure is kept where no generic
+// code sees it, lines have a length, and of many alike one a minute is logged, with a count.
+@Suite struct LogFloodTests {
+    @Test("100,000 lines on a thread with a small stack")
+    func manyLines() async {
+        // In a process of its own: the handler is the whole process's.
+        await #expect(processExitsWith: .success) {
+            final class Lines: Sendable {
+                let count = Atomic<Int>(0)
+            }
+            let (lines, done) = (Lines(), DispatchSemaphore(value: 0))
+            BluezKitLog.handler = { _, _ in lines.count.add(1, ordering: .relaxed) }
+            let thread = Thread {
+                for _ in 0..<100_000 { Log.warning("a line") }
+                done.signal()
+            }
+            thread.stackSize = 64 << 10
+            thread.start()
+            done.wait()
+            precondition(lines.count.load(ordering: .relaxed) == 100_000)
+        }
+    }
+
+    @Test("a line has a limit of bytes, and no control characters on the terminal")
+    func length() async {
+        #expect(BluezKitLog.line(.warning, "a\u{1B}[2Jb\nc\u{9B}d") == "[CoreBluetooth] a [2Jb c d\n")
+        await #expect(processExitsWith: .success) {
+            final class Lines: Sendable {
+                let last = Mutex("")
+            }
+            let lines = Lines()
+            BluezKitLog.handler = { _, text in lines.last.withLock { $0 = text } }
+            Log.warning(String(repeating: "ä", count: 100_000))
+            precondition(lines.last.withLock { $0.utf8.count <= BluezKitLog.lengthLimit && $0.hasSuffix("ä…") })
+            let exact = String(repeating: "x", count: BluezKitLog.lengthLimit)
+            Log.warning(exact)
+            precondition(lines.last.withLock { $0 } == exact)
+        }
+    }
+
+    @Test("the first from each source passes, then one a minute with the number of those held back")
+    func gate() {
+        var gate = FloodGate()
+        let start = ContinuousClock.now
+        #expect(gate.admit("a", at: start) == 0)
+        for second in 1..<60 { #expect(gate.admit("a", at: start + .seconds(second)) == nil) }
+        #expect(gate.admit("b", at: start + .seconds(59)) == 0)
+        #expect(gate.admit("a", at: start + .seconds(60)) == 59)
+        #expect(gate.admit("a", at: start + .seconds(61)) == nil)
+        #expect(gate.admit("a", at: start + .seconds(120)) == 1)
+    }
+
+    @Test("sources without end count as one, and old ones make room")
+    func sources() {
+        var gate = FloodGate()
+        let start = ContinuousClock.now
+        let passed = (0..<10_000).count { gate.admit(":1.\($0)", at: start) != nil }
+        #expect(passed == FloodGate.sourceLimit + 1)
+        let later = start + FloodGate.interval
+        #expect(gate.admit("new", at: later) == 0)
+        #expect(gate.admit(":1.0", at: later) == 0)
+    }
+
+    @Test("10,000 forged signals of one program make one line, and BlueZ is still heard")
+    func forgeries() async throws {
+        let world = try await SimulatedWorld()
+        let central = Central(world)
+        try await central.powerOn()
+        let forger = try await Peer.named(world.simulator.address)
+        let name = await central.busName()
+        let path = ObjectPath("/" + String(repeating: "a", count: 2000)) ?? "/"
+        for _ in 0..<10_000 { try forger.emit(path, "a.b", "C", to: name, [.string("x")]) }
+        try await forger.settle()
+        try await central.connect(central.find("Rig Heart"))
+        #expect(LogCapture.shared.count(forger.name + " sent in the name of BlueZ") == 1)
+    }
+}
+
+extension Central {
+    /// What the manager's connection is called on its bus.
+    fileprivate func busName() async -> String {
+        let session = manager.core.session
+        return session.queue.sync { session.bus?.uniqueName ?? "" }
+    }
+}
