@@ -99,7 +99,7 @@ package final class SnapshotStore: Sendable {
         guard fstat(descriptor, &status) == 0 else { throw failure("cannot look at it") }
         guard status.st_mode & S_IFMT == S_IFREG else { throw Failure(description: "it is no file") }
         guard status.st_size <= Snapshot.maximumBytes else {
-            throw Failure(description: Snapshot.FileError.tooLarge(bytes: Int(status.st_size)).description)
+            throw Failure(description: Snapshot.FileError.tooLarge(bytes: Int(clamping: status.st_size)).description)
         }
         var data = Data(count: Int(status.st_size))
         var count = 0

@@ -229,7 +229,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         do {
             let serial = try send(call.message)
             let now = DispatchTime.now()
-            let (due, slow) = (now + call.deadline, now + patience)
+            let (due, slow) = (now.later(by: call.deadline), now.later(by: patience))
             open[serial] = OpenCall(deadline: due, slow: slow < due ? slow : nil, completion: call.completion)
             deadlines.mustFire(by: min(due, slow))
         } catch { fail(call.completion, error) }

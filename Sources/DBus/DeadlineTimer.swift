@@ -29,10 +29,15 @@ struct DeadlineTimer {
 }
 
 extension DispatchTime {
-    /// `time` later. Durations beyond 292 years saturate.
-    static func + (time: DispatchTime, duration: Duration) -> DispatchTime {
+    /// `duration` later; at once if it is negative. Durations beyond 292 years saturate.
+    ///
+    /// In `UInt64`, not by `DispatchTimeInterval`, which holds an `Int`: 32 bits of nanoseconds end after 2 s.
+    public func later(by duration: Duration) -> DispatchTime {
         let (seconds, attoseconds) = duration.components
+        guard duration > .zero else { return self }
         guard seconds < Int64.max / 1_000_000_000 else { return .distantFuture }
-        return time + DispatchTimeInterval.nanoseconds(Int(seconds * 1_000_000_000 + attoseconds / 1_000_000_000))
+        let nanoseconds = UInt64(seconds * 1_000_000_000 + attoseconds / 1_000_000_000)
+        let (sum, isTooLate) = uptimeNanoseconds.addingReportingOverflow(nanoseconds)
+        return isTooLate ? .distantFuture : DispatchTime(uptimeNanoseconds: sum)
     }
 }

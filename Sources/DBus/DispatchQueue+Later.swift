@@ -11,7 +11,7 @@ extension DispatchQueue {
     /// The same, not before `delay` is over.
     public func later(_ delay: Duration, _ body: @escaping () -> Void) {
         let confined = Confined(run: body)
-        asyncAfter(deadline: .now() + delay) { confined.run() }
+        asyncAfter(deadline: .now().later(by: delay)) { confined.run() }
     }
 
     // holds: made on the queue and run on the queue

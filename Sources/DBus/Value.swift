@@ -91,7 +91,7 @@ extension Value {
         case .int16(let v): Int(v)
         case .uint16(let v): Int(v)
         case .int32(let v): Int(v)
-        case .uint32(let v): Int(v)
+        case .uint32(let v): Int(exactly: v)
         case .int64(let v): Int(exactly: v)
         case .uint64(let v): Int(exactly: v)
         default: nil

@@ -10,7 +10,7 @@ struct PathTable<Value> {
     }
 
     // Nearly always one slot; an array costs nothing more to look up.
-    private var slots: [UInt64: [Slot]] = [:]
+    private var slots: [Int: [Slot]] = [:]
     private(set) var count = 0
 
     subscript(path: UnsafePointer<CChar>) -> Value? { find(path, strlen(path)) }
@@ -44,11 +44,11 @@ struct PathTable<Value> {
         return nil
     }
 
-    private static func hash(_ path: UnsafePointer<CChar>, _ length: Int) -> UInt64 {
-        // FNV-1a. Paths come from bluetoothd; whoever could choose them to collide could do worse.
-        var hash: UInt64 = 0xcbf2_9ce4_8422_2325
-        for i in 0..<length { hash = (hash ^ UInt64(UInt8(bitPattern: path[i]))) &* 0x100_0000_01b3 }
-        return hash
+    /// Seeded anew in each process: UUIDs, which are keys as well, come from the air.
+    static func hash(_ path: UnsafePointer<CChar>, _ length: Int) -> Int {
+        var hasher = Hasher()
+        hasher.combine(bytes: UnsafeRawBufferPointer(start: path, count: length))
+        return hasher.finalize()
     }
 }
 

@@ -163,7 +163,7 @@ extension Session {
 
     func timer(_ delay: Duration, _ body: @escaping (Session) -> Void) -> any DispatchSourceTimer {
         let timer = DispatchSource.makeTimerSource(queue: queue)
-        timer.schedule(deadline: .now() + .nanoseconds(Int(delay / .nanoseconds(1))))
+        timer.schedule(deadline: .now().later(by: delay))
         timer.setEventHandler { [weak self] in
             guard let self else { return }
             body(self)

@@ -19,6 +19,13 @@ import Testing
         #expect(table.count == 250 && Set(table.values).count == 250)
     }
 
+    @Test("keys that were chosen to collide do not: UUIDs come from the air")
+    func collisions() {
+        // These two collide under FNV-1a, which was the hash.
+        func hash(_ text: String) -> Int { text.withCString { PathTable<Int>.hash($0, text.utf8.count) } }
+        #expect(hash("8yn0iYCKYHlIj4-BwPqk") != hash("GReLUrM4wMqfg9yzV3KQ"))
+    }
+
     @Test("which device a path belongs to")
     func devicePaths() {
         let device = "/org/bluez/hci0/dev_F0_F1_F2_00_00_01"
