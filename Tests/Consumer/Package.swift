@@ -7,6 +7,15 @@ let package = Package(
     dependencies: [.package(name: "BluezKit", path: "../..")],
     targets: [
         .executableTarget(
-            name: "Consumer", dependencies: [.product(name: "CoreBluetooth", package: "BluezKit")])
+            name: "Consumer",
+            dependencies: [
+                "Bystander",
+                // Under another name, so that Bystander does not find it; see the porting guide.
+                .product(
+                    name: "CoreBluetooth", package: "BluezKit",
+                    moduleAliases: ["CoreBluetooth": "CoreBluetoothForLinux"]),
+            ]),
+        // As in a package that does not know of BluezKit.
+        .target(name: "Bystander"),
     ]
 )

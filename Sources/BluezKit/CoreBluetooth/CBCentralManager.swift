@@ -155,7 +155,8 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         }
         guard isNew else { return }
         if parameters.wantsDuplicates, core.isOnMainQueue {
-            Log.misuse("\(Self.self): AllowDuplicates on the main queue floods it: give the manager a queue of its own")
+            Log.warning(
+                "\(Self.self): AllowDuplicates on the main queue floods it: give the manager a queue of its own")
         }
         preserveScan()
         startScan()

@@ -21,11 +21,13 @@ open class CBUUID: NSObject, NSCopying, @unchecked Sendable {  // holds: written
     public override init() { super.init() }
 
     /// The UUID that a text stands for.
-    /// - Parameter theString: 4 or 8 hexadecimal digits, or 36 characters with hyphens; upper or lower case.
+    /// - Parameter theString: 4 or 8 hexadecimal digits, with or without `0x` before them, or 36 characters with hyphens;
+    ///   upper or lower case.
     /// - Precondition: It is one of these. Text from elsewhere must be checked before.
     public required convenience init(string theString: String) {
         self.init()
-        var text = theString
+        // Apple takes this too, and many samples have it: CBUUID(string: "0x180D").
+        var text = theString.prefix(2).lowercased() == "0x" ? String(theString.dropFirst(2)) : theString
         guard let value = text.withUTF8({ Self.parse($0) }) else {
             preconditionFailure(
                 "String \"\(theString)\" does not represent a valid UUID: use 4 or 8 hexadecimal digits, or "

@@ -15,6 +15,14 @@ import Testing
         #expect(CBUUID(string: Self.custom.lowercased()) == CBUUID(string: Self.custom))
     }
 
+    @Test(
+        "UU-1 UU-4 a 0x before the digits, as samples write it, is not part of the UUID",
+        arguments: ["0x180D", "0X180d"])
+    func prefix(text: String) {
+        #expect(CBUUID(string: text) == CBUUID(string: "180D"))
+        #expect(CBUUID(string: text).uuidString == "180D" && CBUUID(string: text).data == Data([0x18, 0x0D]))
+    }
+
     @Test("UU-1 data of 2, 4 and 16 bytes, most significant first, are UUIDs")
     func bytes() {
         #expect(CBUUID(data: Data([0x18, 0x0D])).uuidString == "180D")
@@ -31,6 +39,8 @@ import Testing
     func invalidText() async {
         await #expect(processExitsWith: .failure) { _ = CBUUID(string: "180") }
         await #expect(processExitsWith: .failure) { _ = CBUUID(string: "180G") }
+        await #expect(processExitsWith: .failure) { _ = CBUUID(string: "0x180") }
+        await #expect(processExitsWith: .failure) { _ = CBUUID(string: "0x") }
         await #expect(processExitsWith: .failure) { _ = CBUUID(string: "0000180D00001000800000805F9B34FB") }
     }
 

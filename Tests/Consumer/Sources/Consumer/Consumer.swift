@@ -1,3 +1,4 @@
+import Bystander
 import CoreBluetooth
 
 @main
@@ -10,6 +11,7 @@ final class Consumer: NSObject, CBCentralManagerDelegate {
 
     func centralManagerDidUpdateState(_ central: CBCentralManager) {
         print("\(CBUUID(string: "180D")): state \(central.state.rawValue)")
+        precondition(!hasCoreBluetooth)
         exit(0)
     }
 }
