@@ -53,7 +53,8 @@ import Testing
         }
     }
 
-    @Test("D7 a thousand pending connects take less than 1 % of a core while nothing happens, and little of the bus")
+    // What they cost a processor is measured by `make bench`.
+    @Test("D7 a thousand pending connects ask the bus for next to nothing while nothing happens")
     func thousand() async throws {
         let world = try await SimulatedWorld()
         world.simulator.timing.connectTimeout = .seconds(60)
@@ -68,21 +69,9 @@ import Testing
         }
         _ = try #require(await world.simulator.waitForCalls("StartDiscovery"))
         world.simulator.forgetCalls()
-        let before = cpuSeconds()
-        let seconds = 5.0
-        try await Task.sleep(for: .seconds(seconds))  // what is measured is that nothing happens
-        let share = (cpuSeconds() - before) / seconds
-        print("1000 pending connects: \(share * 100) % of a core, \(world.simulator.calls.count) calls in \(seconds) s")
-        #expect(share < 0.01)
+        try await Task.sleep(for: .seconds(5))  // what is shown is that nothing happens
         #expect(world.simulator.calls.count < 20)
         #expect(all.allSatisfy { $0.state == .connecting })
-    }
-
-    /// Of this process, with the simulated BlueZ in it.
-    private func cpuSeconds() -> Double {
-        var time = timespec()
-        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time)
-        return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
     }
 
     @Test("LX-15 a device object that expires, and comes back, is connected to")

@@ -133,16 +133,16 @@ extension Hostile {
             arguments: [
                 "", "<", "<node ", "<node name=\"", "<node name=\"service\"/><node name=\"\"/>",
                 "<node><node name=\"service0001\"/><node name=\"service0001/char0002\"/><node name=\"../x\"/></node>",
-                "<node><node name=\"service0001\"/>" + String(repeating: "<node name=\"service0002\"/>", count: 5_000),
-                "<node>" + (0..<300).map { "<node name=\"service\($0)\"/>" }.joined() + "</node>", "hci0", "\u{0}x",
-                "ä€𝄞",
-            ])
-        func introspection(_ xml: String) async throws {
+                Brief("<node><node name=\"service1\"/>" + String(repeating: "<node name=\"service2\"/>", count: 5_000)),
+                Brief("<node>" + (0..<300).map { "<node name=\"service\($0)\"/>" }.joined() + "</node>"), "hci0",
+                "\u{0}x", "ä€𝄞",
+            ] as [Brief])
+        func introspection(_ xml: Brief) async throws {
             let world = try await HostileWorld()
             let central = Central(world)
             try await central.powerOn()
             let peripheral = try await central.find("Victim")
-            world.simulator.inject(SimulatorFault("Introspect", times: nil, .answer([.string(xml)])))
+            world.simulator.inject(SimulatorFault("Introspect", times: nil, .answer([.string(xml.text)])))
             try await central.connect(peripheral)
             #expect(try await central.discoverServices(peripheral).count == 2)
         }
@@ -179,14 +179,14 @@ extension Hostile {
                 ("org.bluez.Error.Failed", "Operation failed with ATT error: 0x00"),
                 ("org.bluez.Error.Failed", "Operation failed with ATT error: 0x"),
                 ("org.bluez.Error.Failed", "Operation failed with ATT error: 0xFFFFFFFFFFFFFFFFFFFF"),
-                ("org.bluez.Error.Failed", String(repeating: "f", count: 100_000)), ("a.b", "ä\u{7}\n"),
+                ("org.bluez.Error.Failed", Brief(String(repeating: "f", count: 100_000))), ("a.b", "ä\u{7}\n"),
                 ("org.bluez.Error.NotPermitted", "Not paired"), ("org.freedesktop.DBus.Error.NoReply", "x"),
-            ])
-        func strangeErrors(_ name: String, _ message: String) async throws {
+            ] as [(String, Brief)])
+        func strangeErrors(_ name: String, _ message: Brief) async throws {
             let world = try await HostileWorld()
             let app = try await Subscriber(world)
             let target = try await writable(app)
-            world.simulator.inject(SimulatorFault(times: nil, .fail(name: name, message: message)))
+            world.simulator.inject(SimulatorFault(times: nil, .fail(name: name, message: message.text)))
             let errors = [
                 try await value(app.central, app.characteristic), try await app.central.write(Data([1]), to: target),
             ]

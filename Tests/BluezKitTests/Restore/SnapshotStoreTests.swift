@@ -61,9 +61,10 @@ import Testing
     @Test(
         "R-26 files that cannot be used are set aside, reported, and do not stand in the way",
         arguments: [
-            "", "{", "{\"version\": 7}", "null", String(repeating: "[", count: 5000), "{\"version\": 1}",
-        ])
-    func damaged(_ content: String) throws {
+            "", "{", "{\"version\": 7}", "null", Brief(String(repeating: "[", count: 5000)), "{\"version\": 1}",
+        ] as [Brief])
+    func damaged(_ argument: Brief) throws {
+        let content = argument.text
         let directory = try TemporaryDirectory()
         let store = try store(directory)
         try content.write(toFile: store.path, atomically: false, encoding: .utf8)
