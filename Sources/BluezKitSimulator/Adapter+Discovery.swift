@@ -125,7 +125,7 @@ extension Adapter {
         if known == nil { device.isTemporary = true }
         device.isConnectable = content.isConnectable
         if device.isTemporary, device.link == nil {
-            device.expiry = .now + simulator.timing.temporaryTimeout
+            device.expiry = .now + simulator.temporaryTimeout
             armSweep()
         }
         if !device.isFound {

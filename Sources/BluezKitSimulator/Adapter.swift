@@ -150,7 +150,7 @@ final class Adapter {
         }
         guard let next else { return }
         // Not more often than 30 times in a device's life: each sweep looks at all.
-        let pause = max(next - .now, simulator.timing.temporaryTimeout / 30)
+        let pause = max(next - .now, simulator.temporaryTimeout / 30)
         sweep = simulator.after(pause) { [weak self] in
             guard let self else { return }
             sweep = nil

@@ -94,7 +94,7 @@ final class Device {
 
     func setTemporary() {
         isTemporary = true
-        expiry = .now + simulator.timing.temporaryTimeout
+        expiry = .now + simulator.temporaryTimeout
     }
 
     /// A private address is never permanent, but is kept for as long as there is a link.

@@ -44,6 +44,7 @@ extension Simulator {
 
     private func forgetDaemon() {
         generation += 1
+        traffic?.daemonGone()
         for controller in controllers { controller.presence.leaveBus() }
         server?.close()
         (connection, server) = (nil, nil)
@@ -75,9 +76,10 @@ extension Simulator {
         let connection = try Connection(address: address, queue: queue)
         let server = ObjectServer(connection: connection)
         (self.connection, self.server) = (connection, server)
-        server.intercept = { [weak self, weak server] call in
+        server.intercept = { [weak self] call in
             // The simulator stays alive while a call is dealt with.
-            if let self, !intercept(call) { server?.dispatch(call) }
+            guard let self else { return true }
+            if let traffic { traffic.receive(call) } else { handle(call) }
             return true
         }
         server.addManager(at: "/")

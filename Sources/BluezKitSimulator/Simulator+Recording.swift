@@ -135,8 +135,11 @@ extension Simulator {
 
     func tell(_ event: String) { for handler in eventHandlers { handler(event) } }
 
-    /// Every call passes here first.
-    func intercept(_ call: IncomingCall) -> Bool {
+    /// An app's call, when bluetoothd gets to it.
+    func handle(_ call: IncomingCall) { if !intercept(call) { server?.dispatch(call) } }
+
+    /// Every call of an app passes here first.
+    private func intercept(_ call: IncomingCall) -> Bool {
         let record = RecordedCall(
             sender: call.sender ?? "", path: call.path?.rawValue ?? "", interface: call.interface ?? "",
             member: call.member ?? "")

@@ -44,6 +44,7 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
     /// What bluetoothd would keep in /var/lib/bluetooth: by adapter address, then by device address.
     var stored: [String: [String: StoredDevice]] = [:]
     var crowd: Crowd?
+    var traffic: Traffic?
     var centrals: [String: VirtualCentral] = [:]
     var listeners: [AirListener] = []
     var reportCount = 0
@@ -86,13 +87,24 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
             putOnAir(controller)
         }
         try await startDaemon()
+        sync { updateTraffic(from: nil) }
+    }
+
+    private func updateTraffic(from old: SimulatorBustle?) {
+        guard old != optionsState.bustle else { return }
+        traffic?.end()
+        traffic = optionsState.bustle.map { Traffic($0, of: self) }
+        traffic?.start()
     }
 
     deinit {
         continueDaemon()
-        let (queue, connection, server, adapters, crowd) = (queue, connection, server, adapters, crowd)
+        let (queue, connection, server, adapters, crowd, traffic) = (
+            queue, connection, server, adapters, crowd, traffic
+        )
         let end = {
             crowd?.stop()
+            traffic?.stop()
             for adapter in adapters { adapter.closeSockets() }
             server?.close()  // a flush that waits on the queue must find nothing: objects refer to the simulator
             connection?.close()
@@ -121,13 +133,26 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
     /// What the world is like. A change holds at once.
     public var options: SimulatorOptions {
         get { sync { optionsState } }
-        set { sync { optionsState = newValue } }
+        set {
+            sync {
+                let old = optionsState.bustle
+                optionsState = newValue
+                updateTraffic(from: old)
+            }
+        }
     }
 
     /// A controller is heard by others, once it advertises.
     func putOnAir(_ controller: Controller) {
         controller.presence.move(to: self)
         sync { peripherals[controller.address] = controller.presence }
+    }
+
+    /// How long a device that nobody hears is kept: a busy world does not wait longer than BlueZ.
+    var temporaryTimeout: Duration {
+        let timing = timingState
+        return optionsState.bustle == nil
+            ? timing.temporaryTimeout : min(timing.temporaryTimeout, .seconds(30) * timing.scale)
     }
 
     // MARK: Peripherals

@@ -50,6 +50,10 @@ public struct SimulatorOptions: Sendable {
     /// How many of the calls that bluetoothd has got can be asked for, at least: the last ones.
     public var rememberedCalls = 10_000
 
+    /// A bluetoothd that takes its time, phones that change their addresses, and other programs. Nil: calm, and nobody
+    /// else is there.
+    public var bustle: SimulatorBustle?
+
     /// A world as it usually is: no experimental interfaces, duplicates filtered by address.
     public init() {}
 }

@@ -47,7 +47,9 @@ final class EventLog<Event>: @unchecked Sendable {  // holds: what changes is un
         }
         guard let value = found.value else {
             let came = all.map { String(describing: $0).prefix(100) }.joined(separator: "; ")
-            throw Missing(description: "\(what) did not come within \(seconds) s. Came: \(came)")
+            throw Missing(
+                description: "\(what) did not come within \(seconds) s"
+                    + (SimulatedWorld.seed.map { " (BLUEZKIT_SEED=\($0))" } ?? "") + ". Came: \(came)")
         }
         return value
     }

@@ -13,14 +13,20 @@ final class SimulatedWorld: World {
     var managerOptions: [String: Any] { [BluezManagerOptionBusAddressKey: simulator.address.rawValue] }
     let connectTimeout: Double
 
-    init(timing: SimulatorTiming = .fast) async throws {
+    /// - Parameter seed: Of a busy world; nil: nobody else is near, and bluetoothd answers at once.
+    init(timing: SimulatorTiming = .fast, seed: UInt64? = SimulatedWorld.seed) async throws {
         _ = LogCapture.shared
         connectTimeout = timing.connectTimeout / .seconds(1)
-        simulator = try await Simulator(timing: timing)
+        var options = SimulatorOptions()
+        options.bustle = seed.map { SimulatorBustle(seed: $0) }
+        simulator = try await Simulator(timing: timing, options: options)
         simulator.add(heart)
         simulator.add(sink)
         simulator.onEvent { [events] in events.append($0) }
     }
+
+    /// `BLUEZKIT_SEED=7` makes the worlds of all tests busy.
+    static let seed = ProcessInfo.processInfo.environment["BLUEZKIT_SEED"].flatMap { UInt64($0) }
 
     @discardableResult
     func control(_ line: String) async throws -> String { try await simulator.control(line) }

@@ -1,0 +1,199 @@
+import DBus
+import Dispatch
+
+/// A world as busy as the real one. Set it in ``SimulatorOptions/bustle``.
+///
+/// bluetoothd takes its time: it gets to a call when its main loop does, in the order in which calls came, and what has to
+/// wait for the kernel or the radio takes longer, so that the answer to a later call about another device overtakes it.
+/// Signals and answers keep the order in which bluetoothd sends them. Devices that are not heard are forgotten after 30 s,
+/// in the simulator's time (``SimulatorTiming/scale``). Phones are near and change their addresses, and other programs come
+/// to the bus, scan, connect to the phones, and leave.
+///
+/// Nothing here breaks a rule of D-Bus or BlueZ: an app that fails in it would fail in the world.
+public struct SimulatorBustle: Sendable, Equatable {
+    /// The same seed makes the same choices, as far as the app's calls come in the same order.
+    public var seed: UInt64
+    /// How long calls wait for bluetoothd's main loop, at most.
+    public var latency = Duration.milliseconds(3)
+    /// How much longer than otherwise what involves the kernel or the radio takes, at most.
+    public var operationDelay = Duration.milliseconds(6)
+    /// How many phones are near.
+    public var phones = 8
+    /// How long each keeps its address.
+    public var addressLifetime = Duration.milliseconds(500)
+    /// How many other programs use bluetoothd.
+    public var clients = 2
+
+    /// What is usual.
+    public init(seed: UInt64) { self.seed = seed }
+}
+
+/// What ``SimulatorBustle`` describes, as it goes on. Confined to the simulator's queue.
+final class Traffic {
+    private unowned(unsafe) let simulator: Simulator  // holds: stopped by the simulator's deinit; see Adapter
+    private let bustle: SimulatorBustle
+    private var random: SeededGenerator
+    /// Calls that wait, in order, by what they wait for.
+    private var lanes: [String: [IncomingCall]] = [:]
+    private var phones: [VirtualPeripheral] = []
+    private var clients: [OtherClient] = []
+    private var turn: Alarm?
+
+    init(_ bustle: SimulatorBustle, of simulator: Simulator) {
+        (self.bustle, self.simulator) = (bustle, simulator)
+        random = SeededGenerator(state: bustle.seed)
+    }
+
+    func start() {
+        for _ in 0..<bustle.phones { arrive() }
+        clients = (0..<bustle.clients).map { _ in OtherClient(simulator.address, queue: simulator.queue) }
+        next()
+    }
+
+    func stop() {
+        turn?.cancel()
+        lanes = [:]
+        for client in clients { client.leave() }
+        clients = []
+    }
+
+    /// The phones go as well.
+    func end() {
+        stop()
+        for phone in phones { simulator.remove(phone) }
+        phones = []
+    }
+
+    /// bluetoothd has died, and with it whatever waited.
+    func daemonGone() { lanes = [:] }
+
+    // MARK: Calls
+
+    func receive(_ call: IncomingCall) {
+        hold(call, in: "", bustle.latency) { traffic, call in
+            guard let device = Self.operation(call) else { return traffic.deal(with: call) }
+            traffic.hold(call, in: device, traffic.bustle.operationDelay) { $0.deal(with: $1) }
+        }
+    }
+
+    private func deal(with call: IncomingCall) {
+        // Faults and records are about the app's calls.
+        if clients.contains(where: { $0.name == call.sender }) {
+            simulator.server?.dispatch(call)
+        } else {
+            simulator.handle(call)
+        }
+    }
+
+    /// Calls in one lane stay in order. Half of the time there is no delay.
+    private func hold(
+        _ call: IncomingCall, in lane: String, _ longest: Duration, then: @escaping (Traffic, IncomingCall) -> Void
+    ) {
+        if lanes[lane]?.append(call) != nil { return }
+        let delay = longest * max(0, random.fraction() * 2 - 1)
+        guard delay > .zero else { return then(self, call) }
+        lanes[lane] = [call]
+        simulator.after(delay) { [weak self] in
+            guard let self, let calls = lanes.removeValue(forKey: lane) else { return }
+            for call in calls { then(self, call) }
+        }
+    }
+
+    private static let operations: Set<String> = [
+        "Connect", "Disconnect", "Pair", "ReadValue", "WriteValue", "StartNotify", "StopNotify", "AcquireWrite",
+        "AcquireNotify", "StartDiscovery", "StopDiscovery", "SetDiscoveryFilter", "RemoveDevice", "RegisterApplication",
+        "UnregisterApplication", "RegisterAdvertisement", "UnregisterAdvertisement", "Set",
+    ]
+
+    /// The adapter or device that a call is about, if the kernel or the radio has a part in it.
+    private static func operation(_ call: IncomingCall) -> String? {
+        guard let member = call.member, operations.contains(member) else { return nil }
+        // /org/bluez/hci0/dev_F0_F1_F2_00_00_01, and not what is below it: one request at a time on a link.
+        return call.path.map { $0.rawValue.split(separator: "/").prefix(4).joined(separator: "/") }
+    }
+
+    // MARK: Neighbours
+
+    /// Each turn one phone changes its address, and one program does something.
+    private func next() {
+        let pause = bustle.addressLifetime / max(1, bustle.phones)
+        turn = simulator.afterAlways(max(pause, .milliseconds(1)) * (0.5 + random.fraction())) { [weak self] in
+            guard let self else { return }
+            if !phones.isEmpty {
+                simulator.remove(phones.removeFirst())
+                arrive()
+            }
+            clients.randomElement(using: &random)?.act(near: phones, &random)
+            next()
+        }
+    }
+
+    /// A phone with a new address. It says what phones say: nothing that a scan for a service looks for.
+    private func arrive() {
+        let bytes = (0..<5).map { _ in UInt8.random(in: 0 ... .max, using: &random) }
+        let phone = VirtualPeripheral(
+            (["7A"] + bytes.map { Hex.byte($0).uppercased() }).joined(separator: ":"),
+            VirtualAdvertisement(manufacturerData: [0x004C: [0x10] + bytes]),
+            services: [VirtualService("180A", [VirtualCharacteristic("2A29", .read, value: Array("Phone".utf8))])],
+            interval: simulator.timingState.scanCycle)
+        phones.append(phone)
+        simulator.add(phone)
+    }
+}
+
+/// Another program on the bus. It does not look at answers.
+private final class OtherClient {
+    private let address: BusAddress
+    private let queue: DispatchQueue
+    private var connection: Connection?
+    var name: String? { connection?.uniqueName }
+
+    init(_ address: BusAddress, queue: DispatchQueue) { (self.address, self.queue) = (address, queue) }
+
+    func leave() {
+        connection?.close()
+        connection = nil
+    }
+
+    func act(near phones: [VirtualPeripheral], _ random: inout SeededGenerator) {
+        guard let connection else { return self.connection = try? Connection(address: address, queue: queue) }
+        func call(_ member: String, of path: String, _ interface: String, _ arguments: [Value] = []) {
+            guard let path = ObjectPath(path) else { return }
+            let call = MethodCall(destination: "org.bluez", path: path, interface: interface, member: member) {
+                (writer) throws(BusError) in for argument in arguments { try writer.write(argument) }
+            }
+            connection.call(call, deadline: .seconds(30)) { _ in }
+        }
+        let adapter = ("/org/bluez/hci0", "org.bluez.Adapter1")
+        let phone = phones.randomElement(using: &random).map {
+            "/org/bluez/hci0/dev_" + $0.address.replacing(":", with: "_")
+        }
+        switch UInt8.random(in: 0..<10, using: &random) {
+        case 0, 1: call("StartDiscovery", of: adapter.0, adapter.1)
+        case 2, 3: call("StopDiscovery", of: adapter.0, adapter.1)
+        case 4:
+            let filter: [(String, Value)] = [("Transport", .string("le")), ("DuplicateData", .bool(true))]
+            call("SetDiscoveryFilter", of: adapter.0, adapter.1, [.properties(filter)])
+        case 5: call("GetManagedObjects", of: "/", "org.freedesktop.DBus.ObjectManager")
+        case 6, 7: if let phone { call("Connect", of: phone, "org.bluez.Device1") }
+        case 8: if let phone { call("Disconnect", of: phone, "org.bluez.Device1") }
+        default: leave()
+        }
+    }
+}
+
+/// SplitMix64.
+struct SeededGenerator: RandomNumberGenerator {
+    var state: UInt64
+
+    mutating func next() -> UInt64 {
+        state &+= 0x9E37_79B9_7F4A_7C15
+        var z = state
+        z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
+        z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
+        return z ^ (z >> 31)
+    }
+
+    /// From 0 to 1.
+    mutating func fraction() -> Double { Double.random(in: 0..<1, using: &self) }
+}
