@@ -16,7 +16,7 @@ extension Session {
                 noteLostBonds()
                 staleLinks = []  // they have ended with it
             }
-            if owner != nil, adapter.state == .resetting || adapter.state == .unsupported { restarted = .now() }
+            if owner != nil, adapter.state == .resetting || adapter.state == .unsupported { restarted = .now }
             apply(adapter.handle(.owner(present: owner != nil)))
         }
         // Few and wide. What else is needed is asked for while it is: devices while scanning, a link's own signals.
@@ -108,16 +108,10 @@ extension Session {
     /// before saying that there is none (ST-6).
     private func startGrace() {
         guard graceTimer == nil else { return }
-        let timer = DispatchSource.makeTimerSource(queue: queue)
-        timer.schedule(deadline: .now() + 3)
-        timer.setEventHandler { [weak self] in
-            guard let self else { return }
-            graceTimer = nil
-            apply(adapter.handle(.graceOver))
-            flush()
+        graceTimer = timer(delays.grace) { session in
+            session.graceTimer = nil
+            session.apply(session.adapter.handle(.graceOver))
         }
-        timer.activate()
-        graceTimer = timer
     }
 
     // MARK: Signals

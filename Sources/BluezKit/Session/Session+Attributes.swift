@@ -95,8 +95,7 @@ extension Session {
         guard !link.isChangeReportDue else { return }
         link.isChangeReportDue = true
         let epoch = link.epoch
-        // BlueZ announces a change object by object, within some milliseconds.
-        after(.milliseconds(100)) { [weak device] session in
+        after(delays.tableChange) { [weak device] session in
             guard let device, let link = device.link else { return }
             link.isChangeReportDue = false
             guard link.epoch == epoch else { return }

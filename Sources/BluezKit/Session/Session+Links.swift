@@ -177,9 +177,9 @@ extension Session {
         bus.map { BlueZProxy(bus: $0, path: device.path, interface: BlueZ.device) }
     }
 
-    /// The kernel keeps links that a daemon leaves behind for 2 s, and the next daemon shows them as its own: so long
-    /// nothing that it says of links counts.
-    var showsLeftovers: Bool { restarted.map { $0 + .milliseconds(2500) > .now() } ?? false }
+    /// The next daemon shows links that the last one left behind as its own: so long nothing that it says of links
+    /// counts.
+    var showsLeftovers: Bool { restarted.map { $0 + delays.leftovers > .now } ?? false }
 
     /// Asks in one go whether BlueZ knows the device, and whether it has attributes of it already: those will not be
     /// announced again.
@@ -420,7 +420,7 @@ extension Session {
         // When Bluetooth is switched off BlueZ ends the links first and says so some 50 ms later. Then only the new
         // state is told (O-18), so wait for it.
         let epoch = link.epoch
-        after(.milliseconds(200)) { [weak device] session in
+        after(delays.heldLoss) { [weak device] session in
             guard let device, let link = device.link, link.epoch == epoch else { return }
             session.afterLinkDown(device, link, reason, time)
         }

@@ -15,8 +15,21 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
         let adapter: String?
     }
 
+    /// How long to wait for what BlueZ does in its own time. Tests wait less.
+    struct Delays {
+        /// From the end of a link until it is told: the news that Bluetooth was switched off comes some 50 ms later.
+        var heldLoss = Duration.milliseconds(200)
+        /// BlueZ announces a change of a table object by object, within some milliseconds.
+        var tableChange = Duration.milliseconds(100)
+        /// The kernel keeps links that a daemon leaves behind for 2 s.
+        var leftovers = Duration.milliseconds(2500)
+        /// For an adapter, or a daemon, to come back before there is none.
+        var grace = Duration.seconds(3)
+    }
+
     let key: Key
     let queue = DispatchQueue(label: "bluezkit.bus")
+    var delays = Delays()
 
     var bus: Connection?
     var reconnectDelay = Duration.milliseconds(250)
@@ -30,7 +43,7 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
     var adapter = AdapterStateMachine()
     var adapterPath: ObjectPath?
     /// When BlueZ came back, if it has gone during our life.
-    var restarted: DispatchTime?
+    var restarted: ContinuousClock.Instant?
     var graceTimer: (any DispatchSourceTimer)?
     var poweredQuestions: Set<String> = []
 
