@@ -1,6 +1,6 @@
 # Each target is a script of the same name in scripts/, which can be run by hand as well.
 .DEFAULT_GOAL := help
-.PHONY: help build test storm fuzz soak tsan kill-anywhere demo demo-restore bench docs lint format rules clean
+.PHONY: help build test model storm fuzz soak tsan kill-anywhere demo demo-restore bench docs lint format rules clean
 
 help: ## list the targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -14,6 +14,9 @@ test: ## build with warnings as errors, unit tests, simulator, real BlueZ in a v
 
 storm: ## two minutes of the worst weather in the simulator (scripts/storm --seconds N --seed N --rig)
 	@scripts/storm
+
+model: ## 10,000 random sequences of calls and events against a model of the contract (scripts/model --sequences N --seed N)
+	@scripts/model
 
 fuzz: ## a minute of invented input for all that reads bytes of others (scripts/fuzz --inputs N --seed N TARGET)
 	@scripts/fuzz

@@ -34,9 +34,6 @@ import Testing
     }
 }
 
-/// A line that is seen at once, wherever it goes.
-private func tell(_ text: String) { FileHandle.standardOutput.write(Data((text + "\n").utf8)) }
-
 /// One run.
 private final class Storm: @unchecked Sendable {  // holds: used by one test, which goes on step by step
     struct Broken: Error, CustomStringConvertible { let description: String }

@@ -48,6 +48,8 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
     private(set) var manager: CBCentralManager!  // set in init, nil only after `release`
 
     private let log = EventLog<Record>()
+    /// A record keeps its objects alive: an app that lets go of them does without.
+    private let keepsRecords: Bool
     private var depth = 0
     static let onQueue = DispatchSpecificKey<Bool>()
     /// Compares all that comes with all that was asked for (the O- table).
@@ -55,10 +57,11 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
 
     init(
         _ world: any World, queue: DispatchQueue = DispatchQueue(label: "test.central"),
-        options: [String: Any] = [:], watch: ContractWatch = ContractWatch(),
+        options: [String: Any] = [:], watch: ContractWatch = ContractWatch(), keepsRecords: Bool = true,
         onEvent: (@Sendable (Central, Event) -> Void)? = nil
     ) {
         self.watch = watch
+        self.keepsRecords = keepsRecords
         self.world = world
         self.queue = queue
         self.onEvent = onEvent
@@ -80,8 +83,11 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
     func observeStates(_ body: @escaping @Sendable () -> Void) { stateObserver.withLock { $0 = body } }
 
     /// Lets go of the manager.
-    func release() {
-        queue.sync { manager = nil }
+    func release() { queue.sync { releaseOnQueue() } }
+
+    /// The same, on the queue or while it is held.
+    func releaseOnQueue() {
+        manager = nil
         watch.note(.released)
     }
 
@@ -134,7 +140,7 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
             peripheralState: peripheral?.state, services: peripheral?.services,
             wasOnQueue: DispatchQueue.getSpecific(key: Self.onQueue) == true, depth: depth)
         watch.check(record)
-        log.append(record)
+        if keepsRecords { log.append(record) }
         onEvent?(self, event)
         depth -= 1
     }

@@ -9,6 +9,7 @@ final class CheckedManager: CBCentralManager, @unchecked Sendable {  // holds: t
     private let watch: ContractWatch
     private let queue: DispatchQueue
     private var isMade = false
+    private var scan: ScanParameters?
 
     init(delegate: any CBCentralManagerDelegate, queue: DispatchQueue, options: [String: Any], watch: ContractWatch) {
         (self.watch, self.queue) = (watch, queue)
@@ -28,12 +29,17 @@ final class CheckedManager: CBCentralManager, @unchecked Sendable {  // holds: t
     }
 
     override func scanForPeripherals(withServices serviceUUIDs: [CBUUID]?, options: [String: Any]? = nil) {
-        let duplicates =
-            (options?[CBCentralManagerScanOptionAllowDuplicatesKey] as? NSNumber)?.boolValue
-            ?? (options?[CBCentralManagerScanOptionAllowDuplicatesKey] as? Bool) ?? false
-        let call = { self.watch.note(.scan(duplicates: duplicates)) }
-        // Equal parameters change nothing: then nothing is reported again.
-        if state == .poweredOn, !isScanning { call() } else { watch.allowRepetition() }
+        let option = options?[CBCentralManagerScanOptionAllowDuplicatesKey]
+        let duplicates = (option as? NSNumber)?.boolValue ?? (option as? Bool) ?? false
+        let solicited = options?[CBCentralManagerScanOptionSolicitedServiceUUIDsKey] as? [CBUUID] ?? []
+        let parameters = ScanParameters(
+            services: serviceUUIDs.flatMap { $0.isEmpty ? nil : Set($0) }, solicited: Set(solicited),
+            duplicatesOption: duplicates)
+        // Equal parameters change nothing: then nothing is reported again (SC-2).
+        if state == .poweredOn, !isScanning || parameters != scan {
+            scan = parameters
+            watch.note(.scan(duplicates: duplicates))
+        }
         super.scanForPeripherals(withServices: serviceUUIDs, options: options)
     }
 
@@ -61,7 +67,7 @@ final class CheckedManager: CBCentralManager, @unchecked Sendable {  // holds: t
 
     /// Callbacks that run while the app calls from elsewhere may not know of the call yet: those that follow must.
     private func onceSettled(_ body: @escaping @Sendable (ContractWatch) -> Void) {
-        if DispatchQueue.getSpecific(key: Central.onQueue) == true { return body(watch) }
+        if watch.isQueueHeld || DispatchQueue.getSpecific(key: Central.onQueue) == true { return body(watch) }
         queue.async(flags: .barrier) { [watch] in body(watch) }
     }
 }
@@ -74,17 +80,29 @@ final class ContractWatch: @unchecked Sendable {  // holds: what changes is unde
     private var names = Names()
     private var hasStopped = false
     private var number = 0
+    private var queueHeld = false
     private let test = Test.current?.name ?? "outside of a test"
     private let report: @Sendable (String) -> Void
+    private let isNotification: (@Sendable (Data) -> Bool)?
 
-    /// - Parameter report: Gets each violation; nil: an issue is recorded.
-    init(report: (@Sendable (String) -> Void)? = nil) {
+    /// - Parameters:
+    ///   - report: Gets each violation; nil: an issue is recorded.
+    ///   - isNotification: Tells notifications from what reads answer. Nil: they may be the same.
+    init(report: (@Sendable (String) -> Void)? = nil, isNotification: (@Sendable (Data) -> Bool)? = nil) {
+        self.isNotification = isNotification
+        checker.isExact = isNotification != nil
         let test = test
         self.report = report ?? { Issue.record("broken in \(test): \($0)") }
     }
 
-    /// What the app is owed.
-    var owed: [String] { lock.withLock { checker.owed } }
+    /// What the app is owed, but for what is about peripherals that it has let go of.
+    var owed: [String] { lock.withLock { checker.owed(to: names.ofLiving) } }
+
+    /// Whether who calls keeps the manager's queue from running meanwhile: that is as good as being on it.
+    var isQueueHeld: Bool {
+        get { lock.withLock { queueHeld } }
+        set { lock.withLock { queueHeld = newValue } }
+    }
 
     func stop() { lock.withLock { hasStopped = true } }
 
@@ -124,6 +142,31 @@ final class ContractWatch: @unchecked Sendable {  // holds: what changes is unde
         }
     }
 
+    /// What the objects that the app holds say, and must not. On the manager's queue, or while it is held.
+    func inspect(_ manager: CBCentralManager, _ peripherals: some Collection<CBPeripheral>) -> [String] {
+        lock.withLock {
+            var broken: [String] = []
+            if manager.state != checker.managerState { broken.append("ST-3 the state is \(manager.state), untold") }
+            if manager.isScanning != checker.isScanning { broken.append("O-6 isScanning is \(manager.isScanning)") }
+            for peripheral in peripherals {
+                let id = names.name(peripheral)
+                let (state, states) = (peripheral.state, checker.states(of: id))
+                if !states.contains(state) {
+                    let must = states.map { "\($0)" }.sorted().joined(separator: " or ")
+                    broken.append("CN-3 CN-7 the state of \(id) is \(state), and must be \(must)")
+                }
+                if peripheral.services != nil, !checker.mayHaveServices(id) {
+                    broken.append("CN-11 \(id) has services without a link")
+                }
+                for characteristic in (peripheral.services ?? []).flatMap({ $0.characteristics ?? [] })
+                where characteristic.isNotifying != checker.isNotifying(names.name(characteristic), of: id) {
+                    broken.append("NT-1 NT-7 isNotifying is \(characteristic.isNotifying), untold")
+                }
+            }
+            return broken
+        }
+    }
+
     /// A callback, on the manager's queue.
     func check(_ record: Central.Record) {
         let broken: [String] = lock.withLock {
@@ -131,7 +174,8 @@ final class ContractWatch: @unchecked Sendable {  // holds: what changes is unde
             let view = ContractChecker.View(
                 peripheralState: record.peripheralState, hasServices: record.services != nil,
                 isOnQueue: record.wasOnQueue, depth: record.depth,
-                isKnownError: record.event.error.map { $0 is CBError || $0 is CBATTError } ?? true)
+                isKnownError: record.event.error.map { $0 is CBError || $0 is CBATTError } ?? true,
+                isValid: record.event.error != nil || record.event.isOfPresentLink)
             return checker.check(event(record.event), view)
         }
         for violation in broken { report(violation) }
@@ -155,8 +199,11 @@ final class ContractWatch: @unchecked Sendable {  // holds: what changes is unde
         case .characteristics(let service, _): return .answer(of(service), .characteristics(id(service)))
         case .descriptors(let characteristic, _):
             return .answer(of(characteristic.service), .descriptors(id(characteristic)))
-        case .value(let characteristic, _, let error):
-            return .value(of(characteristic.service), id(characteristic), hasError: error != nil)
+        case .value(let characteristic, let value, let error):
+            return .value(
+                of(characteristic.service), id(characteristic), hasError: error != nil,
+                isNotification: error == nil ? value.flatMap { isNotification?($0) } : isNotification.map { _ in false }
+            )
         case .descriptorValue(let descriptor, _):
             return .answer(of(descriptor.characteristic?.service), .read(id(descriptor)))
         case .written(let characteristic, _): return .answer(of(characteristic.service), .write(id(characteristic)))
@@ -180,6 +227,8 @@ private struct Names {
     private var entries: [ObjectIdentifier: Entry] = [:]
     private var count = 0
 
+    var ofLiving: [String] { entries.values.filter { $0.object != nil }.map(\.name) }
+
     mutating func name(_ object: AnyObject) -> String {
         if let entry = entries[ObjectIdentifier(object)], entry.object === object { return entry.name }
         count += 1
@@ -190,6 +239,17 @@ private struct Names {
 }
 
 extension Central.Event {
+    /// Whether the attribute that it is about is reached from its peripheral.
+    fileprivate var isOfPresentLink: Bool {
+        switch self {
+        case .included(let service, _), .characteristics(let service, _): service.isReachable
+        case .descriptors(let it, _), .value(let it, _, _), .written(let it, _), .notifying(let it, _, _):
+            it.isReachable
+        case .descriptorValue(let it, _), .descriptorWritten(let it, _): it.characteristic?.isReachable == true
+        default: true
+        }
+    }
+
     /// The error that the app was handed.
     fileprivate var error: (any Error)? {
         switch self {
@@ -200,5 +260,18 @@ extension Central.Event {
             error
         default: nil
         }
+    }
+}
+
+extension CBService {
+    fileprivate var isReachable: Bool {
+        let services = peripheral?.services ?? []
+        return services.contains { $0 === self || $0.includedServices?.contains { $0 === self } == true }
+    }
+}
+
+extension CBCharacteristic {
+    fileprivate var isReachable: Bool {
+        service?.isReachable == true && service?.characteristics?.contains { $0 === self } == true
     }
 }

@@ -42,8 +42,9 @@ struct ContractChecker {
         case answer(ID, Request)
         /// `didUpdateNotificationStateFor`, with `isNotifying` inside it.
         case notifying(ID, ID, Bool, service: ID?)
-        /// `didUpdateValueFor`: a notification or the answer to a read, which cannot be told apart (RW-3).
-        case value(ID, ID, hasError: Bool)
+        /// `didUpdateValueFor`: a notification or the answer to a read, which cannot be told apart (RW-3), but by who
+        /// knows the values.
+        case value(ID, ID, hasError: Bool, isNotification: Bool? = nil)
         case ready(ID, canSend: Bool)
         /// An event that this checker has no rule for.
         case other
@@ -57,6 +58,8 @@ struct ContractChecker {
         var depth = 1
         /// Whether the error, if any, is a `CBError` or a `CBATTError`.
         var isKnownError = true
+        /// Whether the attribute that it is about is one of the present link.
+        var isValid = true
     }
 
     private struct Peripheral {
@@ -64,31 +67,41 @@ struct ContractChecker {
 
         var isWanted = false
         var isConnected = false
-        var reconnects = false
+        /// Nil: asked for with and without, on one link.
+        var reconnects: Bool? = false
         /// `connect` was called while connected: another `didConnect` may come (CN-4).
         var repeats = 0
         /// A cancel that the app has not been told the end of.
         var farewell = Farewell.none
+        /// Cancels of attempts that were begun before the last cancel's end was told: they may have one of their own.
+        var optionalFarewells = 0
         var requests: [(request: Request, service: ID?)] = []
         var notifying: [ID: ID?] = [:]
 
+        /// Services that are not there any more: about their attributes there may be no answer (IV-3).
+        var changed: Set<ID> = []
+
         /// An answer: to the first such request that is not answered. Those before it will have no answer, or they
         /// would have had it.
-        mutating func take(_ request: Request) -> [String] {
+        /// - Parameter isExact: Whether none may be missing.
+        mutating func take(_ request: Request, _ isExact: Bool) -> [String] {
             guard let index = requests.firstIndex(where: { $0.request == request }) else {
                 return ["O-21 an answer that nobody waits for: asked for once and answered twice, or out of order"]
             }
+            let skipped = requests[..<index].filter { !changed.contains($0.service ?? "") }
             requests.removeSubrange(...index)
-            return []
+            return isExact && !skipped.isEmpty ? ["O-21 no answer to \(skipped.map(\.request)), which came before"] : []
         }
 
-        mutating func end() { (isConnected, repeats, requests, notifying) = (false, 0, [], [:]) }
+        mutating func end() { (isConnected, repeats, requests, notifying, changed) = (false, 0, [], [:], []) }
     }
 
     private enum Scan: Equatable { case none, running, stopping(Int) }
 
     /// The manager goes on after a reset (D10).
     var resumes = false
+    /// Every answer is recognized as such, so none may be missing.
+    var isExact = false
 
     private var state = CBManagerState.unknown
     private var isReleased = false
@@ -101,11 +114,45 @@ struct ContractChecker {
 
     /// What the app still waits for that must come by itself.
     var owed: [String] {
-        peripherals.sorted { $0.key < $1.key }.flatMap { id, peripheral in
+        owed(to: peripherals.keys)
+    }
+
+    /// The same, but for peripherals that it has let go of.
+    func owed(to ids: some Collection<ID>) -> [String] {
+        peripherals.filter { ids.contains($0.key) }.sorted { $0.key < $1.key }.flatMap { id, peripheral in
             (peripheral.farewell == .none ? [] : ["\(id): didDisconnect after a cancel"])
-                + peripheral.requests.map { "\(id): answer to \($0.request)" }
+                + peripheral.requests.filter { !peripheral.changed.contains($0.service ?? "") }.map {
+                    "\(id): answer to \($0.request)"
+                }
         }
     }
+
+    // MARK: What the app's objects must say
+
+    // What was asked and what was told alone decide it, as long as every call is made on the manager's queue (DL-4).
+
+    var managerState: CBManagerState { state }
+    var isScanning: Bool { scan != .none }
+
+    /// What `state` may be.
+    func states(of id: ID) -> Set<CBPeripheralState> {
+        let peripheral = peripherals[id, default: Peripheral()]
+        var states: Set<CBPeripheralState> =
+            switch (peripheral.farewell, peripheral.isConnected, peripheral.isWanted) {
+            case (.isDue, _, true), (.none, false, true): [.connecting]
+            case (.isDue, _, false): [.disconnecting]
+            case (.mayBeDue, _, _): [.connecting, .connected, .disconnecting, .disconnected]
+            case (.none, true, _): [.connected]
+            case (.none, false, false): [.disconnected]
+            }
+        if peripheral.optionalFarewells > 0 { states.formUnion([.disconnecting, .disconnected]) }
+        return states
+    }
+
+    /// Whether it may have services.
+    func mayHaveServices(_ id: ID) -> Bool { peripherals[id]?.isConnected == true }
+
+    func isNotifying(_ characteristic: ID, of id: ID) -> Bool { peripherals[id]?.notifying[characteristic] != nil }
 
     // MARK: The app
 
@@ -118,6 +165,7 @@ struct ContractChecker {
             change(id) { peripheral in
                 if peripheral.isConnected, peripheral.farewell == .none {
                     peripheral.repeats += 1
+                    if peripheral.reconnects != reconnects { peripheral.reconnects = nil }
                 } else if !peripheral.isWanted {
                     (peripheral.isWanted, peripheral.reconnects) = (true, reconnects)
                 }
@@ -125,8 +173,12 @@ struct ContractChecker {
         case .cancel(let id, let number):
             change(id) { peripheral in
                 guard peripheral.isWanted || peripheral.isConnected else { return }
+                if peripheral.farewell == .none {
+                    peripheral.farewell = .mayBeDue(number)
+                } else if peripheral.isWanted {
+                    peripheral.optionalFarewells += 1
+                }
                 peripheral.isWanted = false
-                if peripheral.farewell == .none { peripheral.farewell = .mayBeDue(number) }
             }
         case .cancelled(let id, let number):
             change(id) { peripheral in
@@ -154,6 +206,7 @@ struct ContractChecker {
         if !view.isOnQueue { broken.append("O-4 not on the manager's queue") }
         if view.depth != 1 { broken.append("O-5 a callback inside a callback") }
         if !view.isKnownError { broken.append("O-46 an error of another domain than CoreBluetooth's") }
+        if !view.isValid { broken.append("CN-11 IV-1 an attribute that is not valid any more") }
         if case .state(let new) = event { return (broken + enter(new)).map { "\($0): \(event)" } }
         guard state == .poweredOn else {
             broken.append(
@@ -203,6 +256,7 @@ struct ContractChecker {
     private mutating func connected(_ id: ID, _ view: View) -> [String] {
         var broken: [String] = []
         var peripheral = peripherals[id, default: Peripheral()]
+        peripheral.optionalFarewells = 0
         if view.peripheralState != .connected { broken.append("O-10 not connected inside didConnect") }
         if peripheral.farewell == .isDue {
             broken.append("O-11 didConnect after a cancel, before its didDisconnect")
@@ -249,26 +303,29 @@ struct ContractChecker {
             // The link may have ended by itself while the cancel was called. The goodbye is due all the same if the
             // peripheral was about to connect again.
             if !isReconnecting { peripheral.farewell = .none }
+        case .none where peripheral.optionalFarewells > 0 && !hasError:
+            peripheral.optionalFarewells -= 1
         case .none:
             if !peripheral.isConnected {
                 broken.append("O-13 didDisconnect of a peripheral that is not connected")
             } else if !hasError {
                 broken.append("O-15 an end that nobody asked for, without an error")
             }
-            if isReconnecting != peripheral.reconnects {
+            if isReconnecting == peripheral.reconnects.map({ !$0 }) {
                 broken.append("O-17 isReconnecting is not what was asked for")
             }
             peripheral.isWanted = isReconnecting
         }
         peripheral.end()
         if view.hasServices { broken.append("O-15 services after the end of the link") }
-        let expected: Set<CBPeripheralState?> =
+        var expected: Set<CBPeripheralState?> =
             switch (isReconnecting, peripheral.isWanted && wasWanted, peripheral.farewell) {
             case (_, _, .mayBeDue): [.connecting, .disconnecting, .disconnected]
             case (true, _, _): [.connecting]
             case (false, true, _): [.connecting, .disconnected]  // `connect` was called since
             case (false, false, _): [.disconnected]
             }
+        if peripheral.optionalFarewells > 0 { expected.formUnion([.disconnecting, .disconnected]) }
         if !expected.contains(view.peripheralState) {
             broken.append("O-15 O-17 the state inside didDisconnect is \(view.peripheralState?.rawValue ?? -1)")
         }
@@ -282,29 +339,33 @@ struct ContractChecker {
 
     private mutating func attributeEvent(_ event: Event) -> [String] {
         switch event {
-        case .answer(let id, let request): return onLink(id) { $0.take(request) }
+        case .answer(let id, let request): return onLink(id) { [isExact] in $0.take(request, isExact) }
         case .modified(let id, let services):
             return onLink(id) { peripheral in
                 // They may be answered with an error, or not at all (IV-3).
                 peripheral.notifying = peripheral.notifying.filter { !services.contains($0.value ?? "") }
+                peripheral.changed.formUnion(services)
                 return []
             }
         case .notifying(let id, let characteristic, let isNotifying, let service):
-            return onLink(id) { peripheral in
+            return onLink(id) { [isExact] peripheral in
                 if isNotifying {
                     peripheral.notifying[characteristic] = .some(service)
                 } else {
                     peripheral.notifying[characteristic] = nil
                 }
-                return peripheral.take(.notify(characteristic))
+                return peripheral.take(.notify(characteristic), isExact)
             }
-        case .value(let id, let characteristic, let hasError):
-            return onLink(id) { peripheral in
-                let mayBeNotification = peripheral.notifying[characteristic] != nil && !hasError
-                let isRead = peripheral.requests.contains { $0.request == .read(characteristic) }
+        case .value(let id, let characteristic, let hasError, let isNotification):
+            return onLink(id) { [isExact] peripheral in
+                let mayBeNotification =
+                    peripheral.notifying[characteristic] != nil && !hasError && isNotification != false
+                let isRead =
+                    isNotification != true && peripheral.requests.contains { $0.request == .read(characteristic) }
                 if mayBeNotification { return [] }
                 return isRead
-                    ? peripheral.take(.read(characteristic)) : ["O-23 a value without a subscription or a read"]
+                    ? peripheral.take(.read(characteristic), isExact)
+                    : ["O-23 a value without a subscription or a read"]
             }
         case .ready(let id, let canSend):
             return onLink(id) { _ in canSend ? [] : ["O-26 peripheralIsReady, and it is not"] }

@@ -1,0 +1,104 @@
+import BluezKitSimulator
+import Foundation
+
+/// Many random sequences, some of them at a time: each spends most of its life waiting.
+final class ModelRun: @unchecked Sendable {  // holds: what changes is under `lock`
+    struct Failure {
+        let seed: UInt64
+        let violations: [String]
+
+        /// What tells one fault from another: the first violation without its numbers and lists.
+        var kind: String { Self.kind(violations) }
+        static func kind(_ violations: [String]) -> String {
+            (violations.first ?? "").replacing(/\[[^\]]+\]/, with: "[some]").filter { !$0.isNumber }
+        }
+    }
+
+    private let lock = NSLock()
+    private var seeds: Range<UInt64>
+    private let limit: Int
+    private var found: [Failure] = []
+    private var count = 0
+    private let start = ContinuousClock.now
+    private var told = ContinuousClock.now
+
+    /// - Parameter limit: How many failures are enough.
+    init(seeds: Range<UInt64>, limit: Int) { (self.seeds, self.limit) = (seeds, limit) }
+
+    var failures: [Failure] { lock.withLock { found } }
+
+    /// One failure of each kind, the shortest.
+    var kinds: [Failure] {
+        Dictionary(grouping: failures, by: \.kind).values
+            .compactMap { $0.min { Script(seed: $0.seed).steps.count < Script(seed: $1.seed).steps.count } }
+            .sorted { $0.seed < $1.seed }
+    }
+
+    func play(in worlds: Int) async {
+        await withTaskGroup(of: Void.self) { group in
+            for _ in 0..<worlds {
+                group.addTask { [self] in
+                    guard let bus = try? PrivateBus() else { return }
+                    while let seed = next() {
+                        note(seed, await Self.play(Script(seed: seed), on: bus, patience: .seconds(20)))
+                    }
+                }
+            }
+        }
+        lock.withLock { tell(summary) }
+    }
+
+    private static func play(_ script: Script, on bus: PrivateBus, patience: Duration) async -> [String] {
+        do {
+            return try await ModelWorld(on: bus.address, patience: patience).play(script)
+        } catch {
+            return ["the simulator does not start: \(error)"]
+        }
+    }
+
+    private func next() -> UInt64? {
+        lock.withLock {
+            guard let seed = seeds.first, found.count < limit else { return nil }
+            seeds = seed + 1..<seeds.upperBound
+            return seed
+        }
+    }
+
+    private func note(_ seed: UInt64, _ violations: [String]) {
+        lock.withLock {
+            count += 1
+            if let first = violations.first {
+                found.append(Failure(seed: seed, violations: violations))
+                tell("model: seed \(seed): \(first.prefix(300))")
+            }
+            guard ContinuousClock.now > told + .seconds(30) else { return }
+            told = .now
+            tell(summary)
+        }
+    }
+
+    /// Under the lock.
+    private var summary: String {
+        let seconds = (ContinuousClock.now - start) / .seconds(1)
+        let perSecond = (Double(count) / max(seconds, 1)).rounded()
+        return "model: \(count) sequences, \(found.count) failed; \(perSecond) a second"
+    }
+
+    /// The shortest script that fails likewise, once in four times at least.
+    static func shrink(_ failure: Failure) async -> Script {
+        let buses = (0..<4).compactMap { _ in try? PrivateBus() }
+        return await Script(seed: failure.seed).shrunk { candidate in
+            await withTaskGroup(of: Bool.self) { group in
+                for bus in buses {
+                    group.addTask {
+                        Failure.kind(await play(candidate, on: bus, patience: .seconds(3))) == failure.kind
+                    }
+                }
+                return await group.contains(true)
+            }
+        }
+    }
+}
+
+/// A line that is seen at once, wherever it goes.
+func tell(_ text: String) { FileHandle.standardOutput.write(Data((text + "\n").utf8)) }

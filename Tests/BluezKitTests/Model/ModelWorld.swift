@@ -1,0 +1,267 @@
+import BluezKitSimulator
+import CoreBluetooth
+import DBus
+import Foundation
+
+@testable import BluezKit
+
+/// A simulated BlueZ on a bus that it has for itself as long as a script lasts, the apps of the script, and what has
+/// gone wrong.
+final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task, step by step; `broken` is locked
+    static let service = CBUUID(string: "1815")
+    /// How long after all is well nothing more may come: longer than anything that is held back.
+    private static let quiet = Duration.milliseconds(160)
+
+    let simulator: Simulator
+    let connectTimeout: Double
+    private let peripherals: [VirtualPeripheral]
+    private let identifiers: [UUID]
+    private var apps: [Int: ModelApp] = [:]
+    private var session: Session?
+    private let broken = ProtectedBox<[String]>([])
+    private var changed: Set<Int> = []
+    private var count: UInt32 = 0
+    private let patience: Duration
+    /// What happened, for people; nil if nobody wants to know.
+    private let trace: (@Sendable (String) -> Void)?
+
+    var managerOptions: [String: Any] { [BluezManagerOptionBusAddressKey: simulator.address.rawValue] }
+
+    /// - Parameter patience: How long what is due may take.
+    init(on bus: BusAddress, patience: Duration, trace: (@Sendable (String) -> Void)? = nil) async throws {
+        (self.patience, self.trace) = (patience, trace)
+        var timing = SimulatorTiming.fast
+        timing.connectTimeout = .milliseconds(200)
+        connectTimeout = 0.2
+        simulator = try await Simulator(timing: timing, address: bus)
+        peripherals = (0..<Script.peripherals).map(Self.peripheral)
+        identifiers = peripherals.compactMap { peripheral in
+            peripheral.address.withCString { DeviceIdentity(address: $0, isRandom: true) }?.identifier
+        }
+        for peripheral in peripherals { simulator.add(peripheral) }
+        let session = Session.shared(Session.Key(address: bus, adapter: nil))
+        session.queue.sync {
+            session.delays = Session.Delays(
+                heldLoss: .milliseconds(100), tableChange: .milliseconds(20), leftovers: .milliseconds(60),
+                grace: .milliseconds(500))
+        }
+        self.session = session
+        if let trace { simulator.onEvent { trace("  air: \($0)") } }
+    }
+
+    private static func peripheral(_ number: Int) -> VirtualPeripheral {
+        typealias C = VirtualCharacteristic
+        let test = VirtualPeripheral.testUUID
+        return VirtualPeripheral(
+            "F0:F1:F2:00:02:0\(number)",
+            VirtualAdvertisement(localName: "Model \(number)", serviceUUIDs: ["1815"]),
+            services: [
+                VirtualService(test(0x0002), isPrimary: false, [C(test(0x0020), .read, value: [9])]),
+                VirtualService(
+                    "1815", includes: [test(0x0002)],
+                    [
+                        C("2A56", [.read, .notify], value: [1]),
+                        C(
+                            test(0x0011), [.read, .write], value: [2],
+                            descriptors: [VirtualDescriptor("2901", value: [65])]),
+                        C(test(0x0012), .writeWithoutResponse),
+                        C(test(0x0014), [.read, .indicate], value: [3]),
+                    ]),
+            ], key: "p\(number)")
+    }
+
+    func control(_ line: String) async throws -> String { try await simulator.control(line) }
+
+    func nextEvent(_ what: String, where matches: @escaping @Sendable (String) -> Bool) async throws -> String {
+        throw RigWorld.Refused(description: "nobody waits in a model")
+    }
+
+    private func report(_ violation: String) {
+        trace?("BROKEN: \(violation)")
+        broken.withLock { $0.append(violation) }
+    }
+
+    // MARK: Playing
+
+    /// Carries out a script, then makes all well, and looks.
+    /// - Returns: What the model does not allow.
+    func play(_ script: Script) async -> [String] {
+        for step in script.steps where broken.withLock({ $0.isEmpty }) {
+            trace?(step.description)
+            await perform(step)
+        }
+        await calm()
+        if isSound { await settle(patience, mustSettle: true) }
+        // Nothing else may come now.
+        if isSound {
+            await sleep(Self.quiet)
+            if let complaint = await complaint() { report("not for long: \(complaint)") }
+        }
+        if isSound { await checkNotifications() }
+        await end()
+        return broken.withLock { $0 }
+    }
+
+    private var isSound: Bool { broken.withLock { $0.isEmpty } }
+
+    private func sleep(_ duration: Duration) async { try? await Task.sleep(for: duration) }
+
+    private func perform(_ step: Script.Step) async {
+        let number = step.numbers.first ?? 0
+        switch step.verb {
+        case .make:
+            guard apps[number] == nil else { return }
+            let trace = trace
+            apps[number] = ModelApp(self, identifiers: identifiers, name: "app \(number)") { [weak self] in
+                self?.report($0)
+            }
+            apps[number]?.trace = trace.map { trace in { trace("    app \(number): \($0)") } }
+        case .free:
+            guard let app = apps.removeValue(forKey: number) else { return }
+            await app.act { $0.free() }
+            await app.setBusy(false)
+        case .busy: await apps[number]?.setBusy(true)
+        case .on: await apps[number]?.setBusy(false)
+        case .pause: await sleep(.milliseconds(number))
+        case .settle: await settle(.milliseconds(300), mustSettle: false)
+        case .off: simulator.setPowered(false)
+        case .power: simulator.setPowered(true)
+        case .kill: simulator.killDaemon()
+        case .quit: simulator.stopDaemon()
+        case .start: try? await simulator.startDaemon()
+        case .unplug: simulator.unplugAdapter()
+        case .plug: simulator.plugAdapter()
+        case .end, .vanish, .appear, .silent, .loud, .notify, .change, .forget, .flicker:
+            perform(step.verb, on: number % peripherals.count)
+        default: await apps[number]?.act { $0.perform(step, identifiers: identifiers) }
+        }
+    }
+
+    private func perform(_ verb: Script.Verb, on number: Int) {
+        let peripheral = peripherals[number]
+        switch verb {
+        case .end: peripheral.disconnect()
+        case .vanish: peripheral.vanish()
+        case .appear: peripheral.comeBack()
+        case .silent: peripheral.advertise(false)
+        case .loud: peripheral.advertise(true)
+        case .notify: _ = notify(peripheral)
+        case .change:
+            if changed.remove(number) != nil {
+                peripheral.removeService(VirtualPeripheral.changingService.uuid)
+            } else {
+                changed.insert(number)
+                peripheral.addService(VirtualPeripheral.changingService)
+            }
+        case .forget:
+            for app in apps.values { app.watch.allowRepetition() }
+            simulator.forgetDevice(peripheral)
+        case .flicker: simulator.flicker(peripheral)
+        default: break
+        }
+    }
+
+    /// Every characteristic says the next number.
+    private func notify(_ peripheral: VirtualPeripheral) -> UInt32 {
+        count += 1
+        let value = (0..<4).map { UInt8(truncatingIfNeeded: count >> (24 - 8 * $0)) }
+        for uuid in ["2A56", VirtualPeripheral.testUUID(0x0014), VirtualPeripheral.testUUID(0x0021)] {
+            peripheral.notify(uuid, value)
+        }
+        return count
+    }
+
+    // MARK: The end
+
+    /// Makes all well: Bluetooth is on, every peripheral there, and no app does anything more.
+    private func calm() async {
+        trace?("(calm)")
+        try? await simulator.startDaemon()
+        simulator.plugAdapter()
+        simulator.setPowered(true)
+        for peripheral in peripherals {
+            peripheral.comeBack()
+            peripheral.advertise(true)
+        }
+        for app in apps.values {
+            await app.act { $0.rest() }
+            await app.setBusy(false)
+        }
+    }
+
+    private func settle(_ limit: Duration, mustSettle: Bool) async {
+        let deadline = ContinuousClock.now + limit
+        var last = await complaint()
+        while let complaint = last, isSound {
+            guard ContinuousClock.now < deadline else {
+                if mustSettle { report("never: \(complaint)") }
+                return
+            }
+            await sleep(.milliseconds(mustSettle ? 5 : 3))
+            last = await self.complaint()
+        }
+    }
+
+    /// What is not as it must be in the end.
+    private func complaint() async -> String? {
+        var wanted = BlueZWork()
+        for (number, app) in apps.sorted(by: { $0.key < $1.key }) where !app.isBusy {
+            let (complaint, connected, notifying, isScanning) = await app.act {
+                ($0.complaint, $0.connected, $0.notifying, $0.isScanning)
+            }
+            if let complaint { return "app \(number): \(complaint)" }
+            wanted.links.formUnion(connected.map { peripherals[$0].address })
+            wanted.subscriptions.formUnion(notifying.map { "\(peripherals[$0].address) \($1.full)" })
+            wanted.isDiscovering = wanted.isDiscovering || isScanning
+        }
+        let work = simulator.work
+        return work == wanted ? nil : "BlueZ has \(work); wanted are \(wanted)"
+    }
+
+    /// What notifies arrives, once, at everyone who has subscribed.
+    private func checkNotifications() async {
+        for (index, peripheral) in peripherals.enumerated() {
+            let number = notify(peripheral)
+            for (name, app) in apps {
+                let due = await app.act { $0.notifying.filter { $0.peripheral == index }.map(\.uuid) }
+                for uuid in due {
+                    let deadline = ContinuousClock.now + patience
+                    while await app.act({ $0.notes["\(index) \(uuid)"]?[number] }) == nil, isSound {
+                        guard ContinuousClock.now < deadline else {
+                            return report("app \(name): never: a notification of peripheral \(index), \(uuid)")
+                        }
+                        await sleep(.milliseconds(3))
+                    }
+                }
+            }
+        }
+    }
+
+    /// Without apps there is no work, and nothing of the library is left.
+    private func end() async {
+        for app in apps.values {
+            await app.act { $0.free() }
+            await app.setBusy(false)
+        }
+        apps = [:]
+        weak let last = session
+        session = nil
+        let deadline = ContinuousClock.now + patience
+        while isSound, last != nil || simulator.work != BlueZWork() {
+            guard ContinuousClock.now < deadline else {
+                return report(
+                    "CN-15 never: after the last manager BlueZ has \(simulator.work); "
+                        + "the session is \(last == nil ? "gone" : "still there")")
+            }
+            await sleep(.milliseconds(3))
+        }
+    }
+}
+
+extension CBUUID {
+    /// All 36 characters, in lower case.
+    fileprivate var full: String {
+        let text = uuidString.lowercased()
+        return text.count == 4 ? "0000\(text)-0000-1000-8000-00805f9b34fb" : text
+    }
+}
