@@ -92,14 +92,19 @@ extension CBCentralManager {
     /// what to do after `CBError.peerRemovedPairingInformation`, before pairing anew.
     /// - Parameters:
     ///   - peripheral: One of this manager's.
-    ///   - completion: Called on the delegate's queue, with nil if BlueZ does not know the peripheral any more.
+    ///   - completion: Called once, on the delegate's queue, whatever becomes of manager and BlueZ; with nil if BlueZ does
+    ///     not know the peripheral any more. With `CBError.invalidParameters` if it is not one of this manager's, and
+    ///     `.notConnected` if Bluetooth is not on.
     public func removeBond(
         with peripheral: CBPeripheral, completion: @escaping @Sendable ((any Error)?) -> Void = { _ in }
     ) {
-        guard accepts("removeBond"), isMine(peripheral) else { return }
         let core = core, identity = peripheral.core.identity
+        let refusal: CBError.Code? =
+            !accepts("removeBond") ? .notConnected : isMine(peripheral) ? nil : .invalidParameters
         core.session.run {
-            core.session.removeBond(with: identity) { error in core.post { _ in completion(error) } }
+            let answer: ((any Error)?) -> Void = { error in core.post(.answer { completion(error) }) }
+            if let refusal { return answer(CBError(refusal)) }
+            core.session.removeBond(with: identity, completion: answer)
         }
     }
 }

@@ -6,15 +6,16 @@ protocol Recipient: AnyObject, Sendable {
     associatedtype Event
     /// Hands on what was posted in this turn of the bus queue.
     func flush()
-    /// On the app's queue. - Returns: false if the manager is gone: nothing follows then (CN-15).
-    func deliver(_ event: Event) -> Bool
+    /// On the app's queue. If the manager is gone nothing of it follows (CN-15).
+    func deliver(_ event: Event)
 }
 
 /// The way from the bus queue to the app's queue: events in order, one wake-up for all that have gathered, and never a
 /// wait for the app. What an event changes of the app's objects it changes when it is delivered (D2).
 ///
 /// A thread of its own waits for events and brings them by `sync`, which runs right there when the app's queue is
-/// idle. `async` would cost more: libdispatch wakes and parks a worker of its pool for every single notification.
+/// idle. `async` would cost more: libdispatch wakes and parks a worker of its pool for every single notification. Only the
+/// first delivery is made so: a queue that never runs, as the main queue without a main loop, would keep the thread for ever.
 // holds: what changes is under the lock of `state`
 final class Inbox<Owner: Recipient>: @unchecked Sendable {
     // holds: events are made on the bus queue, consumed on the app's, never shared
@@ -22,9 +23,18 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
         var events: [Owner.Event] = []
         /// Whom the events are for; held while there are any.
         var recipient: Owner?
-        var hasThread = false
-        var isAsleep = false
+        var carrier = Carrier.none
         var hasEnded = false
+    }
+
+    /// Who brings what there is to the app's queue, one at a time.
+    private enum Carrier {
+        case none
+        /// A block on the queue, which may not run.
+        case block
+        case thread
+        /// The thread, which waits to be woken.
+        case sleeper
     }
 
     private let queue: DispatchQueue
@@ -51,27 +61,33 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
     }
 
     private func post(_ events: [Owner.Event], to recipient: Owner) {
-        let (mustStart, mustWake) = state.withLock { state in
+        let previous = state.withLock { state in
             if state.events.isEmpty { state.events = events } else { state.events += events }
             state.recipient = recipient
-            defer { (state.hasThread, state.isAsleep) = (true, false) }
-            return (!state.hasThread, state.isAsleep)
+            defer { if state.carrier != .block { state.carrier = state.carrier == .none ? .block : .thread } }
+            return state.carrier
         }
-        if mustStart { startDelivering() }
-        if mustWake { wakeUp.signal() }
+        switch previous {
+        case .none: queue.async { [self] in deliverFirst() }
+        case .sleeper: wakeUp.signal()
+        case .block, .thread: break
+        }
     }
 
     /// Nothing follows: the manager is gone.
     func end() {
         let mustWake = state.withLock { state in
             state.hasEnded = true
-            defer { state.isAsleep = false }
-            return state.isAsleep
+            defer { if state.carrier == .sleeper { state.carrier = .thread } }
+            return state.carrier == .sleeper
         }
         if mustWake { wakeUp.signal() }
     }
 
-    private func startDelivering() {
+    /// The queue runs: from now on a thread waits for it.
+    private func deliverFirst() {
+        if let recipient = state.withLock({ $0.recipient }) { deliver(to: recipient) }
+        state.withLock { $0.carrier = .thread }
         let thread = Thread { [self] in
             while let recipient = next() { queue.sync { deliver(to: recipient) } }
         }
@@ -82,14 +98,21 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
     /// Waits for events. - Returns: whom they are for; nil at the end.
     private func next() -> Owner? {
         while true {
-            let (recipient, hasEnded) = state.withLock { state in
-                defer { state.recipient = nil }
-                state.isAsleep = state.events.isEmpty && !state.hasEnded
-                return (state.events.isEmpty ? nil : state.recipient, state.hasEnded)
-            }
+            let (recipient, hasEnded) = take()
             if recipient != nil || hasEnded { return recipient }
             wakeUp.wait()
         }
+    }
+
+    /// Whom there are events for, if there are any. Whoever waited for nothing is let go of here, outside of the lock: it may
+    /// be the last reference, and its end comes to ``end()``.
+    private func take() -> (recipient: Owner?, hasEnded: Bool) {
+        let (recipient, hasEvents, hasEnded) = state.withLock { state in
+            defer { state.recipient = nil }
+            if state.events.isEmpty, !state.hasEnded { state.carrier = .sleeper }
+            return (state.recipient, !state.events.isEmpty, state.hasEnded)
+        }
+        return (hasEvents ? recipient : nil, hasEnded)
     }
 
     private func deliver(to recipient: Owner) {
@@ -98,6 +121,6 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
             return state.events
         }
         // The app may release its manager in any callback.
-        for event in events where !recipient.deliver(event) { break }
+        for event in events { recipient.deliver(event) }
     }
 }

@@ -17,6 +17,8 @@ final class ManagerCore: Recipient, @unchecked Sendable {
         case run((CBCentralManager) -> Void)
         /// A notification or indication: by far the most frequent, so it carries no closure.
         case value(Data, CBCharacteristic, PeripheralCore, link: UInt64)
+        /// The app waits for it, whether its manager is there or not.
+        case answer(() -> Void)
     }
 
     /// A running scan, and what it has reported.
@@ -67,13 +69,12 @@ final class ManagerCore: Recipient, @unchecked Sendable {
 
     func flush() { inbox.flush(to: self) }
 
-    func deliver(_ event: Event) -> Bool {
-        guard let manager else { return false }
+    func deliver(_ event: Event) {
         switch event {
-        case .run(let body): body(manager)
+        case .run(let body): if let manager { body(manager) }
         case .value(let data, let characteristic, let peripheral, let link):
-            peripheral.deliver(data, of: characteristic, link: link)
+            if manager != nil { peripheral.deliver(data, of: characteristic, link: link) }
+        case .answer(let body): body()
         }
-        return true
     }
 }

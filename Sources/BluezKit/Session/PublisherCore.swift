@@ -66,11 +66,7 @@ final class PublisherCore: Recipient, @unchecked Sendable {
 
     func flush() { inbox.flush(to: self) }
 
-    func deliver(_ event: Event) -> Bool {
-        guard let manager else { return false }
-        event(manager)
-        return true
-    }
+    func deliver(_ event: Event) { if let manager { event(manager) } }
 
     var services: [PublishedService] { applications.flatMap(\.services) }
 }

@@ -25,6 +25,7 @@ extension Session {
 
     /// Device1 has changed, or has come.
     func noteConnection(at path: ObjectPath, _ properties: MessageReader) throws(BusError) {
+        guard isOurs(path) else { return }
         var properties = properties
         var isConnected: Bool?
         var isResolved = false

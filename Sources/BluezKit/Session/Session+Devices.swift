@@ -51,7 +51,7 @@ extension Session {
         return insert(Device(identity: identity, path: path))
     }
 
-    private func isOurs(_ path: ObjectPath) -> Bool { adapterPath.map { path.isWithin($0) } ?? false }
+    func isOurs(_ path: ObjectPath) -> Bool { adapterPath.map { path.isWithin($0) } ?? false }
 
     /// PropertiesChanged of a device, after its interface name.
     func receiveChange(of device: Device, _ reader: inout MessageReader) throws(BusError) {

@@ -42,6 +42,9 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
     // Adapter: Session+Adapter.swift
     var adapter = AdapterStateMachine()
     var adapterPath: ObjectPath?
+    /// Counts the lives of Bluetooth, of which none has a scan, a link or a wish of another. A command of the app belongs to
+    /// the one that the app has seen.
+    var era: UInt64 = 0
     /// When BlueZ came back, if it has gone during our life.
     var restarted: ContinuousClock.Instant?
     var graceTimer: (any DispatchSourceTimer)?
@@ -182,6 +185,7 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
         core.scan = nil
         updateDiscovery()
         updateConnectionEvents()
+        for path in peers.keys { peers[path]?.told.removeAll { $0 === core } }
         for device in linked {
             for client in device.clients where client.manager === core { release(client) }
         }

@@ -1,0 +1,126 @@
+import BluezKitSimulator
+import CoreBluetooth
+import Foundation
+import Testing
+
+@testable import BluezKit
+
+// Each manager with something to tell had a thread that waited for the app's queue, for ever if that never ran: no main
+// loop, or a suspended queue. A completion handler was forgotten with its manager. The first delivery is left to the
+// queue now, and completions are called whoever is gone.
+@Suite struct DeliveryTests {
+    private var threads: Int {
+        ((try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/task")) ?? []).count
+    }
+
+    @Test("O-45 managers on a queue that does not run leave no threads behind")
+    func deadQueue() async throws {
+        let world = try await SimulatedWorld()
+        let queue = DispatchQueue(label: "test.suspended")
+        queue.suspend()
+        let before = threads
+        for _ in 0..<200 {
+            let manager = CBCentralManager(delegate: nil, queue: queue, options: world.managerOptions)
+            let session = manager.core.session
+            // The state is known, so there is something to tell.
+            while session.queue.sync(execute: { manager.core.announcedState }) == .unknown { await Task.yield() }
+        }
+        #expect(threads < before + 100)
+        queue.resume()
+    }
+
+    @Test("removeBond calls its completion once, on the queue, though the manager is gone", arguments: [true, false])
+    func removeBond(isAnswered: Bool) async throws {
+        let world = try await SimulatedWorld()
+        world.simulator.remember(world.heart, bonded: true)
+        let central = Central(world)
+        try await central.powerOn()
+        let heart = try #require(
+            central.manager.retrievePeripherals(withIdentifiers: [
+                DeviceIdentity(address: 0xF0F1_F200_0001, isRandom: true).identifier
+            ]).first)
+        world.simulator.inject(SimulatorFault("RemoveDevice", isAnswered ? .delay(.milliseconds(100)) : .ignore))
+        let log = EventLog<Bool>()
+        central.manager.removeBond(with: heart) { error in
+            log.append(DispatchQueue.getSpecific(key: Central.onQueue) == true && (error == nil) == isAnswered)
+        }
+        _ = await world.simulator.waitForCalls("RemoveDevice")
+        central.release()
+        if !isAnswered { world.simulator.killDaemon() }
+        #expect(try await log.next("completion") { $0 })
+        #expect(log.all.count == 1)
+    }
+
+    @Test("MIS-1 MIS-3 removeBond that is refused says so to its completion")
+    func removeBondRefused() async throws {
+        let world = try await SimulatedWorld()
+        let (central, other) = (Central(world), Central(world))
+        try await central.powerOn()
+        try await other.powerOn()
+        let heart = try await other.find("Rig Heart")
+        let log = EventLog<CBError.Code?>()
+        central.manager.removeBond(with: heart) { log.append(($0 as? CBError)?.code) }
+        #expect(try await log.next("completion") { $0 } == .invalidParameters)
+        world.simulator.setPowered(false)
+        try await other.next("off") { if case .state(.poweredOff) = $0 { true } else { nil } }
+        other.manager.removeBond(with: heart) { log.append(($0 as? CBError)?.code) }
+        #expect(try await log.next("completion") { $0 } == .notConnected)
+        #expect(world.simulator.calls("RemoveDevice").isEmpty)
+    }
+
+    @Test("CE-1 a manager that is released is forgotten, though others follow connection events")
+    func connectionEvents() async throws {
+        let world = try await SimulatedWorld()
+        let identifiers = [1, 2].map { DeviceIdentity(address: 0xF0F1_F200_0000 + $0, isRandom: true).identifier }
+        let central = Central(world)
+        try await central.powerOn()
+        weak var core: ManagerCore?
+        try await follow(world, identifiers, central, &core)
+        let deadline = ContinuousClock.now + .seconds(world_deadline)
+        while core != nil, ContinuousClock.now < deadline { await Task.yield() }
+        #expect(core == nil)
+    }
+
+    private func follow(
+        _ world: SimulatedWorld, _ identifiers: [UUID], _ central: Central, _ core: inout ManagerCore?
+    ) async throws {
+        let watcher = Central(world)
+        try await watcher.powerOn()
+        for one in [central, watcher] {
+            one.manager.registerForConnectionEvents(options: [.peripheralUUIDs: identifiers])
+        }
+        try await central.connect(try await central.find("Rig Heart"))
+        try await watcher.next("event") { if case .connectionEvent = $0 { true } else { nil } }
+        core = watcher.manager.core
+        watcher.release()
+    }
+
+    @Test("CE-1 what connects to another adapter than this manager's is not reported to it")
+    func otherAdapter() async throws {
+        let world = try await SimulatedWorld()
+        world.simulator.addAdapter(address: "00:B1:5E:00:00:02")
+        world.simulator.remember(world.sink, adapter: 1)
+        let central = Central(world, options: [BluezManagerOptionAdapterKey: "hci0"])
+        try await central.powerOn()
+        let identifiers = [1, 2].map { DeviceIdentity(address: 0xF0F1_F200_0000 + $0, isRandom: true).identifier }
+        central.manager.registerForConnectionEvents(options: [.peripheralUUIDs: identifiers])
+        let heart = try await central.find("Rig Heart")
+        try await central.settleQueues()
+        let client = try await BusClient(world.simulator.address)
+        let path = "/org/bluez/hci1/dev_F0_F1_F2_00_00_02"
+        while (try? await client.call(path, "org.bluez.Device1", "Connect")) == nil { await Task.yield() }
+        try await central.connect(heart)
+        central.manager.registerForConnectionEvents(options: nil)
+        try await central.settle(heart)
+        let seen = central.events.compactMap { if case .connectionEvent(_, let peer) = $0 { peer } else { nil } }
+        #expect(!seen.contains { $0.identifier != heart.identifier }, "\(seen)")
+    }
+}
+
+extension Central {
+    /// Waits until what was called has reached the bus queue.
+    fileprivate func settleQueues() async throws {
+        manager.core.session.queue.sync {}
+        await perform {}
+    }
+}
