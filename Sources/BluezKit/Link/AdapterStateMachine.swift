@@ -19,6 +19,9 @@ struct AdapterStateMachine {
         case powerCycleFailed
     }
 
+    /// Until another adapter will do; then, where one was lost, until there is none.
+    enum Grace { case short, long }
+
     enum Action: Equatable {
         case setState(CBManagerState)
         /// Ask for `Powered` of this adapter.
@@ -26,8 +29,10 @@ struct AdapterStateMachine {
         /// Ask for the names of all adapters.
         case list
         case use(String?)
-        /// Time for an adapter or a daemon to come back, before there is none.
-        case startGrace, stopGrace
+        /// Time for an adapter or a daemon to come back, before another one will do, or there is none.
+        case startGrace(Grace), stopGrace
+        /// We have switched it off, and it was to be switched on again.
+        case switchOn(String)
     }
 
     private(set) var state = CBManagerState.unknown
@@ -44,8 +49,14 @@ struct AdapterStateMachine {
     /// Whether it has gone with its daemon or its bus.
     private var isLost = false
 
+    private var isShortGraceOver = false
+
     /// We have switched it off ourselves, and will switch it on again: a reset, not the user's wish.
     var isPowerCycling = false
+    /// Whoever waited for it to be off, to switch it on again, is gone: BlueZ hung, or bus or daemon were lost.
+    private var mustSwitchOn = false
+    /// BlueZ is the same one, and may come to the switching off only now.
+    private var mayGoOff = false
     private var off: CBManagerState { isPowerCycling ? .resetting : .poweredOff }
 
     /// `hci0` or the like, if the app chose one.
@@ -64,10 +75,12 @@ struct AdapterStateMachine {
             unanswered = [first]
             // A daemon that has been started shows its adapters one by one; one that was only hung has them all.
             awaitsLast = isLost
-            return (awaitsLast ? [.stopGrace, .startGrace] : []) + [.askPowered(first)]
+            isShortGraceOver = false
+            return (awaitsLast ? [.stopGrace, .startGrace(.short)] : []) + [.askPowered(first)]
         case .owner(false):
             let wasOwned = isOwned
             forget()
+            mayGoOff = false
             return wasOwned || hasWorked ? lost() : []
         case .hung:
             forget()
@@ -86,7 +99,11 @@ struct AdapterStateMachine {
         case .graceOver:
             awaitsLast = false
             let actions = useFirst(mayWait: false)
-            return actions + (used == nil ? become(.unsupported) : [])
+            guard used == nil else { return actions }
+            defer { isShortGraceOver.toggle() }
+            return isShortGraceOver || !hasWorked
+                ? become(.unsupported) : [.startGrace(.long)]
+        case .powerCycleFailed where mustSwitchOn: return []  // of before the reset
         case .powerCycleFailed:
             isPowerCycling = false
             return used.flatMap { adapters[$0] } == false ? become(.poweredOff) : []
@@ -95,16 +112,26 @@ struct AdapterStateMachine {
 
     private mutating func notePowered(_ name: String, _ isPowered: Bool?) -> [Action] {
         guard isOwned, choice == nil || name == choice else { return [] }
+        guard mustSwitchOn, name == last, let isPowered else { return changed(name, isPowered) }
+        if isPowered {
+            mustSwitchOn = mayGoOff
+            return changed(name, isPowered)
+        }
+        mustSwitchOn = false
+        return changed(name, isPowered) + [.switchOn(name)]
+    }
+
+    private mutating func changed(_ name: String, _ isPowered: Bool?) -> [Action] {
         let wasAsked = unanswered.remove(name) != nil
         adapters[name] = isPowered
         if name == used, isPowered == nil {
             used = nil
             awaitsLast = true
-            return become(.resetting) + [.use(nil), .startGrace, .list]
+            return become(.resetting) + [.use(nil), .startGrace(.short), .list]
         }
         if let used {
             let isBetter = isPowered == true && adapters[used] != true
-            if isPowered == true { isPowerCycling = false }
+            if isPowered == true { isPowerCycling = mustSwitchOn }
             return name == used ? become(isPowered == true ? .poweredOn : off) : isBetter ? use(name) : []
         }
         if isPowered == true, !awaitsLast || name == last { return use(name) }
@@ -120,7 +147,9 @@ struct AdapterStateMachine {
         // Everything known belongs to the old adapter.
         let goodbye = used == nil ? [] : become(.resetting)
         (used, last, hasWorked, awaitsLast, isLost) = (name, name, true, false, false)
-        return goodbye + [.stopGrace, .use(name)] + become(adapters[name] == true ? .poweredOn : .poweredOff)
+        isShortGraceOver = false
+        if adapters[name] == true { isPowerCycling = mustSwitchOn }
+        return goodbye + [.stopGrace, .use(name)] + become(adapters[name] == true ? .poweredOn : off)
     }
 
     /// hci2 comes before hci10.
@@ -128,7 +157,7 @@ struct AdapterStateMachine {
         let names = adapters.keys.sorted { ($0.count, $0) < ($1.count, $1) }
         let candidates = awaitsLast ? names.filter { $0 == last } : names
         guard let first = candidates.first(where: { adapters[$0] == true }) ?? candidates.first else {
-            return used == nil && mayWait ? [.startGrace] : []
+            return used == nil && mayWait ? [.startGrace(.short)] : []
         }
         return used == nil ? use(first) : []
     }
@@ -136,12 +165,12 @@ struct AdapterStateMachine {
     private mutating func lost() -> [Action] {
         isLost = last != nil
         awaitsLast = isLost
-        return (hasWorked || state != .unknown ? become(.resetting) : []) + [.use(nil), .startGrace]
+        return (hasWorked || state != .unknown ? become(.resetting) : []) + [.use(nil), .startGrace(.short)]
     }
 
     private mutating func forget() {
         (adapters, unanswered, used, isOwned, hasListed) = ([:], [], nil, false, false)
-        isPowerCycling = false
+        (mustSwitchOn, mayGoOff) = (isPowerCycling, true)
     }
 
     private mutating func become(_ next: CBManagerState) -> [Action] {

@@ -48,10 +48,13 @@ extension Session {
             case .askPowered(let name): askPowered(name, mayStart: false)
             case .list: listAdapters()
             case .use(let name): adapterPath = name.flatMap { BlueZ.root.appending($0) }
-            case .startGrace: startGrace()
+            case .startGrace(let grace): startGrace(grace)
             case .stopGrace:
                 graceTimer?.cancel()
                 graceTimer = nil
+            case .switchOn(let name):
+                guard let bus, let path = BlueZ.root.appending(name) else { break }
+                switchOn(BlueZProxy(bus: bus, path: path, interface: BlueZ.adapter))
             }
         }
     }
@@ -106,9 +109,9 @@ extension Session {
 
     /// USB controllers disappear for a moment when they are reset, and bluetoothd starts before its adapters: wait
     /// before saying that there is none (ST-6).
-    private func startGrace() {
+    private func startGrace(_ grace: AdapterStateMachine.Grace) {
         guard graceTimer == nil else { return }
-        graceTimer = timer(delays.grace) { session in
+        graceTimer = timer(grace == .long ? delays.longGrace : delays.grace) { session in
             session.graceTimer = nil
             session.apply(session.adapter.handle(.graceOver))
         }

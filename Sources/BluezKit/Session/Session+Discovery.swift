@@ -59,14 +59,18 @@ extension Session {
         (adapter.isPowerCycling, scanWatch.hasPowerCycled) = (true, true)
         let proxy = BlueZProxy(bus: bus, path: adapterPath, interface: BlueZ.adapter)
         proxy.set("Powered", .bool(false)) { [weak self] result in
-            if let error = result.failure { self?.powerCycleFailed(error, "off"); return }
-            proxy.set("Powered", .bool(true)) { result in
-                if let error = result.failure { self?.powerCycleFailed(error, "on again") }
-            }
+            if let error = result.failure { self?.powerCycleFailed(error, "off") } else { self?.switchOn(proxy) }
+        }
+    }
+
+    func switchOn(_ proxy: BlueZProxy) {
+        proxy.set("Powered", .bool(true)) { [weak self] result in
+            if let error = result.failure { self?.powerCycleFailed(error, "on again") }
         }
     }
 
     private func powerCycleFailed(_ error: BusError, _ step: String) {
+        if case .disconnected = error { return }  // nothing is decided: what is owed is done when the bus is back
         Log.warning(
             "\(adapterPath?.lastElement ?? "the adapter") does not go \(step): \(error.message) (\(error.name))")
         apply(adapter.handle(.powerCycleFailed))

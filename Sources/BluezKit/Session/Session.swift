@@ -23,8 +23,11 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
         var tableChange = Duration.milliseconds(100)
         /// The kernel keeps links that a daemon leaves behind for 2 s.
         var leftovers = Duration.milliseconds(2500)
-        /// For an adapter, or a daemon, to come back before there is none.
+        /// For an adapter, or a daemon, to come back before another adapter will do. Controllers are reset in a moment.
         var grace = Duration.seconds(3)
+        /// After that, for what was lost, before there is none: a slow machine takes some 10 s to start bluetoothd, and
+        /// apps that are told `.unsupported` may give up for good.
+        var longGrace = Duration.seconds(17)
     }
 
     let key: Key

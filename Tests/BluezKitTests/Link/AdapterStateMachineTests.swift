@@ -45,7 +45,7 @@ import Testing
     func noAdapter() {
         var machine = machine(.owner(present: true))
         #expect(machine.handle(.powered("hci0", nil)) == [.list])
-        #expect(machine.handle(.listed([])) == [.startGrace])
+        #expect(machine.handle(.listed([])) == [.startGrace(.short)])
         #expect(machine.handle(.graceOver) == [.setState(.unsupported)])
         #expect(machine.handle(.powered("hci0", true)) == [.stopGrace, .use("hci0"), .setState(.poweredOn)])
     }
@@ -53,8 +53,8 @@ import Testing
     @Test("ST-6 O-44 the daemon goes: resetting; it comes back: powered on")
     func daemonRestart() {
         var machine = machine(.owner(present: true), .powered("hci0", true))
-        #expect(machine.handle(.owner(present: false)) == [.setState(.resetting), .use(nil), .startGrace])
-        #expect(machine.handle(.owner(present: true)) == [.stopGrace, .startGrace, .askPowered("hci0")])
+        #expect(machine.handle(.owner(present: false)) == [.setState(.resetting), .use(nil), .startGrace(.short)])
+        #expect(machine.handle(.owner(present: true)) == [.stopGrace, .startGrace(.short), .askPowered("hci0")])
         #expect(machine.handle(.powered("hci0", true)) == [.stopGrace, .use("hci0"), .setState(.poweredOn)])
     }
 
@@ -77,18 +77,39 @@ import Testing
             return machine
         }
         var machine = restarted()
-        #expect(machine.used == nil && machine.state == .unsupported)
+        #expect(machine.used == nil && machine.state == .resetting)
         #expect(machine.handle(.powered("hci1", true)).contains(.use("hci1")))
         machine = restarted()
         #expect(machine.handle(.graceOver).contains(.use("hci0")) && machine.state == .poweredOn)
+    }
+
+    @Test("ST-6 what was lost has 20 s to come back before there is none; another adapter is taken after 3 s")
+    func longGrace() {
+        for loss: AdapterStateMachine.Event in [.owner(present: false), .busLost, .powered("hci0", nil)] {
+            var machine = machine(.owner(present: true), .powered("hci0", true), loss)
+            #expect(machine.handle(.graceOver) == [.startGrace(.long)] && machine.state == .resetting)
+            #expect(machine.handle(.graceOver) == [.setState(.unsupported)])
+            // The next loss has as much time.
+            _ = machine.handle(.owner(present: true))
+            _ = machine.handle(.powered("hci0", true))
+            _ = machine.handle(loss)
+            #expect(machine.handle(.graceOver) == [.startGrace(.long)])
+        }
+        // A daemon that comes late begins anew: its adapters come one by one.
+        var machine = machine(.owner(present: true), .powered("hci0", true), .owner(present: false), .graceOver)
+        #expect(machine.handle(.owner(present: true)) == [.stopGrace, .startGrace(.short), .askPowered("hci0")])
+        #expect(machine.handle(.powered("hci0", nil)) == [.list])
+        #expect(machine.handle(.graceOver) == [.startGrace(.long)])
     }
 
     @Test("ST-6 the adapter is unplugged: resetting; another takes over; or it comes back")
     func unplugged() {
         var machine = machine(.owner(present: true), .powered("hci0", true))
         #expect(
-            machine.handle(.powered("hci0", nil)) == [.setState(.resetting), .use(nil), .startGrace, .list])
-        #expect(machine.handle(.listed([])) == [.startGrace])
+            machine.handle(.powered("hci0", nil)) == [
+                .setState(.resetting), .use(nil), .startGrace(.short), .list,
+            ])
+        #expect(machine.handle(.listed([])) == [.startGrace(.short)])
         #expect(machine.handle(.powered("hci0", false)).contains(.setState(.poweredOff)))
         #expect(machine.handle(.powered("hci0", true)) == [.setState(.poweredOn)])
     }
@@ -106,6 +127,34 @@ import Testing
         machine.isPowerCycling = true
         _ = machine.handle(.powered("hci0", false))
         #expect(machine.handle(.powerCycleFailed) == [.setState(.poweredOff)], "it did not go on again")
+    }
+
+    @Test("switched off by ourselves while BlueZ hangs, dies or the bus is lost: it is switched on again, once")
+    func powerCycleIsLost() {
+        for loss: AdapterStateMachine.Event in [.hung, .busLost, .owner(present: false)] {
+            for isOff in [true, false] {
+                var machine = machine(.owner(present: true), .powered("hci0", true))
+                machine.isPowerCycling = true
+                if isOff { _ = machine.handle(.powered("hci0", false)) }
+                _ = machine.handle(loss)
+                #expect(machine.handle(.powerCycleFailed) == [], "the call has failed, and not the adapter")
+                _ = machine.handle(.owner(present: true))
+                #expect(machine.handle(.powered("hci0", false)).contains(.switchOn("hci0")))
+                _ = machine.handle(.listed(["hci0"]))
+                #expect(machine.state == .resetting)
+                #expect(machine.handle(.powered("hci0", true)).contains(.setState(.poweredOn)))
+                #expect(machine.handle(.powered("hci0", false)) == [.setState(.poweredOff)], "by somebody else")
+            }
+        }
+        // BlueZ goes on, and comes to the switching off only then. Another daemon never does.
+        for (loss, goesOff) in [(AdapterStateMachine.Event.hung, true), (.owner(present: false), false)] {
+            var machine = machine(.owner(present: true), .powered("hci0", true))
+            machine.isPowerCycling = true
+            for event in [loss, .owner(present: true), .powered("hci0", true)] { _ = machine.handle(event) }
+            #expect(machine.state == .poweredOn)
+            #expect(machine.handle(.powered("hci0", false)).contains(.switchOn("hci0")) == goesOff)
+            #expect(machine.state == (goesOff ? .resetting : .poweredOff))
+        }
     }
 
     @Test("ST-3 equal states are not repeated")
