@@ -23,6 +23,8 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         var mustGoOn = false
         var restoration: BluezRestoration?
         var pairing = BluezPairing()
+        /// Which life of Bluetooth the app has seen.
+        var era: UInt64 = 0
     }
 
     struct WeakPeripheral { weak var peripheral: CBPeripheral? }
@@ -166,10 +168,10 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     func startScan() {
         guard let scan = shared.withLock({ $0.coreScan }) else { return }
         let core = core
-        core.session.run {
-            guard core.session.adapter.state == .poweredOn else { return }
+        command { session in
+            guard session.adapter.state == .poweredOn else { return }
             core.scan = scan
-            core.session.updateDiscovery(afresh: true)
+            session.updateDiscovery(afresh: true)
         }
     }
 
@@ -184,9 +186,9 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         guard wasScanning else { return }
         preserveScan()
         let core = core
-        core.session.run {
+        command { session in
             core.scan = nil
-            core.session.updateDiscovery()
+            session.updateDiscovery()
         }
     }
 
@@ -261,26 +263,33 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     ///     the others concern Apple's services.
     open func connect(_ peripheral: CBPeripheral, options: [String: Any]? = nil) {
         let numbers = (options ?? [:]).compactMapValues { ($0 as? NSNumber)?.doubleValue }
-        guard accepts("connect"), isMine(peripheral), let token = peripheral.beginConnecting(numbers) else { return }
+        guard accepts("connect"), isMine(peripheral), let (token, isRepeated) = peripheral.beginConnecting(numbers)
+        else {
+            return
+        }
         preserve(peripheral)
         let reconnects = bool(options?[CBConnectPeripheralOptionEnableAutoReconnect])
         let delay = (options?[CBConnectPeripheralOptionStartDelayKey] as? NSNumber)?.doubleValue ?? 0
         let core = peripheral.core
-        let start: @Sendable () -> Void = { core.manager.session.connect(core, link: token, reconnects: reconnects) }
-        guard delay > 0, delay.isFinite else { return core.manager.session.run(start) }
-        core.manager.session.run {
-            core.manager.session.after(.seconds(delay)) { _ in start() }
+        command { session in
+            if isRepeated { return session.connectAgain(core, link: token, reconnects: reconnects) }
+            guard delay > 0, delay.isFinite else { return session.connect(core, link: token, reconnects: reconnects) }
+            let era = session.era
+            session.after(.seconds(delay)) { session in
+                if session.era == era { session.connect(core, link: token, reconnects: reconnects) }
+            }
         }
     }
 
     /// Ends a connection or an attempt. `peripheral.state` is `.disconnecting` when this returns; one
-    /// `didDisconnectPeripheral` without an error follows. For this app the link is gone at once; the physical link
+    /// `didDisconnectPeripheral` without an error follows for each call, also if `connect` was called again meanwhile: its
+    /// `didConnect` comes later. For this app the link is gone at once; the physical link
     /// stays while another manager of this process uses it. Does nothing to a peripheral that is not connected.
     open func cancelPeripheralConnection(_ peripheral: CBPeripheral) {
         guard accepts("cancelPeripheralConnection"), isMine(peripheral), peripheral.beginDisconnecting() else { return }
         preserve(peripheral)
         let core = peripheral.core
-        core.manager.session.run { core.manager.session.cancel(core) }
+        command { session in session.cancel(core) }
     }
 
     /// MIS-3.
@@ -304,6 +313,15 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
             core.connectionEvents = filter
             core.session.updateConnectionEvents()
         }
+    }
+}
+
+extension CBCentralManager {
+    /// Has the session do `body`, unless Bluetooth was off or reset since the app heard of its state: that has undone what
+    /// the app asks for here, and the app hears of it next.
+    func command(_ body: @escaping @Sendable (Session) -> Void) {
+        let (session, era) = (core.session, shared.withLock { $0.era })
+        session.run { if session.era == era { body(session) } }
     }
 }
 

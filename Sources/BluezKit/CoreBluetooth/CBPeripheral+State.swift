@@ -11,17 +11,18 @@ extension CBPeripheral {
         set { shared.withLock { $0.mtuBytes = newValue } }
     }
 
-    /// - Returns: Which connect this is; nil if one is under way already (CN-4).
-    func beginConnecting(_ options: [String: Double]) -> UInt64? {
+    /// - Returns: Which connect this is, and whether it is the one that has connected already; nil if one is under way
+    ///   (CN-4).
+    func beginConnecting(_ options: [String: Double]) -> (token: UInt64, isRepeated: Bool)? {
         shared.withLock { shared in
             switch shared.state {
             case .connecting: return nil
-            case .connected: return core.link.load(ordering: .relaxed)
+            case .connected: return (core.link.load(ordering: .relaxed), true)
             default:
                 shared.state = .connecting
                 shared.connectOptions = options
                 (shared.commands, shared.isFull, shared.mtuBytes) = (0, false, nil)
-                return core.link.wrappingAdd(1, ordering: .relaxed).newValue
+                return (core.begin(), false)
             }
         }
     }
@@ -31,7 +32,7 @@ extension CBPeripheral {
         shared.withLock { shared in
             guard shared.state == .connecting || shared.state == .connected else { return false }
             shared.state = .disconnecting
-            core.link.wrappingAdd(1, ordering: .relaxed)
+            core.begin()
             return true
         }
     }
@@ -39,7 +40,7 @@ extension CBPeripheral {
     /// - Returns: Whether `didConnect` is due: not if the app has cancelled meanwhile.
     func enterConnected(link token: UInt64) -> Bool {
         shared.withLock { shared in
-            guard core.link.load(ordering: .relaxed) == token, shared.state != .disconnecting else { return false }
+            guard core.link.load(ordering: .relaxed) == token else { return false }
             if shared.state != .connected {
                 (shared.services, shared.attributes, shared.subscribed) = (nil, [:], [])
             }
@@ -48,11 +49,24 @@ extension CBPeripheral {
         }
     }
 
-    /// The link has ended: services and all below are invalid (CN-11). The state stays as it is if the app has begun
-    /// something new meanwhile.
-    func leave(_ state: CBPeripheralState, link token: UInt64) {
+    /// The link or the attempt has ended by itself: services and all below are invalid (CN-11).
+    /// - Parameter next: Which link is the next one, if it connects again by itself.
+    /// - Returns: Whether the app is to be told: not if it has begun something new meanwhile.
+    func leave(link token: UInt64, for next: UInt64? = nil) -> Bool {
+        let ended: [CBAttribute]? = shared.withLock { shared in
+            guard core.link.load(ordering: .relaxed) == token else { return nil }
+            if let next { core.link.store(next, ordering: .relaxed) }
+            shared.state = next == nil ? .disconnected : .connecting
+            return endLink(&shared)
+        }
+        if let ended { stopNotifying(ended) }
+        return ended != nil
+    }
+
+    /// What the app has cancelled has ended. It may be connecting again.
+    func leave() {
         let ended = shared.withLock { shared in
-            if core.link.load(ordering: .relaxed) == token { shared.state = state }
+            if shared.state == .disconnecting { shared.state = .disconnected }
             return endLink(&shared)
         }
         stopNotifying(ended)
@@ -61,7 +75,7 @@ extension CBPeripheral {
     /// Bluetooth is off, or was reset: no callback tells, and after a reset the object cannot be used again.
     func lostBluetooth(invalidates: Bool) {
         let ended = shared.withLock { shared in
-            core.link.wrappingAdd(1, ordering: .relaxed)
+            core.begin()
             shared.state = .disconnected
             shared.isInvalid = invalidates
             return endLink(&shared)

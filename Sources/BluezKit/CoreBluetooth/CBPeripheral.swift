@@ -41,16 +41,20 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
     }
 
     deinit {
-        let state = state
-        guard state == .connecting || state == .connected else { return }
-        let core = core
-        Log.misuse(
-            state == .connecting
-                ? "Cancelling connection for unused peripheral \(core.identity.addressText), "
-                    + "Did you forget to keep a reference to it?"
-                : "Forcing disconnection of unused peripheral \(core.identity.addressText), "
-                    + "Did you forget to cancel the connection?")
-        core.manager.manager?.book?.forget(identifier)
+        // Most are only discovered.
+        guard core.link.load(ordering: .relaxed) > 0 else { return }
+        let (core, state) = (core, state)
+        // The app may have cancelled and begun again, or wait for a start delay: the bus queue knows what is to be ended.
+        core.begin()
+        if state == .connecting || state == .connected {
+            Log.misuse(
+                state == .connecting
+                    ? "Cancelling connection for unused peripheral \(core.identity.addressText), "
+                        + "Did you forget to keep a reference to it?"
+                    : "Forcing disconnection of unused peripheral \(core.identity.addressText), "
+                        + "Did you forget to cancel the connection?")
+            core.manager.manager?.book?.forget(identifier)
+        }
         core.manager.session.run { core.manager.session.release(core) }
     }
 

@@ -20,6 +20,8 @@ struct LinkStateMachine {
         /// Waiting before the next attempt.
         case backingOff
         case up
+        /// The link has ended by itself, and those who were connected have not been told yet: nothing begins before.
+        case lost
         /// `Disconnect` is on its way. BlueZ takes its time (2 s), and a `Connect` meanwhile would be cut with the link.
         case closing
     }
@@ -35,6 +37,10 @@ struct LinkStateMachine {
         case connectReply(Failure?)
         case connectedChanged(Bool)
         case disconnectReply
+        /// The link was there before this process, and somebody takes it over.
+        case adopt
+        /// Those who were connected know of the loss. Whether somebody wants a link now.
+        case lossTold(isWanted: Bool)
         /// Others use the link: it stays, and is over for us.
         case kept
         case timerFired
@@ -53,6 +59,8 @@ struct LinkStateMachine {
 
     enum Action: Equatable {
         case readDevice, connect, disconnect
+        /// The attempt that was called off has made its link all the same.
+        case disconnectAgain
         /// Scan for the device, or stop doing so.
         case look(Bool)
         /// Ask for a turn to connect. Whoever leaves the phases for which it holds gives it back.
@@ -63,6 +71,9 @@ struct LinkStateMachine {
         case startBackOff(Duration)
         /// The link is there; it has ended, or the attempt that was called off has.
         case linkUp, linkDown
+        /// It has ended by itself: hold that back for a moment (``Event/timerFired``), if it need be; then tell
+        /// (``Event/lossTold(isWanted:)``).
+        case hold, tellLoss
         /// The attempt has ended for good; nobody's wish holds any longer.
         case giveUp
     }
@@ -76,6 +87,11 @@ struct LinkStateMachine {
     private var isCallingOff = false
     /// The pause is for a device that BlueZ has said it does not know, though it is heard.
     private var isUnknown = false
+    /// BlueZ was asked what it has not told.
+    private var hasAsked = false
+
+    /// How long `Connected` may take after `Connect` has succeeded: before BlueZ is asked, and then before it has failed.
+    static let settling = (ask: Duration.milliseconds(500), fail: Duration.milliseconds(4500))
 
     /// Whether this device has a turn to connect, or waits for one. An attempt that is called off keeps it until BlueZ has
     /// answered: 5.66 closes the attempt's socket twice, and a `Connect` in between can have got its number.
@@ -84,12 +100,22 @@ struct LinkStateMachine {
     }
 
     mutating func handle(_ event: Event) -> [Action] {
+        var event = event
+        // An answer can be ahead of the signal, which is no news then.
+        if event == .deviceRead(connected: true), phase != .checking { event = .connectedChanged(true) }
         switch event {
-        case .want(let wanted): isWanted = wanted
+        case .want(let wanted), .lossTold(isWanted: let wanted): isWanted = wanted
         case .connectedChanged(let connected), .deviceRead(connected: let connected?): isLinked = connected
+        case .adopt where phase != .lost && phase != .closing: (isWanted, isLinked) = (true, true)
         default: break
         }
         switch (phase, event) {
+        case (.up, .adopt): return []
+        // It is ending.
+        case (.lost, .adopt), (.closing, .adopt): return []
+        case (.looking, .adopt): return enter(.up, .look(false), .linkUp)
+        case (_, .adopt): return enter(.up, .stopTimer, .linkUp)
+
         case (.idle, .want(true)):
             failures = 0
             return enter(.checking, .readDevice)
@@ -110,7 +136,12 @@ struct LinkStateMachine {
         case (.attempting, .connectedChanged(true)), (.settling, .connectedChanged(true)),
             (.backingOff, .connectedChanged(true)):
             return enter(.up, .stopTimer, .linkUp)
-        case (.attempting, .connectReply(nil)): return enter(.settling, .startTimer(.seconds(5)))
+        case (.attempting, .connectReply(nil)):
+            hasAsked = false
+            return enter(.settling, .startTimer(Self.settling.ask))
+        case (.settling, .timerFired) where !hasAsked:
+            hasAsked = true
+            return [.startTimer(Self.settling.fail), .readDevice]
         // BlueZ forgets some between the advertisement and the attempt. One that it hears and does not know all the same
         // would be tried with each advertisement.
         case (.attempting, .connectReply(.unknownDevice?)) where failures == 0:
@@ -130,9 +161,15 @@ struct LinkStateMachine {
         case (.backingOff, .timerFired), (.backingOff, .seen): return enter(.checking, .stopTimer, .readDevice)
         case (.backingOff, .want(false)): return enter(.idle, .stopTimer)
 
-        case (.up, .connectedChanged(false)): return enter(.idle, .linkDown)
+        case (.up, .connectedChanged(false)): return enter(.lost, .linkDown, .hold)
         case (.up, .want(false)): return enter(.closing, .disconnect)
 
+        // With a new link it is not Bluetooth that is being switched off.
+        case (.lost, .timerFired), (.lost, .connectedChanged(true)): return [.stopTimer, .tellLoss]
+        case (.lost, .lossTold(isWanted: true)): return enter(.checking, .readDevice)
+        case (.lost, .lossTold(isWanted: false)): return isLinked ? enter(.closing, .disconnect) : enter(.idle)
+
+        case (.closing, .connectedChanged(true)) where isCallingOff: return [.disconnectAgain]
         case (.closing, .kept): return isWanted ? enter(.checking, .linkDown, .readDevice) : enter(.idle, .linkDown)
         // The reply and `Connected` = false come in either order. Whoever wants the link again gets a new one.
         case (.closing, .disconnectReply) where isLinked: return [.startTimer(.seconds(5))]
@@ -142,9 +179,6 @@ struct LinkStateMachine {
         default: return []
         }
     }
-
-    /// The link was there before this process.
-    mutating func adopt() { (phase, isWanted, isLinked) = (.up, true, true) }
 
     /// A link, or an attempt, that a process has left which has died, and which nobody wants.
     mutating func inherit() -> [Action] { enter(.closing, .disconnect) }

@@ -91,7 +91,7 @@ extension CBCentralManager {
                 continue
             }
             let (core, reconnects) = (peripheral.core, record.reconnects)
-            core.manager.session.run { core.manager.session.connect(core, link: token, reconnects: reconnects) }
+            command { session in session.connect(core, link: token, reconnects: reconnects) }
         }
         startScan()
     }

@@ -51,7 +51,7 @@ extension CBPeripheral {
                 shared.attributes = services.all
                 shared.subscribed = services.subscribed
             }
-            return core.link.wrappingAdd(1, ordering: .relaxed).newValue
+            return core.begin()
         }
     }
 
@@ -100,7 +100,7 @@ extension CBPeripheral {
     /// Bluetooth was reset, and the app's wish goes on: what was a link is a pending connect.
     func suspend() {
         let ended = shared.withLock { shared in
-            core.link.wrappingAdd(1, ordering: .relaxed)
+            core.begin()
             shared.state = .connecting
             return endLink(&shared)
         }
@@ -111,7 +111,7 @@ extension CBPeripheral {
     func resume() -> UInt64? {
         shared.withLock { shared in
             guard shared.state == .connecting else { return nil }
-            return core.link.wrappingAdd(1, ordering: .relaxed).newValue
+            return core.begin()
         }
     }
 

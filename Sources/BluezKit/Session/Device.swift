@@ -87,6 +87,8 @@ final class Link {
     var isChangeReportDue = false
     /// BlueZ said that the attempt had failed, though the link was up.
     var failedWhileUp: DispatchTime?
+    /// When the last link has ended.
+    var downSince = CFAbsoluteTime(0)
     /// Answers `Connect` in BlueZ's place.
     var failConnect: ((BusError) -> Void)?
     /// Answers the running operation in BlueZ's place.

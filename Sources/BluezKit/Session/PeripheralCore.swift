@@ -9,13 +9,27 @@ final class PeripheralCore: @unchecked Sendable {
     let manager: ManagerCore
     weak var peripheral: CBPeripheral?
 
-    /// Counts the app's connects and cancels. What belongs to an earlier one is not delivered any more.
+    /// Which of the app's connects, cancels and links is the present one. What belongs to an earlier one is neither carried
+    /// out nor delivered. Changes under the peripheral's lock, while there is a peripheral.
     let link = Atomic<UInt64>(0)
+    private let tokens = Atomic<UInt64>(0)
+
+    /// A token that no other connect, cancel or link of this peripheral has. Any thread.
+    func newToken() -> UInt64 { tokens.wrappingAdd(1, ordering: .relaxed).newValue }
+
+    /// Something new begins. Any thread.
+    @discardableResult
+    func begin() -> UInt64 {
+        let token = newToken()
+        link.store(token, ordering: .relaxed)
+        return token
+    }
 
     /// The app's wish to be connected: which one, and what it asked for.
     struct Wish {
-        let link: UInt64
-        let reconnects: Bool
+        /// Which connect; and, where it connects again by itself, which of its links.
+        var link: UInt64
+        var reconnects: Bool
         /// Whether it was fulfilled: the end of the link is news then.
         var wasUp = false
     }
@@ -23,8 +37,8 @@ final class PeripheralCore: @unchecked Sendable {
     var wish: Wish?
     /// Whether the app was told that it is connected.
     var isUp = false
-    /// The app has cancelled; it is told when the link is down.
-    var goodbye: UInt64?
+    /// The app has cancelled, so many times; it is told when the link is down.
+    var goodbyes = 0
     weak var device: Device?
     /// Services that are known from an earlier process, with what was in them; nil: nothing has to be compared.
     var restoredLayouts: [String: String]?

@@ -159,7 +159,11 @@ extension Session {
         core.announcedState = state
         core.adapterName.withLock { $0 = adapter.used }
         let life = state == .poweredOn ? life : nil
-        core.post { manager in manager.enter(state, life: life) }
+        let era = era
+        core.post { manager in
+            manager.shared.withLock { $0.era = era }
+            manager.enter(state, life: life)
+        }
         if state == .poweredOn, let claims = core.claims {
             core.claims = nil
             after(claims.period) { session in session.endUnclaimed(in: claims.directory) }
@@ -202,6 +206,7 @@ extension Session {
     }
 
     private func dropEverything() {
+        era += 1
         discovery.reset()
         discoveryLife += 1
         setFollowing(false)

@@ -9,14 +9,28 @@ extension Session {
     /// `connect(_:options:)`.
     /// - Parameter link: Which of the app's connects this is. Answers to an earlier one are not delivered.
     func connect(_ core: PeripheralCore, link token: UInt64, reconnects: Bool) {
+        // The app may have cancelled or let go of it, or of the manager, since: it may have waited for its start delay.
         guard adapter.state == .poweredOn, core.link.load(ordering: .relaxed) == token,
-            let device = device(core.identity)
+            managers.contains(where: { $0 === core.manager }), let device = device(core.identity)
         else { return }
-        let link = device.link ?? makeLink(of: device)
         core.device = device
         core.wish = PeripheralCore.Wish(link: token, reconnects: reconnects)
-        core.manager.statePath.map { link.lease?.claim(in: $0) }
         if lostBonds.remove(device.identity) != nil { return refuse(core, on: device) }
+        pursue(core, on: device)
+    }
+
+    /// `connect(_:options:)` of a peripheral that is connected, as far as the app knows (CN-4). If it is not any more the app
+    /// will be told so.
+    func connectAgain(_ core: PeripheralCore, link token: UInt64, reconnects: Bool) {
+        guard core.isUp, core.wish?.link == token else { return }
+        core.wish?.reconnects = reconnects
+        announceConnection(of: core)
+    }
+
+    /// Sets about the core's wish.
+    func pursue(_ core: PeripheralCore, on device: Device) {
+        let link = device.link ?? makeLink(of: device)
+        core.manager.statePath.map { link.lease?.claim(in: $0) }
         if !device.clients.contains(where: { $0 === core }) { device.clients.append(core) }
         if link.machine.phase == .up {
             announceConnection(of: core)
@@ -49,15 +63,17 @@ extension Session {
     }
 
     /// `cancelPeripheralConnection(_:)`: the app is told when the link is down, or at once if others use it.
+    /// Each cancel has an answer of its own (CN-7).
     func cancel(_ core: PeripheralCore) {
         guard let device = core.device, let link = device.link, core.wish != nil else { return farewell(core) }
         let wasUp = core.isUp
         endWork(of: core, on: device, link)
-        if device.isWanted || !wasUp {
+        // In the order of the calls: an earlier one may be waiting for the end of its link.
+        if device.isWanted || !wasUp, core.goodbyes == 0 {
             farewell(core)
             device.clients.removeAll { $0 === core }
         } else {
-            core.goodbye = core.link.load(ordering: .relaxed)
+            core.goodbyes += 1
         }
         if !device.isWanted { apply(link.machine.handle(.want(false)), to: device) }
     }
@@ -66,7 +82,7 @@ extension Session {
     func release(_ core: PeripheralCore) {
         guard let device = core.device, let link = device.link else { return }
         endWork(of: core, on: device, link)
-        core.goodbye = nil
+        core.goodbyes = 0
         device.clients.removeAll { $0 === core }
         if !device.isWanted { apply(link.machine.handle(.want(false)), to: device) }
         dropIfUnused(device)
@@ -81,11 +97,9 @@ extension Session {
 
     /// `didDisconnectPeripheral` with no error: the app asked for it (CN-7).
     private func farewell(_ core: PeripheralCore) {
-        let token = core.link.load(ordering: .relaxed)
-        core.goodbye = nil
         core.manager.post { manager in
             guard let peripheral = core.peripheral else { return }
-            peripheral.leave(.disconnected, link: token)
+            peripheral.leave()
             manager.delegate?.centralManager(
                 manager, didDisconnectPeripheral: peripheral, timestamp: CFAbsoluteTimeGetCurrent(),
                 isReconnecting: false, error: nil)
@@ -101,6 +115,7 @@ extension Session {
             case .readDevice: readDevice(device, link)
             case .connect: attempt(device, link)
             case .disconnect: disconnect(device, link)
+            case .disconnectAgain: callDisconnect(device, link)
             case .look(let looks):
                 link.isLooking = looks
                 updateDiscovery()
@@ -110,6 +125,8 @@ extension Session {
             case .stopTimer: stopTimer(link)
             case .linkUp: linkUp(device, link)
             case .linkDown: linkDown(device, link)
+            case .hold: hold(device, link)
+            case .tellLoss: tellLoss(device, link)
             case .giveUp: giveUp(device, link)
             }
         }
@@ -252,7 +269,6 @@ extension Session {
     private func attempt(_ device: Device, _ link: Link) {
         guard let proxy = proxy(device) else { return }
         let epoch = link.epoch
-        device.disconnectReason = nil
         let isHeir: Bool
         do throws(LinkLease.IsEnding) {
             // Another process has made an attempt, or a link, and may have died since.
@@ -357,6 +373,10 @@ extension Session {
             Log.debug("\(device.path): other programs use the link, which stays")
             return apply(link.machine.handle(.kept), to: device)
         }
+        callDisconnect(device, link)
+    }
+
+    private func callDisconnect(_ device: Device, _ link: Link) {
         let epoch = link.epoch
         // Held until it is answered: then the lease goes, and not before.
         proxy(device)?.disconnect { [self, weak device] result in
@@ -385,6 +405,7 @@ extension Session {
     private func linkUp(_ device: Device, _ link: Link) {
         pauseDiscovery(false, for: link)
         if link.lease == nil { link.lease = try? sharedLease(of: device) }
+        (device.disconnectReason, link.failedWhileUp) = (nil, nil)
         device.properties.isConnected = true
         device.attempts = []
         for core in device.clients where core.wish != nil && !core.isUp { announceConnection(of: core) }
@@ -402,27 +423,25 @@ extension Session {
         }
     }
 
+    /// Nothing of the link goes on. Those who have cancelled are told; those who have not, by ``tellLoss(_:_:)``.
     private func linkDown(_ device: Device, _ link: Link) {
         pauseDiscovery(false, for: link)
-        let reason = device.disconnectReason
-        let time = CFAbsoluteTimeGetCurrent()
-        let failure = link.failedWhileUp
-        device.disconnectReason = nil
-        endEpoch(device, link)
-        link.failedWhileUp = failure
-        var isSurprise = false
+        link.downSince = CFAbsoluteTimeGetCurrent()
+        endEpoch(device, link, keepsLease: link.machine.phase == .lost)
         for core in device.clients {
-            if core.goodbye != nil { farewell(core) }
-            isSurprise = isSurprise || core.isUp
-            core.isUp = false
+            for _ in 0..<core.goodbyes { farewell(core) }
+            if core.wish == nil, core.goodbyes > 0 { device.clients.removeAll { $0 === core } }
+            (core.goodbyes, core.isUp) = (0, false)
         }
-        guard isSurprise, !tellsWhy(reason?.name) else { return afterLinkDown(device, link, reason, time) }
-        // When Bluetooth is switched off BlueZ ends the links first and says so some 50 ms later. Then only the new
-        // state is told (O-18), so wait for it.
-        let epoch = link.epoch
-        after(delays.heldLoss) { [weak device] session in
-            guard let device, let link = device.link, link.epoch == epoch else { return }
-            session.afterLinkDown(device, link, reason, time)
+    }
+
+    /// When Bluetooth is switched off BlueZ ends the links first and says so some 50 ms later. Then only the new state is told
+    /// (O-18), so wait for it.
+    private func hold(_ device: Device, _ link: Link) {
+        if device.clients.contains(where: { $0.wish?.wasUp == true }), !tellsWhy(device.disconnectReason?.name) {
+            startTimer(delays.heldLoss, device, link)
+        } else {
+            apply(link.machine.handle(.timerFired), to: device)
         }
     }
 
@@ -431,18 +450,21 @@ extension Session {
         reason == "org.bluez.Reason.Remote" || reason == "org.bluez.Reason.Timeout"
     }
 
-    private func afterLinkDown(
-        _ device: Device, _ link: Link, _ reason: (name: String, message: String)?, _ time: CFAbsoluteTime
-    ) {
-        var reason = reason
+    /// Tells those who were connected. Others, who have begun to connect meanwhile, have lost nothing.
+    private func tellLoss(_ device: Device, _ link: Link) {
+        var reason = device.disconnectReason
         if reason == nil, link.failedWhileUp != nil, device.properties.isBonded {
             // It came up and was not encrypted: the peer has lost its keys (BlueZ before 5.83 gives no reason).
             reason = ("org.bluez.Reason.Authentication", "the link could not be encrypted")
         }
-        link.failedWhileUp = nil
-        for core in device.clients where core.wish?.wasUp == true { lose(core, reason: reason, at: time) }
-        device.clients.removeAll { $0.wish == nil }
-        apply(link.machine.handle(.want(device.isWanted)), to: device)
+        (device.disconnectReason, link.failedWhileUp) = (nil, nil)
+        for core in device.clients where core.wish?.wasUp == true {
+            lose(core, reason: reason, at: link.downSince)
+            if core.wish == nil { device.clients.removeAll { $0 === core } }
+        }
+        // If there is a link again it may be the old one, and is ours to end.
+        if !device.properties.isConnected { link.endLease() }
+        apply(link.machine.handle(.lossTold(isWanted: device.isWanted)), to: device)
     }
 
     /// A link that nobody asked to end has ended (CN-9 to CN-12, AR-2).
@@ -451,13 +473,14 @@ extension Session {
         at time: CFAbsoluteTime = CFAbsoluteTimeGetCurrent()
     ) {
         guard let wish = core.wish else { return }
-        if wish.reconnects { core.wish?.wasUp = false } else { core.wish = nil }
+        // Requests of the old link are not meant for the next one.
+        let next = wish.reconnects ? core.newToken() : nil
+        core.wish = next.map { PeripheralCore.Wish(link: $0, reconnects: true) }
         let error = disconnectError(
             reason: reason?.name, message: reason?.message,
             isBonded: core.device?.properties.isBonded ?? false)
         core.manager.post { manager in
-            guard let peripheral = core.peripheral, core.link.load(ordering: .relaxed) == wish.link else { return }
-            peripheral.leave(wish.reconnects ? .connecting : .disconnected, link: wish.link)
+            guard let peripheral = core.peripheral, peripheral.leave(link: wish.link, for: next) else { return }
             if wish.reconnects { manager.preserve(peripheral) }
             manager.delegate?.centralManager(
                 manager, didDisconnectPeripheral: peripheral, timestamp: time, isReconnecting: wish.reconnects,
@@ -484,8 +507,7 @@ extension Session {
         guard let wish = core.wish else { return }
         core.wish = nil
         core.manager.post { manager in
-            guard let peripheral = core.peripheral, core.link.load(ordering: .relaxed) == wish.link else { return }
-            peripheral.leave(.disconnected, link: wish.link)
+            guard let peripheral = core.peripheral, peripheral.leave(link: wish.link) else { return }
             manager.delegate?.centralManager(manager, didFailToConnect: peripheral, error: error)
             manager.preserve(peripheral)
         }
@@ -511,15 +533,17 @@ extension Session {
     }
 
     /// Nothing of the old link is answered or delivered any more.
-    private func endEpoch(_ device: Device, _ link: Link) {
+    private func endEpoch(_ device: Device, _ link: Link, keepsLease: Bool = false) {
         link.epoch += 1
         (link.isDiscovered, link.isAdopted, link.mayAskMTU) = (false, false, true)
         link.unreadObjects = PathQueue()
         link.changedServices = []
         link.queue.removeAll()
-        if !device.properties.isConnected { link.endLease() }
-        link.lease = nil
-        (link.failConnect, link.failRunning, link.isPairing, link.failedWhileUp) = (nil, nil, false, nil)
+        if !keepsLease {
+            if !device.properties.isConnected { link.endLease() }
+            link.lease = nil
+        }
+        (link.failConnect, link.failRunning, link.isPairing) = (nil, nil, false)
         endQuestion(about: device)
         for writer in link.writers.values { writer.close() }
         (link.writers, link.withoutSocket) = ([:], [])
@@ -544,7 +568,7 @@ extension Session {
         device.link = nil
         linked.removeAll { $0 === device }
         for core in device.clients {
-            (core.wish, core.isUp, core.goodbye, core.device) = (nil, false, nil, nil)
+            (core.wish, core.isUp, core.goodbyes, core.device) = (nil, false, 0, nil)
         }
         device.clients = []
         if !isFollowingDevices { forget(device) }

@@ -43,7 +43,11 @@ extension Session {
                 continue
             }
             survey.unanswered.insert(record.identifier)
-            ask(device, device.link ?? makeLink(of: device)) { [weak self, weak core] _ in
+            ask(device, device.link ?? makeLink(of: device)) { [weak self, weak core] isConnected in
+                // Somebody else may be connecting: the signal is no news any more.
+                if isConnected == true, let self, let link = device.link, link.machine.phase != .checking {
+                    apply(link.machine.handle(.connectedChanged(true)), to: device)
+                }
                 guard let self, let core, core.survey === survey else { return }
                 survey.answers[record.identifier] = device
                 survey.unanswered.remove(record.identifier)
@@ -92,18 +96,15 @@ extension Session {
         let core = item.peripheral.core
         guard let device = core.device, let link = device.link else { return }
         switch item.fate {
-        case .adopted:
-            adopt(core, device, link, item)
         case .connecting:
             connect(core, link: item.link, reconnects: item.reconnects)
-        case .lost:
+        case .adopted where link.machine.phase != .closing && link.machine.phase != .lost:
+            adopt(core, device, link, item)
+        // Somebody else of this process may be ending the link.
+        case .adopted, .lost:
             core.wish = PeripheralCore.Wish(link: item.link, reconnects: item.reconnects, wasUp: true)
             lose(core, reason: nil)
-            if core.wish == nil {
-                device.clients.removeAll { $0 === core }
-            } else {
-                connect(core, link: item.link, reconnects: true)
-            }
+            if core.wish == nil { device.clients.removeAll { $0 === core } } else { pursue(core, on: device) }
         case .dropped: break
         }
     }
@@ -114,18 +115,18 @@ extension Session {
         core.wish = PeripheralCore.Wish(link: item.link, reconnects: item.reconnects, wasUp: true)
         core.isUp = true
         core.restoredLayouts = item.peripheral.serviceLayouts
+        if !device.clients.contains(where: { $0 === core }) { device.clients.append(core) }
         let isNew = link.machine.phase != .up
-        if isNew {
-            link.machine.adopt()
-            link.lease = try? sharedLease(of: device)
-            link.isAdopted = true
-        } else {
-            core.manager.statePath.map { link.lease?.claim(in: $0) }
-        }
+        if isNew { link.isAdopted = true }
+        core.manager.statePath.map { link.lease?.claim(in: $0) }
         for characteristic in item.peripheral.subscribedCharacteristics {
             perform(.resubscribe(characteristic), for: core, link: item.link)
         }
-        if isNew { readUnreadObjects(device, link) }
+        if isNew {
+            readUnreadObjects(device, link)
+            // Others of this process may have been connecting: they have their link.
+            apply(link.machine.handle(.adopt), to: device)
+        }
         if link.isDiscovered {
             reconcile(device, link)
         } else if device.properties.areServicesResolved {

@@ -77,8 +77,81 @@ import Testing
     @Test("success without Connected is no success")
     func settles() {
         var link = machine(.want(true), .deviceRead(connected: false), .turn)
-        #expect(link.handle(.connectReply(nil)) == [.startTimer(.seconds(5))])
+        #expect(link.handle(.connectReply(nil)) == [.startTimer(.milliseconds(500))])
+        // The signal may have been missed: what BlueZ says when it is asked counts as well.
+        #expect(link.handle(.timerFired) == [.startTimer(.milliseconds(4500)), .readDevice])
+        var asked = link
+        #expect(asked.handle(.deviceRead(connected: true)) == [.stopTimer, .linkUp])
+        #expect(link.handle(.deviceRead(connected: false)) == [])
         #expect(link.handle(.timerFired) == [.startBackOff(.milliseconds(250))])
+    }
+
+    @Test("an answer that is ahead of the signal is as good as that", arguments: [0, 1, 2, 3])
+    func answerAhead(attempt: Int) {
+        var link = machine(.want(true), .deviceRead(connected: attempt == 0 ? nil : false))
+        if attempt > 1 { _ = link.handle(.turn) }
+        if attempt > 2 { _ = link.handle(.connectReply(.transient)) }
+        #expect(link.handle(.deviceRead(connected: true)).last == .linkUp)
+        #expect(link.handle(.connectedChanged(true)) == [])
+    }
+
+    @Test("a link that ends by itself: nothing begins before the loss is told")
+    func holdsLoss() {
+        var link = machine(.want(true), .deviceRead(connected: true))
+        #expect(link.handle(.connectedChanged(false)) == [.linkDown, .hold])
+        #expect(link.handle(.want(false)) == [] && link.handle(.want(true)) == [] && link.handle(.seen) == [])
+        #expect(link.handle(.timerFired) == [.stopTimer, .tellLoss])
+        var given = link
+        #expect(link.handle(.lossTold(isWanted: true)) == [.readDevice] && link.phase == .checking)
+        #expect(given.handle(.lossTold(isWanted: false)) == [] && given.phase == .idle)
+    }
+
+    @Test("LX-16 a link that is there again while the loss is held back: that is told, then it is taken or ended")
+    func flickers() {
+        var link = machine(.want(true), .deviceRead(connected: true), .connectedChanged(false))
+        #expect(link.handle(.connectedChanged(true)) == [.stopTimer, .tellLoss])
+        var given = link
+        #expect(link.handle(.lossTold(isWanted: true)) == [.readDevice])
+        #expect(link.handle(.deviceRead(connected: true)) == [.linkUp])
+        #expect(given.handle(.lossTold(isWanted: false)) == [.disconnect] && given.phase == .closing)
+        // And ends again before that was done.
+        given = machine(.want(true), .deviceRead(connected: true), .connectedChanged(false), .connectedChanged(true))
+        _ = given.handle(.connectedChanged(false))
+        #expect(given.handle(.lossTold(isWanted: false)) == [] && given.phase == .idle)
+    }
+
+    @Test("DL-7 a link from before this process is taken over, and announced, whatever was under way")
+    func adoptsFromEveryPhase() {
+        let paths: [[LinkStateMachine.Event]] = [
+            [], [.want(true)], [.want(true), .deviceRead(connected: nil)],
+            [.want(true), .deviceRead(connected: false)],
+            [.want(true), .deviceRead(connected: false), .turn],
+            [.want(true), .deviceRead(connected: false), .turn, .connectReply(nil)],
+            [.want(true), .deviceRead(connected: false), .turn, .connectReply(.transient)],
+        ]
+        for path in paths {
+            var link = LinkStateMachine()
+            for event in path { _ = link.handle(event) }
+            let isLooking = link.phase == .looking
+            let actions = link.handle(.adopt)
+            #expect(actions.last == .linkUp && actions.contains(.look(false)) == isLooking)
+            #expect(link.phase == .up && link.isWanted && !link.holdsTurn)
+            #expect(link.handle(.adopt) == [])
+            #expect(link.handle(.want(false)) == [.disconnect])
+            #expect(link.handle(.disconnectReply) == [.startTimer(.seconds(5))], "it is linked")
+        }
+    }
+
+    @Test("an attempt that was called off and makes its link all the same is ended")
+    func calledOffTooLate() {
+        for isAnswered in [false, true] {
+            var link = machine(.want(true), .deviceRead(connected: false), .turn, .want(false))
+            if !isAnswered { #expect(link.handle(.connectedChanged(true)) == [.disconnectAgain]) }
+            if isAnswered { _ = link.handle(.connectReply(.transient)) }
+            if isAnswered { #expect(link.handle(.connectedChanged(true)) == [.disconnectAgain]) }
+            #expect(link.handle(.disconnectReply) == [.startTimer(.seconds(5))])
+            #expect(link.handle(.connectedChanged(false)) == [.stopTimer, .linkDown])
+        }
     }
 
     @Test("a device that BlueZ does not know is looked for")
@@ -150,7 +223,7 @@ import Testing
             .deviceRead(connected: true), .seen, .connectReply(nil), .connectReply(.transient),
             .turn, .turnOver, .connectReply(.unknownDevice), .connectReply(.final), .connectReply(.inProgress),
             .connectedChanged(true),
-            .connectedChanged(false), .disconnectReply, .timerFired,
+            .connectedChanged(false), .disconnectReply, .timerFired, .adopt, .kept,
         ]
         struct State {
             var link = LinkStateMachine()
@@ -166,7 +239,13 @@ import Testing
                 for event in alphabet {
                     var state = state
                     let before = state.link.phase
-                    for action in state.link.handle(event) {
+                    var actions = state.link.handle(event)
+                    if actions.contains(.tellLoss) {
+                        // Told at once; some of those who wanted it do not connect again.
+                        #expect(before == .lost && state.downs == state.ups)
+                        actions += state.link.handle(.lossTold(isWanted: state.link.isWanted && depth % 2 == 0))
+                    }
+                    for action in actions {
                         switch action {
                         case .linkUp:
                             state.ups += 1
@@ -177,6 +256,8 @@ import Testing
                         case .connect: #expect(state.link.isWanted && state.link.phase == .attempting)
                         case .disconnect:
                             #expect((!state.link.isWanted || event == .turnOver) && state.link.phase == .closing)
+                        case .disconnectAgain: #expect(before == .closing && state.link.phase == .closing)
+                        case .hold: #expect(state.link.phase == .lost)
                         case .look(let looks): state.looks = looks
                         default: break
                         }

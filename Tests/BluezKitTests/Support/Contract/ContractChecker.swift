@@ -71,10 +71,9 @@ struct ContractChecker {
         var reconnects: Bool? = false
         /// `connect` was called while connected: another `didConnect` may come (CN-4).
         var repeats = 0
-        /// A cancel that the app has not been told the end of.
-        var farewell = Farewell.none
-        /// Cancels of attempts that were begun before the last cancel's end was told: they may have one of their own.
-        var optionalFarewells = 0
+        /// Cancels that the app has not been told the end of, the first one first.
+        var farewells: [Farewell] = []
+        var farewell: Farewell { farewells.first ?? .none }
         var requests: [(request: Request, service: ID?)] = []
         var notifying: [ID: ID?] = [:]
 
@@ -120,7 +119,7 @@ struct ContractChecker {
     /// The same, but for peripherals that it has let go of.
     func owed(to ids: some Collection<ID>) -> [String] {
         peripherals.filter { ids.contains($0.key) }.sorted { $0.key < $1.key }.flatMap { id, peripheral in
-            (peripheral.farewell == .none ? [] : ["\(id): didDisconnect after a cancel"])
+            peripheral.farewells.map { _ in "\(id): didDisconnect after a cancel" }
                 + peripheral.requests.filter { !peripheral.changed.contains($0.service ?? "") }.map {
                     "\(id): answer to \($0.request)"
                 }
@@ -145,7 +144,7 @@ struct ContractChecker {
             case (.none, true, _): [.connected]
             case (.none, false, false): [.disconnected]
             }
-        if peripheral.optionalFarewells > 0 { states.formUnion([.disconnecting, .disconnected]) }
+        if peripheral.farewells.count > 1 { states.formUnion([.disconnecting, .disconnected]) }
         return states
     }
 
@@ -172,17 +171,15 @@ struct ContractChecker {
             }
         case .cancel(let id, let number):
             change(id) { peripheral in
-                guard peripheral.isWanted || peripheral.isConnected else { return }
-                if peripheral.farewell == .none {
-                    peripheral.farewell = .mayBeDue(number)
-                } else if peripheral.isWanted {
-                    peripheral.optionalFarewells += 1
-                }
+                guard peripheral.isWanted || peripheral.isConnected && peripheral.farewells.isEmpty else { return }
                 peripheral.isWanted = false
+                peripheral.farewells.append(.mayBeDue(number))
             }
         case .cancelled(let id, let number):
             change(id) { peripheral in
-                if peripheral.farewell == .mayBeDue(number) { peripheral.farewell = .isDue }
+                for index in peripheral.farewells.indices where peripheral.farewells[index] == .mayBeDue(number) {
+                    peripheral.farewells[index] = .isDue
+                }
             }
         case .request(let id, let request, let service):
             change(id) { $0.requests.append((request, service)) }
@@ -256,7 +253,6 @@ struct ContractChecker {
     private mutating func connected(_ id: ID, _ view: View) -> [String] {
         var broken: [String] = []
         var peripheral = peripherals[id, default: Peripheral()]
-        peripheral.optionalFarewells = 0
         if view.peripheralState != .connected { broken.append("O-10 not connected inside didConnect") }
         if peripheral.farewell == .isDue {
             broken.append("O-11 didConnect after a cancel, before its didDisconnect")
@@ -282,7 +278,7 @@ struct ContractChecker {
         }
         if !hasError { broken.append("CN-13 didFailToConnect without an error") }
         if view.peripheralState != .disconnected { broken.append("CN-3 not disconnected inside didFailToConnect") }
-        if case .mayBeDue = peripheral.farewell { peripheral.farewell = .none }
+        if case .mayBeDue = peripheral.farewell { peripheral.farewells.removeFirst() }
         peripheral.isWanted = false
         peripherals[id] = peripheral
         return broken + stale(id)
@@ -298,13 +294,11 @@ struct ContractChecker {
         case .isDue:
             if hasError { broken.append("O-11 an error after a cancel") }
             if isReconnecting { broken.append("O-17 reconnecting after a cancel") }
-            peripheral.farewell = .none
+            peripheral.farewells.removeFirst()
         case .mayBeDue:
             // The link may have ended by itself while the cancel was called. The goodbye is due all the same if the
             // peripheral was about to connect again.
-            if !isReconnecting { peripheral.farewell = .none }
-        case .none where peripheral.optionalFarewells > 0 && !hasError:
-            peripheral.optionalFarewells -= 1
+            if !isReconnecting { peripheral.farewells.removeFirst() }
         case .none:
             if !peripheral.isConnected {
                 broken.append("O-13 didDisconnect of a peripheral that is not connected")
@@ -325,7 +319,7 @@ struct ContractChecker {
             case (false, true, _): [.connecting, .disconnected]  // `connect` was called since
             case (false, false, _): [.disconnected]
             }
-        if peripheral.optionalFarewells > 0 { expected.formUnion([.disconnecting, .disconnected]) }
+        if !peripheral.farewells.isEmpty { expected.formUnion([.disconnecting, .disconnected]) }
         if !expected.contains(view.peripheralState) {
             broken.append("O-15 O-17 the state inside didDisconnect is \(view.peripheralState?.rawValue ?? -1)")
         }

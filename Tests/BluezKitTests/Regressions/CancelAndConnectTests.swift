@@ -1,0 +1,121 @@
+import BluezKitSimulator
+import CoreBluetooth
+import Testing
+
+@testable import BluezKit
+
+// The end of what was cancelled was taken for the end of whatever the app was about by then, so `cancel` and `connect` in
+// one breath left a peripheral that said `.disconnected`, went on connecting, and could not be cancelled; and a connect that
+// waited for its start delay was begun for objects that the app had released. Now a later connect keeps its state, every
+// cancel has its answer, and nothing is begun for nobody.
+@Suite struct CancelAndConnectTests {
+    private func found(_ disconnectDelay: Duration = .milliseconds(20)) async throws
+        -> (world: SimulatedWorld, central: Central, heart: CBPeripheral, sink: CBPeripheral)
+    {
+        let world = try await SimulatedWorld()
+        world.simulator.timing.disconnectDelay = disconnectDelay
+        let central = Central(world)
+        try await central.powerOn()
+        return (world, central, try await central.find("Rig Heart"), try await central.find("Rig Sink"))
+    }
+
+    private func restartAttempt(_ central: Central, _ peripheral: CBPeripheral) async {
+        await central.perform {
+            central.manager.cancelPeripheralConnection(peripheral)
+            central.manager.connect(peripheral)
+        }
+    }
+
+    private func goodbye(_ central: Central, _ peripheral: CBPeripheral) async throws -> CBPeripheralState? {
+        try await central.nextRecord("goodbye") { record in
+            if case .disconnected(peripheral, false, nil) = record.event { record.peripheralState } else { nil }
+        }
+    }
+
+    @Test("CN-3 CN-7 O-11 cancel, connect at once: it is connecting, and can be cancelled", arguments: [true, false])
+    func canBeCancelled(isPending: Bool) async throws {
+        let (world, central, heart, sink) = try await found(.milliseconds(200))
+        if isPending {
+            world.heart.vanish()
+            central.manager.connect(heart)
+            await restartAttempt(central, heart)
+        } else {
+            try await central.connect(heart)
+            await restartAttempt(central, heart)
+            world.heart.vanish()
+        }
+        #expect(try await goodbye(central, heart) == .connecting)
+        await central.perform { central.manager.cancelPeripheralConnection(heart) }
+        #expect(try await goodbye(central, heart) == .disconnected)
+        world.heart.comeBack()
+        try await central.connect(sink)
+        try await world.awaitConnections("heart", 0)
+        #expect(heart.state == .disconnected)
+    }
+
+    @Test("CN-1 O-14 cancel, connect, and the last reference is dropped: no link is made")
+    func released() async throws {
+        let world = try await SimulatedWorld()
+        world.simulator.timing.disconnectDelay = .milliseconds(200)
+        let central = Central(world)
+        try await central.powerOn()
+        try await restartAndRelease(central, world)
+        world.heart.comeBack()
+        try await central.connect(try await central.find("Rig Sink"))
+        try await world.awaitConnections("heart", 0)
+    }
+
+    private func restartAndRelease(_ central: Central, _ world: SimulatedWorld) async throws {
+        let heart = try await central.find("Rig Heart")
+        try await central.connect(heart)
+        await restartAttempt(central, heart)
+        world.heart.vanish()
+        _ = try await goodbye(central, heart)
+        central.forgetRecords()
+    }
+
+    @Test("CN-7 cancel, connect, cancel in one go: each cancel has its didDisconnect", arguments: [true, false])
+    func oneGoodbyeEach(isPending: Bool) async throws {
+        let (world, central, heart, _) = try await found()
+        if isPending { world.heart.vanish() }
+        if isPending { central.manager.connect(heart) } else { try await central.connect(heart) }
+        await central.perform {
+            central.manager.cancelPeripheralConnection(heart)
+            central.manager.connect(heart)
+            central.manager.cancelPeripheralConnection(heart)
+        }
+        for _ in 0..<2 { #expect(try await goodbye(central, heart) == .disconnected) }
+        world.heart.comeBack()
+        try await central.connect(heart)
+        #expect(central.count { if case .disconnected = $0 { true } else { false } } == 2)
+    }
+
+    @Test("CN-1 CN-15 peripheral or manager released in the start delay: no link is made", arguments: [true, false])
+    func releasedDuringDelay(isManager: Bool) async throws {
+        let (world, central, heart, _) = try await found()
+        let other = Central(world)
+        try await other.powerOn()
+        let clock = try await other.find("Rig Sink")
+        try await releaseDuringDelay(central, heart, other, clock, isManager: isManager)
+        try await other.next("connection") { if case .connected(clock) = $0 { true } else { nil } }
+        #expect(world.simulator.calls("Connect").count == 1)
+        try await world.awaitConnections("heart", 0)
+    }
+
+    private func releaseDuringDelay(
+        _ central: Central, _ heart: CBPeripheral, _ other: Central, _ clock: CBPeripheral, isManager: Bool
+    ) async throws {
+        let options = { (delay: Double) in [CBConnectPeripheralOptionStartDelayKey: delay] }
+        if isManager {
+            central.manager.connect(heart, options: options(0.2))
+            central.release()
+        } else {
+            var only: CBPeripheral? = other.manager.retrievePeripherals(withIdentifiers: [heart.identifier]).first
+            other.manager.connect(try #require(only), options: options(0.2))
+            other.forgetRecords()
+            only = nil
+        }
+        // Whose turn comes later.
+        other.manager.connect(clock, options: options(0.5))
+    }
+}

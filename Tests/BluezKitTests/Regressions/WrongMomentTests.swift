@@ -1,0 +1,201 @@
+import BluezKitSimulator
+import CoreBluetooth
+import DBus
+import Foundation
+import Testing
+
+@testable import BluezKit
+
+// What happened between a fact and the moment in which the app was told of it was taken for granted: another manager's
+// connect cut the new link when the loss of the old one was told; calls of an app that had not heard yet of a reset, or
+// of a new link, were carried out after it; a link that was adopted was not announced to those who were connecting; one
+// that came up again while its loss was held back stayed for nobody. Each of these is an event with an answer now.
+@Suite struct WrongMomentTests {
+    private static let path = "/org/bluez/hci0/dev_F0_F1_F2_00_00_01"
+
+    private func central(_ world: SimulatedWorld) async throws -> (Central, CBPeripheral) {
+        let central = Central(world)
+        try await central.powerOn()
+        return (central, try await central.find("Rig Heart"))
+    }
+
+    /// Waits until the bus queue has come to `condition`.
+    private func wait(_ central: Central, until condition: @escaping (Session) -> Bool) async throws {
+        let session = central.manager.core.session
+        let deadline = ContinuousClock.now + .seconds(world_deadline)
+        while !session.queue.sync(execute: { condition(session) }) {
+            try #require(ContinuousClock.now < deadline)
+            await Task.yield()
+        }
+    }
+
+    private func isUp(_ session: Session) -> Bool { session.linked.first?.link?.machine.phase == .up }
+
+    @Test("O-10 O-15 O-43 DL-7 another manager connects while a loss is held back: its link is its own")
+    func otherManagerConnects() async throws {
+        let world = try await SimulatedWorld()
+        let (a, heartOfA) = try await central(world)
+        let (b, heartOfB) = try await central(world)
+        try await a.connect(heartOfA)
+        a.forgetRecords()
+        world.heart.disconnect()
+        try await wait(a) { !isUp($0) }
+        b.manager.connect(heartOfB)
+        try await a.next("loss") { if case .disconnected(heartOfA, false, .some) = $0 { true } else { nil } }
+        try await b.next("connection") { if case .connected(heartOfB) = $0 { true } else { nil } }
+        try await b.settle(heartOfB)
+        #expect(a.count { if case .connected = $0 { true } else { false } } == 0 && heartOfA.state == .disconnected)
+        #expect(b.count { if case .disconnected = $0 { true } else { false } } == 0 && heartOfB.state == .connected)
+        try await world.awaitConnections("heart", 1)
+    }
+
+    @Test("CN-4 CN-12 connect of a peripheral whose loss has not been told: it is told, and nobody connects again")
+    func connectsWhileLossIsHeld() async throws {
+        let world = try await SimulatedWorld()
+        let (central, heart) = try await central(world)
+        try await central.connect(heart)
+        central.forgetRecords()
+        world.heart.disconnect()
+        try await wait(central) { !isUp($0) }
+        central.manager.connect(heart)
+        try await central.next("loss") { if case .disconnected(heart, false, .some) = $0 { true } else { nil } }
+        #expect(heart.state == .disconnected)
+        try await central.connect(heart)
+        try await central.settle(heart)
+        #expect(central.count { if case .connected = $0 { true } else { false } } == 1)
+    }
+
+    @Test("O-18 O-19 off and on again while the app's queue is busy: what it asked before it heard of it is undone")
+    func bluetoothFlaps() async throws {
+        let world = try await SimulatedWorld()
+        let (central, heart) = try await central(world)
+        let sink = try await central.find("Rig Sink")
+        try await central.settled()
+        central.queue.suspend()
+        world.simulator.setPowered(false)
+        try await wait(central) { $0.adapter.state == .poweredOff }
+        world.simulator.setPowered(true)
+        try await wait(central) { $0.adapter.state == .poweredOn }
+        central.manager.connect(heart)
+        central.manager.connect(sink, options: [CBConnectPeripheralOptionStartDelayKey: 0.1])
+        central.manager.cancelPeripheralConnection(sink)
+        central.manager.scanForPeripherals(withServices: nil)
+        central.queue.resume()
+        try await central.powerOn()
+        #expect(heart.state == .disconnected && sink.state == .disconnected && !central.manager.isScanning)
+        try await central.connect(sink)
+        let client = try await BusClient(world.simulator.address)
+        let deadline = ContinuousClock.now + .seconds(world_deadline)
+        while try await client.property("/org/bluez/hci0", "org.bluez.Adapter1", "Discovering") == .bool(true) {
+            try #require(ContinuousClock.now < deadline, "BlueZ scans for nobody")
+        }
+        #expect(world.simulator.calls("Connect").count == 1)
+        #expect(central.count { if case .disconnected = $0 { true } else { false } } == 0)
+    }
+
+    @Test("CN-10 CN-11 AR-7 requests from before a loss are not carried out on the link that came after it")
+    func requestsOfTheOldLink() async throws {
+        let world = try await SimulatedWorld()
+        let (central, heart) = try await central(world)
+        central.manager.connect(heart, options: [CBConnectPeripheralOptionEnableAutoReconnect: true])
+        try await central.next("connection") { if case .connected(heart) = $0 { true } else { nil } }
+        let services = try await central.discoverServices(heart, [CBUUID(string: "180D")])
+        let found = try await central.discoverCharacteristics(try #require(services.first))
+        let location = try #require(found.first { $0.uuid == CBUUID(string: "2A38") })
+        let rate = try #require(found.first { $0.uuid == CBUUID(string: "2A37") })
+        central.queue.suspend()
+        let connects = world.simulator.calls("Connect").count
+        world.heart.disconnect()
+        _ = await world.simulator.waitForCalls("Connect", count: connects + 1)
+        try await wait(central, until: isUp)
+        heart.readValue(for: location)
+        heart.setNotifyValue(true, for: rate)
+        central.queue.resume()
+        try await central.next("loss") { if case .disconnected(heart, true, .some) = $0 { true } else { nil } }
+        try await central.next("connection") { if case .connected(heart) = $0 { true } else { nil } }
+        try await central.settle(heart)
+        #expect(central.count { if case .value = $0 { true } else { false } } == 0)
+        #expect(central.count { if case .notifying = $0 { true } else { false } } == 0)
+        #expect(!world.heart.isSubscribed(to: "2A37"))
+        // A cancel is not mistaken for one of the link before.
+        try await central.disconnect(heart)
+        try await world.awaitConnections("heart", 0)
+    }
+
+    /// An app that is restored, and holds what it is given.
+    private final class Restored: NSObject, CBCentralManagerDelegate, @unchecked Sendable {
+        // holds: the boxes are locked
+        let peripherals = ProtectedBox<[CBPeripheral]>([])
+        func centralManagerDidUpdateState(_ central: CBCentralManager) {}
+        func centralManager(_ central: CBCentralManager, willRestoreState dict: [String: Any]) {
+            let found = dict[CBCentralManagerRestoredStatePeripheralsKey] as? [CBPeripheral] ?? []
+            peripherals.withLock { $0 = found }
+        }
+    }
+
+    @Test("O-43 DL-7 a link that is adopted is announced to the manager that is connecting", arguments: [0, 30])
+    func adopted(delay: Int) async throws {
+        let world = try await SimulatedWorld()
+        let (before, after) = (try TemporaryDirectory(), try TemporaryDirectory())
+        let options = { (directory: TemporaryDirectory) -> [String: Any] in
+            [
+                CBCentralManagerOptionRestoreIdentifierKey: "app",
+                BluezManagerOptionStateDirectoryKey: directory.path,
+            ]
+        }
+        let holder = Central(world, options: options(before))
+        try await holder.powerOn()
+        let heart = try await holder.find("Rig Heart")
+        try await holder.connect(heart)
+        _ = try await holder.discoverServices(heart)
+        try FileManager.default.copyItem(atPath: before.file("app"), toPath: after.file("app"))
+        world.simulator.inject(
+            SimulatorFault("GetAll", path: Self.path, times: nil, .delay(.milliseconds(delay))))
+        let identifier = heart.identifier
+        // Of another session than the holder's, as in another process.
+        let session: [String: Any] = [BluezManagerOptionAdapterKey: "hci0"]
+        let other = Central(world, options: session) { central, event in
+            guard case .state(.poweredOn) = event,
+                let heart = central.manager.retrievePeripherals(withIdentifiers: [identifier]).first
+            else { return }
+            central.keep(heart)
+            central.manager.connect(heart)
+        }
+        let app = Restored()
+        let manager = CBCentralManager(
+            delegate: app, queue: DispatchQueue(label: "test.restored"),
+            options: world.managerOptions.merging(session) { $1 }.merging(options(after)) { $1 })
+        try await other.next("connection") { if case .connected = $0 { true } else { nil } }
+        #expect(manager.restoration?.peripherals.count == 1 || delay > 0)
+    }
+
+    @Test("LX-16 `Connected` flickers: the loss is told, and no link stays for nobody", arguments: [true, false])
+    func flickers(reconnects: Bool) async throws {
+        let world = try await SimulatedWorld()
+        let (central, heart) = try await central(world)
+        central.manager.connect(heart, options: [CBConnectPeripheralOptionEnableAutoReconnect: reconnects])
+        try await central.next("connection") { if case .connected(heart) = $0 { true } else { nil } }
+        for isConnected in [false, true] {
+            try world.simulator.emit(
+                path: Self.path, interface: "org.freedesktop.DBus.Properties", member: "PropertiesChanged",
+                arguments: [
+                    .string("org.bluez.Device1"), .properties([("Connected", .bool(isConnected))]), .strings([]),
+                ])
+        }
+        try await central.next("loss") { if case .disconnected(heart, reconnects, .some) = $0 { true } else { nil } }
+        if reconnects {
+            try await central.next("connection") { if case .connected(heart) = $0 { true } else { nil } }
+            #expect(try await central.discoverServices(heart).count == 3)
+        } else {
+            try await world.awaitConnections("heart", 0)
+        }
+    }
+}
+
+extension Central {
+    /// Waits until what was called has reached the bus queue, and what that has posted has been delivered.
+    fileprivate func settled() async throws {
+        manager.core.session.queue.sync {}
+        await perform {}
+    }
+}
