@@ -10,11 +10,11 @@ package struct StateDirectory: Equatable, Sendable {
     /// the user's state directory.
     /// - Parameters:
     ///   - choice: The app's option.
+    ///   - value: What an environment variable says; nil for an empty one.
     ///   - app: The path of the executable; its name makes the directory under the user's.
     /// - Returns: Nil if there is no home to put it in.
     /// - SeeAlso: systemd.exec(5), `StateDirectory=`; XDG Base Directory Specification, `XDG_STATE_HOME`.
-    package init?(choice: String?, environment: [String: String], app: String) {
-        func value(_ key: String) -> String? { environment[key].flatMap { $0.isEmpty ? nil : $0 } }
+    package init?(choice: String?, environment value: (String) -> String?, app: String) {
         if let choice, !choice.isEmpty {
             path = choice
         } else if let directory = value("BLUEZKIT_STATE_DIR") {

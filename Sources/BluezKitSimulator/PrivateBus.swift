@@ -56,7 +56,7 @@ public final class PrivateBus: Sendable {
     private static var errnoText: String { String(cString: strerror(errno)) }
 
     private static func program() -> String? {
-        let search = (ProcessInfo.processInfo.environment["PATH"] ?? "") + ":/usr/bin:/bin:/usr/sbin"
+        let search = (environment("PATH") ?? "") + ":/usr/bin:/bin:/usr/sbin"
         return search.split(separator: ":").map { "\($0)/dbus-daemon" }.first { access($0, X_OK) == 0 }
     }
 

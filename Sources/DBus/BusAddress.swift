@@ -22,10 +22,4 @@ public struct BusAddress: Hashable, Sendable, CustomStringConvertible {
 
     /// The address itself.
     public var description: String { rawValue }
-
-    private static func environment(_ name: String) -> String? {
-        // getenv, not ProcessInfo: a program may have changed it for itself with setenv.
-        guard let value = getenv(name), value.pointee != 0 else { return nil }
-        return String(cString: value)
-    }
 }

@@ -50,8 +50,7 @@ public let BluezManagerOptionMayPowerCycleKey: String = "BluezManagerOptionMayPo
 extension Session.Key {
     init(options: [String: Any]?) {
         let address = (options?[BluezManagerOptionBusAddressKey] as? String).map { BusAddress($0) } ?? .system
-        let environment = getenv("BLUEZKIT_ADAPTER").map { String(cString: $0) }
-        let adapter = options?[BluezManagerOptionAdapterKey] as? String ?? environment
+        let adapter = options?[BluezManagerOptionAdapterKey] as? String ?? environment("BLUEZKIT_ADAPTER")
         self.init(address: address, adapter: adapter.flatMap { $0.isEmpty ? nil : $0 })
     }
 }

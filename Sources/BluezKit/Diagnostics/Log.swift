@@ -1,3 +1,4 @@
+import DBus
 import Foundation
 import Synchronization
 
@@ -60,7 +61,7 @@ public enum BluezKitLog {
     }
 
     fileprivate static let leastLevel = Atomic<Int>(
-        (getenv("BLUEZKIT_LOG").map { String(cString: $0) } == "debug" ? Level.debug : .warning).rawValue)
+        (environment("BLUEZKIT_LOG") == "debug" ? Level.debug : .warning).rawValue)
 
     /// Not the closure itself: each access to one in a generic container wraps it in two more, until calling it
     /// overflows the stack.

@@ -1,3 +1,4 @@
+import DBus
 import Foundation
 
 /// Who of this user's programs with BluezKit uses a link. BlueZ does not count: one program's `Disconnect` ends the link of
@@ -155,7 +156,7 @@ final class LinkLease {
     }
 
     private static let isMissing = Protected(false)
-    private static let path = path(runtimeDirectory: getenv("XDG_RUNTIME_DIR").map { String(cString: $0) })
+    private static let path = path(runtimeDirectory: environment("XDG_RUNTIME_DIR"))
 
     /// - Parameter runtimeDirectory: `XDG_RUNTIME_DIR`: one that is not absolute is to be ignored, says its specification.
     static func path(runtimeDirectory: String?) -> String {

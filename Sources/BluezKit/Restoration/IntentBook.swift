@@ -1,4 +1,5 @@
 import BluezKitRestore
+import DBus
 import Dispatch
 import Foundation
 
@@ -185,7 +186,6 @@ extension StateDirectory {
     init?(options: [String: Any]?) {
         let choice = options?[BluezManagerOptionStateDirectoryKey]
         self.init(
-            choice: choice as? String ?? (choice as? URL)?.path, environment: ProcessInfo.processInfo.environment,
-            app: StateDirectory.app)
+            choice: choice as? String ?? (choice as? URL)?.path, environment: environment, app: StateDirectory.app)
     }
 }

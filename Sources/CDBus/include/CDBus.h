@@ -114,5 +114,10 @@ int cdbus_is_bus_name(const char *string);
 int cdbus_is_single_signature(const char *string);
 
 
+// environment -------------------------------------------------------------------------------------------------
+
+// secure_getenv(3), which Swift does not import.
+const char *_Nullable cdbus_getenv(const char *name);
+
 #pragma clang assume_nonnull end
 #endif

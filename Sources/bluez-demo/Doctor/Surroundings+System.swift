@@ -1,3 +1,4 @@
+import DBus
 import Foundation
 
 /// What can be found out without the bus.
@@ -6,7 +7,7 @@ extension Surroundings {
         rfkill = Self.rfkill(in: "/sys/class/rfkill")
         isContainer =
             access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0
-            || Terminal.environment("container") != nil
+            || environment("container") != nil
         isDaemonInstalled = Self.installedDaemons.contains { access($0, X_OK) == 0 }
         if !onlyBus { sockets = Self.socketFamily() }
     }

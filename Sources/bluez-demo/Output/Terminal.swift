@@ -1,3 +1,4 @@
+import DBus
 import Glibc
 
 /// The terminal that standard output goes to, if it does.
@@ -29,12 +30,6 @@ enum Terminal {
         guard tcgetattr(STDIN_FILENO, &attributes) == 0 else { return }
         if isOn { attributes.c_lflag |= tcflag_t(ECHO) } else { attributes.c_lflag &= ~tcflag_t(ECHO) }
         tcsetattr(STDIN_FILENO, TCSANOW, &attributes)
-    }
-
-    /// A variable that is set to something.
-    static func environment(_ name: String) -> String? {
-        guard let value = getenv(name), value.pointee != 0 else { return nil }
-        return String(cString: value)
     }
 
     /// Writes everything, or says that nobody reads any more.

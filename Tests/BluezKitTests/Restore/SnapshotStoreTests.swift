@@ -150,7 +150,7 @@ import Testing
         ]
         func path(_ choice: String?, without names: [String] = [], _ extra: [String: String] = [:]) -> String? {
             let environment = all.filter { !names.contains($0.key) }.merging(extra) { $1 }
-            return StateDirectory(choice: choice, environment: environment, app: "/usr/bin/demo")?.path
+            return StateDirectory(choice: choice, environment: { environment[$0] }, app: "/usr/bin/demo")?.path
         }
         #expect(path("/mine") == "/mine")
         #expect(path("") == "/b")
