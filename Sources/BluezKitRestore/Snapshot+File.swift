@@ -1,6 +1,8 @@
 import Foundation
 
-/// The file format: JSON that a person can read, with a version.
+/// The file format: the snapshot as JSON that a person can read, with a version; then a line of JSON for each change
+/// since, so that a change costs a line and not a file. The first line that cannot be read ends it: power went while it was
+/// written.
 extension Snapshot {
     /// Why a file cannot be used.
     package enum FileError: Error, Equatable, CustomStringConvertible {
@@ -28,8 +30,10 @@ extension Snapshot {
     /// What turns a file of version n into one of version n + 1, at index n - 1.
     package static let migrations: [Migration] = []
     package typealias Migration = @Sendable (inout [String: Any]) throws -> Void
-    /// Far more than any app has intents.
+    /// What a file may have, and is written up to. Far more than any app has intents.
     package static let maximumBytes = 16 << 20
+    /// Ends the snapshot: all that is inside it is indented.
+    private static let end = Data("\n}\n".utf8)
 
     private struct Version: Codable { var version: Int }
 
@@ -51,21 +55,60 @@ extension Snapshot {
         }
     }
 
+    private struct Line: Codable {
+        var saved: Date
+        var change: Change
+    }
+
     /// The content of the file.
     package func fileContent() throws -> Data {
+        try Self.encoder(.prettyPrinted).encode(File(self)) + Data("\n".utf8)
+    }
+
+    /// What is put behind it.
+    package static func lines(_ changes: [Change], saved: Date) throws -> Data {
+        let encoder = encoder([])
+        return try changes.reduce(into: Data()) { lines, change in
+            lines += try encoder.encode(Line(saved: saved, change: change))
+            lines.append(0x0A)
+        }
+    }
+
+    private static func encoder(_ formatting: JSONEncoder.OutputFormatting) -> JSONEncoder {
         let encoder = JSONEncoder()
-        encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
+        encoder.outputFormatting = formatting.union([.sortedKeys, .withoutEscapingSlashes])
         encoder.dateEncodingStrategy = .iso8601
-        return try encoder.encode(File(self)) + Data("\n".utf8)
+        return encoder
     }
 
     /// Reads the content of a file, whatever it is. Never traps.
     /// - Parameter migrations: For tests; the version that is read is one more than their number.
     package init(fileContent data: Data, migrations: [Migration] = Snapshot.migrations) throws(FileError) {
+        self = try Self.read(data, migrations).snapshot
+    }
+
+    /// The same, with how much of it was used: less than all if the end is torn.
+    static func read(
+        _ data: Data, _ migrations: [Migration] = Snapshot.migrations
+    ) throws(FileError) -> (snapshot: Snapshot, headBytes: Int, bytes: Int) {
         guard !data.isEmpty else { throw .empty }
-        guard data.count <= Self.maximumBytes else { throw .tooLarge(bytes: data.count) }
+        guard data.count <= maximumBytes else { throw .tooLarge(bytes: data.count) }
         let decoder = JSONDecoder()
         decoder.dateDecodingStrategy = .iso8601
+        let headEnd = data.range(of: end)?.upperBound ?? data.endIndex
+        var snapshot = try Snapshot(head: data[..<headEnd], decoder, migrations)
+        var position = headEnd
+        while let lineEnd = data[position...].firstIndex(of: 0x0A),
+            let line = try? decoder.decode(Line.self, from: data[position..<lineEnd])
+        {
+            snapshot.saved = line.saved
+            _ = snapshot.apply(line.change)
+            position = lineEnd + 1
+        }
+        return (snapshot, headEnd - data.startIndex, position - data.startIndex)
+    }
+
+    private init(head data: Data, _ decoder: JSONDecoder, _ migrations: [Migration]) throws(FileError) {
         do {
             let version = try decoder.decode(Version.self, from: data).version
             guard version >= 1, version <= migrations.count + 1 else { throw FileError.unknownVersion(version) }

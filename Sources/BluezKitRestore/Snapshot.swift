@@ -1,7 +1,7 @@
 import Foundation
 
-/// What one manager is about: enough to bring it back in another process. One file for each role and identifier holds
-/// one of these.
+/// What one manager is about: enough to bring it back in another process. There is one file for each role and
+/// identifier.
 package struct Snapshot: Codable, Equatable, Sendable {
     /// The two kinds of manager. Equal identifiers of different roles have nothing to do with each other.
     package enum Role: String, Codable, CaseIterable, Sendable { case central, peripheral }
@@ -21,7 +21,7 @@ package struct Snapshot: Codable, Equatable, Sendable {
     /// The running scan.
     package var scan: Scan?
     /// Those that are connected or being connected, in the order of the app's calls.
-    package var peripherals: [Peripheral] = []
+    package var peripherals: PeripheralTable = []
     /// Those that are published, in the order of the app's calls.
     package var services: [LocalService] = []
     /// What is being advertised.

@@ -232,16 +232,17 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     /// One object for each device, as long as the app keeps it (ID-3).
     func peripheral(_ identity: DeviceIdentity) -> CBPeripheral {
         let identifier = identity.identifier
-        return shared.withLock { shared in
-            if let known = shared.peripherals[identifier]?.peripheral { return known }
+        // The living ones come out as well: a reference that turns out to be the last must not go under the lock.
+        return shared.withLock { shared -> (CBPeripheral, living: [UUID: CBPeripheral]) in
+            if let known = shared.peripherals[identifier]?.peripheral { return (known, [:]) }
             let new = CBPeripheral(identity: identity, manager: self)
             shared.peripherals[identifier] = WeakPeripheral(peripheral: new)
-            if shared.peripherals.count > shared.pruneAt {
-                shared.peripherals = shared.peripherals.filter { $0.value.peripheral != nil }
-                shared.pruneAt = max(64, shared.peripherals.count * 2)
-            }
-            return new
-        }
+            guard shared.peripherals.count > shared.pruneAt else { return (new, [:]) }
+            let living = shared.peripherals.compactMapValues(\.peripheral)
+            shared.peripherals = living.mapValues { WeakPeripheral(peripheral: $0) }
+            shared.pruneAt = max(64, living.count * 2)
+            return (new, living)
+        }.0
     }
 
     /// ID-3: one that was found under a private address, and has told who it is, is retrieved as that as well.
@@ -262,18 +263,18 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     ///   - options: `CBConnectPeripheralOption…` keys. `StartDelay` and `EnableAutoReconnect` have an effect;
     ///     the others concern Apple's services.
     open func connect(_ peripheral: CBPeripheral, options: [String: Any]? = nil) {
-        let numbers = (options ?? [:]).compactMapValues { ($0 as? NSNumber)?.doubleValue }
+        let numbers = Snapshot.Peripheral.options(options)
         guard accepts("connect"), isMine(peripheral), let (token, isRepeated) = peripheral.beginConnecting(numbers)
         else {
             return
         }
         preserve(peripheral)
         let reconnects = bool(options?[CBConnectPeripheralOptionEnableAutoReconnect])
-        let delay = (options?[CBConnectPeripheralOptionStartDelayKey] as? NSNumber)?.doubleValue ?? 0
+        let delay = min((options?[CBConnectPeripheralOptionStartDelayKey] as? NSNumber)?.doubleValue ?? 0, 1e6)
         let core = peripheral.core
         command { session in
             if isRepeated { return session.connectAgain(core, link: token, reconnects: reconnects) }
-            guard delay > 0, delay.isFinite else { return session.connect(core, link: token, reconnects: reconnects) }
+            guard delay > 0 else { return session.connect(core, link: token, reconnects: reconnects) }
             let era = session.era
             session.after(.seconds(delay)) { session in
                 if session.era == era { session.connect(core, link: token, reconnects: reconnects) }

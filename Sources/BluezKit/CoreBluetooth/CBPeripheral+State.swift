@@ -114,7 +114,7 @@ extension CBPeripheral {
                 shared.subscribed.remove(characteristic.objectPath)
             }
         }
-        preserve()
+        preserve(characteristic)
     }
 
     func setRSSI(_ rssi: NSNumber) { shared.withLock { $0.rssi = rssi } }
@@ -165,7 +165,7 @@ extension CBPeripheral {
             }
         }
         service.reveal(characteristics: merge(service.characteristics, objects))
-        preserve()
+        preserve(service)
     }
 
     func reveal(descriptors found: [AttributeTree.Descriptor], of characteristic: CBCharacteristic) {
@@ -175,7 +175,7 @@ extension CBPeripheral {
             }
         }
         characteristic.reveal(descriptors: merge(characteristic.descriptors, objects))
-        preserve()
+        preserve(characteristic)
     }
 
     /// The table has changed in these services: forgets them and all below (IV-1).

@@ -53,7 +53,7 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
                         + "Did you forget to keep a reference to it?"
                     : "Forcing disconnection of unused peripheral \(core.identity.addressText), "
                         + "Did you forget to cancel the connection?")
-            core.manager.manager?.book?.forget(identifier)
+            core.manager.manager?.book?.forget(identifier, of: core)
         }
         core.manager.session.run { core.manager.session.release(core) }
     }

@@ -7,23 +7,12 @@ extension CBCentralManager {
 
     /// Has the book say of `peripheral` what the object says. Any thread; on disk when it returns.
     func preserve(_ peripheral: CBPeripheral) {
-        guard let book else { return }
         let adapter = core.adapterName.withLock { $0 }
-        book.change { snapshot in
-            // The record is made under the book's lock: the last writer has seen the last change.
-            let record = peripheral.record(adapter: adapter)
-            let index = snapshot.peripherals.firstIndex { $0.identifier == peripheral.identifier }
-            switch (record, index) {
-            case (let record?, let index?): snapshot.peripherals[index] = record
-            case (let record?, nil): snapshot.peripherals.append(record)
-            case (nil, let index?): snapshot.peripherals.remove(at: index)
-            case (nil, nil): break
-            }
-        }
+        book?.note(peripheral.identifier, of: peripheral.core) { peripheral.record(adapter: adapter) }
     }
 
     func preserveScan() {
-        book?.change { [self] in $0.scan = shared.withLock { $0.scan }?.record }
+        book?.note { [self] in [.scan(is: shared.withLock { $0.scan }?.record)] }
     }
 
     // MARK: Going on after a reset
@@ -32,7 +21,9 @@ extension CBCentralManager {
     func follow(_ state: CBManagerState, from previous: CBManagerState, life: String?) {
         guard state != .poweredOn else { return goOn(life) }
         let isSwitchedOff = state == .poweredOff && previous == .poweredOn
-        if let book, book.resumes, !isSwitchedOff {
+        // What was restored has lost nothing yet: it waits for Bluetooth to come on for the first time.
+        let isWaiting = previous == .unknown || shared.withLock { $0.mustGoOn }
+        if let book, book.resumes || isWaiting, !isSwitchedOff {
             guard book.pardon() else { return end(state) }
             suspend()
         } else {
@@ -78,7 +69,7 @@ extension CBCentralManager {
         if book.execute() {
             shared.withLock { $0.mustGoOn = false }
         }
-        book.change { $0.bluetooth = life }
+        book.note { [.bluetooth(is: life)] }
         let mustGoOn = shared.withLock { shared in
             defer { shared.mustGoOn = false }
             return shared.mustGoOn
@@ -121,11 +112,12 @@ extension CBCentralManager {
                 peripheral: peripheral, link: link, fate: item.fate, reconnects: item.peripheral.reconnects)
         }
         restoreScan(plan.scan)
-        let adapter = core.adapterName.withLock { $0 }
-        book?.change { snapshot in
-            snapshot.scan = plan.scan
-            snapshot.peripherals = restored.compactMap { $0.peripheral.record(adapter: adapter) }
+        book?.note {
+            let kept = Set(restored.map(\.peripheral.identifier))
+            let dropped = plan.items.map(\.peripheral.identifier).filter { !kept.contains($0) }
+            return [.writer(app: StateDirectory.app, boot: StateDirectory.boot)] + dropped.map { .removal(of: $0) }
         }
+        for item in restored { preserve(item.peripheral) }
         shared.withLock { $0.restoration = BluezRestoration(plan) }
         return restored
     }
@@ -154,6 +146,18 @@ extension CBCentralManager {
 }
 
 extension Snapshot.Peripheral {
+    /// What of the app's options is kept: Apple's, as far as they are numbers, and ones that JSON has.
+    static func options(_ options: [String: Any]?) -> [String: Double] {
+        let known = [
+            CBConnectPeripheralOptionNotifyOnConnectionKey, CBConnectPeripheralOptionNotifyOnDisconnectionKey,
+            CBConnectPeripheralOptionNotifyOnNotificationKey, CBConnectPeripheralOptionStartDelayKey,
+            CBConnectPeripheralOptionEnableTransportBridgingKey, CBConnectPeripheralOptionRequiresANCS,
+            CBConnectPeripheralOptionEnableAutoReconnect,
+        ]
+        return (options ?? [:]).filter { known.contains($0.key) }
+            .compactMapValues { ($0 as? NSNumber)?.doubleValue }.filter(\.value.isFinite)
+    }
+
     var reconnects: Bool { (options[CBConnectPeripheralOptionEnableAutoReconnect] ?? 0) != 0 }
 }
 

@@ -21,16 +21,7 @@ extension CBPeripheral {
     private func record(of listed: [CBService], _ shared: Shared) -> [Snapshot.Service] {
         let listedPaths = Set(listed.map(\.objectPath))
         return shared.attributes.values.compactMap { $0 as? CBService }.sorted { $0.objectPath < $1.objectPath }
-            .compactMap { service in
-                guard let element = service.pathElement, let uuid = AttributeUUID(service.uuid.uuidString) else {
-                    return nil
-                }
-                return Snapshot.Service(
-                    element: element, uuid: uuid, isPrimary: service.isPrimary,
-                    isOnlyIncluded: !listedPaths.contains(service.objectPath), layout: service.layout,
-                    includedServices: service.includedServices?.compactMap(\.pathElement),
-                    characteristics: service.characteristics?.compactMap { $0.record(shared.subscribed) })
-            }
+            .compactMap { $0.record(isListed: listedPaths.contains($0.objectPath), shared.subscribed) }
     }
 
     /// Makes the peripheral what it was. Before the app has seen it.
@@ -149,6 +140,26 @@ extension CBPeripheral {
 
     /// Has the file say what this object says.
     func preserve() { core.manager.manager?.preserve(self) }
+
+    /// Only of this service: what a change costs does not grow with the table.
+    func preserve(_ service: CBService) {
+        core.manager.manager?.book?.note {
+            let (isListed, subscribed) = shared.withLock { shared in
+                (shared.services?.contains { $0 === service } == true, shared.subscribed)
+            }
+            return service.record(isListed: isListed, subscribed).map { [.service(is: $0, of: identifier)] } ?? []
+        }
+    }
+
+    /// Only of this characteristic.
+    func preserve(_ characteristic: CBCharacteristic) {
+        core.manager.manager?.book?.note {
+            let subscribed = shared.withLock { $0.subscribed }
+            guard let record = characteristic.record(subscribed), let service = characteristic.service?.pathElement
+            else { return [] }
+            return [.characteristic(is: record, in: service, of: identifier)]
+        }
+    }
 }
 
 extension Snapshot.Peripheral {
@@ -160,6 +171,16 @@ extension CBAttribute {
     fileprivate var pathElement: PathElement? {
         PathElement(
             String(objectPath[objectPath.index(after: objectPath.lastIndex(of: "/") ?? objectPath.startIndex)...]))
+    }
+}
+
+extension CBService {
+    fileprivate func record(isListed: Bool, _ subscribed: Set<String>) -> Snapshot.Service? {
+        guard let element = pathElement, let attribute = AttributeUUID(uuid.uuidString) else { return nil }
+        return Snapshot.Service(
+            element: element, uuid: attribute, isPrimary: isPrimary, isOnlyIncluded: !isListed, layout: layout,
+            includedServices: includedServices?.compactMap(\.pathElement),
+            characteristics: characteristics?.compactMap { $0.record(subscribed) })
     }
 }
 

@@ -7,15 +7,20 @@ extension CBPeripheralManager {
 
     /// Any thread; on disk when it returns.
     func preserveServices() {
-        book?.change { [self] snapshot in
+        book?.note { [self] in
             let services = shared.withLock { $0.services }
             // One that includes another must stand behind it, also where the app's order was wrong: BlueZ refuses that.
-            snapshot.services = services.compactMap { Snapshot.LocalService($0, among: services) }
+            return [.services(are: services.compactMap { Snapshot.LocalService($0, among: services) })]
         }
     }
 
+    /// BlueZ ends subscriptions with the process: who was subscribed is only told.
+    func preserveSubscribers() {
+        book?.gather { [weak self] in self?.preserveServices() }
+    }
+
     func preserveAdvertisement() {
-        book?.change { [self] in $0.advertisement = shared.withLock { $0.advertisement } }
+        book?.note { [self] in [.advertisement(is: shared.withLock { $0.advertisement })] }
     }
 
     /// The first start counts: another one, before that is over, changes nothing (AD-4).
@@ -39,8 +44,10 @@ extension CBPeripheralManager {
             local.forgetSubscribers()
         }
         let isSwitchedOff = state == .poweredOff && previous == .poweredOn
-        if let book, book.resumes, !isSwitchedOff {
-            if !book.pardon() { book.change { $0.switchOff() } }
+        // What was restored has lost nothing yet: it waits for Bluetooth to come on for the first time.
+        let isWaiting = previous == .unknown || shared.withLock { $0.mustGoOn }
+        if let book, book.resumes || isWaiting, !isSwitchedOff {
+            if !book.pardon() { book.note { [.off] } }
             return suspend(book)
         }
         endAdvertising()
@@ -107,6 +114,7 @@ extension CBPeripheralManager {
             (shared.isAdvertising, shared.mustGoOn) = (plan.advertisement != nil, true)
             shared.restoration = BluezRestoration(plan)
         }
+        book?.note { [.writer(app: StateDirectory.app, boot: StateDirectory.boot)] }
         preserveServices()
         preserveAdvertisement()
     }

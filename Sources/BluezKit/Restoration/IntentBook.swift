@@ -7,14 +7,21 @@ import Foundation
 /// identifier every change is on disk before anything is done about it, and before the app's call returns (D11); without
 /// one the book is only for going on after a reset (D10).
 ///
-/// Any thread. The lock is held while the file is written, so that the files come in the order of the changes.
+/// Any thread. The lock is held while the file is written, so that the changes come there in their order. It is taken
+/// before the locks of managers and peripherals; nothing is logged while it is held.
 final class IntentBook: Sendable {
     private struct State {
         var snapshot: Snapshot
         var store: SnapshotStore?
         var isOnDisk: Bool
+        /// Which object each record is of: the app may have let go of one, and have another of the same identifier.
+        var owners: [UUID: ObjectIdentifier] = [:]
         var hasFailed = false
+        var isRetryDue = false
         var condemnation: Condemnation?
+        var condemnations: UInt64 = 0
+        var isGathering = false
+        var gathered: (@Sendable () -> Void)?
     }
 
     /// Bluetooth was switched off, which ends everything; but bluetoothd says the same when it is told to end, and
@@ -42,100 +49,160 @@ final class IntentBook: Sendable {
     static func open(
         _ role: Snapshot.Role, identifier: String?, options: [String: Any]?
     ) -> (book: IntentBook?, preserved: Snapshot?) {
-        var store: SnapshotStore?
-        var preserved: Snapshot?
-        if let identifier {
-            store = openStore(role, identifier, options)
-            do throws(SnapshotStore.Failure) { preserved = try store?.load() } catch {
-                Log.warning("preserved state cannot be used and is treated as none: \(error)")
-            }
-        }
+        var (store, preserved): (SnapshotStore?, Snapshot?)
+        if let identifier { (store, preserved) = openStore(role, identifier, options) }
         let choice = (options?[BluezManagerOptionResumeAfterResetKey] as? NSNumber)?.boolValue
-        guard store != nil || choice == true else { return (nil, nil) }
+        let resumes = choice ?? (identifier != nil)
+        guard store != nil || resumes else { return (nil, nil) }
         let empty = Snapshot(
             role: role, identifier: identifier ?? "", app: StateDirectory.app, boot: StateDirectory.boot, saved: Date())
-        let state = State(snapshot: empty, store: store, isOnDisk: preserved != nil)
-        return (IntentBook(state, resumes: choice ?? true), preserved)
+        let state = State(snapshot: preserved ?? empty, store: store, isOnDisk: preserved != nil)
+        return (IntentBook(state, resumes: resumes), preserved)
     }
 
     private static func openStore(
         _ role: Snapshot.Role, _ identifier: String, _ options: [String: Any]?
-    ) -> SnapshotStore? {
+    ) -> (SnapshotStore?, Snapshot?) {
         guard let directory = StateDirectory(options: options) else {
             Log.warning(
                 "there is no directory to preserve state in: set BLUEZKIT_STATE_DIR, HOME, or "
                     + "BluezManagerOptionStateDirectoryKey. The manager \"\(identifier)\" runs without preservation")
-            return nil
+            return (nil, nil)
         }
         do throws(SnapshotStore.Failure) {
-            // Who gives up what was not claimed holds the lock for some milliseconds.
-            for _ in 0..<5 {
-                do throws(SnapshotStore.Failure) { return try SnapshotStore(directory, role, identifier) } catch {
-                    guard error.isInUse else { throw error }
-                    usleep(10_000)
-                }
+            let store = try lockedStore(directory, role, identifier)
+            do throws(SnapshotStore.Failure) { return (store, try store.load()) } catch {
+                // What could not be read may be good: it is not written over.
+                guard error.isBadContent else { throw error }
+                Log.warning("preserved state cannot be used and is treated as none: \(error)")
+                return (store, nil)
             }
-            return try SnapshotStore(directory, role, identifier)
         } catch {
             let text = "\(error). This one runs without preservation"
             if error.isInUse { Log.misuse(text) } else { Log.warning(text) }
-            return nil
+            return (nil, nil)
         }
+    }
+
+    private static func lockedStore(
+        _ directory: StateDirectory, _ role: Snapshot.Role, _ identifier: String
+    ) throws(SnapshotStore.Failure) -> SnapshotStore {
+        // Who gives up what was not claimed holds the lock for some milliseconds.
+        for _ in 0..<5 {
+            do throws(SnapshotStore.Failure) { return try SnapshotStore(directory, role, identifier) } catch {
+                guard error.isInUse else { throw error }
+                usleep(10_000)
+            }
+        }
+        return try SnapshotStore(directory, role, identifier)
     }
 
     // MARK: Changing
 
     /// Changes the book, and the file if that makes a difference.
-    func change(_ body: (inout Snapshot) -> Void) {
-        state.withLock { state in
-            var snapshot = state.snapshot
-            body(&snapshot)
-            guard snapshot != state.snapshot else { return }
-            state.snapshot = snapshot
-            save(&state)
+    /// - Parameter changes: Called under the book's lock: the last writer has seen the last change.
+    func note(_ changes: () -> [Snapshot.Change]) {
+        perform { state in
+            let news = changes().filter { state.snapshot.apply($0) }
+            return news.isEmpty ? nil : save(&state, news)
         }
     }
 
-    private func save(_ state: inout State) {
-        guard let store = state.store, state.isOnDisk || !state.snapshot.isEmpty else { return }
-        state.snapshot.saved = Date()
-        do throws(SnapshotStore.Failure) {
-            try store.save(state.snapshot)
-            state.isOnDisk = !state.snapshot.isEmpty
-            if state.hasFailed { Log.warning("state is preserved again, in \(store.path)") }
-            state.hasFailed = false
-        } catch {
-            if !state.hasFailed {
-                Log.warning(
-                    "state cannot be preserved: \(error). An app that ends now comes back to what was preserved last; "
-                        + "BluezKit tries again every 5 s")
-            }
-            state.hasFailed = true
-            DispatchQueue.global(qos: .utility).asyncAfter(deadline: .now() + 5) { [weak self] in self?.retry() }
-        }
-    }
-
-    private func retry() {
-        state.withLock { state in if state.hasFailed { save(&state) } }
-    }
-
-    /// The manager is gone, and all that it was about (RS-16).
-    func end() {
-        state.withLock { state in
-            state.snapshot.switchOff()
-            state.snapshot.services = []
-            state.condemnation = nil
-            save(&state)
-            state.store = nil
+    /// - Parameters:
+    ///   - owner: Which of the app's objects it is.
+    ///   - record: What there is to say of it; nil: nothing any more.
+    func note(_ identifier: UUID, of owner: AnyObject, _ record: () -> Snapshot.Peripheral?) {
+        perform { state in
+            let record = record()
+            state.owners[identifier] = record == nil ? nil : ObjectIdentifier(owner)
+            let change = record.map { Snapshot.Change.peripheral(is: $0) } ?? .removal(of: identifier)
+            return state.snapshot.apply(change) ? save(&state, [change]) : nil
         }
     }
 
     /// The app has let go of the peripheral.
-    func forget(_ identifier: UUID) {
-        change { snapshot in snapshot.peripherals.removeAll { $0.identifier == identifier } }
+    /// - Parameter owner: Which object of it; nil: whatever there is.
+    func forget(_ identifier: UUID, of owner: AnyObject? = nil) {
+        perform { state in
+            guard owner == nil || state.owners[identifier] == owner.map(ObjectIdentifier.init) else { return nil }
+            state.owners[identifier] = nil
+            return state.snapshot.apply(.removal(of: identifier)) ? save(&state, [.removal(of: identifier)]) : nil
+        }
     }
 
-    var peripherals: [Snapshot.Peripheral] { state.withLock { $0.snapshot.peripherals } }
+    /// For what changes often, is worth little, and need not be there at once: `body`, which makes the note, is called now
+    /// if it was not called within the last second, and else when that is over.
+    func gather(_ body: @escaping @Sendable () -> Void) {
+        let isFirst = state.withLock { state in
+            if state.isGathering { state.gathered = body }
+            defer { state.isGathering = true }
+            return !state.isGathering
+        }
+        guard isFirst else { return }
+        body()
+        later(.seconds(1)) { book in
+            let gathered = book.state.withLock { state in
+                defer { (state.isGathering, state.gathered) = (false, nil) }
+                return state.gathered
+            }
+            gathered.map(book.gather)
+        }
+    }
+
+    /// - Parameter body: Returns what there is to log.
+    private func perform(_ body: (inout State) -> String?) {
+        state.withLock(body).map(Log.warning)
+    }
+
+    private func later(_ delay: DispatchTimeInterval, _ body: @escaping @Sendable (IntentBook) -> Void) {
+        DispatchQueue.global(qos: .utility).asyncAfter(deadline: .now() + delay) { [weak self] in self.map(body) }
+    }
+
+    /// - Parameter changes: What is new; nil: it is written as a whole.
+    /// - Returns: What there is to log.
+    private func save(_ state: inout State, _ changes: [Snapshot.Change]? = nil) -> String? {
+        guard let store = state.store, state.isOnDisk || !state.snapshot.isEmpty else { return nil }
+        state.snapshot.saved = Date()
+        do throws(SnapshotStore.Failure) {
+            try store.save(state.snapshot, changes)
+            state.isOnDisk = !state.snapshot.isEmpty
+            defer { state.hasFailed = false }
+            return state.hasFailed ? "state is preserved again, in \(store.path)" : nil
+        } catch {
+            defer { state.hasFailed = true }
+            retryLater(&state)
+            guard !state.hasFailed else { return nil }
+            return "state cannot be preserved: \(error). An app that ends now comes back to what was preserved last; "
+                + "BluezKit tries again every 5 s"
+        }
+    }
+
+    private func retryLater(_ state: inout State) {
+        guard !state.isRetryDue else { return }
+        state.isRetryDue = true
+        later(.seconds(5)) { book in
+            book.perform { state in
+                state.isRetryDue = false
+                return state.hasFailed ? book.save(&state) : nil
+            }
+        }
+    }
+
+    /// The manager is gone, and all that it was about (RS-16). The file is another's from here on.
+    func end() {
+        perform { state in
+            state.snapshot.switchOff()
+            state.snapshot.services = []
+            (state.condemnation, state.gathered, state.owners) = (nil, nil, [:])
+            defer {
+                state.store?.close()
+                (state.store, state.hasFailed) = (nil, false)
+            }
+            return save(&state)
+        }
+    }
+
+    var peripherals: PeripheralTable { state.withLock { $0.snapshot.peripherals } }
     var scan: Snapshot.Scan? { state.withLock { $0.snapshot.scan } }
     var advertisement: Snapshot.Advertisement? { state.withLock { $0.snapshot.advertisement } }
 
@@ -145,15 +212,16 @@ final class IntentBook: Sendable {
     static let shutdownTime = DispatchTimeInterval.seconds(10)
 
     /// Everything ends, unless ``pardon()`` comes soon.
-    func condemn() {
+    /// - Returns: Which condemnation it is.
+    @discardableResult
+    func condemn() -> UInt64 {
         let number = state.withLock { state in
-            let number = (state.condemnation?.number ?? 0) + 1
-            state.condemnation = Condemnation(number: number, since: .now())
-            return number
+            state.condemnations += 1
+            state.condemnation = Condemnation(number: state.condemnations, since: .now())
+            return state.condemnations
         }
-        DispatchQueue.global(qos: .utility).asyncAfter(deadline: .now() + Self.shutdownTime) { [weak self] in
-            self?.execute(number)
-        }
+        later(Self.shutdownTime) { $0.execute(number) }
+        return number
     }
 
     /// Bluetoothd is gone: it was not switched off by somebody.
@@ -170,15 +238,15 @@ final class IntentBook: Sendable {
     /// - Returns: Whether there was one.
     @discardableResult
     func execute(_ number: UInt64? = nil) -> Bool {
-        state.withLock { state in
+        var isDue = false
+        perform { state in
             guard let condemnation = state.condemnation, number == nil || condemnation.number == number else {
-                return false
+                return nil
             }
-            state.condemnation = nil
-            state.snapshot.switchOff()
-            save(&state)
-            return true
+            (isDue, state.condemnation, state.owners) = (true, nil, [:])
+            return state.snapshot.apply(.off) ? save(&state, [.off]) : nil
         }
+        return isDue
     }
 }
 

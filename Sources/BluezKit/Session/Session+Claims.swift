@@ -27,11 +27,11 @@ extension Session {
             !found.peripherals.isEmpty, let store = try? SnapshotStore(directory, .central, found.identifier),
             var snapshot = try? store.load()
         else { return nil }
-        let peripherals = snapshot.peripherals
+        let peripherals = Array(snapshot.peripherals)
         guard peripherals.contains(where: { $0.state == .connected }) else { return peripherals }
-        for index in snapshot.peripherals.indices {
-            snapshot.peripherals[index].state = .connecting
-            snapshot.peripherals[index].services = nil
+        for var peripheral in peripherals {
+            (peripheral.state, peripheral.services) = (.connecting, nil)
+            snapshot.peripherals[peripheral.identifier] = peripheral
         }
         do throws(SnapshotStore.Failure) { try store.save(snapshot) } catch { return nil }
         Log.warning(

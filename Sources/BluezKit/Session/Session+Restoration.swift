@@ -85,9 +85,8 @@ extension Session {
         guard isOn else { return }
         core.scan = manager.shared.withLock { $0.coreScan }
         if core.scan != nil { updateDiscovery(afresh: true) }
-        for peripheral in peripherals where !restored.contains(where: { $0.peripheral === peripheral }) {
-            release(peripheral.core)
-        }
+        let kept = Set(restored.map(\.peripheral.identifier))
+        for peripheral in peripherals where !kept.contains(peripheral.identifier) { release(peripheral.core) }
         for item in restored { carryOut(item) }
         if restored.count < peripherals.count { endOrphans() }
     }

@@ -103,7 +103,7 @@ extension Session {
                 let local = characteristic.characteristic
                 characteristic.core.post { manager in
                     local.setSubscribed(isSubscribed, central)
-                    manager.preserveServices()
+                    manager.preserveSubscribers()
                     if isSubscribed {
                         manager.delegate?.peripheralManager(manager, central: central, didSubscribeTo: local)
                     } else {

@@ -65,7 +65,7 @@ import Testing
         let snapshot = try SnapshotTests.full()
         let plan = RestorationPlan(snapshot, .init(bluetooth: nil, adapter: nil, peripherals: [:]))
         #expect(plan.scan == snapshot.scan)
-        #expect(plan.items.map(\.peripheral) == snapshot.peripherals)
+        #expect(PeripheralTable(plan.items.map(\.peripheral)) == snapshot.peripherals)
         #expect(plan.items.allSatisfy { !$0.reason.isEmpty })
     }
 }

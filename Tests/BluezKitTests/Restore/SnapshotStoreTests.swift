@@ -131,6 +131,266 @@ import Testing
         #expect(!FileManager.default.fileExists(atPath: store.path + ".new"))
     }
 
+    // MARK: Changes
+
+    private func pending(_ number: Int, name: String? = nil) -> Snapshot.Peripheral {
+        let bytes = (UInt8(number >> 8 & 0xFF), UInt8(number & 0xFF))
+        return Snapshot.Peripheral(
+            identifier: UUID(uuid: (0, 0, 0, 0, 0, 0, 0x80, 0, 0x80, 0, 0, 0, 0, 0, bytes.0, bytes.1)), name: name,
+            adapter: "hci0", state: .connecting, isBonded: false, options: [:], services: nil)
+    }
+
+    private func save(_ change: Snapshot.Change, _ snapshot: inout Snapshot, _ store: SnapshotStore) throws {
+        let isNew = snapshot.apply(change)
+        #expect(isNew)
+        try store.save(snapshot, [change])
+    }
+
+    private func bytes(_ path: String) throws -> Int { try Data(contentsOf: URL(fileURLWithPath: path)).count }
+
+    private func inode(_ path: String) -> UInt {
+        var status = stat()
+        return stat(path, &status) == 0 ? UInt(status.st_ino) : 0
+    }
+
+    /// Runs `body` while the disk answers nothing.
+    private func whileDiskHangs(_ body: () throws -> Void) rethrows {
+        SnapshotStore.background.suspend()
+        defer { SnapshotStore.background.resume() }
+        try body()
+    }
+
+    @Test("D11 RS-3 each kind of change is a line behind the file, and is read again")
+    func changes() throws {
+        let directory = try TemporaryDirectory()
+        let store = try store(directory)
+        var snapshot = try snapshot()
+        try store.save(snapshot)
+        let known = try #require(snapshot.peripherals.first { $0.services != nil })
+        var service = try #require(known.services?.first)
+        var characteristic = try #require(service.characteristics?.first)
+        characteristic.isNotifying = false
+        let inner = Snapshot.Change.characteristic(is: characteristic, in: service.element, of: known.identifier)
+        service.layout = "other"
+        service.characteristics = []
+        var unknown = service
+        unknown.element = try #require(PathElement("service0fff"))
+        let isKnown = snapshot.apply(.service(is: unknown, of: known.identifier))
+        #expect(!isKnown)
+        for change in [
+            .writer(app: "/opt/app", boot: "b008"), .bluetooth(is: nil), .bluetooth(is: "life"), .scan(is: nil),
+            inner, .service(is: service, of: known.identifier), .peripheral(is: pending(1)),
+            .peripheral(is: pending(2)), .peripheral(is: pending(1, name: "new")), .removal(of: known.identifier),
+            .services(are: []), .advertisement(is: nil), .off, .peripheral(is: pending(3)),
+        ] as [Snapshot.Change] where snapshot.apply(change) {
+            try store.save(snapshot, [change])
+            guard !snapshot.isEmpty else { continue }
+            #expect(try store.load() == snapshot, "after \(change)")
+        }
+        #expect(snapshot.peripherals.map(\.identifier) == [pending(3).identifier])
+        let isNews = snapshot.apply(.peripheral(is: pending(3)))
+        #expect(!isNews, "it says the same")
+    }
+
+    @Test("a change costs the same however many peripherals there are, and a thousand are read in linear time")
+    func costOfChanges() throws {
+        let directory = try TemporaryDirectory()
+        let store = try store(directory)
+        var snapshot = try snapshot()
+        try store.save(snapshot)
+        try whileDiskHangs {
+            var sizes: [Int] = []
+            for number in 0..<1000 {
+                let before = try bytes(store.path)
+                try save(.peripheral(is: pending(number)), &snapshot, store)
+                sizes.append(try bytes(store.path) - before)
+            }
+            #expect(sizes[999] == sizes[9] && sizes[9] < 500)
+        }
+        #expect(try store.load() == snapshot)
+        func seconds(_ count: Int) throws -> Double {
+            var large = snapshot
+            large.peripherals = PeripheralTable((0..<count).map { pending($0) })
+            let changes = (0..<count).map { Snapshot.Change.peripheral(is: pending($0, name: "again")) }
+            let content = try large.fileContent() + Snapshot.lines(changes, saved: large.saved)
+            var best = Double.infinity
+            for _ in 0..<3 {
+                var (begin, end) = (timespec(), timespec())
+                clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin)
+                #expect(try Snapshot(fileContent: content).peripherals.count == count)
+                clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end)
+                best = min(best, Double(end.tv_sec - begin.tv_sec) + Double(end.tv_nsec - begin.tv_nsec) / 1e9)
+            }
+            return best
+        }
+        #expect(try seconds(4000) < 30 * seconds(400), "ten times as many; a hundred times would be quadratic")
+    }
+
+    @Test("a file that has gathered changes is written anew; the old one stays until the disk has the new one")
+    func rewriting() throws {
+        let directory = try TemporaryDirectory()
+        let store = try store(directory)
+        var snapshot = try snapshot()
+        try store.save(snapshot)
+        var (old, most) = (UInt(0), 0)
+        try whileDiskHangs {
+            old = inode(store.path)
+            // Twice as much as is needed: the second half comes while the file is to be written anew.
+            while most < 2 * SnapshotStore.leastRewriting {
+                try save(.peripheral(is: pending(1, name: "\(most)")), &snapshot, store)
+                most = try bytes(store.path)
+            }
+            #expect(inode(store.path) == old)
+            #expect(try Snapshot(fileContent: Data(contentsOf: URL(fileURLWithPath: store.path))) == snapshot)
+        }
+        SnapshotStore.background.sync {}
+        #expect(inode(store.path) != old)
+        #expect(try bytes(store.path) < most * 3 / 4)
+        let names = try FileManager.default.contentsOfDirectory(atPath: directory.path).sorted()
+        #expect(names == ["central-app.json", "central-app.lock"])
+        // It goes on from there, in this process and in the next.
+        try save(.peripheral(is: pending(2)), &snapshot, store)
+        #expect(try store.load() == snapshot)
+        store.close()
+        let next = try self.store(directory)
+        #expect(try next.load() == snapshot)
+        try save(.peripheral(is: pending(3)), &snapshot, next)
+        #expect(try next.load() == snapshot)
+    }
+
+    @Test("removed, replaced or given up while it is written anew: what comes later is not overwritten")
+    func abandonedRewriting() throws {
+        for ending in ["removed", "replaced", "given up"] {
+            let directory = try TemporaryDirectory()
+            let store = try store(directory)
+            var (snapshot, length) = (try snapshot(), 0)
+            try store.save(snapshot)
+            var next: SnapshotStore?
+            try whileDiskHangs {
+                while length < 2 * SnapshotStore.leastRewriting {
+                    try save(.peripheral(is: pending(1, name: "\(length)")), &snapshot, store)
+                    length = try bytes(store.path)
+                }
+                switch ending {
+                case "removed":
+                    try store.remove()
+                    snapshot.peripherals = [pending(2)]
+                    try store.save(snapshot, [])
+                case "replaced":
+                    snapshot.peripherals = [pending(2)]
+                    try store.save(snapshot)
+                default:
+                    // A slow disk does not keep the lock either.
+                    store.close()
+                    next = try self.store(directory)
+                    snapshot.peripherals = [pending(2)]
+                    try next?.save(snapshot)
+                }
+            }
+            SnapshotStore.background.sync {}
+            #expect(try (next ?? store).load() == snapshot, "\(ending)")
+        }
+    }
+
+    @Test("RS-3 power or the process went in the middle of a write: everything before it is read, and writing goes on")
+    func tornEnd() throws {
+        let directory = try TemporaryDirectory()
+        var (snapshot, states): (Snapshot, [Snapshot]) = (try snapshot(), [])
+        var content = try snapshot.fileContent()
+        var ends = [content.count]
+        states.append(snapshot)
+        for number in 1...3 {
+            _ = snapshot.apply(.peripheral(is: pending(number)))
+            content += try Snapshot.lines([.peripheral(is: pending(number))], saved: snapshot.saved)
+            states.append(snapshot)
+            ends.append(content.count)
+        }
+        for length in ends[0]...content.count {
+            let whole = ends.lastIndex { $0 <= length } ?? 0
+            #expect(try Snapshot(fileContent: content.prefix(length)) == states[whole], "\(length) bytes")
+            // The file system had the length already, and not the content.
+            let zeros = content.prefix(length) + Data(count: content.count - length)
+            #expect(try Snapshot(fileContent: zeros) == states[whole], "\(length) bytes, then zeros")
+        }
+        let store = try store(directory)
+        try content.dropLast(20).write(to: URL(fileURLWithPath: store.path))
+        var loaded = try #require(try store.load())
+        #expect(loaded == states[2])
+        try save(.peripheral(is: pending(4)), &loaded, store)
+        #expect(try store.load() == loaded)
+    }
+
+    @Test("the file was changed or removed by somebody else: it is written as a whole")
+    func foreignHands() throws {
+        let directory = try TemporaryDirectory()
+        let store = try store(directory)
+        var snapshot = try snapshot()
+        try store.save(snapshot)
+        try "{".write(toFile: store.path, atomically: true, encoding: .utf8)
+        try save(.peripheral(is: pending(1)), &snapshot, store)
+        #expect(try store.load() == snapshot)
+        unlink(store.path)
+        try save(.peripheral(is: pending(2)), &snapshot, store)
+        #expect(try store.load() == snapshot)
+    }
+
+    @Test("more than is read again is not written: an error says so, and the old file stays")
+    func tooMuch() throws {
+        let directory = try TemporaryDirectory()
+        let store = try store(directory)
+        let old = try snapshot()
+        try store.save(old)
+        let huge = Snapshot.Change.peripheral(
+            is: pending(1, name: String(repeating: "x", count: Snapshot.maximumBytes)))
+        var snapshot = old
+        #expect { try save(huge, &snapshot, store) } throws: {
+            "\($0)".contains("too much to preserve") && "\($0)".contains("\(Snapshot.maximumBytes)")
+        }
+        #expect(try store.load() == old)
+        // As soon as it is less, all of it is there.
+        try save(.peripheral(is: pending(1)), &snapshot, store)
+        #expect(try store.load() == snapshot)
+    }
+
+    @Test("a directory that others can write to, or of another user, is not believed")
+    func foreignDirectory() throws {
+        let directory = try TemporaryDirectory()
+        for mode: mode_t in [0o777, 0o770, 0o1777] {
+            chmod(directory.path, mode)
+            #expect { try store(directory) } throws: { "\($0)".contains("only this user") }
+        }
+        chmod(directory.path, 0o755)
+        _ = try store(directory)
+        guard geteuid() == 0 else { return }
+        chown(directory.path, 65534, 65534)
+        #expect { try store(directory) } throws: { "\($0)".contains("it is of user 65534") }
+    }
+
+    @Test("a file that others can write to, or of another user, is set aside")
+    func foreignFile() throws {
+        let directory = try TemporaryDirectory()
+        let store = try store(directory)
+        try store.save(snapshot())
+        chmod(store.path, 0o666)
+        #expect { try store.load() } throws: { "\($0)".contains("others can write") && "\($0)".contains(".damaged") }
+        #expect(try store.load() == nil)
+    }
+
+    @Test("a file that cannot be read at the moment is not set aside: it may be good")
+    func unreadable() throws {
+        let directory = try TemporaryDirectory()
+        let store = try store(directory)
+        try store.save(snapshot())
+        // What stands in the way here is not a directory; descriptors, memory and disks can as well.
+        let moved = directory.path + ".moved"
+        #expect(rename(directory.path, moved) == 0)
+        try "".write(toFile: directory.path, atomically: false, encoding: .utf8)
+        #expect { try store.load() } throws: { ($0 as? SnapshotStore.Failure)?.isBadContent == false }
+        unlink(directory.path)
+        #expect(rename(moved, directory.path) == 0)
+        #expect(try store.load() == snapshot())
+    }
+
     @Test("file names: any identifier has one, of its own, inside the directory")
     func names() {
         let directory = StateDirectory(path: "/d")

@@ -80,6 +80,13 @@ import Testing
         #expect(problem(content.replacingOccurrences(of: "service000a", with: "../etc")) != nil)
     }
 
+    @Test("R-26 a UUID with something behind it is none: CBUUID would trap")
+    func longUUID() {
+        let uuid = "0000180D-0000-1000-8000-00805F9B34FB"
+        #expect(AttributeUUID(uuid) != nil)
+        for more in ["\u{0}", "\u{0}junk", "0", " ", "é"] { #expect(AttributeUUID(uuid + more) == nil) }
+    }
+
     @Test("a file of an older version goes through each migration from there on")
     func migration() throws {
         let snapshot = try Self.full()

@@ -1,4 +1,5 @@
 import BluezKit
+import BluezKitRestore
 import Foundation
 import Testing
 
@@ -388,9 +389,7 @@ extension Scenarios {
             probe.send("connect \(heart)")
             try await probe.next("end connect")
             try await probe.kill()
-            try stage.directory.edit("central-app.json") { text in
-                text.replacing(/"saved" : "[^"]*"/, with: "\"saved\" : \"2019-01-01T00:00:00Z\"")
-            }
+            try stage.directory.editState("central-app.json") { $0.saved = Date(timeIntervalSince1970: 1_546_300_800) }
             try await stage.world.control("heart return")
             let again = try stage.launch()
             try await again.next("restored", "\(heart):connecting")
@@ -451,10 +450,10 @@ extension Scenarios {
             let full = try Probe(
                 stage.world, ["--restore", "app", "--state-dir", stage.directory.path],
                 launcher: ["/bin/sh", "-c", "trap '' XFSZ; ulimit -f 0; exec \"$@\"", "sh"])
-            try await full.next("log warning", "state cannot be preserved: cannot write", stage.directory.path)
             try await full.next("restored", "services=180D")
             try await full.next("state poweredOn")
             full.send("scan all")
+            try await full.next("log warning", "state cannot be preserved: cannot write", stage.directory.path)
             full.send("connect \(heart)")
             try await full.next("connected \(heart)")
             try await full.kill()
@@ -612,10 +611,8 @@ extension Scenarios {
             try await stage.connect(probe, heart)
             try await probe.kill()
             // As if it had been paired: the state says so, and BlueZ does not.
-            try stage.directory.edit("central-app.json") { text in
-                let sinkPart = text.range(of: Self.sink)
-                return sinkPart.map { _ in Self.pair(Self.sink, in: text) } ?? text
-            }
+            let identifier = try #require(UUID(uuidString: sink))
+            try stage.directory.editState("central-app.json") { $0.peripherals[identifier]?.isBonded = true }
             let again = try stage.launch()
             let restored = try await again.next("restored")
             #expect(restored.contains(heart) && !restored.contains(sink))
@@ -656,16 +653,6 @@ extension Scenarios {
                 #expect(try await again.next("restored").contains("\(sink):connecting"))
                 try await read(again)
             }
-        }
-
-        /// `isBonded` of one peripheral becomes true. Keys are sorted, so it stands right after its identifier.
-        private static func pair(_ identifier: String, in text: String) -> String {
-            var parts = text.components(separatedBy: "\"isBonded\" : false")
-            guard let index = parts.indices.dropLast().first(where: { parts[$0].contains(identifier) }) else {
-                return text
-            }
-            parts[index] += "\"isBonded\" : true" + parts.remove(at: index + 1)
-            return parts.joined(separator: "\"isBonded\" : false")
         }
 
         private var heart: String { Self.heart }

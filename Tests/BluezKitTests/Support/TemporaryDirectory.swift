@@ -1,3 +1,4 @@
+import BluezKitRestore
 import Foundation
 
 /// A directory that goes with the test.
@@ -6,7 +7,8 @@ final class TemporaryDirectory: Sendable {
 
     init() throws {
         path = NSTemporaryDirectory() + "/bluezkit-test-\(UUID().uuidString)"
-        try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+        try FileManager.default.createDirectory(
+            atPath: path, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
     }
 
     deinit { try? FileManager.default.removeItem(atPath: path) }
@@ -22,5 +24,13 @@ final class TemporaryDirectory: Sendable {
     func edit(_ name: String, _ change: (String) -> String) throws {
         let file = "\(path)/\(name)"
         try change(String(contentsOfFile: file, encoding: .utf8)).write(toFile: file, atomically: true, encoding: .utf8)
+    }
+
+    /// Changes what is preserved, as if it had been written so.
+    func editState(_ name: String, _ change: (inout Snapshot) -> Void) throws {
+        let file = URL(fileURLWithPath: "\(path)/\(name)")
+        var snapshot = try Snapshot(fileContent: Data(contentsOf: file))
+        change(&snapshot)
+        try snapshot.fileContent().write(to: file, options: .atomic)
     }
 }

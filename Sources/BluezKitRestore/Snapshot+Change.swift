@@ -1,0 +1,55 @@
+import Foundation
+
+/// One step from a snapshot to the next.
+extension Snapshot {
+    /// What is new. Encoded as `{"peripheral":{"is":{…}}}`.
+    package enum Change: Codable, Equatable, Sendable {
+        /// Another process has it now.
+        case writer(app: String, boot: String)
+        case bluetooth(is: String?)
+        case scan(is: Scan?)
+        /// A new one, or all that there is to say of a known one.
+        case peripheral(is: Peripheral)
+        case removal(of: UUID)
+        /// A known service of a known peripheral.
+        case service(is: Service, of: UUID)
+        /// A known characteristic of one.
+        case characteristic(is: Characteristic, in: PathElement, of: UUID)
+        case services(are: [LocalService])
+        case advertisement(is: Advertisement?)
+        /// Bluetooth was switched off.
+        case off
+    }
+
+    /// - Returns: Whether that makes a difference.
+    package mutating func apply(_ change: Change) -> Bool {
+        switch change {
+        case .writer(let app, let boot):
+            let isNewApp = set(\.app, app)
+            return set(\.boot, boot) || isNewApp
+        case .bluetooth(let bluetooth): return set(\.bluetooth, bluetooth)
+        case .scan(let scan): return set(\.scan, scan)
+        case .peripheral(let peripheral):
+            guard peripherals[peripheral.identifier] != peripheral else { return false }
+            peripherals[peripheral.identifier] = peripheral
+        case .removal(let identifier):
+            guard peripherals[identifier] != nil else { return false }
+            peripherals[identifier] = nil
+        case .service(let service, let identifier): return peripherals.replace(service, of: identifier)
+        case .characteristic(let characteristic, let service, let identifier):
+            return peripherals.replace(characteristic, in: service, of: identifier)
+        case .services(let services): return set(\.services, services)
+        case .advertisement(let advertisement): return set(\.advertisement, advertisement)
+        case .off:
+            guard scan != nil || !peripherals.isEmpty || advertisement != nil else { return false }
+            switchOff()
+        }
+        return true
+    }
+
+    private mutating func set<Value: Equatable>(_ path: WritableKeyPath<Snapshot, Value>, _ value: Value) -> Bool {
+        guard self[keyPath: path] != value else { return false }
+        self[keyPath: path] = value
+        return true
+    }
+}
