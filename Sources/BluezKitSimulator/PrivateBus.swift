@@ -3,7 +3,8 @@ import Foundation
 import Glibc
 
 /// A D-Bus daemon of one's own, with the limits of a system bus: nobody else is on it, and it ends with this process
-/// however that ends. Needs the program `dbus-daemon`.
+/// however that ends. Needs the program `dbus-daemon`; with `BLUEZKIT_TEST_BUS=dbus-broker` in the environment the bus is
+/// one of `dbus-broker`, which other distributions have.
 public final class PrivateBus: Sendable {
     /// Where it listens; for other programs, put it into `DBUS_SYSTEM_BUS_ADDRESS`.
     public let address: BusAddress
@@ -39,6 +40,11 @@ public final class PrivateBus: Sendable {
                 toFile: directory + "/bus.conf", atomically: false, encoding: .utf8)
             try FileManager.default.createDirectory(
                 atPath: directory + "/services", withIntermediateDirectories: false)
+            // dbus-broker's launcher wants a bus on which it finds nothing.
+            try """
+            <busconfig><listen>unix:path=\(directory)/helper</listen><auth>EXTERNAL</auth>
+            \(Self.openPolicy)</busconfig>
+            """.write(toFile: directory + "/helper.conf", atomically: false, encoding: .utf8)
             // As on a machine where bluetoothd cannot be started: calls while it is away get a Spawn error.
             try "[D-BUS Service]\nName=org.bluez\nExec=/bin/false\n".write(
                 toFile: directory + "/services/org.bluez.service", atomically: false, encoding: .utf8)
@@ -130,6 +136,53 @@ public final class PrivateBus: Sendable {
             """
     }
 
+    /// As dbus-daemon, and as dbus-broker, whose launcher expects what systemd gives it: the socket, a log, and a bus to ask
+    /// for the start of services. The last two are replaced where there are none.
+    private static let daemonScript = """
+        "$1" --nofork --nopidfile --nosyslog --config-file="$2/bus.conf" --print-address=1 2>"$2/log" &
+        daemon=$!
+        exec >/dev/null
+        read line
+        kill $daemon; wait $daemon
+        rm -rf "$2"
+        """
+    private static let brokerScript = """
+        "$1" --nofork --nopidfile --nosyslog --config-file="$2/helper.conf" 2>"$2/log" 3<&- &
+        helper=$!
+        until [ -S "$2/helper" ]; do kill -0 $helper || exit 1; sleep 0.01; done
+        launch='export LISTEN_PID=$$; exec dbus-broker-launch --scope user --config-file="$0/bus.conf"'
+        export LISTEN_FDS=1 DBUS_SESSION_BUS_ADDRESS="unix:path=$2/helper"
+        if [ -S /run/systemd/journal/socket ]; then apart=; else
+            apart='unshare -m'
+            launch="mkdir -p /run/systemd; mount -t tmpfs none /run/systemd; mkdir /run/systemd/journal
+                ln -s '$2/journal' /run/systemd/journal/socket; $launch"
+        fi
+        $apart sh -c "$launch" "$2" >"$2/log" 2>&1 &
+        daemon=$!
+        exec 3<&-
+        echo "unix:path=$2/bus"
+        exec >/dev/null
+        read line
+        kill $daemon $helper; wait
+        rm -rf "$2"
+        """
+
+    private static var isBroker: Bool { ProcessInfo.processInfo.environment["BLUEZKIT_TEST_BUS"] == "dbus-broker" }
+
+    /// A socket of our own at `path`, listening if it can.
+    private static func socket(_ type: __socket_type, at path: String) throws(StartError) -> Int32 {
+        let descriptor = Glibc.socket(AF_UNIX, Int32(type.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: path.utf8.prefix($0.count - 1)) }
+        let size = socklen_t(MemoryLayout<sockaddr_un>.size)
+        let result = withUnsafePointer(to: &address) {
+            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { bind(descriptor, $0, size) }
+        }
+        guard result == 0, type != SOCK_STREAM || listen(descriptor, 128) == 0 else { throw .failed(errnoText) }
+        return descriptor
+    }
+
     /// Runs the daemon under a shell that waits for its standard input to end. The other end of it is held by
     /// this process alone, so the kernel closes it whatever happens to us. (PR_SET_PDEATHSIG would watch the thread
     /// that started the child, and threads of a dispatch queue come and go.)
@@ -143,20 +196,21 @@ public final class PrivateBus: Sendable {
             throw .failed(errnoText)
         }
         defer { close(output[0]) }
-        let script = """
-            "$1" --nofork --nopidfile --nosyslog --config-file="$2/bus.conf" --print-address=1 2>"$2/log" &
-            daemon=$!
-            exec >/dev/null
-            read line
-            kill $daemon; wait $daemon
-            rm -rf "$2"
-            """
-        let arguments = ["/bin/sh", "-c", script, "bluezkit-bus", program, directory]
+        let arguments = ["/bin/sh", "-c", isBroker ? brokerScript : daemonScript, "bluezkit-bus", program, directory]
         var actions = posix_spawn_file_actions_t()
         posix_spawn_file_actions_init(&actions)
         defer { posix_spawn_file_actions_destroy(&actions) }
         posix_spawn_file_actions_adddup2(&actions, life[0], 0)
         posix_spawn_file_actions_adddup2(&actions, output[1], 1)
+        var sockets: [Int32] = []
+        if isBroker {
+            // Nobody reads the log; a full one is passed over.
+            sockets = [try socket(SOCK_STREAM, at: directory + "/bus"), try socket(SOCK_DGRAM, at: directory + "/journal")]
+            for (number, socket) in sockets.enumerated() {
+                posix_spawn_file_actions_adddup2(&actions, socket, 3 + Int32(number))
+            }
+        }
+        defer { sockets.forEach { close($0) } }
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
         defer { posix_spawnattr_destroy(&attributes) }

@@ -19,7 +19,6 @@ struct AttributeTree {
         let properties: CBCharacteristicProperties
         /// What BlueZ knew of it when the table was read: by a read on an earlier link.
         var value: [UInt8]?
-        var mtu: Int?
     }
 
     struct Descriptor {
@@ -30,6 +29,18 @@ struct AttributeTree {
     private(set) var services: [String: Service] = [:]
     private(set) var characteristics: [String: Characteristic] = [:]
     private(set) var descriptors: [String: Descriptor] = [:]
+    /// What is right below a service or a characteristic.
+    private var children: [String: Set<String>] = [:]
+    private var serviceChangedCount = 0
+    /// ATT_MTU of the link, where BlueZ tells it (5.62 and later).
+    private(set) var mtuBytes: Int?
+    /// Why something is missing; nil: the table is complete. Discovery then fails with it: what was not read is not "not
+    /// there".
+    var flaw: BusError?
+
+    /// As many attributes are believed of one peripheral. Real ones have some hundred; there are 65,535 handles.
+    static let limit = 20_000
+    private var count: Int { services.count + characteristics.count + descriptors.count }
 
     /// What an app knows by UUID, in table order. GAP and GATT belong to the system (GD-8).
     func visibleServices() -> [Service] {
@@ -43,14 +54,14 @@ struct AttributeTree {
     }
 
     func characteristics(of service: String) -> [Characteristic] {
-        characteristics.values.filter { $0.path.parent?.rawValue == service }.sorted { $0.path < $1.path }
+        (children[service] ?? []).compactMap { characteristics[$0] }.sorted { $0.path < $1.path }
     }
 
     /// The same, with values from earlier links (GD-10) only where the table itself would be kept from link to link (GD-9):
     /// who is not bonded and has Service Changed may have become another without telling.
     func characteristics(of service: String, isBonded: Bool) -> [Characteristic] {
         let found = characteristics(of: service)
-        if isBonded || !characteristics.values.contains(where: { $0.uuid == Self.serviceChanged }) { return found }
+        if isBonded || serviceChangedCount == 0 { return found }
         return found.map { characteristic in
             var characteristic = characteristic
             characteristic.value = nil
@@ -59,7 +70,7 @@ struct AttributeTree {
     }
 
     func descriptors(of characteristic: String) -> [Descriptor] {
-        descriptors.values.filter { $0.path.parent?.rawValue == characteristic }.sorted { $0.path < $1.path }
+        (children[characteristic] ?? []).compactMap { descriptors[$0] }.sorted { $0.path < $1.path }
     }
 
     private func withLayout(_ service: Service) -> Service {
@@ -89,9 +100,6 @@ struct AttributeTree {
         descriptors(of: characteristic).contains { $0.uuid == Self.clientConfiguration }
     }
 
-    /// ATT_MTU of the link, where BlueZ tells it (5.62 and later). No link has less than 23.
-    var mtuBytes: Int? { characteristics.values.lazy.compactMap(\.mtu).first.map { max($0, 23) } }
-
     /// GAP and GATT.
     static let systemServices: Set<CBUUID> = [CBUUID(string: "1800"), CBUUID(string: "1801")]
     private static let serviceChanged = CBUUID(string: "2A05")
@@ -104,7 +112,6 @@ struct AttributeTree {
     mutating func add(
         _ path: ObjectPath, _ interfaces: inout MessageReader, uuids: inout UUIDPool
     ) throws(BusError) -> String? {
-        var tree = self
         var changed: String?
         try interfaces.readDictionary { (entry) throws(BusError) in
             let interface = try entry.readCString()
@@ -112,9 +119,8 @@ struct AttributeTree {
                 interface.matches("org.bluez.GattService1") || interface.matches("org.bluez.GattCharacteristic1")
                     || interface.matches("org.bluez.GattDescriptor1")
             else { return }
-            changed = try tree.add(path, properties: &entry, uuids: &uuids)
+            changed = try add(path, properties: &entry, uuids: &uuids)
         }
-        self = tree
         return changed
     }
 
@@ -127,21 +133,42 @@ struct AttributeTree {
         var fields = AttributeFields()
         try fields.apply(&properties, uuids: &uuids)
         guard let uuid = fields.uuid else { throw .malformed("\(path) has no UUID") }
-        let key = path.rawValue
+        guard count < Self.limit else {
+            if flaw == nil { flaw = .limit("the peripheral has more than \(Self.limit) attributes") }
+            return nil
+        }
         switch Self.interface(of: path) {
         case BlueZ.service?:
-            services[key] = Service(
-                path: path, uuid: uuid, isPrimary: fields.isPrimary ?? true, includes: fields.includes ?? [])
-            return key
+            insert(
+                Service(path: path, uuid: uuid, isPrimary: fields.isPrimary ?? true, includes: fields.includes ?? []))
+            return path.rawValue
         case BlueZ.characteristic?:
-            characteristics[key] = Characteristic(
-                path: path, uuid: uuid, properties: fields.properties ?? [], value: fields.value, mtu: fields.mtu)
+            setMTU(fields.mtu)
+            insert(Characteristic(path: path, uuid: uuid, properties: fields.properties ?? [], value: fields.value))
             return path.parent?.rawValue
         case BlueZ.descriptor?:
-            descriptors[key] = Descriptor(path: path, uuid: uuid)
+            insert(Descriptor(path: path, uuid: uuid))
             return path.parent?.parent?.rawValue
         default: return nil
         }
+    }
+
+    mutating func insert(_ service: Service) { services[service.path.rawValue] = service }
+
+    mutating func insert(_ characteristic: Characteristic) {
+        let old = characteristics.updateValue(characteristic, forKey: characteristic.path.rawValue)
+        children[characteristic.path.parent?.rawValue ?? "", default: []].insert(characteristic.path.rawValue)
+        count(old, -1)
+        count(characteristic, 1)
+    }
+
+    mutating func insert(_ descriptor: Descriptor) {
+        descriptors[descriptor.path.rawValue] = descriptor
+        children[descriptor.path.parent?.rawValue ?? "", default: []].insert(descriptor.path.rawValue)
+    }
+
+    private mutating func count(_ characteristic: Characteristic?, _ change: Int) {
+        if characteristic?.uuid == Self.serviceChanged { serviceChangedCount += change }
     }
 
     /// Which of BlueZ's attribute interfaces the object at `path` has: `/org/bluez/hci0/dev_…/service…/char…/desc…`. Nil
@@ -159,20 +186,39 @@ struct AttributeTree {
         }
     }
 
+    /// The path of the service that an attribute is, or is in: `/org/bluez/hci0/dev_…/service…`.
+    static func service(of path: String) -> String {
+        var slashes = 0
+        let end = path.utf8.firstIndex { byte in
+            if byte == UInt8(ascii: "/") { slashes += 1 }
+            return slashes == 6
+        }
+        return String(path[..<(end ?? path.endIndex)])
+    }
+
     /// Drops an object and all below it.
-    /// - Returns: The path of the service that has changed by it.
-    mutating func remove(_ path: ObjectPath) -> String? {
+    /// - Returns: The service that has changed by it, and the characteristics that are gone.
+    mutating func remove(_ path: ObjectPath) -> (service: String, characteristics: [String])? {
         let key = path.rawValue
+        let parent = path.parent?.rawValue ?? ""
         if services.removeValue(forKey: key) != nil {
-            characteristics = characteristics.filter { !$0.value.path.isWithin(path) }
-            descriptors = descriptors.filter { !$0.value.path.isWithin(path) }
-            return key
+            let below = children.removeValue(forKey: key) ?? []
+            below.forEach { removeCharacteristic($0) }
+            return (key, Array(below))
         }
-        if characteristics.removeValue(forKey: key) != nil {
-            descriptors = descriptors.filter { !$0.value.path.isWithin(path) }
-            return path.parent?.rawValue
+        if characteristics[key] != nil {
+            removeCharacteristic(key)
+            children[parent]?.remove(key)
+            return (parent, [key])
         }
-        return descriptors.removeValue(forKey: key) != nil ? path.parent?.parent?.rawValue : nil
+        guard descriptors.removeValue(forKey: key) != nil else { return nil }
+        children[parent]?.remove(key)
+        return (path.parent?.parent?.rawValue ?? "", [])
+    }
+
+    private mutating func removeCharacteristic(_ key: String) {
+        count(characteristics.removeValue(forKey: key), -1)
+        for descriptor in children.removeValue(forKey: key) ?? [] { descriptors[descriptor] = nil }
     }
 
     /// A PropertiesChanged of an attribute: only `Includes` and `MTU` matter here.
@@ -180,15 +226,16 @@ struct AttributeTree {
         var fields = AttributeFields(wantsValue: false)
         try fields.apply(&properties, uuids: &uuids)
         if let includes = fields.includes { services[path]?.includes = includes }
-        if let mtu = fields.mtu { characteristics[path]?.mtu = mtu }
+        setMTU(fields.mtu)
     }
 
-    mutating func setMTU(_ mtu: Int, of characteristic: String) { characteristics[characteristic]?.mtu = mtu }
+    /// - Parameter mtu: As BlueZ tells it: what a Bluetooth link cannot have is not believed.
+    mutating func setMTU(_ mtu: Int?) {
+        if let mtu { mtuBytes = max(mtu, 23) }
+    }
 
     /// The link has ended: a new one has an ATT_MTU of its own.
-    mutating func forgetMTU() {
-        for key in characteristics.keys { characteristics[key]?.mtu = nil }
-    }
+    mutating func forgetMTU() { mtuBytes = nil }
 }
 
 extension ObjectPath {

@@ -12,6 +12,12 @@ enum BlueZErrorName {
         name == "org.freedesktop.DBus.Error.UnknownObject" || name == "org.freedesktop.DBus.Error.UnknownMethod"
     }
 
+    /// The question did not get through, or was not answered: no answer is no "no".
+    static func meansNoAnswer(_ error: BusError) -> Bool {
+        let names = ["NoReply", "LimitsExceeded", "NoMemory", "Timeout"]
+        return names.contains { error.name == "org.freedesktop.DBus.Error." + $0 }
+    }
+
     /// Nobody owns `org.bluez`, and starting it failed.
     static func meansNoDaemon(_ name: String) -> Bool {
         name == "org.freedesktop.DBus.Error.ServiceUnknown" || name == "org.freedesktop.DBus.Error.NameHasNoOwner"

@@ -178,14 +178,17 @@ extension CBPeripheral {
         preserve(characteristic)
     }
 
+    /// Whether it is one that this object has handed out, and that is still valid.
+    func knows(_ attribute: CBAttribute) -> Bool {
+        shared.withLock { $0.attributes[attribute.objectPath] === attribute }
+    }
+
     /// The table has changed in these services: forgets them and all below (IV-1).
     /// - Returns: Those that the app knew.
     func invalidate(services paths: Set<String>) -> [CBService] {
         let (known, ended) = shared.withLock { shared in
             let known = paths.compactMap { shared.attributes[$0] as? CBService }
-            let gone = shared.attributes.filter { path, _ in
-                paths.contains { path == $0 || path.hasPrefix($0 + "/") }
-            }
+            let gone = shared.attributes.filter { path, _ in paths.contains(AttributeTree.service(of: path)) }
             for path in gone.keys {
                 shared.attributes[path] = nil
                 shared.subscribed.remove(path)

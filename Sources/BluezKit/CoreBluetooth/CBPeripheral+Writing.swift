@@ -50,11 +50,13 @@ extension CBPeripheral {
         }
         guard hasRoomAgain else { return }
         core.post { peripheral, delegate in
-            let wasFull = peripheral.shared.withLock { shared in
-                defer { shared.isFull = false }
-                return shared.isFull && shared.commands < Self.fullAt
+            let isTime = peripheral.shared.withLock { shared in
+                // As many may wait again by now: then this comes with their room.
+                guard shared.isFull, shared.commands < Self.fullAt else { return false }
+                shared.isFull = false
+                return true
             }
-            if wasFull { delegate?.peripheralIsReady(toSendWriteWithoutResponse: peripheral) }
+            if isTime { delegate?.peripheralIsReady(toSendWriteWithoutResponse: peripheral) }
         }
     }
 }

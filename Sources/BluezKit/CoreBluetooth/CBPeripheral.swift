@@ -107,7 +107,7 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
 
     /// MIS-4: an attribute of another peripheral, or of a link that has ended.
     private func isMine(_ attribute: CBAttribute, _ command: StaticString = #function) -> Bool {
-        if shared.withLock({ $0.attributes[attribute.objectPath] === attribute }) { return true }
+        if knows(attribute) { return true }
         guard state == .connected else { return true }  // MIS-2 says more
         Log.misuse("\(command): \(attribute) is not an attribute of \(self), or was invalidated")
         return false

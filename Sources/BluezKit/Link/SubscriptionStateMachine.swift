@@ -30,7 +30,7 @@ struct SubscriptionStateMachine<Subscriber: Hashable> {
     mutating func set(_ enabled: Bool, for subscriber: Subscriber) -> [Action] {
         switch (enabled, phase) {
         case (true, .on):
-            subscribers.insert(subscriber)
+            subscribers.update(with: subscriber)
             return [.confirm(subscriber, isNotifying: true)]
         case (true, _):
             (phase, asking) = (.starting, subscriber)
@@ -47,31 +47,41 @@ struct SubscriptionStateMachine<Subscriber: Hashable> {
     }
 
     mutating func startReplied(_ succeeded: Bool) -> [Action] {
-        guard phase == .starting, let asker = asking else { return [] }
-        asking = nil
-        let values = held
-        held = []
+        guard phase == .starting else { return [] }
+        let (asker, values) = (asking, held)
+        (asking, held) = (nil, [])
         guard succeeded else {
             phase = .off
-            return [.fail(asker)]
+            return asker.map { [.fail($0)] } ?? []
+        }
+        guard let asker else {
+            // It has gone meanwhile; nobody else can have come.
+            phase = .off
+            return [.stopNotify]
         }
         phase = .on
-        subscribers.insert(asker)
+        subscribers.update(with: asker)
         // NT-9: BlueZ may signal values before it answers; the app hears of the subscription first.
         return [.confirm(asker, isNotifying: true)] + values.map { .deliver($0) }
     }
 
     /// Whether BlueZ succeeds or not: it does not send for us any more.
     mutating func stopReplied() -> [Action] {
-        guard phase == .stopping, let asker = asking else { return [] }
+        guard phase == .stopping else { return [] }
+        let asker = asking
         (phase, asking) = (.off, nil)
+        guard let asker else { return [] }
         subscribers.remove(asker)
         return [.confirm(asker, isNotifying: false)]
     }
 
-    /// A subscriber has gone without a word. - Returns: whether BlueZ must be told that nobody is left.
-    mutating func drop(_ subscriber: Subscriber) -> Bool {
-        guard subscribers.remove(subscriber) != nil, subscribers.isEmpty, phase == .on else { return false }
+    /// A subscriber has gone without a word; or one that asked to be one, or not to be one any more.
+    /// - Returns: Whether BlueZ must be told that nobody is left. While it is asked something, its answer is awaited.
+    mutating func drop(where hasGone: (Subscriber) -> Bool) -> Bool {
+        if let asker = asking, hasGone(asker) { asking = nil }
+        guard let subscriber = subscribers.first(where: hasGone) else { return false }
+        subscribers.remove(subscriber)
+        guard subscribers.isEmpty, phase == .on else { return false }
         phase = .off
         return true
     }

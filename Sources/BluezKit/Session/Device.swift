@@ -69,6 +69,9 @@ final class Link {
     var machine = LinkStateMachine()
     var tree = AttributeTree()
     var queue = AttributeQueue<AttributeOperation>()
+    /// The operation that begins next, and whether one is beginning: see `execute`.
+    var nextEntry: AttributeQueue<AttributeOperation>.Entry?
+    var isExecuting = false
     /// Sockets for writes without response, by characteristic.
     var writers: [String: CommandSocket] = [:]
     /// Characteristics whose socket BlueZ does not give us.
@@ -131,14 +134,20 @@ struct AttributeOperation {
     let core: PeripheralCore
     let link: UInt64
     let kind: Kind
+
+    /// Posts an answer to it, unless the app has begun another connection meanwhile.
+    func answer(_ body: @escaping (CBPeripheral, (any CBPeripheralDelegate)?) -> Void) {
+        if core.wish?.link == link { core.post(body) }
+    }
 }
 
 /// A subscription to one characteristic and who shares it.
 final class Subscription {
-    /// One peripheral object's characteristic object.
+    /// One peripheral object's characteristic object, on one link.
     struct Subscriber: Hashable {
         let core: PeripheralCore
         let characteristic: CBCharacteristic
+        let link: UInt64
 
         static func == (a: Subscriber, b: Subscriber) -> Bool { a.core === b.core }
         func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(core)) }

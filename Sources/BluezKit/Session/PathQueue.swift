@@ -1,4 +1,4 @@
-/// Objects that must be read, each once, and not too many at a time: a bus allows 128 open calls.
+/// Objects that must be read, each once, and not too many at a time: others on this connection have calls to make, too.
 struct PathQueue {
     private var waiting: [String] = []
     private var all: Set<String> = []
@@ -21,6 +21,11 @@ struct PathQueue {
         }
         return nil
     }
+
+    /// Something is being asked that may add objects…
+    mutating func questionAsked() { running += 1 }
+    /// …and is answered: ask for ``next()``.
+    mutating func questionAnswered() { running = max(0, running - 1) }
 
     /// Whether nothing waits and nothing is being read.
     var isEmpty: Bool { running == 0 && waiting.isEmpty }

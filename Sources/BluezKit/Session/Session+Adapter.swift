@@ -36,6 +36,7 @@ extension Session {
         BlueZProxy(bus: bus, path: path, interface: BlueZ.device).disconnect { [weak self] result in
             guard let self, staleLinks.contains(path) else { return }
             if result.failure == .timedOut { return endStaleLink(path) }
+            if case .disconnected? = result.failure { return }  // on the next connection
             staleLinks.remove(path)
             if staleLinks.isEmpty { askPowered(key.adapter ?? "hci0", mayStart: false) }
         }
@@ -95,14 +96,16 @@ extension Session {
         // Or BlueZ hangs. It answers when it goes on.
         case "org.freedesktop.DBus.Error.NoReply":
             if bus?.owner(of: BlueZ.busName) != nil { askPowered(name, mayStart: false) }
+        case "org.freedesktop.DBus.Error.LimitsExceeded":
+            after(.milliseconds(100)) { session in session.askPowered(name, mayStart: false) }
         default: apply(adapter.handle(.powered(name, nil)))
         }
     }
 
     private func listAdapters() {
         guard let bus else { return }
-        BlueZProxy.children(of: BlueZ.root, on: bus) { [weak self] result in
-            guard let self else { return }
+        insist { BlueZProxy.children(of: BlueZ.root, on: bus, completion: $0) } answered: { [weak self] result in
+            guard let self, self.bus === bus else { return }
             apply(adapter.handle(.listed((try? result.get()) ?? [])))
         }
     }

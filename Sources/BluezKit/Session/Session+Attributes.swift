@@ -29,7 +29,7 @@ extension Session {
             guard let self, let device, let link = device.link, link.epoch == epoch else { return }
             var reader = (try? result.get())?.reader
             let mtu = try? reader?.readVariant { (value) throws(BusError) in try value.readUInt16() }
-            if let mtu { link.tree.setMTU(Int(mtu), of: characteristic.path.rawValue) }
+            link.tree.setMTU(mtu.map(Int.init))
             resolved(device, link)
         }
     }
@@ -44,25 +44,49 @@ extension Session {
                 _ = link.unreadObjects.finish(text)
                 continue
             }
-            if interface != BlueZ.descriptor {
-                BlueZProxy.children(of: path, on: bus) { [weak link] result in
-                    guard let link, link.epoch == epoch else { return }
-                    for child in (try? result.get()) ?? [] { link.unreadObjects.add(text + "/" + child) }
-                }
-            }
-            BlueZProxy(bus: bus, path: path, interface: interface).getAll { [weak self, weak device] result in
-                guard let self, let device, let link = device.link, link.epoch == epoch else { return }
+            if interface != BlueZ.descriptor { readChildren(of: path, device, link) }
+            insist { BlueZProxy(bus: bus, path: path, interface: interface).getAll(completion: $0) } answered: {
+                [weak self, weak device, weak link] result in
+                guard let self, let device, let link, device.link === link, link.epoch == epoch else { return }
                 _ = link.unreadObjects.finish(text)
+                note(result.failure, reading: path, link)
                 if case .success(let reply) = result {
                     var reader = reply.reader
                     do throws(BusError) {
                         _ = try link.tree.add(path, properties: &reader, uuids: &uuids)
                     } catch { Log.warning("\(path): \(error.message)") }
                 }
-                readUnreadObjects(device, link)
-                if device.properties.areServicesResolved { resolved(device, link) }
+                goOnReading(device, link)
             }
         }
+    }
+
+    /// What is below a device or an attribute is added to what must be read.
+    func readChildren(of path: ObjectPath, _ device: Device, _ link: Link) {
+        guard let bus else { return }
+        let epoch = link.epoch
+        link.unreadObjects.questionAsked()
+        insist { BlueZProxy.children(of: path, on: bus, completion: $0) } answered: {
+            [weak self, weak device, weak link] result in
+            guard let self, let device, let link, device.link === link, link.epoch == epoch else { return }
+            link.unreadObjects.questionAnswered()
+            note(result.failure, reading: path, link)
+            for child in (try? result.get()) ?? [] where path != device.path || child.hasPrefix("service") {
+                link.unreadObjects.add(path.rawValue + "/" + child)
+            }
+            if path != device.path || link.machine.phase == .up { goOnReading(device, link) }
+        }
+    }
+
+    private func goOnReading(_ device: Device, _ link: Link) {
+        readUnreadObjects(device, link)
+        if device.properties.areServicesResolved { resolved(device, link) }
+    }
+
+    private func note(_ failure: BusError?, reading path: ObjectPath, _ link: Link) {
+        guard let failure, BlueZErrorName.meansNoAnswer(failure) else { return }
+        Log.warning("the attributes of \(path) cannot be read: \(failure.message) (\(failure.name))")
+        link.tree.flaw = failure
     }
 
     /// PropertiesChanged of an attribute that nobody is subscribed to.
@@ -85,11 +109,6 @@ extension Session {
 
     /// A service has come, gone or changed while the link was up (IV-1): told once, when the changes have ended.
     func tableChanged(_ service: String, of device: Device, _ link: Link) {
-        for subscription in subscriptions.values where subscription.device === device {
-            if link.tree.characteristics[subscription.path.rawValue] == nil {
-                subscriptions[subscription.path.rawValue] = nil
-            }
-        }
         guard link.isDiscovered else { return }
         link.changedServices.insert(service)
         guard !link.isChangeReportDue else { return }
@@ -133,39 +152,56 @@ extension Session {
         if let next = link.queue.finish(id) { execute(next, device, link) }
     }
 
+    /// Begins an operation. Many are over at once, and so is then the next one: they follow each other in a loop, not
+    /// inside each other.
     func execute(_ entry: AttributeQueue<AttributeOperation>.Entry, _ device: Device, _ link: Link) {
+        link.nextEntry = entry
+        guard !link.isExecuting else { return }
+        link.isExecuting = true
+        defer { link.isExecuting = false }
+        while let entry = link.nextEntry {
+            link.nextEntry = nil
+            if link.queue.running?.id == entry.id { begin(entry, device, link) }
+        }
+    }
+
+    private func begin(_ entry: AttributeQueue<AttributeOperation>.Entry, _ device: Device, _ link: Link) {
         let operation = entry.operation
         // BlueZ resolves the whole table by itself; who comes earlier waits (GD-13).
         if !link.isDiscovered, operation.waitsForServices || link.isAdopted { return }
         // Sockets and calls reach BlueZ on different ways; what was written first must be there first (O-27).
         guard link.isDrained(before: operation) else { return awaitDrained(entry, device, link) }
-        let core = operation.core
         switch operation.kind {
         case .discoverServices(let wanted):
             let services = link.tree.visibleServices().matching(wanted, \.uuid)
-            core.post { peripheral, delegate in
-                peripheral.reveal(services: services)
-                delegate?.peripheral(peripheral, didDiscoverServices: nil)
+            let error = flaw(of: link)
+            operation.answer { peripheral, delegate in
+                if error == nil { peripheral.reveal(services: services) }
+                delegate?.peripheral(peripheral, didDiscoverServices: error)
             }
         case .discoverIncludedServices(let wanted, let service):
             let included = link.tree.includedServices(of: service.objectPath).matching(wanted, \.uuid)
-            let error = link.tree.services[service.objectPath] == nil ? staleAttribute : nil
-            core.post { peripheral, delegate in
+            let error = flaw(of: link, at: link.tree.services[service.objectPath] != nil)
+            operation.answer { [staleAttribute] peripheral, delegate in
+                let error = peripheral.knows(service) ? error : staleAttribute
                 if error == nil { peripheral.reveal(includedServices: included, of: service) }
                 delegate?.peripheral(peripheral, didDiscoverIncludedServicesFor: service, error: error)
             }
         case .discoverCharacteristics(let wanted, let service):
             let found = link.tree.characteristics(of: service.objectPath, isBonded: device.properties.isBonded)
                 .matching(wanted, \.uuid)
-            let error = link.tree.services[service.objectPath] == nil ? staleAttribute : nil
-            core.post { peripheral, delegate in
+            let error = flaw(of: link, at: link.tree.services[service.objectPath] != nil)
+            operation.answer { [staleAttribute] peripheral, delegate in
+                // Its place in the table may be another's by now.
+                let error = peripheral.knows(service) ? error : staleAttribute
                 if error == nil { peripheral.reveal(characteristics: found, of: service) }
                 delegate?.peripheral(peripheral, didDiscoverCharacteristicsFor: service, error: error)
             }
         case .discoverDescriptors(let characteristic):
             let found = link.tree.descriptors(of: characteristic.objectPath)
-            let error = link.tree.characteristics[characteristic.objectPath] == nil ? staleAttribute : nil
-            core.post { peripheral, delegate in
+            let error = flaw(of: link, at: link.tree.characteristics[characteristic.objectPath] != nil)
+            operation.answer { [staleAttribute] peripheral, delegate in
+                let error = peripheral.knows(characteristic) ? error : staleAttribute
                 if error == nil { peripheral.reveal(descriptors: found, of: characteristic) }
                 delegate?.peripheral(peripheral, didDiscoverDescriptorsFor: characteristic, error: error)
             }
@@ -180,6 +216,14 @@ extension Session {
         case .readRSSI: return readRSSI(entry, device)
         }
         finish(entry.id, device, link)
+    }
+
+    /// Why discovery fails, if it does.
+    private func flaw(of link: Link, at exists: Bool = true) -> (any Error)? {
+        guard exists else { return staleAttribute }
+        return link.tree.flaw.map {
+            coreBluetoothError(name: $0.name, message: $0.message, context: .attributeRead, isBonded: false)
+        }
     }
 
     var staleAttribute: any Error { CBError(.invalidHandle) }
@@ -224,7 +268,7 @@ extension Session {
         _ characteristic: CBCharacteristic, _ entry: AttributeQueue<AttributeOperation>.Entry, _ device: Device
     ) {
         let path = characteristic.objectPath
-        let core = entry.operation.core
+        let operation = entry.operation
         let subscription = subscriptions[path]
         subscription?.machine.readStarted()
         call(path, BlueZ.characteristic, entry, device, { $0.readValue(completion: $1) }) { [weak self] result in
@@ -233,14 +277,14 @@ extension Session {
             case .success(let bytes):
                 if let subscription { apply(subscription.machine.readReplied(bytes), to: subscription) }
                 let value = Data(bytes)
-                core.post { peripheral, delegate in
+                operation.answer { peripheral, delegate in
                     characteristic.setValue(value)
                     delegate?.peripheral(peripheral, didUpdateValueFor: characteristic, error: nil)
                 }
             case .failure(let failure):
                 if let subscription { apply(subscription.machine.readReplied(nil), to: subscription) }
                 let error = error(failure, .attributeRead, device)
-                core.post { $1?.peripheral($0, didUpdateValueFor: characteristic, error: error) }
+                operation.answer { $1?.peripheral($0, didUpdateValueFor: characteristic, error: error) }
             }
         }
     }
@@ -248,20 +292,20 @@ extension Session {
     private func read(
         _ descriptor: CBDescriptor, _ entry: AttributeQueue<AttributeOperation>.Entry, _ device: Device
     ) {
-        let core = entry.operation.core
+        let operation = entry.operation
         call(descriptor.objectPath, BlueZ.descriptor, entry, device, { $0.readValue(completion: $1) }) {
             [weak self] result in
             guard let self else { return }
             switch Self.bytes(result) {
             case .success(let bytes):
                 let value = Data(bytes)
-                core.post { peripheral, delegate in
+                operation.answer { peripheral, delegate in
                     descriptor.setValue(value)
                     delegate?.peripheral(peripheral, didUpdateValueFor: descriptor, error: nil)
                 }
             case .failure(let failure):
                 let error = error(failure, .attributeRead, device)
-                core.post { $1?.peripheral($0, didUpdateValueFor: descriptor, error: error) }
+                operation.answer { $1?.peripheral($0, didUpdateValueFor: descriptor, error: error) }
             }
         }
     }
@@ -276,7 +320,7 @@ extension Session {
     /// BlueZ measures a device's strength by its advertisements; of a link it tells nothing. So the answer is the last
     /// known value, and an error where there is none.
     private func readRSSI(_ entry: AttributeQueue<AttributeOperation>.Entry, _ device: Device) {
-        let core = entry.operation.core
+        let operation = entry.operation
         call(device.path.rawValue, BlueZ.device, entry, device, { $0.get("RSSI", completion: $1) }) { result in
             if case .success(let reply) = result, var reader = Optional(reply.reader),
                 let rssi = try? reader.readVariant({ (value) throws(BusError) in try value.readInt16() })
@@ -285,7 +329,7 @@ extension Session {
             }
             let rssi = NSNumber(value: device.lastRSSI ?? 127)
             let error: (any Error)? = device.lastRSSI == nil ? CBError(.operationNotSupported) : nil
-            core.post { peripheral, delegate in
+            operation.answer { peripheral, delegate in
                 if error == nil { peripheral.setRSSI(rssi) }
                 delegate?.peripheral(peripheral, didReadRSSI: rssi, error: error)
                 delegate?.peripheralDidUpdateRSSI(peripheral, error: error)
@@ -299,10 +343,10 @@ extension Session {
         _ data: [UInt8], to characteristic: CBCharacteristic, _ entry: AttributeQueue<AttributeOperation>.Entry,
         _ device: Device
     ) {
-        let core = entry.operation.core
+        let operation = entry.operation
         guard data.count <= 512 else {
             let error = CBATTError(.invalidAttributeValueLength)
-            core.post { $1?.peripheral($0, didWriteValueFor: characteristic, error: error) }
+            operation.answer { $1?.peripheral($0, didWriteValueFor: characteristic, error: error) }
             if let link = device.link { finish(entry.id, device, link) }
             return
         }
@@ -315,7 +359,7 @@ extension Session {
             }
         ) { [weak self] result in
             let error = result.failure.map { self?.error($0, .attributeWrite, device) } ?? nil
-            core.post { $1?.peripheral($0, didWriteValueFor: characteristic, error: error) }
+            operation.answer { $1?.peripheral($0, didWriteValueFor: characteristic, error: error) }
         }
     }
 
@@ -323,12 +367,12 @@ extension Session {
         _ data: [UInt8], to descriptor: CBDescriptor, _ entry: AttributeQueue<AttributeOperation>.Entry,
         _ device: Device
     ) {
-        let core = entry.operation.core
+        let operation = entry.operation
         call(
             descriptor.objectPath, BlueZ.descriptor, entry, device, { $0.writeValue(data, type: nil, completion: $1) }
         ) { [weak self] result in
             let error = result.failure.map { self?.error($0, .attributeWrite, device) } ?? nil
-            core.post { $1?.peripheral($0, didWriteValueFor: descriptor, error: error) }
+            operation.answer { $1?.peripheral($0, didWriteValueFor: descriptor, error: error) }
         }
     }
 }

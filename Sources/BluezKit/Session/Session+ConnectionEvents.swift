@@ -41,7 +41,8 @@ extension Session {
 
     private func lookAtPeer(_ path: ObjectPath) {
         guard let bus else { return }
-        BlueZProxy(bus: bus, path: path, interface: BlueZ.device).getAll { [weak self] result in
+        insist { BlueZProxy(bus: bus, path: path, interface: BlueZ.device).getAll(completion: $0) } answered: {
+            [weak self] result in
             guard let self, case .success(let reply) = result else { return }
             var reader = reply.reader
             var fields = DeviceProperties()

@@ -188,10 +188,11 @@ extension Session {
         while let path = unknownPaths.next() {
             guard let objectPath = ObjectPath(path) else { continue }
             let epoch = scanEpoch
-            BlueZProxy(bus: bus, path: objectPath, interface: BlueZ.device).getAll { [weak self] result in
-                guard let self, unknownPaths.finish(path) else { return }
+            insist { BlueZProxy(bus: bus, path: objectPath, interface: BlueZ.device).getAll(completion: $0) } answered: {
+                [weak self] result in
+                guard let self else { return }
                 // Asking took no longer than the answer is fresh: the change that made us ask is in it.
-                if case .success(let reply) = result, epoch == scanEpoch {
+                if unknownPaths.finish(path), case .success(let reply) = result, epoch == scanEpoch {
                     var reader = reply.reader
                     do throws(BusError) { try deviceAdded(objectPath, &reader) } catch {
                         Log.warning("ignored \(path): \(error.message)")

@@ -228,17 +228,12 @@ extension Session {
     func ask(
         _ device: Device, _ link: Link, hasFollowed: Bool = false, answered: @escaping (_ isConnected: Bool?) -> Void
     ) {
-        guard let bus, let proxy = proxy(device) else { return }
+        guard let proxy = proxy(device) else { return }
         let epoch = link.epoch
         link.tree = AttributeTree()
-        BlueZProxy.children(of: device.path, on: bus) { [weak link] result in
-            guard let link, link.epoch == epoch, case .success(let children) = result else { return }
-            for child in children where child.hasPrefix("service") {
-                link.unreadObjects.add(device.path.rawValue + "/" + child)
-            }
-        }
-        proxy.getAll { [weak self, weak device] result in
-            guard let self, let device, let link = device.link, link.epoch == epoch else { return }
+        readChildren(of: device.path, device, link)
+        insist { proxy.getAll(completion: $0) } answered: { [weak self, weak device, weak link] result in
+            guard let self, let device, let link, device.link === link, link.epoch == epoch else { return }
             var isConnected: Bool?
             switch result {
             case .success(let reply):

@@ -98,8 +98,9 @@ extension Session {
         if hasConnectionRule, path[length] == 0 { peerGone(ObjectPath(at: path)) }
         guard let device = devicesByPath.find(path, length) else { return unknownPaths.remove(path) }
         if path[length] != 0 {
-            guard let link = device.link, let service = link.tree.remove(ObjectPath(at: path)) else { return }
-            return tableChanged(service, of: device, link)
+            guard let link = device.link, let gone = link.tree.remove(ObjectPath(at: path)) else { return }
+            for characteristic in gone.characteristics { subscriptions[characteristic] = nil }
+            return tableChanged(gone.service, of: device, link)
         }
         // Battery1 comes and goes on the same object.
         var isDevice = false

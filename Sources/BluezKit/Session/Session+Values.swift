@@ -21,8 +21,8 @@ extension Session {
     private func deliver(_ bytes: UnsafeRawBufferPointer, to subscription: Subscription) {
         let value = Data(bytes)
         for subscriber in subscription.machine.subscribers {
-            guard let link = subscriber.core.wish?.link else { continue }
-            subscriber.core.manager.post(.value(value, subscriber.characteristic, subscriber.core, link: link))
+            subscriber.core.manager.post(
+                .value(value, subscriber.characteristic, subscriber.core, link: subscriber.link))
         }
     }
 
@@ -37,6 +37,7 @@ extension Session {
             case .confirm where isQuiet: break
             case .confirm(let subscriber, let isNotifying):
                 let characteristic = subscriber.characteristic
+                guard subscriber.core.wish?.link == subscriber.link else { break }
                 subscriber.core.post { peripheral, delegate in
                     characteristic.setNotifying(isNotifying)
                     delegate?.peripheral(peripheral, didUpdateNotificationStateFor: characteristic, error: nil)
@@ -55,16 +56,17 @@ extension Session {
         _ enabled: Bool, _ characteristic: CBCharacteristic, _ entry: AttributeQueue<AttributeOperation>.Entry,
         _ device: Device, _ link: Link, isRestoring: Bool = false
     ) {
-        let core = entry.operation.core
+        let operation = entry.operation
         let path = characteristic.objectPath
         if let error = refusal(characteristic, link) {
-            subscriptionFailed(characteristic, core, error)
+            subscriptionFailed(characteristic, operation, error)
             return finish(entry.id, device, link)
         }
         guard let objectPath = ObjectPath(path) else { return finish(entry.id, device, link) }
         let subscription = subscriptions[path] ?? Subscription(device: device, path: objectPath)
         subscriptions[path] = subscription
-        let subscriber = Subscription.Subscriber(core: core, characteristic: characteristic)
+        let subscriber = Subscription.Subscriber(
+            core: operation.core, characteristic: characteristic, link: operation.link)
         let actions = subscription.machine.set(enabled, for: subscriber)
         if actions.contains(.startNotify) {
             call(path, BlueZ.characteristic, entry, device, { $0.startNotify(completion: $1) }) { [weak self] result in
@@ -72,12 +74,13 @@ extension Session {
                 // Its service may have changed meanwhile.
                 let isCurrent = subscriptions[path] === subscription
                 if let failure = result.failure {
-                    subscriptionFailed(characteristic, core, error(failure, .notify, device))
+                    subscriptionFailed(characteristic, operation, error(failure, .notify, device))
                 } else if !isCurrent {
                     stopNotify(subscription)
-                    subscriptionFailed(characteristic, core, staleAttribute)
+                    subscriptionFailed(characteristic, operation, staleAttribute)
                 }
                 let actions = subscription.machine.startReplied(result.failure == nil && isCurrent)
+                if actions.contains(.stopNotify) { stopNotify(subscription) }
                 apply(actions, to: subscription, isQuiet: isRestoring)
             }
         } else if actions.contains(.stopNotify) {
@@ -91,9 +94,9 @@ extension Session {
     }
 
     private func subscriptionFailed(
-        _ characteristic: CBCharacteristic, _ core: PeripheralCore, _ error: any Error
+        _ characteristic: CBCharacteristic, _ operation: AttributeOperation, _ error: any Error
     ) {
-        core.post { peripheral, delegate in
+        operation.answer { peripheral, delegate in
             peripheral.noteSubscription(false, to: characteristic)
             characteristic.setNotifying(false)
             delegate?.peripheral(peripheral, didUpdateNotificationStateFor: characteristic, error: error)
@@ -112,9 +115,7 @@ extension Session {
     /// A peripheral has gone; nobody is told.
     func unsubscribeAll(of core: PeripheralCore, on device: Device) {
         for subscription in subscriptions.values where subscription.device === device {
-            for subscriber in subscription.machine.subscribers where subscriber.core === core {
-                if subscription.machine.drop(subscriber) { stopNotify(subscription) }
-            }
+            if subscription.machine.drop(where: { $0.core === core }) { stopNotify(subscription) }
             if subscription.machine.isIdle { subscriptions[subscription.path.rawValue] = nil }
         }
     }

@@ -158,6 +158,22 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
         }
     }
 
+    /// Asks BlueZ again, after pauses of 50 ms to 3.2 s, if it gives no answer: a bus or a daemon that is too busy has not
+    /// said no. After seven times that is the answer.
+    func insist<Answer>(
+        _ question: @escaping (@escaping (Result<Answer, BusError>) -> Void) -> Void, timesLeft: Int = 7,
+        answered: @escaping (Result<Answer, BusError>) -> Void
+    ) {
+        question { [weak self] result in
+            guard let self, timesLeft > 0, let error = result.failure, BlueZErrorName.meansNoAnswer(error) else {
+                return answered(result)
+            }
+            after(.milliseconds(50 << (7 - timesLeft))) { session in
+                session.insist(question, timesLeft: timesLeft - 1, answered: answered)
+            }
+        }
+    }
+
     func assertOnQueue() {
         #if DEBUG
         dispatchPrecondition(condition: .onQueue(queue))

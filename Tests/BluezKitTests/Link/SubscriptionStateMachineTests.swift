@@ -81,8 +81,43 @@ import Testing
     @Test("the last subscriber that vanishes lets go of BlueZ's subscription")
     func drops() {
         var machine = subscribed("a", "b")
-        let dropped = ["a", "a", "b"].map { subscriber in machine.drop(subscriber) }
+        let dropped = ["a", "a", "b"].map { subscriber in machine.drop { $0 == subscriber } }
         #expect(dropped == [false, false, true])
         #expect(machine.isIdle)
+    }
+
+    @Test("who vanishes while BlueZ is asked is no subscriber: what was begun for him is ended")
+    func dropsWhileAsking() {
+        var starting = Machine()
+        _ = starting.set(true, for: "a")
+        #expect(receive(&starting, [1]) == [])
+        #expect(!starting.drop { $0 == "a" })
+        #expect(starting.startReplied(true) == [.stopNotify])
+        #expect(starting.isIdle)
+        var refused = Machine()
+        _ = refused.set(true, for: "a")
+        #expect(!refused.drop { $0 == "a" })
+        #expect(refused.startReplied(false) == [])
+        #expect(refused.isIdle)
+        var stopping = subscribed("a")
+        #expect(stopping.set(false, for: "a") == [.stopNotify])
+        #expect(!stopping.drop { $0 == "a" })
+        #expect(stopping.stopReplied() == [])
+        #expect(stopping.isIdle)
+    }
+
+    @Test("who subscribes again is known by what it says now")
+    func replaces() {
+        struct Named: Hashable {
+            let name: String
+            let object: Int
+            static func == (a: Named, b: Named) -> Bool { a.name == b.name }
+            func hash(into hasher: inout Hasher) { hasher.combine(name) }
+        }
+        var machine = SubscriptionStateMachine<Named>()
+        _ = machine.set(true, for: Named(name: "a", object: 1))
+        _ = machine.startReplied(true)
+        _ = machine.set(true, for: Named(name: "a", object: 2))
+        #expect(machine.subscribers.map(\.object) == [2])
     }
 }

@@ -1,0 +1,134 @@
+import BluezKitSimulator
+import CoreBluetooth
+import Dispatch
+import Foundation
+import Testing
+
+@testable import BluezKit
+
+// What an app asks while its queue is behind arrives for a table, a link or a moment that is over. Discovery asked of a
+// replaced service registered new characteristics under the old object; a subscription that was cancelled on its way came
+// to be without a subscriber, and delivered to objects of the link before; `peripheralIsReady` that came at a full queue
+// was the last one ever. Now each is held against what is there when it arrives.
+@Suite struct BusyQueueTests {
+    /// Holds the app's queue until `release` is called.
+    private func block(_ central: Central) async -> DispatchSemaphore {
+        let go = DispatchSemaphore(value: 0)
+        await withCheckedContinuation { (entered: CheckedContinuation<Void, Never>) in
+            central.queue.async {
+                entered.resume()
+                go.wait()
+            }
+        }
+        return go
+    }
+
+    private func settle(_ central: Central) async {
+        await withCheckedContinuation { continuation in
+            central.manager.core.session.run { continuation.resume() }
+        }
+    }
+
+    @Test("IV-1 GD-12 discovery that is asked of a service which was replaced meanwhile fails, and reveals nothing")
+    func staleService() async throws {
+        let world = try await SimulatedWorld()
+        let table = { (value: UInt8) in
+            [VirtualService("1815", [VirtualCharacteristic("2A56", [.read, .notify], value: [value])])]
+        }
+        let device = VirtualPeripheral(
+            "C0:00:00:09:00:01", VirtualAdvertisement(localName: "Changing"), services: table(1))
+        world.simulator.add(device)
+        let central = Central(world)
+        try await central.powerOn()
+        let peripheral = try await central.find("Changing")
+        try await central.connect(peripheral)
+        let old = try #require(try await central.discoverServices(peripheral).first)
+        let go = await block(central)
+        device.replaceServices(table(2))
+        _ = await world.simulator.waitForCalls("Connect")
+        // The change has been reported to the manager, behind what its queue does now.
+        let reported = EventLog<Bool>()
+        central.manager.core.session.run { central.whenChangeIsReported(of: peripheral) { reported.append(true) } }
+        try await reported.next("report of the change") { $0 }
+        peripheral.discoverCharacteristics(nil, for: old)
+        await settle(central)
+        go.signal()
+        try await central.next("change") { if case .modified(peripheral, [old]) = $0 { true } else { nil } }
+        let error = try await central.next("characteristics") {
+            if case .characteristics(old, let error) = $0 { [error] } else { nil }
+        }
+        #expect((error[0] as? CBError)?.code == .invalidHandle)
+        #expect(old.characteristics == nil)
+        let new = try #require(try await central.discoverServices(peripheral).first)
+        #expect(try await central.discoverCharacteristics(new).first?.service === new)
+    }
+
+    @Test("NT-7 CN-11 who cancels while the subscription is on its way is not subscribed, and the next link's object is")
+    func cancelledWhileSubscribing() async throws {
+        let world = try await SimulatedWorld()
+        let (central, other) = (Central(world), Central(world))
+        for app in [central, other] { try await app.powerOn() }
+        let (heart, others) = (try await central.find("Rig Heart"), try await other.find("Rig Heart"))
+        try await other.connect(others)
+        try await central.connect(heart)
+        let (rate, service) = (CBUUID(string: "2A37"), CBUUID(string: "180D"))
+        let old = try await central.characteristic(rate, of: service, on: heart)
+        world.simulator.inject(SimulatorFault("StartNotify", .delay(.milliseconds(100))))
+        await central.perform { heart.setNotifyValue(true, for: old) }
+        _ = await world.simulator.waitForCalls("StartNotify")
+        try await central.disconnect(heart)
+        #expect(await world.simulator.waitForCalls("StopNotify") != nil)
+        try await central.connect(heart)
+        let new = try await central.characteristic(rate, of: service, on: heart)
+        #expect(!world.heart.isSubscribed(to: "2A37") && !new.isNotifying)
+        #expect(try await central.setNotify(true, new) == nil)
+        #expect(world.heart.notify("2A37", [0, 78]))
+        let value = try await central.next("value") {
+            if case .value(let characteristic, let value, nil) = $0 { (characteristic, value) } else { nil }
+        }
+        #expect(value.0 === new && value.1 == Data([0, 78]))
+        try await central.settle(heart)
+        #expect(central.count { if case .value = $0 { true } else { false } } == 1)
+    }
+
+    @Test("RW-9 O-26 peripheralIsReady that comes when the queue is full again is not the last one")
+    func readyAgain() async throws {
+        let world = try await SimulatedWorld()
+        let central = Central(world)
+        try await central.powerOn()
+        let sink = try await central.find("Rig Sink")
+        try await central.connect(sink)
+        let token = sink.core.link.load(ordering: .relaxed)
+        let session = central.manager.core.session
+        // Writes wait, and are taken, as the bus queue sees them.
+        func take(_ count: Int) { session.run { for _ in 0..<count { sink.commandDone(link: token) } } }
+        sink.shared.withLock { ($0.commands, $0.isFull) = (64, true) }
+        let go = await block(central)
+        take(32)
+        await settle(central)
+        sink.shared.withLock { $0.commands += 100 }
+        go.signal()
+        try await central.settle(sink)
+        #expect(!sink.canSendWriteWithoutResponse)
+        #expect(central.count { if case .ready = $0 { true } else { false } } == 0)
+        take(132)
+        try await central.next("ready") { if case .ready(sink) = $0 { true } else { nil } }
+        #expect(sink.canSendWriteWithoutResponse)
+    }
+}
+
+extension Central {
+    /// Calls `body` when the bus queue has reported a change of the table. On the bus queue.
+    fileprivate func whenChangeIsReported(of peripheral: CBPeripheral, _ body: @escaping () -> Void) {
+        let session = manager.core.session
+        guard let link = peripheral.core.device?.link else { return }
+        func look() {
+            if link.isChangeReportDue { return session.queue.later(.milliseconds(5)) { lookForEnd() } }
+            session.queue.later(.milliseconds(5)) { look() }
+        }
+        func lookForEnd() {
+            link.isChangeReportDue ? session.queue.later(.milliseconds(5)) { lookForEnd() } : body()
+        }
+        look()
+    }
+}

@@ -1,0 +1,163 @@
+import BluezKitSimulator
+import CoreBluetooth
+import DBus
+import Foundation
+import Testing
+
+@testable import BluezKit
+
+// A system bus refuses the calls of a connection that has 128 open ones, and the refusal was taken for "not there": three
+// known peripherals of 40 characteristics that were connected in one go lost some of them without an error, discovery
+// was never answered, and bonded peripherals were dropped from the preserved state. Now calls wait their turn, what is
+// refused or not answered is asked again, and what stays unanswered is an error.
+@Suite struct OpenCallTests {
+    /// Four services with ten characteristics each.
+    private func large(_ number: Int) -> VirtualPeripheral {
+        let services = (0..<4).map { service in
+            VirtualService(
+                "F00\(service)",
+                (0..<10).map { VirtualCharacteristic("FA\(service)\($0)", [.read, .notify], value: [UInt8($0)]) })
+        }
+        return VirtualPeripheral(
+            "C0:00:00:00:01:\(hex(number))", VirtualAdvertisement(localName: "Large \(number)"), services: services)
+    }
+
+    private func hex(_ number: Int) -> String { (number < 16 ? "0" : "") + String(number, radix: 16, uppercase: true) }
+
+    /// Of the characteristics that were found.
+    private let paths = ProtectedBox<[String]>([])
+
+    /// What the app finds of it: characteristics and descriptors.
+    private func discoverAll(_ peripheral: CBPeripheral, _ central: Central) async throws -> (Int, Int) {
+        var found = (0, 0)
+        for service in try await central.discoverServices(peripheral) {
+            for characteristic in try await central.discoverCharacteristics(service) {
+                peripheral.discoverDescriptors(for: characteristic)
+                try await central.next("descriptors") {
+                    if case .descriptors(characteristic, nil) = $0 { true } else { nil }
+                }
+                paths.withLock { $0.append(characteristic.objectPath) }
+                found = (found.0 + 1, found.1 + (characteristic.descriptors?.count ?? 0))
+            }
+        }
+        return found
+    }
+
+    /// Peripherals whose tables BlueZ knows, none of which is connected.
+    private func known(_ count: Int, _ world: SimulatedWorld, _ central: Central) async throws -> [CBPeripheral] {
+        try await central.powerOn()
+        var peripherals: [CBPeripheral] = []
+        for number in 0..<count {
+            world.simulator.add(large(number))
+            let peripheral = try await central.find("Large \(number)")
+            try await central.connect(peripheral)
+            #expect(try await discoverAll(peripheral, central) == (40, 40))
+            try await central.disconnect(peripheral)
+            peripherals.append(peripheral)
+        }
+        return peripherals
+    }
+
+    @Test("GD-1 known peripherals that are connected in one go have all their attributes")
+    func inOneGo() async throws {
+        let world = try await SimulatedWorld()
+        let central = Central(world)
+        let peripherals = try await known(6, world, central)
+        await central.perform { for peripheral in peripherals { central.manager.connect(peripheral) } }
+        for _ in peripherals {
+            let peripheral = try await central.next("connection") {
+                if case .connected(let peripheral) = $0 { peripheral } else { nil }
+            }
+            central.keep(peripheral)
+        }
+        for peripheral in peripherals { #expect(try await discoverAll(peripheral, central) == (40, 40)) }
+    }
+
+    @Test("attributes that the bus or BlueZ refuses to tell for a while are there in the end", arguments: [
+        "LimitsExceeded", "NoReply",
+    ])
+    func refusedForAWhile(error: String) async throws {
+        let world = try await SimulatedWorld()
+        let central = Central(world)
+        let peripheral = try await known(1, world, central)[0]
+        let effect = SimulatorFault.Effect.fail(name: "org.freedesktop.DBus.Error." + error, message: "")
+        // The device, a service and a characteristic.
+        let characteristic = try #require(paths.withLock { $0.first })
+        let service = AttributeTree.service(of: characteristic)
+        let device = try #require(ObjectPath(service)?.parent?.rawValue)
+        for path in [device, service, characteristic] {
+            for member in ["GetAll", "Introspect"] {
+                world.simulator.inject(SimulatorFault(member, path: path, times: 3, effect))
+            }
+        }
+        try await central.connect(peripheral)
+        #expect(try await discoverAll(peripheral, central) == (40, 40))
+    }
+
+    @Test("an attribute that is never told is an error of discovery, not one fewer")
+    func refusedForEver() async throws {
+        let world = try await SimulatedWorld()
+        let central = Central(world)
+        let peripheral = try await known(1, world, central)[0]
+        let limit = "org.freedesktop.DBus.Error.LimitsExceeded"
+        let path = try #require(world.simulator.calls("Connect").last?.path)
+        world.simulator.inject(
+            SimulatorFault("Introspect", path: path, times: nil, .fail(name: limit, message: "too many")))
+        try await central.connect(peripheral)
+        peripheral.discoverServices(nil)
+        let error = try await central.next("services") {
+            if case .services(peripheral, let error) = $0 { [error] } else { nil }
+        }
+        #expect((error[0] as? CBError)?.code == .outOfSpace)
+        #expect(peripheral.services == nil)
+    }
+
+    @Test("R-16 a hundred preserved peripherals are asked about at once, and a bonded one that is refused stays")
+    func manyRestored() async throws {
+        let world = try await SimulatedWorld()
+        let directory = try TemporaryDirectory()
+        let program = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
+        let records = (0..<100).map { number -> String in
+            let peripheral = large(number)
+            world.simulator.add(peripheral)
+            world.simulator.remember(peripheral, bonded: true)
+            let identifier = "426C7A4B-0100-8000-8000-" + peripheral.address.filter { $0 != ":" }
+            return """
+                {"identifier":"\(identifier)","name":"D","adapter":"hci0","state":"connecting","isBonded":true,"options":{}}
+                """
+        }
+        try """
+        {"version":1,"role":"central","identifier":"many","app":"\(program)","boot":"x","saved":"2026-11-22T10:00:00Z",
+        "peripherals":[\(records.joined(separator: ","))],"services":[]}
+        """.write(toFile: directory.path + "/central-many.json", atomically: true, encoding: .utf8)
+        let effect = SimulatorFault.Effect.fail(name: "org.freedesktop.DBus.Error.LimitsExceeded", message: "")
+        world.simulator.inject(SimulatorFault("org.freedesktop.DBus.Properties.GetAll", times: 20, effect))
+        let central = Central(
+            world,
+            options: [
+                CBCentralManagerOptionRestoreIdentifierKey: "many",
+                BluezManagerOptionStateDirectoryKey: directory.path,
+            ])
+        try await central.powerOn()
+        let restoration = try #require(central.manager.restoration)
+        #expect(restoration.peripherals.count == 100)
+        #expect(restoration.peripherals.filter { $0.outcome == .dropped }.isEmpty)
+    }
+
+    @Test("CE-1 a peer whose properties are refused at first is told of")
+    func connectionEvent() async throws {
+        let world = try await SimulatedWorld()
+        let (watcher, central) = (Central(world), Central(world))
+        for app in [watcher, central] { try await app.powerOn() }
+        let heart = try await central.find("Rig Heart")
+        watcher.manager.registerForConnectionEvents(options: [.peripheralUUIDs: [heart.identifier]])
+        _ = watcher.manager.retrieveConnectedPeripherals(withServices: [])  // the bus queue has dealt with it
+        let path = "/org/bluez/hci0/dev_" + world.heart.address.replacingOccurrences(of: ":", with: "_")
+        let effect = SimulatorFault.Effect.fail(name: "org.freedesktop.DBus.Error.LimitsExceeded", message: "")
+        world.simulator.inject(SimulatorFault("GetAll", path: path, times: 3, effect))
+        try await central.connect(heart)
+        try await watcher.next("connection event") {
+            if case .connectionEvent(.peerConnected, let peer) = $0, peer.identifier == heart.identifier { true } else { nil }
+        }
+    }
+}
