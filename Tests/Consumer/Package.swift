@@ -4,7 +4,8 @@ import PackageDescription
 
 let package = Package(
     name: "Consumer",
-    dependencies: [.package(name: "BluezKit", path: "../..")],
+    // A link that the script makes: the package manager goes by the directory's name, and not every clone is called so.
+    dependencies: [.package(name: "BluezKit", path: "../../.build/BluezKit")],
     targets: [
         .executableTarget(
             name: "Consumer",
