@@ -183,7 +183,7 @@ extension Scenarios {
 
         /// Waits until there is a lease of the heart, held or not, or none.
         private func awaitLease(_ isThere: Bool, _ stage: Stage) async throws {
-            let bus = try #require(try await Peer.named(stage.world.busAddress).bus("GetId").first?.stringValue)
+            let bus = try #require(try await Peer.named(stage.world.busAddress).sync(\.serverGUID))
             let deadline = ContinuousClock.now + .seconds(world_deadline)
             while true {
                 let names = try FileManager.default.contentsOfDirectory(atPath: #require(LinkLease.directory))
