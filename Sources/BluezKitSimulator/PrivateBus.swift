@@ -167,7 +167,7 @@ public final class PrivateBus: Sendable {
         rm -rf "$2"
         """
 
-    private static var isBroker: Bool { ProcessInfo.processInfo.environment["BLUEZKIT_TEST_BUS"] == "dbus-broker" }
+    private static var isBroker: Bool { environment("BLUEZKIT_TEST_BUS") == "dbus-broker" }
 
     /// A socket of our own at `path`, listening if it can.
     private static func socket(_ type: __socket_type, at path: String) throws(StartError) -> Int32 {
@@ -205,7 +205,8 @@ public final class PrivateBus: Sendable {
         var sockets: [Int32] = []
         if isBroker {
             // Nobody reads the log; a full one is passed over.
-            sockets = [try socket(SOCK_STREAM, at: directory + "/bus"), try socket(SOCK_DGRAM, at: directory + "/journal")]
+            sockets.append(try socket(SOCK_STREAM, at: directory + "/bus"))
+            sockets.append(try socket(SOCK_DGRAM, at: directory + "/journal"))
             for (number, socket) in sockets.enumerated() {
                 posix_spawn_file_actions_adddup2(&actions, socket, 3 + Int32(number))
             }

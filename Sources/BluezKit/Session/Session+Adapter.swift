@@ -104,7 +104,9 @@ extension Session {
 
     private func listAdapters() {
         guard let bus else { return }
-        insist { BlueZProxy.children(of: BlueZ.root, on: bus, completion: $0) } answered: { [weak self] result in
+        insist {
+            BlueZProxy.children(of: BlueZ.root, on: bus, completion: $0)
+        } answered: { [weak self] result in
             guard let self, self.bus === bus else { return }
             apply(adapter.handle(.listed((try? result.get()) ?? [])))
         }

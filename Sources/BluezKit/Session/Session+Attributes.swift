@@ -45,7 +45,9 @@ extension Session {
                 continue
             }
             if interface != BlueZ.descriptor { readChildren(of: path, device, link) }
-            insist { BlueZProxy(bus: bus, path: path, interface: interface).getAll(completion: $0) } answered: {
+            insist {
+                BlueZProxy(bus: bus, path: path, interface: interface).getAll(completion: $0)
+            } answered: {
                 [weak self, weak device, weak link] result in
                 guard let self, let device, let link, device.link === link, link.epoch == epoch else { return }
                 _ = link.unreadObjects.finish(text)
@@ -66,7 +68,9 @@ extension Session {
         guard let bus else { return }
         let epoch = link.epoch
         link.unreadObjects.questionAsked()
-        insist { BlueZProxy.children(of: path, on: bus, completion: $0) } answered: {
+        insist {
+            BlueZProxy.children(of: path, on: bus, completion: $0)
+        } answered: {
             [weak self, weak device, weak link] result in
             guard let self, let device, let link, device.link === link, link.epoch == epoch else { return }
             link.unreadObjects.questionAnswered()

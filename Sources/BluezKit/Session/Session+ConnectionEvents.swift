@@ -41,7 +41,9 @@ extension Session {
 
     private func lookAtPeer(_ path: ObjectPath) {
         guard let bus else { return }
-        insist { BlueZProxy(bus: bus, path: path, interface: BlueZ.device).getAll(completion: $0) } answered: {
+        insist {
+            BlueZProxy(bus: bus, path: path, interface: BlueZ.device).getAll(completion: $0)
+        } answered: {
             [weak self] result in
             guard let self, case .success(let reply) = result else { return }
             var reader = reply.reader

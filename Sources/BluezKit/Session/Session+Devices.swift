@@ -188,7 +188,9 @@ extension Session {
         while let path = unknownPaths.next() {
             guard let objectPath = ObjectPath(path) else { continue }
             let epoch = scanEpoch
-            insist { BlueZProxy(bus: bus, path: objectPath, interface: BlueZ.device).getAll(completion: $0) } answered: {
+            insist {
+                BlueZProxy(bus: bus, path: objectPath, interface: BlueZ.device).getAll(completion: $0)
+            } answered: {
                 [weak self] result in
                 guard let self else { return }
                 // Asking took no longer than the answer is fresh: the change that made us ask is in it.

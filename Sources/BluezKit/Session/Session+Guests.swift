@@ -41,7 +41,9 @@ extension Session {
         guests[path.rawValue] = guest
         guard let bus else { return guest }
         bus.addMatch(guest.rule)
-        insist { BlueZProxy(bus: bus, path: path, interface: BlueZ.device).getAll(completion: $0) } answered: {
+        insist {
+            BlueZProxy(bus: bus, path: path, interface: BlueZ.device).getAll(completion: $0)
+        } answered: {
             [weak self, weak guest] result in
             guard let self, let guest, guests[path.rawValue] === guest else { return }
             var fields = DeviceProperties()

@@ -232,7 +232,9 @@ extension Session {
         let epoch = link.epoch
         link.tree = AttributeTree()
         readChildren(of: device.path, device, link)
-        insist { proxy.getAll(completion: $0) } answered: { [weak self, weak device, weak link] result in
+        insist {
+            proxy.getAll(completion: $0)
+        } answered: { [weak self, weak device, weak link] result in
             guard let self, let device, let link, device.link === link, link.epoch == epoch else { return }
             var isConnected: Bool?
             switch result {

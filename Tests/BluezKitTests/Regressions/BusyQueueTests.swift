@@ -63,7 +63,7 @@ import Testing
         #expect(try await central.discoverCharacteristics(new).first?.service === new)
     }
 
-    @Test("NT-7 CN-11 who cancels while the subscription is on its way is not subscribed, and the next link's object is")
+    @Test("NT-7 CN-11 who cancels while the subscription is on its way is not subscribed; the next link's object is")
     func cancelledWhileSubscribing() async throws {
         let world = try await SimulatedWorld()
         let (central, other) = (Central(world), Central(world))

@@ -73,9 +73,11 @@ import Testing
         for peripheral in peripherals { #expect(try await discoverAll(peripheral, central) == (40, 40)) }
     }
 
-    @Test("attributes that the bus or BlueZ refuses to tell for a while are there in the end", arguments: [
-        "LimitsExceeded", "NoReply",
-    ])
+    @Test(
+        "attributes that the bus or BlueZ refuses to tell for a while are there in the end",
+        arguments: [
+            "LimitsExceeded", "NoReply",
+        ])
     func refusedForAWhile(error: String) async throws {
         let world = try await SimulatedWorld()
         let central = Central(world)
@@ -157,7 +159,11 @@ import Testing
         world.simulator.inject(SimulatorFault("GetAll", path: path, times: 3, effect))
         try await central.connect(heart)
         try await watcher.next("connection event") {
-            if case .connectionEvent(.peerConnected, let peer) = $0, peer.identifier == heart.identifier { true } else { nil }
+            if case .connectionEvent(.peerConnected, let peer) = $0, peer.identifier == heart.identifier {
+                true
+            } else {
+                nil
+            }
         }
     }
 }
