@@ -38,9 +38,12 @@ final class ModelRun: @unchecked Sendable {  // holds: what changes is under `lo
         await withTaskGroup(of: Void.self) { group in
             for _ in 0..<worlds {
                 group.addTask { [self] in
-                    guard let bus = try? PrivateBus() else { return }
-                    while let seed = next() {
-                        note(seed, await Self.play(Script(seed: seed), on: bus, patience: .seconds(20)))
+                    var bus = try? PrivateBus()
+                    while let present = bus, let seed = next() {
+                        let violations = await Self.play(Script(seed: seed), on: present, patience: .seconds(20))
+                        note(seed, violations)
+                        // A session that has leaked would be the next one's.
+                        if !violations.isEmpty { bus = try? PrivateBus() }
                     }
                 }
             }
@@ -86,12 +89,12 @@ final class ModelRun: @unchecked Sendable {  // holds: what changes is under `lo
 
     /// The shortest script that fails likewise, once in four times at least.
     static func shrink(_ failure: Failure) async -> Script {
-        let buses = (0..<4).compactMap { _ in try? PrivateBus() }
-        return await Script(seed: failure.seed).shrunk { candidate in
+        await Script(seed: failure.seed).shrunk { candidate in
             await withTaskGroup(of: Bool.self) { group in
-                for bus in buses {
+                for _ in 0..<4 {
                     group.addTask {
-                        Failure.kind(await play(candidate, on: bus, patience: .seconds(3))) == failure.kind
+                        guard let bus = try? PrivateBus() else { return false }
+                        return Failure.kind(await play(candidate, on: bus, patience: .seconds(3))) == failure.kind
                     }
                 }
                 return await group.contains(true)
