@@ -200,7 +200,11 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
     @discardableResult
     func after(_ delay: Duration, _ body: @escaping () -> Void) -> Alarm {
         let life = generation
-        return afterAlways(delay) { [weak self] in if self?.generation == life { body() } }
+        return afterAlways(delay) { [weak self] in
+            guard let self, generation == life else { return }
+            // Devices refer to it without holding it: it must not end meanwhile.
+            withExtendedLifetime(self) { body() }
+        }
     }
 
     /// Runs `body` later.

@@ -124,7 +124,11 @@ final class LinkLease {
             defer { close(descriptor) }
             let lines = lines(of: descriptor)
             guard let identity = lines.first.flatMap({ UUID(uuidString: $0) }).flatMap(DeviceIdentity.init(identifier:))
-            else { return nil }
+            else {
+                // Who made it has died before it asked BlueZ for anything.
+                inherit(name, in: directory)?.end()
+                return nil
+            }
             return Found(
                 name: name, element: parts.last.map(String.init) ?? "", identity: identity,
                 states: Array(lines.dropFirst()))

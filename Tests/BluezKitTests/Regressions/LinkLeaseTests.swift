@@ -77,6 +77,25 @@ import Testing
         holder.end()
     }
 
+    @Test("a file that somebody holds stays, though nothing is written in it yet")
+    func unwritten() throws {
+        let directory = try TemporaryDirectory()
+        let path = "\(directory.path)/\(life) dev_1"
+        #expect(FileManager.default.createFile(atPath: path, contents: nil))
+        let holder = try LinkLease.share("\(life) dev_1", in: directory.path)
+        #expect(LinkLease.all(of: life, in: directory.path).isEmpty)
+        #expect(FileManager.default.fileExists(atPath: path))
+        withExtendedLifetime(holder) {}
+    }
+
+    @Test("a file whose maker died before it had written anything goes")
+    func abandonedUnwritten() throws {
+        let directory = try TemporaryDirectory()
+        #expect(FileManager.default.createFile(atPath: "\(directory.path)/\(life) dev_1", contents: nil))
+        #expect(LinkLease.all(of: life, in: directory.path).isEmpty)
+        #expect(try files(directory).isEmpty)
+    }
+
     // MARK: In a world
 
     private struct Stage {
