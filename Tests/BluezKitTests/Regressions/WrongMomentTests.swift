@@ -154,16 +154,13 @@ import Testing
         let identifier = heart.identifier
         // Of another session than the holder's, as in another process.
         let session: [String: Any] = [BluezManagerOptionAdapterKey: "hci0"]
-        let isMade = DispatchSemaphore(value: 0)
         let other = Central(world, options: session) { central, event in
-            guard case .state(.poweredOn) = event else { return }
-            isMade.wait()  // it may be called back before it is known here
-            guard let heart = central.manager.retrievePeripherals(withIdentifiers: [identifier]).first
+            guard case .state(.poweredOn) = event,
+                let heart = central.manager.retrievePeripherals(withIdentifiers: [identifier]).first
             else { return }
             central.keep(heart)
             central.manager.connect(heart)
         }
-        isMade.signal()
         let app = Restored()
         let manager = CBCentralManager(
             delegate: app, queue: DispatchQueue(label: "test.restored"),

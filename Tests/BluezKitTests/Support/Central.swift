@@ -69,6 +69,15 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
         queue.setSpecific(key: Self.onQueue, value: true)
         manager = CheckedManager(
             delegate: self, queue: queue, options: world.managerOptions.merging(options) { $1 }, watch: watch)
+        isMade.signal()
+    }
+
+    private let isMade = DispatchSemaphore(value: 0)
+
+    /// The first callback may come before the manager is known here.
+    private func awaitManager() {
+        isMade.wait()
+        isMade.signal()
     }
 
     /// When links went down, as the callback says, and when it came.
@@ -134,6 +143,7 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
     }
 
     private func note(_ event: Event, _ peripheral: CBPeripheral? = nil) {
+        awaitManager()
         depth += 1
         let record = Record(
             event: event, managerState: manager?.state ?? .unknown, isScanning: manager?.isScanning ?? false,
@@ -148,6 +158,7 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
     // MARK: Callbacks
 
     func centralManagerDidUpdateState(_ central: CBCentralManager) {
+        awaitManager()
         stateObserver.withLock { $0 }?()
         note(.state(central.state))
     }
