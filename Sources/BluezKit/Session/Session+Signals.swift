@@ -28,7 +28,7 @@ extension Session {
         guard !message.senderC.matches("org.freedesktop.DBus"), bus?.owner(of: BlueZ.busName) != nil else { return }
         let sender = message.sender ?? "?"
         Log.warning(
-            from: sender,
+            from: "\(sender) on \(key.address)",
             "ignored a signal that \(sender) sent in the name of BlueZ "
                 + "(\(message.member ?? "?") of \((message.path?.rawValue ?? "?").prefix(100)))")
     }
