@@ -74,6 +74,8 @@ struct ContractChecker {
         /// Cancels that the app has not been told the end of, the first one first.
         var farewells: [Farewell] = []
         var farewell: Farewell { farewells.first ?? .none }
+        /// One of several cancels has been answered, and `connect` not been called since.
+        var hasLeft = false
         var requests: [(request: Request, service: ID?)] = []
         var notifying: [ID: ID?] = [:]
 
@@ -136,16 +138,13 @@ struct ContractChecker {
     /// What `state` may be.
     func states(of id: ID) -> Set<CBPeripheralState> {
         let peripheral = peripherals[id, default: Peripheral()]
-        var states: Set<CBPeripheralState> =
-            switch (peripheral.farewell, peripheral.isConnected, peripheral.isWanted) {
-            case (.isDue, _, true), (.none, false, true): [.connecting]
-            case (.isDue, _, false): [.disconnecting]
-            case (.mayBeDue, _, _): [.connecting, .connected, .disconnecting, .disconnected]
-            case (.none, true, _): [.connected]
-            case (.none, false, false): [.disconnected]
-            }
-        if peripheral.farewells.count > 1 { states.formUnion([.disconnecting, .disconnected]) }
-        return states
+        return switch (peripheral.farewell, peripheral.isConnected, peripheral.isWanted) {
+        case (.isDue, _, true), (.none, false, true): [.connecting]
+        case (.isDue, _, false): [peripheral.hasLeft ? .disconnected : .disconnecting]
+        case (.mayBeDue, _, _): [.connecting, .connected, .disconnecting, .disconnected]
+        case (.none, true, _): [.connected]
+        case (.none, false, false): [.disconnected]
+        }
     }
 
     /// Whether it may have services.
@@ -166,7 +165,7 @@ struct ContractChecker {
                     peripheral.repeats += 1
                     if peripheral.reconnects != reconnects { peripheral.reconnects = nil }
                 } else if !peripheral.isWanted {
-                    (peripheral.isWanted, peripheral.reconnects) = (true, reconnects)
+                    (peripheral.isWanted, peripheral.hasLeft, peripheral.reconnects) = (true, false, reconnects)
                 }
             }
         case .cancel(let id, let number):
@@ -295,6 +294,7 @@ struct ContractChecker {
             if hasError { broken.append("O-11 an error after a cancel") }
             if isReconnecting { broken.append("O-17 reconnecting after a cancel") }
             peripheral.farewells.removeFirst()
+            peripheral.hasLeft = !peripheral.isWanted
         case .mayBeDue:
             // The link may have ended by itself while the cancel was called. The goodbye is due all the same if the
             // peripheral was about to connect again.
@@ -312,14 +312,13 @@ struct ContractChecker {
         }
         peripheral.end()
         if view.hasServices { broken.append("O-15 services after the end of the link") }
-        var expected: Set<CBPeripheralState?> =
+        let expected: Set<CBPeripheralState?> =
             switch (isReconnecting, peripheral.isWanted && wasWanted, peripheral.farewell) {
             case (_, _, .mayBeDue): [.connecting, .disconnecting, .disconnected]
             case (true, _, _): [.connecting]
             case (false, true, _): [.connecting, .disconnected]  // `connect` was called since
             case (false, false, _): [.disconnected]
             }
-        if !peripheral.farewells.isEmpty { expected.formUnion([.disconnecting, .disconnected]) }
         if !expected.contains(view.peripheralState) {
             broken.append("O-15 O-17 the state inside didDisconnect is \(view.peripheralState?.rawValue ?? -1)")
         }
