@@ -89,6 +89,13 @@ struct DiscoveryStateMachine {
         return next()
     }
 
+    /// BlueZ has begun to scan, as it was asked to before ``reset()``.
+    mutating func strayed() -> [Action] {
+        running = running ?? Filter(services: nil, wantsDuplicates: false)
+        mustRestart = true
+        return next()
+    }
+
     /// BlueZ has forgotten: it was restarted, or the adapter was off.
     mutating func reset() { self = DiscoveryStateMachine() }
 

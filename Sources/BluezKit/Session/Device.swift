@@ -98,6 +98,8 @@ final class Link {
     var failRunning: ((BusError) -> Void)?
     /// Our part in the link or the attempt, if a program with BluezKit has made it.
     var lease: LinkLease?
+    /// `Disconnect` is on its way, which keeps the session.
+    var ending: Session?
     /// Whether `Pair` is on its way.
     var isPairing = false
     var isPausingDiscovery = false

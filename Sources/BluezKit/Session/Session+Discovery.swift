@@ -101,7 +101,13 @@ extension Session {
         for action in actions {
             switch action {
             case .setFilter(let filter): proxy.setDiscoveryFilter(filter, completion: replied)
-            case .start: proxy.startDiscovery(completion: replied)
+            case .start:
+                proxy.startDiscovery { [weak self] result in
+                    guard let self else { return }
+                    if discoveryLife == life { return self.replied(result) }
+                    // It got there when Bluetooth was on again, and nobody knows of it.
+                    if result.failure == nil { perform(discovery.strayed()) }
+                }
             case .stop: proxy.stopDiscovery(completion: replied)
             case .startTimer(let delay):
                 after(delay) { session in

@@ -374,10 +374,13 @@ extension Session {
     }
 
     private func callDisconnect(_ device: Device, _ link: Link) {
+        guard let proxy = proxy(device) else { return }
         let epoch = link.epoch
-        // Held until it is answered: then the lease goes, and not before.
-        proxy(device)?.disconnect { [self, weak device] result in
-            guard let device, let link = device.link, link.epoch == epoch else { return }
+        // Until it is answered, or the link has gone: then the lease goes, and not before.
+        link.ending = self
+        proxy.disconnect { [weak self, weak device] result in
+            guard let self, let device, let link = device.link, link.epoch == epoch else { return }
+            link.ending = nil
             if result.failure.map({ BlueZErrorName.meansUnknownObject($0.name) }) ?? true { link.endLease() }
             apply(link.machine.handle(.disconnectReply), to: device)
         }
@@ -540,7 +543,7 @@ extension Session {
             if !device.properties.isConnected { link.endLease() }
             link.lease = nil
         }
-        (link.failConnect, link.failRunning, link.isPairing) = (nil, nil, false)
+        (link.failConnect, link.failRunning, link.isPairing, link.ending) = (nil, nil, false, nil)
         endQuestion(about: device)
         for writer in link.writers.values { writer.close() }
         (link.writers, link.withoutSocket) = ([:], [])

@@ -71,6 +71,22 @@ import Testing
         #expect(hearts.merged(with: everything) == everything)
     }
 
+    @Test("a start from before a reset that BlueZ carries out after it is stopped, and what is wanted started anew")
+    func strays() {
+        var machine = DiscoveryStateMachine()
+        #expect(machine.strayed() == [.stop])
+        #expect(machine.replied(.done) == [])
+        #expect(!machine.isRunning)
+        // BlueZ refuses another start meanwhile.
+        _ = machine.wish(hearts)
+        #expect(machine.replied(.done) == [.start])
+        #expect(machine.strayed() == [])
+        #expect(machine.replied(.busy) == [.startTimer(.milliseconds(200))])
+        #expect(machine.timerFired() == [.stop])
+        #expect(machine.replied(.done) == [.setFilter(hearts)])
+        #expect(machine.replied(.done) == [.start])
+    }
+
     private func running(_ filter: Filter) -> DiscoveryStateMachine {
         var machine = DiscoveryStateMachine()
         _ = machine.wish(filter)

@@ -118,4 +118,32 @@ import Testing
         // Whose turn comes later.
         other.manager.connect(clock, options: options(0.5))
     }
+
+    @Test("CN-15 BlueZ forgets a peripheral while it disconnects, and never answers: nothing of the library is left")
+    func forgottenWhileEnding() async throws {
+        let world = try await SimulatedWorld()
+        let session = try await releaseWhileEnding(world)
+        world.simulator.forgetDevice(world.heart)
+        let deadline = ContinuousClock.now + .seconds(world_deadline)
+        while session.session != nil {
+            try #require(ContinuousClock.now < deadline)
+            await Task.yield()
+        }
+    }
+
+    private struct Weak { weak var session: Session? }
+
+    /// Lets go of a manager that is connected; the peripheral's end is not answered.
+    private func releaseWhileEnding(_ world: SimulatedWorld) async throws -> Weak {
+        let central = Central(world)
+        try await central.powerOn()
+        let heart = try await central.find("Rig Heart")
+        try await central.connect(heart)
+        central.forgetRecords()
+        world.simulator.stickConnection(of: world.heart)
+        let session = Weak(session: central.manager.core.session)
+        central.release()
+        _ = await world.simulator.waitForCalls("Disconnect")
+        return session
+    }
 }

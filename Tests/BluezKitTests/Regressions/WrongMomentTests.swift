@@ -84,13 +84,36 @@ import Testing
         try await central.powerOn()
         #expect(heart.state == .disconnected && sink.state == .disconnected && !central.manager.isScanning)
         try await central.connect(sink)
+        try await awaitRest(world)
+        #expect(world.simulator.calls("Connect").count == 1)
+        #expect(central.count { if case .disconnected = $0 { true } else { false } } == 0)
+    }
+
+    /// Waits until BlueZ does not scan.
+    private func awaitRest(_ world: SimulatedWorld) async throws {
         let client = try await BusClient(world.simulator.address)
         let deadline = ContinuousClock.now + .seconds(world_deadline)
         while try await client.property("/org/bluez/hci0", "org.bluez.Adapter1", "Discovering") == .bool(true) {
             try #require(ContinuousClock.now < deadline, "BlueZ scans for nobody")
         }
-        #expect(world.simulator.calls("Connect").count == 1)
-        #expect(central.count { if case .disconnected = $0 { true } else { false } } == 0)
+    }
+
+    @Test("SC-1 O-19 a scan that BlueZ begins when Bluetooth is off and on again, for it was asked to before: it ends")
+    func lateStart() async throws {
+        let world = try await SimulatedWorld()
+        let central = Central(world)
+        try await central.powerOn()
+        // Time enough to switch off and on in.
+        world.simulator.inject(SimulatorFault("StartDiscovery", .delay(.seconds(1))))
+        central.manager.scanForPeripherals(withServices: nil)
+        _ = await world.simulator.waitForCalls("StartDiscovery")
+        world.simulator.setPowered(false)
+        world.simulator.setPowered(true)
+        _ = await world.simulator.waitForCalls("StopDiscovery")
+        try await awaitRest(world)
+        // Nothing of it stands in the way of the next one.
+        try await central.powerOn()
+        _ = try await central.find("Rig Heart")
     }
 
     @Test("CN-10 CN-11 AR-7 requests from before a loss are not carried out on the link that came after it")
