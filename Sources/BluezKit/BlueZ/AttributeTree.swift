@@ -9,8 +9,9 @@ struct AttributeTree {
         let uuid: CBUUID
         let isPrimary: Bool
         var includes: [String] = []
-        /// Of all that is in the service; filled where an app gets to know it.
+        /// Of all that is in the service; these are filled where an app gets to know it.
         var layout = ""
+        var version = 0
     }
 
     struct Characteristic {
@@ -31,6 +32,8 @@ struct AttributeTree {
     private(set) var descriptors: [String: Descriptor] = [:]
     /// What is right below a service or a characteristic.
     private var children: [String: Set<String>] = [:]
+    /// How often a service has come, gone or changed, by path.
+    private var versions: [String: Int] = [:]
     private var serviceChangedCount = 0
     /// ATT_MTU of the link, where BlueZ tells it (5.62 and later).
     private(set) var mtuBytes: Int?
@@ -76,8 +79,12 @@ struct AttributeTree {
     private func withLayout(_ service: Service) -> Service {
         var service = service
         service.layout = layout(of: service.path.rawValue) ?? ""
+        service.version = version(of: service.path.rawValue)
         return service
     }
+
+    /// Another one means that what was found in the service before is not there any more, or may be something else.
+    func version(of service: String) -> Int { versions[service] ?? 0 }
 
     /// A digest of a service and all that is in it: another one means that it has changed. The same in every process.
     func layout(of service: String) -> String? {
@@ -137,20 +144,23 @@ struct AttributeTree {
             if flaw == nil { flaw = .limit("the peripheral has more than \(Self.limit) attributes") }
             return nil
         }
+        let service: String?
         switch Self.interface(of: path) {
         case BlueZ.service?:
             insert(
                 Service(path: path, uuid: uuid, isPrimary: fields.isPrimary ?? true, includes: fields.includes ?? []))
-            return path.rawValue
+            service = path.rawValue
         case BlueZ.characteristic?:
             setMTU(fields.mtu)
             insert(Characteristic(path: path, uuid: uuid, properties: fields.properties ?? [], value: fields.value))
-            return path.parent?.rawValue
+            service = path.parent?.rawValue
         case BlueZ.descriptor?:
             insert(Descriptor(path: path, uuid: uuid))
-            return path.parent?.parent?.rawValue
-        default: return nil
+            service = path.parent?.parent?.rawValue
+        default: service = nil
         }
+        if let service { versions[service, default: 0] += 1 }
+        return service
     }
 
     mutating func insert(_ service: Service) { services[service.path.rawValue] = service }
@@ -199,6 +209,12 @@ struct AttributeTree {
     /// Drops an object and all below it.
     /// - Returns: The service that has changed by it, and the characteristics that are gone.
     mutating func remove(_ path: ObjectPath) -> (service: String, characteristics: [String])? {
+        let gone = removeAll(at: path)
+        if let gone { versions[gone.service, default: 0] += 1 }
+        return gone
+    }
+
+    private mutating func removeAll(at path: ObjectPath) -> (service: String, characteristics: [String])? {
         let key = path.rawValue
         let parent = path.parent?.rawValue ?? ""
         if services.removeValue(forKey: key) != nil {

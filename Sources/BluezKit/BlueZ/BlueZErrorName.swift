@@ -12,6 +12,10 @@ enum BlueZErrorName {
         name == "org.freedesktop.DBus.Error.UnknownObject" || name == "org.freedesktop.DBus.Error.UnknownMethod"
     }
 
+    /// An attribute has gone while it was used.
+    static let gone = BusError.remote(
+        name: "org.freedesktop.DBus.Error.UnknownObject", message: "the attribute has gone")
+
     /// The question did not get through, or was not answered: no answer is no "no".
     static func meansNoAnswer(_ error: BusError) -> Bool {
         let names = ["NoReply", "LimitsExceeded", "NoMemory", "Timeout"]

@@ -7,10 +7,13 @@ open class CBAttribute: NSObject, @unchecked Sendable {  // holds: immutable; su
 
     /// BlueZ's object; empty for what this app publishes.
     let objectPath: String
+    /// Of its service, when it was found (`AttributeTree.version(of:)`): another attribute may have got its path since. Nil:
+    /// an earlier process found it.
+    let version: Int?
 
-    init(uuid: CBUUID, objectPath: String) {
+    init(uuid: CBUUID, objectPath: String, version: Int? = nil) {
         storedUUID = uuid
-        self.objectPath = objectPath
+        (self.objectPath, self.version) = (objectPath, version)
         super.init()
     }
 

@@ -22,7 +22,7 @@ open class CBCharacteristic: CBAttribute, @unchecked Sendable {  // holds: what 
         service: CBService?
     ) {
         shared = Mutex(Shared(service: service, properties: properties, value: value))
-        super.init(uuid: uuid, objectPath: objectPath)
+        super.init(uuid: uuid, objectPath: objectPath, version: service?.version)
     }
 
     /// The service that has it; nil if that is gone.

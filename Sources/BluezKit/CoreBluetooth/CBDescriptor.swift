@@ -16,7 +16,7 @@ open class CBDescriptor: CBAttribute, @unchecked Sendable {  // holds: what chan
 
     init(uuid: CBUUID, objectPath: String, characteristic: CBCharacteristic?) {
         shared = Mutex(Shared(characteristic: characteristic))
-        super.init(uuid: uuid, objectPath: objectPath)
+        super.init(uuid: uuid, objectPath: objectPath, version: characteristic?.version)
     }
 
     /// A local one.

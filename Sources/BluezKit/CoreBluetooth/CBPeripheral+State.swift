@@ -133,7 +133,7 @@ extension CBPeripheral {
         object(service.path.rawValue) {
             CBService(
                 uuid: service.uuid, isPrimary: service.isPrimary, objectPath: service.path.rawValue, peripheral: self,
-                layout: service.layout)
+                layout: service.layout, version: service.version)
         }
     }
 

@@ -17,11 +17,14 @@ open class CBService: CBAttribute, @unchecked Sendable {  // holds: what changes
     /// A digest of all that is in it; empty for a local one.
     let layout: String
 
-    init(uuid: CBUUID, isPrimary: Bool, objectPath: String, peripheral: CBPeripheral?, layout: String = "") {
+    init(
+        uuid: CBUUID, isPrimary: Bool, objectPath: String, peripheral: CBPeripheral?, layout: String = "",
+        version: Int? = nil
+    ) {
         shared = Mutex(Shared(peripheral: peripheral))
         self.layout = layout
         storedIsPrimary = isPrimary
-        super.init(uuid: uuid, objectPath: objectPath)
+        super.init(uuid: uuid, objectPath: objectPath, version: version)
     }
 
     /// The peripheral that has it; nil for a local service, and if the app has released the peripheral.

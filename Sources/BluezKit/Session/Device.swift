@@ -94,7 +94,7 @@ final class Link {
     var downSince = CFAbsoluteTime(0)
     /// Answers `Connect` in BlueZ's place.
     var failConnect: ((BusError) -> Void)?
-    /// Answers the running operation in BlueZ's place.
+    /// Answers the running operation in BlueZ's place; nil: BlueZ is not asked anything for it.
     var failRunning: ((BusError) -> Void)?
     /// Our part in the link or the attempt, if a program with BluezKit has made it.
     var lease: LinkLease?
@@ -107,6 +107,9 @@ final class Link {
     var matchRules: [MatchRule] = []
     /// Counts the links: answers to calls made for an earlier one are void.
     var epoch = 0
+
+    /// Whether it is still to be answered: not if the link has ended, or the attribute has gone.
+    func isRunning(_ entry: AttributeQueue<AttributeOperation>.Entry) -> Bool { queue.running?.id == entry.id }
 
     /// The link has ended, or the attempt has.
     func endLease() {
@@ -136,6 +139,19 @@ struct AttributeOperation {
     let core: PeripheralCore
     let link: UInt64
     let kind: Kind
+
+    /// What it is about; nil: the peripheral.
+    var attribute: CBAttribute? {
+        switch kind {
+        case .discoverServices, .readRSSI: nil
+        case .discoverIncludedServices(_, let service), .discoverCharacteristics(_, let service): service
+        case .readDescriptor(let descriptor), .writeDescriptor(_, let descriptor): descriptor
+        case .discoverDescriptors(let characteristic), .read(let characteristic), .write(_, let characteristic),
+            .writeWithoutResponse(_, let characteristic), .setNotify(_, let characteristic),
+            .resubscribe(let characteristic):
+            characteristic
+        }
+    }
 
     /// Posts an answer to it, unless the app has begun another connection meanwhile.
     func answer(_ body: @escaping (CBPeripheral, (any CBPeripheralDelegate)?) -> Void) {

@@ -42,8 +42,8 @@ final class PeripheralCore: @unchecked Sendable {
     weak var device: Device?
     /// Services that are known from an earlier process, with what was in them; nil: nothing has to be compared.
     var restoredLayouts: [String: String]?
-    /// Those of them that have changed since.
-    var staleServices: Set<String> = []
+    /// The versions of those of them that have not changed since.
+    var restoredVersions: [String: Int] = [:]
 
     init(identity: DeviceIdentity, manager: ManagerCore) {
         (self.identity, self.manager) = (identity, manager)

@@ -153,7 +153,18 @@ extension Session {
 
     /// The running operation is over: on with the next.
     func finish(_ id: Int, _ device: Device, _ link: Link) {
+        guard link.queue.running?.id == id else { return }
+        link.failRunning = nil
         if let next = link.queue.finish(id) { execute(next, device, link) }
+    }
+
+    /// An object of BlueZ has gone, with all below it. BlueZ answers nothing that is under way for that, not even with an
+    /// error (IV-3).
+    func endOperation(at path: ObjectPath, _ link: Link) {
+        guard let running = link.queue.running?.operation.attribute?.objectPath,
+            running == path.rawValue || running.hasPrefix(path.rawValue + "/")
+        else { return }
+        link.failRunning?(BlueZErrorName.gone)
     }
 
     /// Begins an operation. Many are over at once, and so is then the next one: they follow each other in a loop, not
@@ -175,39 +186,35 @@ extension Session {
         if !link.isDiscovered, operation.waitsForServices || link.isAdopted { return }
         // Sockets and calls reach BlueZ on different ways; what was written first must be there first (O-27).
         guard link.isDrained(before: operation) else { return awaitDrained(entry, device, link) }
+        if let error = obstacle(to: operation, link) {
+            fail(operation, error)
+            return finish(entry.id, device, link)
+        }
         switch operation.kind {
         case .discoverServices(let wanted):
             let services = link.tree.visibleServices().matching(wanted, \.uuid)
-            let error = flaw(of: link)
             operation.answer { peripheral, delegate in
-                if error == nil { peripheral.reveal(services: services) }
-                delegate?.peripheral(peripheral, didDiscoverServices: error)
+                peripheral.reveal(services: services)
+                delegate?.peripheral(peripheral, didDiscoverServices: nil)
             }
         case .discoverIncludedServices(let wanted, let service):
             let included = link.tree.includedServices(of: service.objectPath).matching(wanted, \.uuid)
-            let error = flaw(of: link, at: link.tree.services[service.objectPath] != nil)
-            operation.answer { [staleAttribute] peripheral, delegate in
-                let error = peripheral.knows(service) ? error : staleAttribute
-                if error == nil { peripheral.reveal(includedServices: included, of: service) }
-                delegate?.peripheral(peripheral, didDiscoverIncludedServicesFor: service, error: error)
+            operation.answer { peripheral, delegate in
+                peripheral.reveal(includedServices: included, of: service)
+                delegate?.peripheral(peripheral, didDiscoverIncludedServicesFor: service, error: nil)
             }
         case .discoverCharacteristics(let wanted, let service):
             let found = link.tree.characteristics(of: service.objectPath, isBonded: device.properties.isBonded)
                 .matching(wanted, \.uuid)
-            let error = flaw(of: link, at: link.tree.services[service.objectPath] != nil)
-            operation.answer { [staleAttribute] peripheral, delegate in
-                // Its place in the table may be another's by now.
-                let error = peripheral.knows(service) ? error : staleAttribute
-                if error == nil { peripheral.reveal(characteristics: found, of: service) }
-                delegate?.peripheral(peripheral, didDiscoverCharacteristicsFor: service, error: error)
+            operation.answer { peripheral, delegate in
+                peripheral.reveal(characteristics: found, of: service)
+                delegate?.peripheral(peripheral, didDiscoverCharacteristicsFor: service, error: nil)
             }
         case .discoverDescriptors(let characteristic):
             let found = link.tree.descriptors(of: characteristic.objectPath)
-            let error = flaw(of: link, at: link.tree.characteristics[characteristic.objectPath] != nil)
-            operation.answer { [staleAttribute] peripheral, delegate in
-                let error = peripheral.knows(characteristic) ? error : staleAttribute
-                if error == nil { peripheral.reveal(descriptors: found, of: characteristic) }
-                delegate?.peripheral(peripheral, didDiscoverDescriptorsFor: characteristic, error: error)
+            operation.answer { peripheral, delegate in
+                peripheral.reveal(descriptors: found, of: characteristic)
+                delegate?.peripheral(peripheral, didDiscoverDescriptorsFor: characteristic, error: nil)
             }
         case .read(let characteristic): return read(characteristic, entry, device)
         case .readDescriptor(let descriptor): return read(descriptor, entry, device)
@@ -222,11 +229,49 @@ extension Session {
         finish(entry.id, device, link)
     }
 
-    /// Why discovery fails, if it does.
-    private func flaw(of link: Link, at exists: Bool = true) -> (any Error)? {
-        guard exists else { return staleAttribute }
+    /// Why an operation cannot begin.
+    private func obstacle(to operation: AttributeOperation, _ link: Link) -> (any Error)? {
+        if let attribute = operation.attribute {
+            let service = AttributeTree.service(of: attribute.objectPath)
+            let version = attribute.version ?? operation.core.restoredVersions[service]
+            // Its place in the table may be another's by now (IV-1); the app may not have heard of it yet.
+            if version != link.tree.version(of: service) { return staleAttribute }
+        }
+        guard operation.waitsForServices else { return nil }
         return link.tree.flaw.map {
             coreBluetoothError(name: $0.name, message: $0.message, context: .attributeRead, isBonded: false)
+        }
+    }
+
+    /// Answers an operation with an error.
+    func fail(_ operation: AttributeOperation, _ error: any Error) {
+        switch operation.kind {
+        case .discoverServices: operation.answer { $1?.peripheral($0, didDiscoverServices: error) }
+        case .discoverIncludedServices(_, let service):
+            operation.answer { $1?.peripheral($0, didDiscoverIncludedServicesFor: service, error: error) }
+        case .discoverCharacteristics(_, let service):
+            operation.answer { $1?.peripheral($0, didDiscoverCharacteristicsFor: service, error: error) }
+        case .discoverDescriptors(let characteristic):
+            operation.answer { $1?.peripheral($0, didDiscoverDescriptorsFor: characteristic, error: error) }
+        case .read(let characteristic):
+            operation.answer { $1?.peripheral($0, didUpdateValueFor: characteristic, error: error) }
+        case .readDescriptor(let descriptor):
+            operation.answer { $1?.peripheral($0, didUpdateValueFor: descriptor, error: error) }
+        case .write(_, let characteristic):
+            operation.answer { $1?.peripheral($0, didWriteValueFor: characteristic, error: error) }
+        case .writeDescriptor(_, let descriptor):
+            operation.answer { $1?.peripheral($0, didWriteValueFor: descriptor, error: error) }
+        case .writeWithoutResponse(_, let characteristic):
+            let path = characteristic.objectPath
+            Log.warning(from: path, "dropped a write without response: \(error.localizedDescription)")
+            operation.core.peripheral?.commandDone(link: operation.link)
+        case .setNotify(_, let characteristic), .resubscribe(let characteristic):
+            operation.answer { peripheral, delegate in
+                peripheral.noteSubscription(false, to: characteristic)
+                characteristic.setNotifying(false)
+                delegate?.peripheral(peripheral, didUpdateNotificationStateFor: characteristic, error: error)
+            }
+        case .readRSSI: break  // asks for nothing that can fail so
         }
     }
 
@@ -241,23 +286,33 @@ extension Session {
     ) {
         guard let bus, let path = ObjectPath(path), let link = device.link else { return }
         let proxy = BlueZProxy(bus: bus, path: path, interface: interface)
-        let epoch = link.epoch
-        let end: (Result<Message, BusError>) -> Void = { [weak self, weak device] result in
-            guard let self, let device, let link = device.link, link.epoch == epoch,
-                link.queue.running?.id == entry.id
-            else { return }
-            link.failRunning = nil
+        let end: (Result<Message, BusError>) -> Void = { [weak self, weak device, weak link] result in
+            guard let self, let device, let link, link.isRunning(entry) else { return }
             answer(result)
             finish(entry.id, device, link)
         }
         link.failRunning = { end(.failure($0)) }
-        make(proxy) { [weak self, weak device] result in
-            guard let self, let device, let link = device.link, link.epoch == epoch,
-                let error = result.failure, mayPair(after: error, with: device)
-            else { return end(result) }
-            // CN-14: the app sees only what comes of the second attempt.
-            pair(device, link) { isPaired in isPaired ? make(proxy, end) : end(result) }
+        func attempt(attemptsLeft: Int) {
+            make(proxy) { [weak self, weak device, weak link] result in
+                guard let self, let device, let link, link.isRunning(entry), let error = result.failure else {
+                    return end(result)
+                }
+                if BlueZErrorName.meansAcquired(error), attemptsLeft > 0 {
+                    // BlueZ notices some moments later that we have closed a socket; until then it refuses other writes.
+                    after(.milliseconds(5 << (8 - attemptsLeft))) { _ in
+                        if link.isRunning(entry) { attempt(attemptsLeft: attemptsLeft - 1) }
+                    }
+                } else if mayPair(after: error, with: device) {
+                    // CN-14: the app sees only what comes of the second attempt.
+                    pair(device, link) { isPaired in
+                        isPaired && link.isRunning(entry) ? make(proxy, end) : end(result)
+                    }
+                } else {
+                    end(result)
+                }
+            }
         }
+        attempt(attemptsLeft: 8)
     }
 
     func error(_ error: BusError, _ context: BlueZErrorContext, _ device: Device) -> any Error {
@@ -287,8 +342,7 @@ extension Session {
                 }
             case .failure(let failure):
                 if let subscription { apply(subscription.machine.readReplied(nil), to: subscription) }
-                let error = error(failure, .attributeRead, device)
-                operation.answer { $1?.peripheral($0, didUpdateValueFor: characteristic, error: error) }
+                fail(operation, error(failure, .attributeRead, device))
             }
         }
     }
@@ -307,9 +361,7 @@ extension Session {
                     descriptor.setValue(value)
                     delegate?.peripheral(peripheral, didUpdateValueFor: descriptor, error: nil)
                 }
-            case .failure(let failure):
-                let error = error(failure, .attributeRead, device)
-                operation.answer { $1?.peripheral($0, didUpdateValueFor: descriptor, error: error) }
+            case .failure(let failure): fail(operation, error(failure, .attributeRead, device))
             }
         }
     }
@@ -349,21 +401,18 @@ extension Session {
     ) {
         let operation = entry.operation
         guard data.count <= 512 else {
-            let error = CBATTError(.invalidAttributeValueLength)
-            operation.answer { $1?.peripheral($0, didWriteValueFor: characteristic, error: error) }
+            fail(operation, CBATTError(.invalidAttributeValueLength))
             if let link = device.link { finish(entry.id, device, link) }
             return
         }
         let path = characteristic.objectPath
         device.link?.releaseWriter(of: path)
         call(
-            path, BlueZ.characteristic, entry, device,
-            { [weak self] proxy, completion in
-                self?.retryingWhileAcquired({ proxy.writeValue(data, type: "request", completion: $0) }, completion)
-            }
+            path, BlueZ.characteristic, entry, device, { $0.writeValue(data, type: "request", completion: $1) }
         ) { [weak self] result in
-            let error = result.failure.map { self?.error($0, .attributeWrite, device) } ?? nil
-            operation.answer { $1?.peripheral($0, didWriteValueFor: characteristic, error: error) }
+            guard let self else { return }
+            if let failure = result.failure { return fail(operation, error(failure, .attributeWrite, device)) }
+            operation.answer { $1?.peripheral($0, didWriteValueFor: characteristic, error: nil) }
         }
     }
 
@@ -375,8 +424,9 @@ extension Session {
         call(
             descriptor.objectPath, BlueZ.descriptor, entry, device, { $0.writeValue(data, type: nil, completion: $1) }
         ) { [weak self] result in
-            let error = result.failure.map { self?.error($0, .attributeWrite, device) } ?? nil
-            operation.answer { $1?.peripheral($0, didWriteValueFor: descriptor, error: error) }
+            guard let self else { return }
+            if let failure = result.failure { return fail(operation, error(failure, .attributeWrite, device)) }
+            operation.answer { $1?.peripheral($0, didWriteValueFor: descriptor, error: nil) }
         }
     }
 }

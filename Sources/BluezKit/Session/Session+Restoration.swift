@@ -139,8 +139,10 @@ extension Session {
             guard let known = core.restoredLayouts else { continue }
             core.restoredLayouts = nil
             let changed = Set(known.filter { link.tree.layout(of: $0.key) != $0.value }.keys)
+            for service in known.keys where !changed.contains(service) {
+                core.restoredVersions[service] = link.tree.version(of: service)
+            }
             guard !changed.isEmpty else { continue }
-            core.staleServices = changed
             core.post { peripheral, delegate in
                 let invalidated = peripheral.invalidate(services: changed)
                 delegate?.peripheral(peripheral, didModifyServices: invalidated)
@@ -153,9 +155,7 @@ extension Session {
         _ characteristic: CBCharacteristic, _ entry: AttributeQueue<AttributeOperation>.Entry, _ device: Device,
         _ link: Link
     ) {
-        let core = entry.operation.core
-        let isStale = core.staleServices.contains { characteristic.objectPath.hasPrefix($0 + "/") }
-        guard !isStale, core.peripheral?.wantsNotifications(of: characteristic) == true else {
+        guard entry.operation.core.peripheral?.wantsNotifications(of: characteristic) == true else {
             return finish(entry.id, device, link)
         }
         setNotify(true, characteristic, entry, device, link, isRestoring: true)

@@ -59,7 +59,7 @@ extension Session {
         let operation = entry.operation
         let path = characteristic.objectPath
         if let error = refusal(characteristic, link) {
-            subscriptionFailed(characteristic, operation, error)
+            fail(operation, error)
             return finish(entry.id, device, link)
         }
         guard let objectPath = ObjectPath(path) else { return finish(entry.id, device, link) }
@@ -74,10 +74,10 @@ extension Session {
                 // Its service may have changed meanwhile.
                 let isCurrent = subscriptions[path] === subscription
                 if let failure = result.failure {
-                    subscriptionFailed(characteristic, operation, error(failure, .notify, device))
+                    fail(operation, error(failure, .notify, device))
                 } else if !isCurrent {
                     stopNotify(subscription)
-                    subscriptionFailed(characteristic, operation, staleAttribute)
+                    fail(operation, staleAttribute)
                 }
                 let actions = subscription.machine.startReplied(result.failure == nil && isCurrent)
                 if actions.contains(.stopNotify) { stopNotify(subscription) }
@@ -90,16 +90,6 @@ extension Session {
         } else {
             apply(actions, to: subscription, isQuiet: isRestoring)
             finish(entry.id, device, link)
-        }
-    }
-
-    private func subscriptionFailed(
-        _ characteristic: CBCharacteristic, _ operation: AttributeOperation, _ error: any Error
-    ) {
-        operation.answer { peripheral, delegate in
-            peripheral.noteSubscription(false, to: characteristic)
-            characteristic.setNotifying(false)
-            delegate?.peripheral(peripheral, didUpdateNotificationStateFor: characteristic, error: error)
         }
     }
 

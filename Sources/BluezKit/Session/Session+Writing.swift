@@ -18,21 +18,28 @@ extension Session {
         guard bus?.carriesFileDescriptors == true, !link.withoutSocket.contains(path) else {
             return writeByCall(data, path, entry, device)
         }
-        let epoch = link.epoch
         guard let bus, let objectPath = ObjectPath(path) else { return }
+        awaitEnd(of: entry, device, link)
         BlueZProxy(bus: bus, path: objectPath, interface: BlueZ.characteristic).acquireWrite {
-            [weak self, weak device] result in
-            guard let self, let device, let link = device.link, link.epoch == epoch,
-                let writer = Self.socket(in: result)
-            else {
-                _ = Self.socket(in: result).map { $0.close() }
-                guard let self, let device, let link = device.link, link.epoch == epoch else { return }
+            [weak self, weak device, weak link] result in
+            let writer = Self.socket(in: result)
+            guard let self, let device, let link, link.isRunning(entry) else { return _ = writer?.close() }
+            guard let writer else {
                 link.withoutSocket.insert(path)
                 return writeByCall(data, path, entry, device)
             }
             link.writers[path] = writer
             releaseWhenIdle(writer, path, device)
             send(data, by: writer, path, entry, device, link)
+        }
+    }
+
+    /// The operation waits for BlueZ; but not longer than its characteristic is there.
+    private func awaitEnd(of entry: AttributeQueue<AttributeOperation>.Entry, _ device: Device, _ link: Link) {
+        link.failRunning = { [weak self, weak device, weak link] failure in
+            guard let self, let device, let link, link.isRunning(entry) else { return }
+            fail(entry.operation, error(failure, .attributeWrite, device))
+            finish(entry.id, device, link)
         }
     }
 
@@ -57,9 +64,9 @@ extension Session {
         switch writer.send(data) {
         case .sent: commandDone(entry, device, link)
         case .full:
-            let epoch = link.epoch
-            writer.whenWritable(on: queue) { [weak self, weak device] in
-                guard let self, let device, let link = device.link, link.epoch == epoch else { return }
+            awaitEnd(of: entry, device, link)
+            writer.whenWritable(on: queue) { [weak self, weak device, weak link] in
+                guard let self, let device, let link, link.isRunning(entry) else { return }
                 send(data, by: writer, path, entry, device, link)
                 flush()
             }
@@ -74,10 +81,7 @@ extension Session {
     ) {
         let operation = entry.operation
         call(
-            path, BlueZ.characteristic, entry, device,
-            { [weak self] proxy, completion in
-                self?.retryingWhileAcquired({ proxy.writeValue(data, type: "command", completion: $0) }, completion)
-            }
+            path, BlueZ.characteristic, entry, device, { $0.writeValue(data, type: "command", completion: $1) }
         ) { result in
             if let error = result.failure {
                 Log.warning(
@@ -92,21 +96,6 @@ extension Session {
     ) {
         entry.operation.core.peripheral?.commandDone(link: entry.operation.link)
         finish(entry.id, device, link)
-    }
-
-    /// BlueZ notices some moments later that we have closed a socket; until then it refuses other writes.
-    func retryingWhileAcquired(
-        _ make: @escaping (@escaping BlueZProxy.Completion) -> Void, _ completion: @escaping BlueZProxy.Completion,
-        attemptsLeft: Int = 8
-    ) {
-        make { [weak self] result in
-            guard let self, attemptsLeft > 0, let error = result.failure, BlueZErrorName.meansAcquired(error) else {
-                return completion(result)
-            }
-            after(.milliseconds(5 << (8 - attemptsLeft))) { session in
-                session.retryingWhileAcquired(make, completion, attemptsLeft: attemptsLeft - 1)
-            }
-        }
     }
 
     /// The socket is exclusive: other programs may want to write as well.
@@ -125,11 +114,8 @@ extension Session {
     func awaitDrained(
         _ entry: AttributeQueue<AttributeOperation>.Entry, _ device: Device, _ link: Link, milliseconds: Int = 1
     ) {
-        let epoch = link.epoch
-        after(.milliseconds(milliseconds)) { [weak device] session in
-            guard let device, let link = device.link, link.epoch == epoch, link.queue.running?.id == entry.id else {
-                return
-            }
+        after(.milliseconds(milliseconds)) { [weak device, weak link] session in
+            guard let device, let link, link.isRunning(entry) else { return }
             guard link.isDrained(before: entry.operation) else {
                 return session.awaitDrained(entry, device, link, milliseconds: min(milliseconds * 2, 16))
             }

@@ -11,24 +11,6 @@ import Testing
 // to be without a subscriber, and delivered to objects of the link before; `peripheralIsReady` that came at a full queue
 // was the last one ever. Now each is held against what is there when it arrives.
 @Suite struct BusyQueueTests {
-    /// Holds the app's queue until `release` is called.
-    private func block(_ central: Central) async -> DispatchSemaphore {
-        let go = DispatchSemaphore(value: 0)
-        await withCheckedContinuation { (entered: CheckedContinuation<Void, Never>) in
-            central.queue.async {
-                entered.resume()
-                go.wait()
-            }
-        }
-        return go
-    }
-
-    private func settle(_ central: Central) async {
-        await withCheckedContinuation { continuation in
-            central.manager.core.session.run { continuation.resume() }
-        }
-    }
-
     @Test("IV-1 GD-12 discovery that is asked of a service which was replaced meanwhile fails, and reveals nothing")
     func staleService() async throws {
         let world = try await SimulatedWorld()
@@ -43,15 +25,11 @@ import Testing
         let peripheral = try await central.find("Changing")
         try await central.connect(peripheral)
         let old = try #require(try await central.discoverServices(peripheral).first)
-        let go = await block(central)
-        device.replaceServices(table(2))
-        _ = await world.simulator.waitForCalls("Connect")
+        let go = await central.block()
         // The change has been reported to the manager, behind what its queue does now.
-        let reported = EventLog<Bool>()
-        central.manager.core.session.run { central.whenChangeIsReported(of: peripheral) { reported.append(true) } }
-        try await reported.next("report of the change") { $0 }
+        try await central.awaitReportedChange(of: peripheral) { device.replaceServices(table(2)) }
         peripheral.discoverCharacteristics(nil, for: old)
-        await settle(central)
+        await central.passBusQueue()
         go.signal()
         try await central.next("change") { if case .modified(peripheral, [old]) = $0 { true } else { nil } }
         let error = try await central.next("characteristics") {
@@ -103,9 +81,9 @@ import Testing
         // Writes wait, and are taken, as the bus queue sees them.
         func take(_ count: Int) { session.run { for _ in 0..<count { sink.commandDone(link: token) } } }
         sink.shared.withLock { ($0.commands, $0.isFull) = (64, true) }
-        let go = await block(central)
+        let go = await central.block()
         take(32)
-        await settle(central)
+        await central.passBusQueue()
         sink.shared.withLock { $0.commands += 100 }
         go.signal()
         try await central.settle(sink)
@@ -118,17 +96,37 @@ import Testing
 }
 
 extension Central {
-    /// Calls `body` when the bus queue has reported a change of the table. On the bus queue.
-    fileprivate func whenChangeIsReported(of peripheral: CBPeripheral, _ body: @escaping () -> Void) {
+    /// Holds the app's queue until what is returned is signalled.
+    func block() async -> DispatchSemaphore {
+        let go = DispatchSemaphore(value: 0)
+        await withCheckedContinuation { (entered: CheckedContinuation<Void, Never>) in
+            queue.async {
+                entered.resume()
+                go.wait()
+            }
+        }
+        return go
+    }
+
+    /// Waits until the bus queue has done what it was given before.
+    func passBusQueue() async {
+        await withCheckedContinuation { continuation in manager.core.session.run { continuation.resume() } }
+    }
+
+    /// Waits until the bus queue has reported the change of the table that `change` makes, and gathered it before that.
+    func awaitReportedChange(of peripheral: CBPeripheral, _ change: () -> Void) async throws {
         let session = manager.core.session
-        guard let link = peripheral.core.device?.link else { return }
-        func look() {
-            if link.isChangeReportDue { return session.queue.later(.milliseconds(5)) { lookForEnd() } }
-            session.queue.later(.milliseconds(5)) { look() }
+        let reported = EventLog<Bool>()
+        session.run {
+            guard let link = peripheral.core.device?.link else { return }
+            func look(_ wasDue: Bool) {
+                if wasDue, !link.isChangeReportDue { return reported.append(true) }
+                let isDue = link.isChangeReportDue
+                session.queue.later(.milliseconds(5)) { look(isDue) }
+            }
+            look(false)
         }
-        func lookForEnd() {
-            link.isChangeReportDue ? session.queue.later(.milliseconds(5)) { lookForEnd() } : body()
-        }
-        look()
+        change()
+        try await reported.next("report of the change") { $0 }
     }
 }

@@ -1,0 +1,200 @@
+import BluezKitSimulator
+import CoreBluetooth
+import Dispatch
+import Foundation
+import Testing
+
+@testable import BluezKit
+
+// BlueZ gives a new attribute the path of an old one, and answers nothing that is under way for one that goes. What an app
+// asked of an old object, its queue being behind, was done to the new attribute; and an operation whose attribute went held
+// up all others of the link for 95 s. Now an object knows of which table it is, and what goes ends what is done to it.
+@Suite struct ReplacedServiceTests {
+    private struct Stage {
+        let world: SimulatedWorld
+        let device: VirtualPeripheral
+        let central: Central
+        let peripheral: CBPeripheral
+        let characteristic: CBCharacteristic
+        let descriptor: CBDescriptor
+        var session: Session { central.manager.core.session }
+
+        static func table(_ value: UInt8) -> [VirtualService] {
+            [
+                VirtualService(
+                    "1815",
+                    [
+                        VirtualCharacteristic(
+                            "2A56", [.read, .write, .writeWithoutResponse, .notify], value: [value],
+                            descriptors: [VirtualDescriptor("2901", value: [value], isWritable: true)])
+                    ])
+            ]
+        }
+
+        /// Connected, with all that there is discovered.
+        init(_ name: String, _ address: String) async throws {
+            world = try await SimulatedWorld()
+            device = VirtualPeripheral(
+                address, VirtualAdvertisement(localName: name),
+                services: [VirtualService("180F", [VirtualCharacteristic("2A19", .read, value: [50])])] + Self.table(1))
+            world.simulator.add(device)
+            central = Central(world)
+            try await central.powerOn()
+            peripheral = try await central.find(name)
+            try await central.connect(peripheral)
+            characteristic = try await central.characteristic(
+                CBUUID(string: "2A56"), of: CBUUID(string: "1815"), on: peripheral)
+            descriptor = try await Self.descriptor(of: characteristic, central)
+        }
+
+        static func descriptor(of characteristic: CBCharacteristic, _ central: Central) async throws -> CBDescriptor {
+            try #require(characteristic.service?.peripheral).discoverDescriptors(for: characteristic)
+            try await central.next("descriptors") {
+                if case .descriptors(characteristic, nil) = $0 { true } else { nil }
+            }
+            return try #require(characteristic.descriptors?.first { $0.uuid == CBUUID(string: "2901") })
+        }
+
+        func ask(_ kind: Kind) {
+            switch kind {
+            case .read: peripheral.readValue(for: characteristic)
+            case .readDescriptor: peripheral.readValue(for: descriptor)
+            case .write: peripheral.writeValue(Data([7]), for: characteristic, type: .withResponse)
+            case .command: peripheral.writeValue(Data([8]), for: characteristic, type: .withoutResponse)
+            case .writeDescriptor: peripheral.writeValue(Data([9]), for: descriptor)
+            case .subscribe: peripheral.setNotifyValue(true, for: characteristic)
+            case .unsubscribe: peripheral.setNotifyValue(false, for: characteristic)
+            }
+        }
+
+        /// The error that it was answered with.
+        func answer(_ kind: Kind) async throws -> CBError.Code? {
+            try await central.next("answer to \(kind)") { [characteristic, descriptor] event -> [CBError.Code?]? in
+                switch (kind, event) {
+                case (.read, .value(characteristic, _, let error)), (.write, .written(characteristic, let error)),
+                    (.subscribe, .notifying(characteristic, false, let error)),
+                    (.unsubscribe, .notifying(characteristic, false, let error)),
+                    (.readDescriptor, .descriptorValue(descriptor, let error)),
+                    (.writeDescriptor, .descriptorWritten(descriptor, let error)):
+                    [(error as? CBError)?.code]
+                default: nil
+                }
+            }[0]
+        }
+    }
+
+    enum Kind: CaseIterable {
+        case read, readDescriptor, write, command, writeDescriptor, subscribe, unsubscribe
+
+        var method: String {
+            switch self {
+            case .read, .readDescriptor: "ReadValue"
+            case .write, .writeDescriptor: "WriteValue"
+            case .command: "AcquireWrite"
+            case .subscribe: "StartNotify"
+            case .unsubscribe: "StopNotify"
+            }
+        }
+    }
+
+    @Test(
+        "IV-1 IV-3 what is asked of an attribute that was replaced fails, and is not done to the new one",
+        arguments: [true, false])
+    func replaced(isReported: Bool) async throws {
+        let stage = try await Stage("Replaced", "C0:00:00:09:00:02")
+        let (central, session, old) = (stage.central, stage.session, stage.characteristic)
+        let go = await central.block()
+        let replace = {
+            stage.device.replaceServices(
+                [VirtualService("180F", [VirtualCharacteristic("2A19", .read, value: [50])])] + Stage.table(2))
+        }
+        if isReported {
+            try await central.awaitReportedChange(of: stage.peripheral, replace)
+        } else {
+            session.queue.sync { session.delays.tableChange = .seconds(3600) }
+            replace()
+            try await wait(session) { link in
+                link.changedServices.contains(AttributeTree.service(of: old.objectPath))
+                    && link.tree.descriptors[stage.descriptor.objectPath] != nil
+            }
+        }
+        for kind in Kind.allCases { stage.ask(kind) }
+        await central.passBusQueue()
+        go.signal()
+        if isReported {
+            try await central.next("change") { if case .modified(stage.peripheral, _) = $0 { true } else { nil } }
+        }
+        for kind in Kind.allCases where kind != .command { #expect(try await stage.answer(kind) == .invalidHandle) }
+        try await central.settle(stage.peripheral)
+        #expect(stage.device.value(of: "2A56") == [2] && !stage.device.isSubscribed(to: "2A56"))
+        guard isReported else { return }
+        let new = try await central.characteristic(
+            CBUUID(string: "2A56"), of: CBUUID(string: "1815"), on: stage.peripheral)
+        #expect(new !== old && new.objectPath == old.objectPath)
+        #expect(try await central.read(new).get() == Data([2]))
+        #expect(try await central.setNotify(true, new) == nil)
+        let descriptor = try await Stage.descriptor(of: new, central)
+        stage.peripheral.readValue(for: descriptor)
+        try await central.next("descriptor") { if case .descriptorValue(descriptor, nil) = $0 { true } else { nil } }
+        #expect(descriptor.value as? String == "\u{2}")
+    }
+
+    @Test(
+        "IV-3 a service goes while something is done to it, and BlueZ never answers that: it ends, and the next one runs",
+        arguments: Kind.allCases)
+    func goes(_ kind: Kind) async throws {
+        let stage = try await Stage("Going", "C0:00:00:09:00:03")
+        if kind == .unsubscribe { #expect(try await stage.central.setNotify(true, stage.characteristic) == nil) }
+        stage.world.simulator.inject(SimulatorFault(kind.method, .ignore))
+        stage.ask(kind)
+        _ = await stage.world.simulator.waitForCalls(kind.method)
+        #expect(stage.device.removeService("1815"))
+        switch kind {
+        case .command: break
+        // It has ended.
+        case .unsubscribe: #expect(try await stage.answer(kind) == nil)
+        default: #expect(try await stage.answer(kind) == .invalidHandle)
+        }
+        try await stage.central.next("change") { if case .modified(stage.peripheral, _) = $0 { true } else { nil } }
+        try await stage.central.settle(stage.peripheral)
+        #expect(stage.peripheral.services?.count == 0 && stage.peripheral.canSendWriteWithoutResponse)
+    }
+
+    @Test(
+        "IV-3 RW-1 an answer that comes after the service has gone is ignored",
+        arguments: [
+            Kind.read, .write, .subscribe,
+        ])
+    func late(_ kind: Kind) async throws {
+        let stage = try await Stage("Late", "C0:00:00:09:00:04")
+        let (central, simulator) = (stage.central, stage.world.simulator)
+        let level = try await central.characteristic(
+            CBUUID(string: "2A19"), of: CBUUID(string: "180F"), on: stage.peripheral)
+        simulator.inject(SimulatorFault(kind.method, .delay(.milliseconds(300))))
+        stage.ask(kind)
+        _ = await simulator.waitForCalls(kind.method)
+        #expect(stage.device.removeService("1815"))
+        #expect(try await stage.answer(kind) == .invalidHandle)
+        // Begun later and delayed longer: its answer comes after the late one.
+        simulator.inject(SimulatorFault("ReadValue", .delay(.milliseconds(600))))
+        #expect(try await central.read(level).get() == Data([50]))
+        try await central.settle(stage.peripheral)
+        let answers = central.count { event in
+            switch event {
+            case .value(stage.characteristic, _, _), .written(stage.characteristic, _),
+                .notifying(stage.characteristic, _, _): true
+            default: false
+            }
+        }
+        #expect(answers == 1)
+    }
+
+    /// Waits until the bus queue has come to `condition`.
+    private func wait(_ session: Session, until condition: @escaping (Link) -> Bool) async throws {
+        let deadline = ContinuousClock.now + .seconds(world_deadline)
+        while !session.queue.sync(execute: { session.linked.first?.link.map(condition) ?? false }) {
+            try #require(ContinuousClock.now < deadline)
+            await Task.yield()
+        }
+    }
+}
