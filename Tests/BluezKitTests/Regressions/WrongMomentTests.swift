@@ -189,7 +189,12 @@ import Testing
             delegate: app, queue: DispatchQueue(label: "test.restored"),
             options: world.managerOptions.merging(session) { $1 }.merging(options(after)) { $1 })
         try await other.next("connection") { if case .connected = $0 { true } else { nil } }
-        #expect(manager.restoration?.peripherals.count == 1 || delay > 0)
+        let deadline = ContinuousClock.now + .seconds(world_deadline)
+        while manager.restoration == nil {
+            try #require(ContinuousClock.now < deadline)
+            await Task.yield()
+        }
+        #expect(manager.restoration?.peripherals.count == 1)
     }
 
     @Test("LX-16 `Connected` flickers: the loss is told, and no link stays for nobody", arguments: [true, false])
