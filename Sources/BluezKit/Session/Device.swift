@@ -94,8 +94,8 @@ final class Link {
     var downSince = CFAbsoluteTime(0)
     /// Answers `Connect` in BlueZ's place.
     var failConnect: ((BusError) -> Void)?
-    /// Answers the running operation in BlueZ's place; nil: BlueZ is not asked anything for it.
-    var failRunning: ((BusError) -> Void)?
+    /// Answers the running operation, also in BlueZ's place; nil: BlueZ is not asked anything for it.
+    var answerRunning: ((Result<Message, BusError>) -> Void)?
     /// Our part in the link or the attempt, if a program with BluezKit has made it.
     var lease: LinkLease?
     /// `Disconnect` is on its way, which keeps the session.
@@ -109,7 +109,11 @@ final class Link {
     var epoch = 0
 
     /// Whether it is still to be answered: not if the link has ended, or the attribute has gone.
-    func isRunning(_ entry: AttributeQueue<AttributeOperation>.Entry) -> Bool { queue.running?.id == entry.id }
+    func isRunning(_ id: Int) -> Bool { queue.running?.id == id }
+
+    /// The operation, if it is still to be answered. For what waits for BlueZ, which may never answer: until then it keeps
+    /// nothing of the app.
+    func running(_ id: Int) -> AttributeQueue<AttributeOperation>.Entry? { isRunning(id) ? queue.running : nil }
 
     /// The link has ended, or the attempt has.
     func endLease() {

@@ -154,7 +154,7 @@ extension Session {
     /// The running operation is over: on with the next.
     func finish(_ id: Int, _ device: Device, _ link: Link) {
         guard link.queue.running?.id == id else { return }
-        link.failRunning = nil
+        link.answerRunning = nil
         if let next = link.queue.finish(id) { execute(next, device, link) }
     }
 
@@ -164,7 +164,7 @@ extension Session {
         guard let running = link.queue.running?.operation.attribute?.objectPath,
             running == path.rawValue || running.hasPrefix(path.rawValue + "/")
         else { return }
-        link.failRunning?(BlueZErrorName.gone)
+        link.answerRunning?(.failure(BlueZErrorName.gone))
     }
 
     /// Begins an operation. Many are over at once, and so is then the next one: they follow each other in a loop, not
@@ -286,33 +286,40 @@ extension Session {
     ) {
         guard let bus, let path = ObjectPath(path), let link = device.link else { return }
         let proxy = BlueZProxy(bus: bus, path: path, interface: interface)
-        let end: (Result<Message, BusError>) -> Void = { [weak self, weak device, weak link] result in
-            guard let self, let device, let link, link.isRunning(entry) else { return }
+        let id = entry.id
+        link.answerRunning = { [weak self, weak device, weak link] result in
+            guard let self, let device, let link else { return }
             answer(result)
-            finish(entry.id, device, link)
+            finish(id, device, link)
         }
-        link.failRunning = { end(.failure($0)) }
-        func attempt(attemptsLeft: Int) {
-            make(proxy) { [weak self, weak device, weak link] result in
-                guard let self, let device, let link, link.isRunning(entry), let error = result.failure else {
-                    return end(result)
+        attempt(id, proxy, device, link, make: make)
+    }
+
+    /// What BlueZ never answers keeps nothing of the app: the link has the answer, and the call the operation's number.
+    private func attempt(
+        _ id: Int, _ proxy: BlueZProxy, _ device: Device, _ link: Link, attemptsLeft: Int = 8,
+        make: @escaping (BlueZProxy, @escaping BlueZProxy.Completion) -> Void
+    ) {
+        make(proxy) { [weak self, weak device, weak link] result in
+            guard let self, let device, let link, link.isRunning(id) else { return }
+            if let error = result.failure, BlueZErrorName.meansAcquired(error), attemptsLeft > 0 {
+                // BlueZ notices some moments later that we have closed a socket; until then it refuses other writes.
+                after(.milliseconds(5 << (8 - attemptsLeft))) { [weak device, weak link] session in
+                    guard let device, let link, link.isRunning(id) else { return }
+                    session.attempt(id, proxy, device, link, attemptsLeft: attemptsLeft - 1, make: make)
                 }
-                if BlueZErrorName.meansAcquired(error), attemptsLeft > 0 {
-                    // BlueZ notices some moments later that we have closed a socket; until then it refuses other writes.
-                    after(.milliseconds(5 << (8 - attemptsLeft))) { _ in
-                        if link.isRunning(entry) { attempt(attemptsLeft: attemptsLeft - 1) }
-                    }
-                } else if mayPair(after: error, with: device) {
-                    // CN-14: the app sees only what comes of the second attempt.
-                    pair(device, link) { isPaired in
-                        isPaired && link.isRunning(entry) ? make(proxy, end) : end(result)
-                    }
-                } else {
-                    end(result)
+            } else if let error = result.failure, mayPair(after: error, with: device) {
+                // CN-14: the app sees only what comes of the second attempt.
+                let answered: BlueZProxy.Completion = { [weak link] result in
+                    if let link, link.isRunning(id) { link.answerRunning?(result) }
                 }
+                pair(device, link) { [weak link] isPaired in
+                    isPaired && link?.isRunning(id) == true ? make(proxy, answered) : answered(result)
+                }
+            } else {
+                link.answerRunning?(result)
             }
         }
-        attempt(attemptsLeft: 8)
     }
 
     func error(_ error: BusError, _ context: BlueZErrorContext, _ device: Device) -> any Error {

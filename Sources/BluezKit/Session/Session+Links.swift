@@ -543,7 +543,7 @@ extension Session {
             if !device.properties.isConnected { link.endLease() }
             link.lease = nil
         }
-        (link.failConnect, link.failRunning, link.isPairing, link.ending) = (nil, nil, false, nil)
+        (link.failConnect, link.answerRunning, link.isPairing, link.ending) = (nil, nil, false, nil)
         endQuestion(about: device)
         for writer in link.writers.values { writer.close() }
         (link.writers, link.withoutSocket) = ([:], [])

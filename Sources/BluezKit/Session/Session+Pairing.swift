@@ -129,8 +129,8 @@ extension Session {
     /// BlueZ began to pair for the operation that runs. Refused, it never answers that, nor anything that follows on
     /// this link, and forgets the device 30 s later (seen with 5.66). So both end now.
     private func pairingRefused(_ device: Device, _ link: Link) {
-        guard !link.isPairing, let fail = link.failRunning else { return }
-        fail(.remote(name: BlueZErrorName.notPermitted, message: BlueZErrorName.notPaired))
+        guard !link.isPairing, let answer = link.answerRunning else { return }
+        answer(.failure(.remote(name: BlueZErrorName.notPermitted, message: BlueZErrorName.notPaired)))
         device.disconnectReason = ("org.bluez.Reason.Authentication", "pairing was refused")
         guard let bus else { return }
         BlueZProxy(bus: bus, path: device.path, interface: BlueZ.device).disconnect { _ in }

@@ -20,10 +20,11 @@ extension Session {
         }
         guard let bus, let objectPath = ObjectPath(path) else { return }
         awaitEnd(of: entry, device, link)
+        let id = entry.id
         BlueZProxy(bus: bus, path: objectPath, interface: BlueZ.characteristic).acquireWrite {
             [weak self, weak device, weak link] result in
             let writer = Self.socket(in: result)
-            guard let self, let device, let link, link.isRunning(entry) else { return _ = writer?.close() }
+            guard let self, let device, let link, let entry = link.running(id) else { return _ = writer?.close() }
             guard let writer else {
                 link.withoutSocket.insert(path)
                 return writeByCall(data, path, entry, device)
@@ -36,8 +37,8 @@ extension Session {
 
     /// The operation waits for BlueZ; but not longer than its characteristic is there.
     private func awaitEnd(of entry: AttributeQueue<AttributeOperation>.Entry, _ device: Device, _ link: Link) {
-        link.failRunning = { [weak self, weak device, weak link] failure in
-            guard let self, let device, let link, link.isRunning(entry) else { return }
+        link.answerRunning = { [weak self, weak device, weak link] result in
+            guard let self, let device, let link, let failure = result.failure else { return }
             fail(entry.operation, error(failure, .attributeWrite, device))
             finish(entry.id, device, link)
         }
@@ -66,7 +67,7 @@ extension Session {
         case .full:
             awaitEnd(of: entry, device, link)
             writer.whenWritable(on: queue) { [weak self, weak device, weak link] in
-                guard let self, let device, let link, link.isRunning(entry) else { return }
+                guard let self, let device, let link, link.isRunning(entry.id) else { return }
                 send(data, by: writer, path, entry, device, link)
                 flush()
             }
@@ -115,7 +116,7 @@ extension Session {
         _ entry: AttributeQueue<AttributeOperation>.Entry, _ device: Device, _ link: Link, milliseconds: Int = 1
     ) {
         after(.milliseconds(milliseconds)) { [weak device, weak link] session in
-            guard let device, let link, link.isRunning(entry) else { return }
+            guard let device, let link, link.isRunning(entry.id) else { return }
             guard link.isDrained(before: entry.operation) else {
                 return session.awaitDrained(entry, device, link, milliseconds: min(milliseconds * 2, 16))
             }

@@ -119,11 +119,13 @@ import Testing
         other.manager.connect(clock, options: options(0.5))
     }
 
-    @Test("CN-15 BlueZ forgets a peripheral while it disconnects, and never answers: nothing of the library is left")
-    func forgottenWhileEnding() async throws {
+    @Test(
+        "CN-15 BlueZ forgets a peripheral and never answers what was asked of it: nothing of the library is left",
+        arguments: ["Disconnect", "ReadValue", "WriteValue", "StartNotify", "AcquireWrite"])
+    func neverAnswered(call: String) async throws {
         let world = try await SimulatedWorld()
-        let session = try await releaseWhileEnding(world)
-        world.simulator.forgetDevice(world.heart)
+        let session = try await releaseDuring(call, world)
+        world.simulator.forgetDevice(world.sink)
         let deadline = ContinuousClock.now + .seconds(world_deadline)
         while session.session != nil {
             try #require(ContinuousClock.now < deadline)
@@ -133,14 +135,27 @@ import Testing
 
     private struct Weak { weak var session: Session? }
 
-    /// Lets go of a manager that is connected; the peripheral's end is not answered.
-    private func releaseWhileEnding(_ world: SimulatedWorld) async throws -> Weak {
+    /// Lets go of a manager that is connected, while this call is not answered.
+    private func releaseDuring(_ call: String, _ world: SimulatedWorld) async throws -> Weak {
         let central = Central(world)
         try await central.powerOn()
-        let heart = try await central.find("Rig Heart")
-        try await central.connect(heart)
+        let sink = try await central.find("Rig Sink")
+        try await central.connect(sink)
+        let service = try #require(try await central.discoverServices(sink, [sinkUUID(1)]).first)
+        let found = try await central.discoverCharacteristics(service)
+        func characteristic(_ number: Int) throws -> CBCharacteristic {
+            try #require(found.first { $0.uuid == sinkUUID(number) })
+        }
+        world.simulator.inject(SimulatorFault(call, .ignore))
+        switch call {
+        case "ReadValue": sink.readValue(for: try characteristic(0x11))
+        case "WriteValue": sink.writeValue(Data([1]), for: try characteristic(0x11), type: .withResponse)
+        case "StartNotify": sink.setNotifyValue(true, for: try characteristic(0x13))
+        case "AcquireWrite": sink.writeValue(Data([1]), for: try characteristic(0x12), type: .withoutResponse)
+        default: break
+        }
+        if call != "Disconnect" { _ = await world.simulator.waitForCalls(call) }
         central.forgetRecords()
-        world.simulator.stickConnection(of: world.heart)
         let session = Weak(session: central.manager.core.session)
         central.release()
         _ = await world.simulator.waitForCalls("Disconnect")

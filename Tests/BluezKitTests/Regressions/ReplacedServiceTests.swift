@@ -182,7 +182,8 @@ import Testing
         let answers = central.count { event in
             switch event {
             case .value(stage.characteristic, _, _), .written(stage.characteristic, _),
-                .notifying(stage.characteristic, _, _): true
+                .notifying(stage.characteristic, _, _):
+                true
             default: false
             }
         }
