@@ -223,6 +223,8 @@ extension Session {
         resetTurns()
         for device in linked {
             device.properties.isConnected = false
+            // A `Connect` on its way gets there when Bluetooth may be on again: what follows it calls it off.
+            if device.link?.failConnect != nil { proxy(device)?.disconnect { _ in } }
             device.link.map { dropLink($0, of: device) }
         }
         discoveryPauses = 0

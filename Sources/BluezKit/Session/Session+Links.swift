@@ -190,7 +190,7 @@ extension Session {
         return timer
     }
 
-    private func proxy(_ device: Device) -> BlueZProxy? {
+    func proxy(_ device: Device) -> BlueZProxy? {
         bus.map { BlueZProxy(bus: $0, path: device.path, interface: BlueZ.device) }
     }
 

@@ -109,11 +109,28 @@ import Testing
         _ = await world.simulator.waitForCalls("StartDiscovery")
         world.simulator.setPowered(false)
         world.simulator.setPowered(true)
-        _ = await world.simulator.waitForCalls("StopDiscovery")
+        try #require(await world.simulator.waitForCalls("StopDiscovery") != nil)
         try await awaitRest(world)
         // Nothing of it stands in the way of the next one.
         try await central.powerOn()
         _ = try await central.find("Rig Heart")
+    }
+
+    @Test(
+        "CN-15 O-19 off and on again while a Connect is on its way to BlueZ: it is called off, or it makes a link for nobody"
+    )
+    func lateConnect() async throws {
+        let world = try await SimulatedWorld()
+        // What BlueZ has only heard of it forgets when it is switched off.
+        world.simulator.remember(world.heart)
+        let (central, heart) = try await central(world)
+        world.simulator.inject(SimulatorFault("Connect", .delay(.seconds(1))))
+        central.manager.connect(heart)
+        try #require(await world.simulator.waitForCalls("Connect") != nil)
+        world.simulator.setPowered(false)
+        world.simulator.setPowered(true)
+        let calls = try #require(await world.simulator.waitForCalls("Disconnect"))
+        #expect(calls.map(\.path) == [Self.path])
     }
 
     @Test("CN-10 CN-11 AR-7 requests from before a loss are not carried out on the link that came after it")
