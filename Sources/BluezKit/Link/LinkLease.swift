@@ -23,20 +23,22 @@ final class LinkLease {
     deinit { if descriptor >= 0 { close(descriptor) } }
 
     /// Shares a link that a program with BluezKit has made. Does not wait.
+    /// - Parameter identifier: As of `CBPeripheral`.
     /// - Returns: Nil if there is no file.
-    static func share(_ name: String, in directory: String?) throws(IsEnding) -> LinkLease? {
-        guard let directory else { return nil }
-        return try lock("\(directory)/\(name)", 0, LOCK_SH)
+    static func share(_ name: String, in directory: String?, for identifier: UUID) throws(IsEnding) -> LinkLease? {
+        guard let directory, let lease = try lock("\(directory)/\(name)", 0, LOCK_SH) else { return nil }
+        // Its maker may have died before it came to that.
+        _ = lease.identify(identifier)
+        return lease
     }
 
     /// For who makes a link.
-    /// - Parameter identifier: As of `CBPeripheral`.
     static func make(_ name: String, in directory: String?, for identifier: UUID) throws(IsEnding) -> LinkLease {
         let unshared = LinkLease(path: "", descriptor: -1)
         guard let directory, let lease = try lock("\(directory)/\(name)", O_CREAT, LOCK_SH) else {
             return unshared
         }
-        guard lease.lines.first.flatMap({ UUID(uuidString: $0) }) != nil || lease.append(identifier.uuidString) else {
+        guard lease.identify(identifier) else {
             lease.end()  // the disk is full
             return unshared
         }
@@ -74,6 +76,11 @@ final class LinkLease {
     func end() { if descriptor >= 0, beginEnding() { unlink(path) } }
 
     // MARK: What is in the file
+
+    /// Has the file say whose link it is, before anything is asked of BlueZ: nobody could end that otherwise.
+    private func identify(_ identifier: UUID) -> Bool {
+        lines.first.flatMap { UUID(uuidString: $0) } != nil || append(identifier.uuidString)
+    }
 
     /// Notes that preserved state may claim the link should this process die.
     func claim(in statePath: String) {
@@ -125,13 +132,13 @@ final class LinkLease {
             let lines = lines(of: descriptor)
             guard let identity = lines.first.flatMap({ UUID(uuidString: $0) }).flatMap(DeviceIdentity.init(identifier:))
             else {
-                // Who made it has died before it asked BlueZ for anything.
+                // Nobody who has used it has come to asking BlueZ for anything.
                 inherit(name, in: directory)?.end()
                 return nil
             }
             return Found(
                 name: name, element: parts.last.map(String.init) ?? "", identity: identity,
-                states: Array(lines.dropFirst()))
+                states: lines.filter { $0.hasPrefix("/") })  // two who came at once have both written the first line
         }
     }
 

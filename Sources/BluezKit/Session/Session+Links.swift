@@ -320,7 +320,8 @@ extension Session {
     /// Our part in a link that programs with BluezKit have made, if they have.
     func sharedLease(of device: Device) throws(LinkLease.IsEnding) -> LinkLease? {
         guard let name = leaseName(of: device.path) else { return nil }
-        return claimed(try LinkLease.share(name, in: LinkLease.directory), by: device)
+        return claimed(
+            try LinkLease.share(name, in: LinkLease.directory, for: device.identity.identifier), by: device)
     }
 
     private func newLease(of device: Device) throws(LinkLease.IsEnding) -> LinkLease? {

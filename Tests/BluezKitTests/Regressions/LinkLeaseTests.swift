@@ -16,6 +16,10 @@ import Testing
         try Set(FileManager.default.contentsOfDirectory(atPath: directory.path))
     }
 
+    private func share(_ name: String, _ directory: String?) throws -> LinkLease? {
+        try LinkLease.share(name, in: directory, for: #require(UUID(uuidString: heart)))
+    }
+
     private func make(_ name: String, _ directory: TemporaryDirectory) throws -> LinkLease {
         try LinkLease.make(name, in: directory.path, for: #require(UUID(uuidString: heart)))
     }
@@ -32,16 +36,16 @@ import Testing
         let directory = try TemporaryDirectory()
         let name = "\(life) dev_F0_F1_F2_00_00_01"
         let first = try make(name, directory)
-        let second = try #require(try LinkLease.share(name, in: directory.path))
+        let second = try #require(try share(name, directory.path))
         #expect(!first.beginEnding())
         #expect(second.beginEnding())
         #expect(try files(directory) == [name])
-        #expect(throws: LinkLease.IsEnding.self) { try LinkLease.share(name, in: directory.path) }
+        #expect(throws: LinkLease.IsEnding.self) { try share(name, directory.path) }
         #expect(throws: LinkLease.IsEnding.self) { try make(name, directory) }
         #expect(LinkLease.inherit(name, in: directory.path) == nil)
         second.end()
         #expect(try files(directory).isEmpty)
-        #expect(try LinkLease.share(name, in: directory.path) == nil)
+        #expect(try share(name, directory.path) == nil)
     }
 
     @Test("without a file a link is ours all the same, if we have made it")
@@ -49,7 +53,7 @@ import Testing
         for directory in [nil, "/proc/nowhere"] as [String?] {
             let lease = try LinkLease.make("\(life) dev_1", in: directory, for: UUID())
             #expect(lease.beginEnding())
-            #expect(try LinkLease.share("\(life) dev_1", in: directory) == nil)
+            #expect(try share("\(life) dev_1", directory) == nil)
         }
     }
 
@@ -82,10 +86,11 @@ import Testing
         let directory = try TemporaryDirectory()
         let path = "\(directory.path)/\(life) dev_1"
         #expect(FileManager.default.createFile(atPath: path, contents: nil))
-        let holder = try LinkLease.share("\(life) dev_1", in: directory.path)
+        let holder = open(path, O_RDWR | O_CLOEXEC)
+        defer { close(holder) }
+        #expect(flock(holder, LOCK_SH) == 0)
         #expect(LinkLease.all(of: life, in: directory.path).isEmpty)
         #expect(FileManager.default.fileExists(atPath: path))
-        withExtendedLifetime(holder) {}
     }
 
     @Test("a file whose maker died before it had written anything goes")
@@ -94,6 +99,20 @@ import Testing
         #expect(FileManager.default.createFile(atPath: "\(directory.path)/\(life) dev_1", contents: nil))
         #expect(LinkLease.all(of: life, in: directory.path).isEmpty)
         #expect(try files(directory).isEmpty)
+    }
+
+    @Test("RS-6 DL-7 a file that was shared before its maker had written anything tells of the link when both are dead")
+    func sharedUnwritten() throws {
+        let directory = try TemporaryDirectory()
+        let name = "\(life) dev_1"
+        #expect(FileManager.default.createFile(atPath: "\(directory.path)/\(name)", contents: nil))
+        var sharer = try share(name, directory.path)
+        sharer?.claim(in: "/state/one")
+        sharer = nil  // dead as well
+        let found = LinkLease.all(of: life, in: directory.path)
+        #expect(found.map(\.identity.identifier.uuidString) == [heart])
+        #expect(found.map(\.states) == [["/state/one"]])
+        #expect(try files(directory) == [name])
     }
 
     // MARK: In a world
