@@ -8,6 +8,8 @@ final class Device {
     /// Changes if BlueZ makes its object anew under another one.
     fileprivate(set) var path: ObjectPath
     var properties = DeviceProperties()
+    /// Whether BlueZ has an object for it: it tells when that goes.
+    var isInBlueZ = false
     /// The peripherals that have something to do with its link. Few: one for each manager at most.
     var clients: [PeripheralCore] = []
     /// Made when somebody connects; thousands of devices that are only scanned have none.

@@ -29,6 +29,7 @@ extension Session {
         guard let identity = fields.identity else { throw .malformed("\(path) has no address") }
         let device = known(identity, at: path)
         device.properties = fields
+        device.isInBlueZ = true
         device.scanEpoch = scanEpoch
         process(changes, of: device)
     }
@@ -155,6 +156,7 @@ extension Session {
 
     /// The object has gone: BlueZ has forgotten the device, and with it the link.
     func deviceRemoved(_ device: Device) {
+        device.isInBlueZ = false
         device.properties.isConnected = false
         device.properties.areServicesResolved = false
         guard let link = device.link else { return forget(device) }

@@ -239,6 +239,7 @@ extension Session {
             var isConnected: Bool?
             switch result {
             case .success(let reply):
+                device.isInBlueZ = true
                 var reader = reply.reader
                 do throws(BusError) { _ = try device.properties.apply(&reader, of: device.path, uuids: &uuids) } catch {
                     Log.warning("\(device.path): \(error.message)")
@@ -572,7 +573,7 @@ extension Session {
             (core.wish, core.isUp, core.goodbyes, core.device) = (nil, false, 0, nil)
         }
         device.clients = []
-        if !isFollowingDevices { forget(device) }
+        if !isFollowingDevices || !device.isInBlueZ { forget(device) }
     }
 }
 

@@ -166,7 +166,7 @@ extension Session {
             return completion(CBError(.notConnected))
         }
         let path = device.path
-        if device.link == nil, !isFollowingDevices { forget(device) }
+        if device.link == nil, !isFollowingDevices || !device.isInBlueZ { forget(device) }
         BlueZProxy(bus: bus, path: adapterPath, interface: BlueZ.adapter).removeDevice(path) { result in
             guard let error = result.failure, error.name != "org.bluez.Error.DoesNotExist" else {
                 return completion(nil)

@@ -1,0 +1,62 @@
+import BluezKitSimulator
+import CoreBluetooth
+import Foundation
+import Testing
+
+@testable import BluezKit
+
+// What BlueZ does not have was kept for as long as a scan lasted, if it had been connected or connecting: a gateway that
+// scans for weeks, among peripherals that change their addresses, grew by each of them. Now it goes with its link.
+@Suite struct ForgottenDeviceTests {
+    private func isKnown(_ central: Central, _ peripheral: CBPeripheral) -> Bool {
+        let session = central.manager.core.session
+        return session.queue.sync {
+            session.devicesByIdentity[peripheral.core.identity] != nil
+                || session.devicesByIdentity.count != session.devicesByPath.count
+        }
+    }
+
+    @Test(
+        "CN-9 BlueZ forgets a device while it is connected and a scan goes on: so does the session, when the loss is told"
+    )
+    func forgottenWhileConnected() async throws {
+        let world = try await SimulatedWorld()
+        let central = Central(world)
+        try await central.powerOn()
+        let heart = try await central.find("Rig Heart")
+        await central.perform { central.manager.scanForPeripherals(withServices: nil) }
+        try await central.connect(heart)
+        #expect(isKnown(central, heart))
+        world.heart.advertise(false)
+        world.simulator.forgetDevice(world.heart)
+        try await central.next("loss") { if case .disconnected(heart, false, .some) = $0 { true } else { nil } }
+        await central.passBusQueue()
+        #expect(!isKnown(central, heart))
+        // It comes back, and is found and connected as before.
+        world.heart.advertise(true)
+        try await central.connect(heart)
+        #expect(isKnown(central, heart) && central.manager.isScanning)
+        // BlueZ has it: it stays, for the scan.
+        try await central.disconnect(heart)
+        await central.passBusQueue()
+        #expect(isKnown(central, heart))
+    }
+
+    @Test(
+        "CN-7 a pending connect of a device that BlueZ never had is cancelled while a scan goes on: nothing stays of it"
+    )
+    func neverThere() async throws {
+        let world = try await SimulatedWorld()
+        let central = Central(world)
+        try await central.powerOn()
+        await central.perform { central.manager.scanForPeripherals(withServices: nil) }
+        let identifier = try #require(UUID(uuidString: "426C7A4B-0100-8000-8000-C00000090020"))
+        let peripheral = try #require(central.manager.retrievePeripherals(withIdentifiers: [identifier]).first)
+        central.manager.connect(peripheral)
+        await central.passBusQueue()
+        #expect(isKnown(central, peripheral))
+        try await central.disconnect(peripheral)
+        await central.passBusQueue()
+        #expect(!isKnown(central, peripheral))
+    }
+}
