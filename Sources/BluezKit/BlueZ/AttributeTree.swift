@@ -45,6 +45,10 @@ struct AttributeTree {
     static let limit = 20_000
     private var count: Int { services.count + characteristics.count + descriptors.count }
 
+    func has(_ path: String) -> Bool {
+        services[path] != nil || characteristics[path] != nil || descriptors[path] != nil
+    }
+
     /// What an app knows by UUID, in table order. GAP and GATT belong to the system (GD-8).
     func visibleServices() -> [Service] {
         services.values.filter { $0.isPrimary && !Self.systemServices.contains($0.uuid) }.map(withLayout)

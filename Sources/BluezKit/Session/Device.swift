@@ -85,6 +85,8 @@ final class Link {
     var mayAskMTU = true
     /// Whether `ServicesResolved` is true and ``tree`` complete.
     var isDiscovered = false
+    /// Whether an app was told why ``tree`` is not complete: the next discovery asks again.
+    var isFlawTold = false
     /// Whether it was there before this process: attributes may be in use before ``tree`` is complete.
     var isAdopted = false
     /// Services that have changed since the app was told last, and whether a report is due.

@@ -45,6 +45,11 @@ extension Session {
                 continue
             }
             if interface != BlueZ.descriptor { readChildren(of: path, device, link) }
+            if link.tree.has(text) {
+                // It was read before, or has been announced meanwhile.
+                _ = link.unreadObjects.finish(text)
+                continue
+            }
             insist {
                 BlueZProxy(bus: bus, path: path, interface: interface).getAll(completion: $0)
             } answered: {
@@ -85,6 +90,12 @@ extension Session {
     private func goOnReading(_ device: Device, _ link: Link) {
         readUnreadObjects(device, link)
         if device.properties.areServicesResolved { resolved(device, link) }
+    }
+
+    /// Asks again for what BlueZ has not told. ``resolved(_:_:)`` follows, and goes on with the discovery that runs.
+    private func readAgain(_ device: Device, _ link: Link) {
+        (link.isDiscovered, link.isFlawTold, link.tree.flaw) = (false, false, nil)
+        readChildren(of: device.path, device, link)
     }
 
     private func note(_ failure: BusError?, reading path: ObjectPath, _ link: Link) {
@@ -186,6 +197,7 @@ extension Session {
         if !link.isDiscovered, operation.waitsForServices || link.isAdopted { return }
         // Sockets and calls reach BlueZ on different ways; what was written first must be there first (O-27).
         guard link.isDrained(before: operation) else { return awaitDrained(entry, device, link) }
+        if operation.waitsForServices, link.isFlawTold { return readAgain(device, link) }
         if let error = obstacle(to: operation, link) {
             fail(operation, error)
             return finish(entry.id, device, link)
@@ -237,10 +249,10 @@ extension Session {
             // Its place in the table may be another's by now (IV-1); the app may not have heard of it yet.
             if version != link.tree.version(of: service) { return staleAttribute }
         }
-        guard operation.waitsForServices else { return nil }
-        return link.tree.flaw.map {
-            coreBluetoothError(name: $0.name, message: $0.message, context: .attributeRead, isBonded: false)
-        }
+        guard operation.waitsForServices, let flaw = link.tree.flaw else { return nil }
+        // What is too large stays so.
+        if case .limit = flaw {} else { link.isFlawTold = true }
+        return coreBluetoothError(name: flaw.name, message: flaw.message, context: .attributeRead, isBonded: false)
     }
 
     /// Answers an operation with an error.

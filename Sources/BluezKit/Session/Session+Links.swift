@@ -537,7 +537,7 @@ extension Session {
     /// Nothing of the old link is answered or delivered any more.
     private func endEpoch(_ device: Device, _ link: Link, keepsLease: Bool = false) {
         link.epoch += 1
-        (link.isDiscovered, link.isAdopted, link.mayAskMTU) = (false, false, true)
+        (link.isDiscovered, link.isAdopted, link.mayAskMTU, link.isFlawTold) = (false, false, true, false)
         link.unreadObjects = PathQueue()
         link.changedServices = []
         link.queue.removeAll()
