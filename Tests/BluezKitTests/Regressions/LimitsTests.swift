@@ -26,6 +26,126 @@ import Testing
         #expect(pool.count == UUIDPool.limit)
     }
 
+    @Test("RW-1 RW-4 thousands of writes with response that wait behind a slow read are all answered, in order")
+    func writes() async throws {
+        let count = 5000
+        let written = ProtectedBox<[UInt16]>([])
+        let (world, central, peripheral) = try await connected([
+            VirtualService(
+                "1815",
+                [
+                    VirtualCharacteristic("2A56", .read, value: [1]),
+                    VirtualCharacteristic(
+                        "2A57", .write,
+                        write: { value in written.withLock { $0.append(UInt16(value[0]) << 8 | UInt16(value[1])) } }),
+                ])
+        ])
+        let service = CBUUID(string: "1815")
+        let slow = try await central.characteristic(CBUUID(string: "2A56"), of: service, on: peripheral)
+        let target = try await central.characteristic(CBUUID(string: "2A57"), of: service, on: peripheral)
+        // The daemon stands still, and so does the read: everything else gathers behind it.
+        world.simulator.hangDaemon()
+        await central.perform {
+            peripheral.readValue(for: slow)
+            for number in 0..<count {
+                peripheral.writeValue(
+                    Data([UInt8(number >> 8), UInt8(number & 255)]), for: target, type: .withResponse)
+            }
+        }
+        await central.passBusQueue()
+        world.simulator.continueDaemon()
+        try await central.next("value") { if case .value(slow, _, nil) = $0 { true } else { nil } }
+        for _ in 0..<count {
+            try await central.next("answer") { if case .written(target, nil) = $0 { true } else { nil } }
+        }
+        #expect(written.withLock { $0 } == (0..<UInt16(count)).map { $0 })
+    }
+
+    @Test(
+        "RW-10 of writes without response that nobody takes 1,024 wait; others are dropped, and a line of the log says so"
+    )
+    func commands() async throws {
+        let (world, central, peripheral) = try await connected([
+            VirtualService("1815", [VirtualCharacteristic("2A57", [.read, .writeWithoutResponse], value: [0])])
+        ])
+        let target = try await central.characteristic(
+            CBUUID(string: "2A57"), of: CBUUID(string: "1815"), on: peripheral)
+        let events = EventLog<String>()
+        world.simulator.onEvent { if $0.contains(" written ") { events.append($0) } }
+        world.simulator.hangDaemon()
+        await central.perform {
+            peripheral.readValue(for: target)
+            for _ in 0..<1500 { peripheral.writeValue(Data([7]), for: target, type: .withoutResponse) }
+        }
+        #expect(!peripheral.canSendWriteWithoutResponse)
+        try await LogCapture.shared.expect("dropped a write without response: wait for canSendWriteWithoutResponse")
+        world.simulator.continueDaemon()
+        try await central.next("room") { if case .ready = $0 { true } else { nil } }
+        // Sockets are drained before a read.
+        #expect(try await central.read(target).get() == Data([7]))
+        #expect(events.all.count == 1024)
+    }
+
+    @Test("GD-1 a peripheral with more than 20,000 attributes: discovery says so, and reads of others go on")
+    func attributes() async throws {
+        // 7 services with 955 characteristics, each with 2 descriptors, of which one comes by itself.
+        let services = (0..<7).map { service in
+            VirtualService(
+                "F0\(service)0",
+                (0..<955).map { _ in
+                    VirtualCharacteristic(
+                        "2A56", [.read, .notify], descriptors: [VirtualDescriptor("2901", value: [65])])
+                })
+        }
+        let (world, central, peripheral) = try await connected(services)
+        peripheral.discoverServices(nil)
+        let error = try await central.next("services", within: 3 * world_deadline) {
+            if case .services(peripheral, let error) = $0 { [error] } else { nil }
+        }[0]
+        let reason = (error as NSError?)?.localizedFailureReason
+        #expect(reason?.contains("\(AttributeTree.limit)") == true, "\(String(describing: error))")
+        #expect(peripheral.services == nil)
+        try await central.disconnect(peripheral)
+        let heart = try await central.find("Rig Heart")
+        try await central.connect(heart)
+        #expect(try await central.discoverServices(heart).count == 3)
+        withExtendedLifetime(world) {}
+    }
+
+    @Test(
+        "PB-3 RQ-11 a fixed value of 512 bytes is published and read; of 513 the service is refused, and the error says why"
+    )
+    func publishedValues() async throws {
+        let value = Data((0..<512).map { UInt8(truncatingIfNeeded: $0) })
+        let (world, publisher) = try await Publisher.connected([local(0x110, .read, value: value)])
+        #expect(try await world.control("central read \(sinkUUID(0x110).line)") == value.hex)
+        let large = local(0x111, .read, value: value + [0])
+        let withDescriptor = local(0x112, .read)
+        withDescriptor.descriptors = [CBMutableDescriptor(type: sinkUUID(0x120), value: value + [0])]
+        for characteristic in [large, withDescriptor] {
+            let error = try await publisher.add(localService(0x101, [characteristic])) as? CBError
+            #expect(error?.code == .invalidParameters)
+            let text = error?.localizedDescription ?? ""
+            #expect(text.contains("\(characteristic.uuid)") && text.contains("512"), "\(text)")
+        }
+        withDescriptor.descriptors = [CBMutableDescriptor(type: sinkUUID(0x120), value: value)]
+        #expect(try await publisher.add(localService(0x101, [withDescriptor])) == nil)
+    }
+
+    /// To a peripheral with these.
+    private func connected(
+        _ services: [VirtualService]
+    ) async throws -> (world: SimulatedWorld, central: Central, peripheral: CBPeripheral) {
+        let world = try await SimulatedWorld()
+        world.simulator.add(
+            VirtualPeripheral("C0:00:00:09:00:10", VirtualAdvertisement(localName: "Large"), services: services))
+        let central = Central(world)
+        try await central.powerOn()
+        let peripheral = try await central.find("Large")
+        try await central.connect(peripheral)
+        return (world, central, peripheral)
+    }
+
     @Test("a state file of more than 16 MiB is refused by its length, and so is a path's element of 65 characters")
     func stateFiles() throws {
         let bytes = Snapshot.maximumBytes + 1
