@@ -78,6 +78,8 @@ final class ContractWatch: @unchecked Sendable {  // holds: what changes is unde
     private let lock = NSLock()
     private var checker = ContractChecker()
     private var names = Names()
+    /// The peripherals of attributes that something was asked of. One that is not valid any more does not tell its own.
+    private var askedOf: [String: String] = [:]
     private var hasStopped = false
     private var number = 0
     private var queueHeld = false
@@ -138,6 +140,7 @@ final class ContractWatch: @unchecked Sendable {  // holds: what changes is unde
             case .readRSSI: request = .rssi
             case .writeWithoutResponse, .resubscribe: return
             }
+            if let attribute = request.attribute { askedOf[attribute] = names.name(peripheral) }
             checker.note(.request(names.name(peripheral), request, service: service.map { names.name($0) }))
         }
     }
@@ -182,8 +185,10 @@ final class ContractWatch: @unchecked Sendable {  // holds: what changes is unde
     }
 
     private func event(_ event: Central.Event) -> ContractChecker.Event {
-        func of(_ service: CBService?) -> String { service?.peripheral.map { names.name($0) } ?? "nobody" }
         func id(_ object: AnyObject) -> String { names.name(object) }
+        func holder(_ attribute: CBAttribute, _ service: CBService?) -> String {
+            service?.peripheral.map(id) ?? askedOf[id(attribute)] ?? "nobody"
+        }
         switch event {
         case .state(let state): return .state(state)
         case .discovered(let peripheral, let data, _): return .discovered(id(peripheral), keys: Self.kinds(data))
@@ -195,23 +200,25 @@ final class ContractWatch: @unchecked Sendable {  // holds: what changes is unde
         case .modified(let peripheral, let services): return .modified(id(peripheral), services: Set(services.map(id)))
         case .rssi(let peripheral, _, _): return .answer(id(peripheral), .rssi)
         case .services(let peripheral, _): return .answer(id(peripheral), .services)
-        case .included(let service, _): return .answer(of(service), .included(id(service)))
-        case .characteristics(let service, _): return .answer(of(service), .characteristics(id(service)))
+        case .included(let service, _): return .answer(holder(service, service), .included(id(service)))
+        case .characteristics(let service, _): return .answer(holder(service, service), .characteristics(id(service)))
         case .descriptors(let characteristic, _):
-            return .answer(of(characteristic.service), .descriptors(id(characteristic)))
+            return .answer(holder(characteristic, characteristic.service), .descriptors(id(characteristic)))
         case .value(let characteristic, let value, let error):
             return .value(
-                of(characteristic.service), id(characteristic), hasError: error != nil,
+                holder(characteristic, characteristic.service), id(characteristic), hasError: error != nil,
                 isNotification: error == nil ? value.flatMap { isNotification?($0) } : isNotification.map { _ in false }
             )
         case .descriptorValue(let descriptor, _):
-            return .answer(of(descriptor.characteristic?.service), .read(id(descriptor)))
-        case .written(let characteristic, _): return .answer(of(characteristic.service), .write(id(characteristic)))
+            return .answer(holder(descriptor, descriptor.characteristic?.service), .read(id(descriptor)))
+        case .written(let characteristic, _):
+            return .answer(holder(characteristic, characteristic.service), .write(id(characteristic)))
         case .descriptorWritten(let descriptor, _):
-            return .answer(of(descriptor.characteristic?.service), .write(id(descriptor)))
+            return .answer(holder(descriptor, descriptor.characteristic?.service), .write(id(descriptor)))
         case .notifying(let characteristic, let isNotifying, _):
             return .notifying(
-                of(characteristic.service), id(characteristic), isNotifying, service: characteristic.service.map(id))
+                holder(characteristic, characteristic.service), id(characteristic), isNotifying,
+                service: characteristic.service.map(id))
         case .ready(let peripheral): return .ready(id(peripheral), canSend: peripheral.canSendWriteWithoutResponse)
         case .channel, .connectionEvent: return .other
         }

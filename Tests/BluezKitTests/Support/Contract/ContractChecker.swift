@@ -14,6 +14,16 @@ struct ContractChecker {
         case services, rssi, channel
         case included(ID), characteristics(ID), descriptors(ID)
         case read(ID), write(ID), notify(ID)
+
+        /// What it is about; nil: the peripheral.
+        var attribute: ID? {
+            switch self {
+            case .services, .rssi, .channel: nil
+            case .included(let id), .characteristics(let id), .descriptors(let id), .read(let id), .write(let id),
+                .notify(let id):
+                id
+            }
+        }
     }
 
     /// A call of the app. Those that end something are two steps: after the first it may have ended, after the second
