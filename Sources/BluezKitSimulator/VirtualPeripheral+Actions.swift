@@ -78,11 +78,14 @@ extension VirtualPeripheral {
 
     /// Sends exactly one advertisement, now. It is reported whatever the controller's duplicate filter would say, if
     /// anybody discovers.
-    public func advertiseOnce(rssi: Int16? = nil) {
+    /// - Returns: Whether anybody does.
+    @discardableResult
+    public func advertiseOnce(rssi: Int16? = nil) -> Bool {
         sync {
             var report = nextReport()
             if let rssi { report.rssi = rssi }
             simulator?.emit(report, unfiltered: true)
+            return simulator?.adapters.contains(where: \.isScanning) ?? false
         }
     }
 

@@ -76,11 +76,12 @@ final class SoakWorld {
     /// What an hour brings, in a moment.
     private func hour(_ hour: Int, _ simulator: Simulator) async throws {
         let before = try apps.map { try $0.status().discoveries }
-        let count = Self.addressesPerDay / 24
-        var left = count
+        var left = Self.addressesPerDay / 24
+        // While both apps connect nobody listens.
+        var count = 0
         while left > 0 {
             for _ in 0..<min(Self.crowd, left) {
-                passBy(simulator, name: nil)
+                if passBy(simulator, name: nil) { count += 1 }
                 left -= 1
             }
             for sensor in sensors { sensor.notify("2A56", [UInt8(truncatingIfNeeded: left)]) }
@@ -94,8 +95,10 @@ final class SoakWorld {
         if hour % Self.hoursPerRestart == 0 { try await simulator.restartDaemon(crash: random.next() % 2 == 0) }
     }
 
-    /// A device with an address of its own is heard once.
-    private func passBy(_ simulator: Simulator, name: String?) {
+    /// A device with an address of its own advertises once.
+    /// - Returns: Whether it is heard.
+    @discardableResult
+    private func passBy(_ simulator: Simulator, name: String?) -> Bool {
         addresses += 1
         let digits = String(addresses, radix: 16, uppercase: true)
         let text = Array("4" + String(repeating: "0", count: 11 - digits.count) + digits)
@@ -105,8 +108,8 @@ final class SoakWorld {
             address, VirtualAdvertisement(localName: name, manufacturerData: [0xFFFF: [number]]),
             interval: .seconds(3600))
         simulator.add(device)
-        device.advertiseOnce()
-        simulator.remove(device)
+        defer { simulator.remove(device) }
+        return device.advertiseOnce()
     }
 
     private func weather(_ sensor: VirtualPeripheral) {
@@ -124,7 +127,7 @@ final class SoakWorld {
         try await wait("the eight links of hour \(hour)") {
             try apps.map { try $0.status().notifying }.reduce(0, +) == sensors.count
         }
-        passBy(simulator, name: "probe \(hour)")
+        try await wait("a scan in hour \(hour)") { passBy(simulator, name: "probe \(hour)") }
         try await wait("a report of a new device in hour \(hour)") {
             try apps.allSatisfy { try $0.status().probe == "probe \(hour)" }
         }
