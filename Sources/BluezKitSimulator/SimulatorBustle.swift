@@ -41,7 +41,7 @@ final class Traffic {
 
     init(_ bustle: SimulatorBustle, of simulator: Simulator) {
         (self.bustle, self.simulator) = (bustle, simulator)
-        random = SeededGenerator(state: bustle.seed)
+        random = SeededGenerator(seed: bustle.seed)
     }
 
     func start() {
@@ -180,20 +180,4 @@ private final class OtherClient {
         default: leave()
         }
     }
-}
-
-/// SplitMix64.
-struct SeededGenerator: RandomNumberGenerator {
-    var state: UInt64
-
-    mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var z = state
-        z = (z ^ (z >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        z = (z ^ (z >> 27)) &* 0x94D0_49BB_1331_11EB
-        return z ^ (z >> 31)
-    }
-
-    /// From 0 to 1.
-    mutating func fraction() -> Double { Double.random(in: 0..<1, using: &self) }
 }

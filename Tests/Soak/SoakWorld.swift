@@ -14,25 +14,14 @@ final class SoakWorld {
     /// As many as are around at once, where each stays for half a minute.
     private static let crowd = 40
     private let seed: UInt64
-    private var random: SplitMix
+    private var random: SeededGenerator
     private let sensors = (1...8).map { VirtualPeripheral.sensor($0) }
     private var addresses = 0
     private var apps: [AppProcess] = []
 
     init(seed: UInt64) {
         self.seed = seed
-        random = SplitMix(state: seed)
-    }
-
-    /// SplitMix64.
-    private struct SplitMix: RandomNumberGenerator {
-        var state: UInt64
-        mutating func next() -> UInt64 {
-            state &+= 0x9E37_79B9_7F4A_7C15
-            var mixed = (state ^ (state >> 30)) &* 0xBF58_476D_1CE4_E5B9
-            mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-            return mixed ^ (mixed >> 31)
-        }
+        random = SeededGenerator(seed: seed)
     }
 
     /// What there is at the end of an hour.

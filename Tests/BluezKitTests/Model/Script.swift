@@ -1,3 +1,5 @@
+import BluezKitSimulator
+
 /// What apps and the world do, step by step: made from a number, written as a line, shrunk when it fails.
 struct Script: Equatable, CustomStringConvertible {
     /// A verb and whom it is about: `connect 0 2`, the app 0 the peripheral 2.
@@ -94,17 +96,17 @@ struct Script: Equatable, CustomStringConvertible {
 extension Script {
     /// The same for the same seed.
     init(seed: UInt64) {
-        var author = Author(random: SplitMix(state: seed))
+        var author = Author(random: SeededGenerator(seed: seed))
         steps = author.write()
     }
 
     /// Writes phrases that apps and worlds are made of, and breaks into them.
     private struct Author {
-        var random: SplitMix
+        var random: SeededGenerator
         private var apps = 1
         private var peripherals = 1
 
-        init(random: SplitMix) { self.random = random }
+        init(random: SeededGenerator) { self.random = random }
 
         mutating func write() -> [Step] {
             apps = pick([1, 1, 2, 2, 3])

@@ -1,3 +1,4 @@
+import BluezKitSimulator
 import Foundation
 import Testing
 
@@ -111,7 +112,7 @@ import Testing
 
     @Test("R-26 100,000 mutated files: each is read or refused, and what is read can be written and read again")
     func mutated() throws {
-        var generator = SplitMix(state: 20_261_121)
+        var generator = SeededGenerator(seed: 20_261_121)
         let original = [UInt8](try Self.full().fileContent())
         let pieces: [[UInt8]] = [
             "null", "{", "}", "[", "]", "\"", ",", "-1", "1e999", "9223372036854775808", "\\u0000", "\\ud800", "true",

@@ -1,3 +1,5 @@
+import BluezKitSimulator
+
 /// What happens in a storm: decided by a number, so that a run can be repeated. It knows what it has done to the world,
 /// and looks at nothing else.
 struct StormPlan {
@@ -19,13 +21,13 @@ struct StormPlan {
     let targets: [Target]
     /// Real daemons take their time.
     let slowness: Int
-    private var random: SplitMix
+    private var random: SeededGenerator
     private var absent: Set<String> = []
     private var silent: Set<String> = []
     private var changed: Set<String> = []
 
     init(seed: UInt64, targets: [Target], slowness: Int) {
-        (random, self.targets, self.slowness) = (SplitMix(state: seed), targets, slowness)
+        (random, self.targets, self.slowness) = (SeededGenerator(seed: seed), targets, slowness)
     }
 
     /// Some bad weather, and the lines that make everything well again.
