@@ -97,7 +97,7 @@ extension Simulator {
             after(timing.adapterStart) { [self] in
                 server.add(RootObject.agentManager, to: "/org/bluez", owner: root)
                 server.add(RootObject.profileManager, to: "/org/bluez", owner: root)
-                for controller in controllers where controller.isPlugged { attach(controller) }
+                for controller in controllers where controller.isPlugged { attach(controller, isFirst: life == 0) }
                 server.flush()
                 after(timing.adapterStart) { completion(.success(())) }
             }
@@ -120,7 +120,8 @@ extension Simulator {
     // MARK: Adapters
 
     /// The controller gets an adapter object; it is powered a moment later if the kernel does not say it is already.
-    private func attach(_ controller: Controller) {
+    /// - Parameter isFirst: The world begins, and the adapter is powered.
+    private func attach(_ controller: Controller, isFirst: Bool = false) {
         let adapter = Adapter(simulator: self, controller: controller)
         adapters.append(adapter)
         adapter.register()
@@ -128,7 +129,7 @@ extension Simulator {
             adapter.restore(device, address: address)
         }
         guard !controller.isPowered else { return adapter.updatePresence() }
-        if generation == 0 {
+        if isFirst {
             controller.isPowered = true
         } else {
             after(timing.adapterStart) { [weak self, weak adapter] in
@@ -150,7 +151,6 @@ extension Simulator {
             let controller = Controller(index: index, address: address)
             controllers.append(controller)
             putOnAir(controller)
-            generation = max(generation, 1)
             if connection != nil { attach(controller) }
             return index
         }
@@ -187,7 +187,6 @@ extension Simulator {
         sync {
             guard let controller = controllers.first(where: { $0.index == index && !$0.isPlugged }) else { return }
             controller.isPlugged = true
-            generation = max(generation, 1)
             if connection != nil { attach(controller) }
         }
     }

@@ -8,7 +8,8 @@ import Testing
 // The simulator died of what a test or a client may well do: a service that goes while a read or write of it is under way
 // (characteristics referred to a service that was gone), a storm against a peripheral without attributes, a table that uses
 // the last handle, control lines with numbers such as `inf`. And it kept what nobody needs any more: file descriptors in
-// properties that somebody sets, and every call it had ever got. Now it does none of that.
+// properties that somebody sets, and every call it had ever got. The first adapter that was plugged in had it forget what
+// it was about to do. Now it does none of that.
 @Suite("Simulator: what it survives") struct SimulatorRobustnessTests {
     private static let slow = VirtualCharacteristic("2A56", [.read, .write], value: [1], delay: .milliseconds(100))
 
@@ -113,6 +114,17 @@ import Testing
             "SetDiscoveryFilter", .properties([("Transport", .string("le")), ("x", .fileDescriptor(ends[1]))]))
         close(ends[1])
         #expect(await reachesEnd(ends[0]))
+    }
+
+    @Test("what bluetoothd is about to do when an adapter is plugged in is done")
+    func plugged() async throws {
+        let simulator = try await Simulator()
+        let client = try await BusClient(simulator.address)
+        simulator.inject(SimulatorFault("GetManagedObjects", .delay(.milliseconds(20))))
+        async let objects = client.objects()
+        await simulator.waitForCalls("GetManagedObjects")
+        simulator.addAdapter(address: "00:B1:5E:00:00:02")
+        #expect(try await objects["/org/bluez/hci1"] != nil)
     }
 
     @Test("of the calls that came, so many are remembered")
