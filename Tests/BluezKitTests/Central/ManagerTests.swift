@@ -219,7 +219,7 @@ import Testing
 
     @Test("ST-1 ST-6 no adapter: unsupported, after a grace period; no bus: unsupported as well")
     func unsupported() async throws {
-        let simulator = try await Simulator(adapterAddresses: [])
+        let simulator = try await Simulator(options: .busy, adapterAddresses: [])
         let central = Central(OptionsWorld([BluezManagerOptionBusAddressKey: simulator.address.rawValue]))
         try await central.next("unsupported") { if case .state(.unsupported) = $0 { true } else { nil } }
         let lost = Central(OptionsWorld([BluezManagerOptionBusAddressKey: "unix:path=/nonexistent/bus"]))
@@ -237,7 +237,8 @@ import Testing
 
     @Test("the first adapter that is powered is used; an option names another")
     func adapters() async throws {
-        let simulator = try await Simulator(adapterAddresses: ["00:B1:5E:00:00:01", "00:B1:5E:00:00:02"])
+        let simulator = try await Simulator(
+            options: .busy, adapterAddresses: ["00:B1:5E:00:00:01", "00:B1:5E:00:00:02"])
         simulator.setPowered(false, adapter: 0)
         let world = OptionsWorld([BluezManagerOptionBusAddressKey: simulator.address.rawValue])
         let central = Central(world)

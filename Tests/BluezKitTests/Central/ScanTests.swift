@@ -5,11 +5,12 @@ import Testing
 
 /// What is reported of a scan, and how often.
 @Suite struct ScanTests {
-    /// A world in which nothing advertises by itself, and a beacon that a test makes advertise.
+    /// A world in which nothing advertises by itself, and a beacon that a test makes advertise. Calm, since what is
+    /// reported is counted, and is to be the first of its kind.
     private func quietWorld(
         _ advertisement: VirtualAdvertisement = VirtualAdvertisement(localName: "Beacon", serviceUUIDs: ["1815"])
     ) async throws -> (SimulatedWorld, VirtualPeripheral) {
-        let world = try await SimulatedWorld()
+        let world = try await SimulatedWorld(.calm)
         world.heart.advertise(false)
         world.sink.advertise(false)
         world.simulator.options.duplicateFilter = .none

@@ -14,9 +14,9 @@ import Testing
         let beacon: VirtualPeripheral
         var session: Session { central.manager.core.session }
 
-        /// A scan that runs and has heard nothing yet.
+        /// A scan that runs and has heard nothing yet. Calm: phones would break the silence.
         init(services: [CBUUID]? = nil, options: [String: Any] = [:]) async throws {
-            world = try await SimulatedWorld()
+            world = try await SimulatedWorld(.calm)
             world.heart.advertise(false)
             world.sink.advertise(false)
             world.simulator.options.duplicateFilter = .none

@@ -12,7 +12,7 @@ import Testing
     @Test("D6 RW-8 over tcp, where no descriptor can pass, notifications and writes without response work by messages")
     func tcp() async throws {
         let bus = try ConfiguredBus(listen: ["tcp:host=127.0.0.1,port=0", "unix:path=DIR/bus"])
-        let simulator = try await Simulator(address: try bus.address("unix:"))
+        let simulator = try await Simulator(options: .busy, address: try bus.address("unix:"))
         let device = simulator.add(.sink())
         let central = Central(OptionsWorld([BluezManagerOptionBusAddressKey: try bus.address("tcp:").rawValue]))
         try await central.powerOn()
@@ -212,7 +212,7 @@ private final class Host: @unchecked Sendable {  // holds: used by one test, ste
                 guard ContinuousClock.now < deadline else { throw error }
             }
         }
-        let simulator = try await Simulator(address: BusAddress(address))
+        let simulator = try await Simulator(options: .busy, address: BusAddress(address))
         simulator.add(.heart())
         if sink { simulator.add(.sink()) }
         self.simulator = simulator

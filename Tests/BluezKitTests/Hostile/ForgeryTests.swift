@@ -49,7 +49,7 @@ extension Hostile {
             #expect(app.peripheral.name == "Victim" && app.central.manager.state == .poweredOn)
             let bad = app.central.count {
                 switch $0 {
-                case .discovered(let peripheral, _, _): peripheral !== app.peripheral
+                case .discovered(let peripheral, _, _): peripheral.identifier.uuidString.hasSuffix("F00BAD0BAD00")
                 case .modified, .name, .disconnected: true
                 default: false
                 }

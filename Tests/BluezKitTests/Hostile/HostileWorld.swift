@@ -26,7 +26,7 @@ final class HostileWorld: World {
         timing.temporaryTimeout = .seconds(60)  // the machine may be busy
         timing.attTimeout = .seconds(60)
         change(&timing)
-        simulator = try await Simulator(timing: timing, address: address)
+        simulator = try await Simulator(timing: timing, options: .busy, address: address)
         let number = (0..<5).map { _ in UInt8.random(in: 0...255) }
         let hex = ["F0"] + number.map { ($0 < 16 ? "0" : "") + String($0, radix: 16, uppercase: true) }
         device = "/org/bluez/hci0/dev_" + hex.joined(separator: "_")

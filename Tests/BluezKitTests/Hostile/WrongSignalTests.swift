@@ -119,7 +119,9 @@ extension Hostile {
                         ),
                     ]))
             let data = try await app.central.next("the large advertisement") {
-                if case .discovered(_, let data, _) = $0 {
+                if case .discovered(let found, let data, _) = $0,
+                    found.identifier.uuidString.hasSuffix("F00000000078")
+                {
                     data[CBAdvertisementDataManufacturerDataKey] as? Data
                 } else {
                     nil

@@ -9,7 +9,7 @@ import Testing
         "an app finds, connects, reads, subscribes and leaves, whatever the others do",
         arguments: 1...5 as ClosedRange<UInt64>)
     func works(seed: UInt64) async throws {
-        let world = try await SimulatedWorld(seed: seed)
+        let world = try await SimulatedWorld(.busy(seed: seed))
         let central = Central(world)
         try await central.powerOn()
         let heart = try await central.find("Rig Heart")
@@ -28,7 +28,7 @@ import Testing
 
     @Test("phones change their addresses, and are forgotten; a scan finds the new ones")
     func phones() async throws {
-        let world = try await SimulatedWorld(seed: 1)
+        let world = try await SimulatedWorld()
         let central = Central(world)
         try await central.powerOn()
         central.manager.scanForPeripherals(withServices: nil)

@@ -1,3 +1,4 @@
+import BluezKitSimulator
 import Foundation
 
 /// Everything that happened, in order, and a way to wait for what must come: with a deadline, without polling.
@@ -49,7 +50,7 @@ final class EventLog<Event>: @unchecked Sendable {  // holds: what changes is un
             let came = all.map { String(describing: $0).prefix(100) }.joined(separator: "; ")
             throw Missing(
                 description: "\(what) did not come within \(seconds) s"
-                    + (SimulatedWorld.seed.map { " (BLUEZKIT_SEED=\($0))" } ?? "") + ". Came: \(came)")
+                    + (Worlds.isRig ? "" : " (BLUEZKIT_SEED=\(SimulatorOptions.seed))") + ". Came: \(came)")
         }
         return value
     }

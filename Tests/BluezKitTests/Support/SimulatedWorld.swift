@@ -13,20 +13,14 @@ final class SimulatedWorld: World {
     var managerOptions: [String: Any] { [BluezManagerOptionBusAddressKey: simulator.address.rawValue] }
     let connectTimeout: Double
 
-    /// - Parameter seed: Of a busy world; nil: nobody else is near, and bluetoothd answers at once.
-    init(timing: SimulatorTiming = .fast, seed: UInt64? = SimulatedWorld.seed) async throws {
+    init(_ options: SimulatorOptions = .busy, timing: SimulatorTiming = .fast) async throws {
         _ = LogCapture.shared
         connectTimeout = timing.connectTimeout / .seconds(1)
-        var options = SimulatorOptions()
-        options.bustle = seed.map { SimulatorBustle(seed: $0) }
         simulator = try await Simulator(timing: timing, options: options)
         simulator.add(heart)
         simulator.add(sink)
         simulator.onEvent { [events] in events.append($0) }
     }
-
-    /// `BLUEZKIT_SEED=7` makes the worlds of all tests busy.
-    static let seed = ProcessInfo.processInfo.environment["BLUEZKIT_SEED"].flatMap { UInt64($0) }
 
     @discardableResult
     func control(_ line: String) async throws -> String { try await simulator.control(line) }
@@ -34,6 +28,29 @@ final class SimulatedWorld: World {
     func nextEvent(_ what: String, where matches: @escaping @Sendable (String) -> Bool) async throws -> String {
         try await events.next(what) { matches($0) ? $0 : nil }
     }
+}
+
+extension SimulatorOptions {
+    /// As in the real world (``SimulatorBustle``): what a test gets unless it asks for something else.
+    static var busy: SimulatorOptions { .busy(seed: seed) }
+
+    static func busy(seed: UInt64) -> SimulatorOptions {
+        var options = SimulatorOptions()
+        options.bustle = SimulatorBustle(seed: seed)
+        return options
+    }
+
+    /// Nobody else is near or on the bus, and bluetoothd answers at once: for tests that count what comes or is called, or
+    /// that make something happen at one certain moment. They say why.
+    static let calm = SimulatorOptions()
+
+    /// Of the busy worlds of this run. `BLUEZKIT_SEED=7` repeats it.
+    static let seed: UInt64 = {
+        let told = ProcessInfo.processInfo.environment["BLUEZKIT_SEED"].flatMap { UInt64($0) }
+        let seed = told ?? .random(in: 1...999_999)
+        FileHandle.standardError.write(Data("simulated worlds are busy: BLUEZKIT_SEED=\(seed) repeats them\n".utf8))
+        return seed
+    }()
 }
 
 /// The library's log lines, of all tests of this process: look for what only your own test can have caused.
