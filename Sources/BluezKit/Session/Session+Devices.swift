@@ -207,6 +207,28 @@ extension Session {
         }
     }
 
+    /// Reports what a discovery that ran before our scan began has heard. BlueZ keeps the strength of a device only while
+    /// one runs.
+    func readHeardDevices() {
+        guard let bus, managers.contains(where: { $0.scan != nil }) else { return }
+        let epoch = scanEpoch
+        insist {
+            bus.call(Self.managedObjects, deadline: .seconds(30), completion: $0)
+        } answered: { [weak self] result in
+            guard let self, epoch == scanEpoch, isFollowingDevices, case .success(let reply) = result else { return }
+            forEachDevice(in: reply) { identity, path, fields in
+                // Of a connected one the strength may be from before the link (SC-12).
+                guard fields.rssiDBm != nil, !fields.isConnected else { return }
+                let device = known(identity, at: path)
+                guard device.scanEpoch != epoch else { return }
+                device.scanEpoch = epoch
+                if device.link == nil { device.properties = fields }
+                AdvertisedServices.recall(device)
+                report(device)
+            }
+        }
+    }
+
     // MARK: Synchronous questions
 
     /// Devices that BlueZ knows, for which `isWanted`; with the services that it knows of them. Blocks: the API
@@ -241,6 +263,13 @@ extension Session {
 
     private func devices(in reply: Message, where isWanted: (DeviceProperties) -> Bool) -> [KnownDevice] {
         var result: [KnownDevice] = []
+        forEachDevice(in: reply) { identity, _, fields in
+            if isWanted(fields) { result.append((identity, fields.name, fields.services)) }
+        }
+        return result
+    }
+
+    private func forEachDevice(in reply: Message, _ body: (DeviceIdentity, ObjectPath, DeviceProperties) -> Void) {
         var reader = reply.reader
         try? reader.readDictionary { (entry) throws(BusError) in
             let path = try entry.readPathC()
@@ -254,10 +283,9 @@ extension Session {
                 guard let identity = fields.identity else { return }
                 let path = ObjectPath(at: path)
                 if path.lastElement != identity.pathElement { hiddenPaths[identity] = path }
-                if isWanted(fields) { result.append((identity, fields.name, fields.services)) }
+                body(identity, path, fields)
             }
         }
         knowsHiddenPaths = true
-        return result
     }
 }

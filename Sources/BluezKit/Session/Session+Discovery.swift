@@ -101,18 +101,30 @@ extension Session {
         for action in actions {
             switch action {
             case .setFilter(let filter): proxy.setDiscoveryFilter(filter, completion: replied)
-            case .start:
-                proxy.startDiscovery { [weak self] result in
-                    guard let self else { return }
-                    if discoveryLife == life { return self.replied(result) }
-                    // It got there when Bluetooth was on again, and nobody knows of it.
-                    if result.failure == nil { perform(discovery.strayed()) }
-                }
+            case .start: startDiscovery(proxy)
             case .stop: proxy.stopDiscovery(completion: replied)
             case .startTimer(let delay):
                 after(delay) { session in
                     if session.discoveryLife == life { session.perform(session.discovery.timerFired()) }
                 }
+            }
+        }
+    }
+
+    /// While another program scans, BlueZ's discovery does not begin with ours, and devices of which nothing changes are
+    /// not signalled: what it has heard is read.
+    private func startDiscovery(_ proxy: BlueZProxy) {
+        let life = discoveryLife
+        var wasRunning = false
+        proxy.get("Discovering") { wasRunning = (try? $0.get().values().first)?.boolValue == true }
+        proxy.startDiscovery { [weak self] result in
+            guard let self else { return }
+            if discoveryLife == life {
+                replied(result)
+                if wasRunning, result.failure == nil { readHeardDevices() }
+            } else if result.failure == nil {
+                // It got there when Bluetooth was on again, and nobody knows of it.
+                perform(discovery.strayed())
             }
         }
     }

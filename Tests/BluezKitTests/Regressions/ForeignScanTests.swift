@@ -1,0 +1,68 @@
+import BluezKitSimulator
+import CoreBluetooth
+import DBus
+import Foundation
+import Testing
+
+@testable import BluezKit
+
+// While another program scans, BlueZ's discovery neither begins nor ends with ours, and a device whose strength and data
+// stay the same is not signalled again: a new scan never reported it. Now a scan that finds a discovery running reads
+// what that has heard.
+@Suite struct ForeignScanTests {
+    /// Calm: nobody else may begin or end the discovery that this is about.
+    private func world() async throws -> (SimulatedWorld, Central) {
+        let world = try await SimulatedWorld(.calm)
+        world.simulator.add(
+            VirtualPeripheral(
+                "F0:00:00:00:05:CB", VirtualAdvertisement(localName: "Beacon", serviceUUIDs: ["1815"])))
+        let central = Central(world)
+        try await central.powerOn()
+        return (world, central)
+    }
+
+    /// Another program, which scans until it is let go of.
+    private func other(_ world: SimulatedWorld) async throws -> Peer {
+        let peer = try await Peer.named(world.busAddress)
+        let filter = Value.properties([("Transport", .string("le"))])
+        for (member, arguments) in [("SetDiscoveryFilter", [filter]), ("StartDiscovery", [])] {
+            try await peer.call("org.bluez", "/org/bluez/hci0", "org.bluez.Adapter1", member, arguments)
+        }
+        return peer
+    }
+
+    @Test("SC-1 while another program scans each new scan reports a device of which nothing changes")
+    func eachScan() async throws {
+        let (world, central) = try await world()
+        for _ in 0..<2 { _ = try await central.find("Beacon") }
+        #expect(world.simulator.calls("GetManagedObjects").isEmpty)  // nobody else scans: there is nothing to read
+        let other = try await other(world)
+        for _ in 0..<3 { _ = try await central.find("Beacon", services: [CBUUID(string: "1815")]) }
+        withExtendedLifetime(other) {}
+    }
+
+    @Test("SC-7 a scan that goes on after a connect does not report again what it has reported, though others scan")
+    func onlyOnce() async throws {
+        let (world, central) = try await world()
+        let other = try await other(world)
+        central.manager.scanForPeripherals(
+            withServices: nil, options: [CBCentralManagerScanOptionAllowDuplicatesKey: true])
+        let discoveries = { central.count { if case .discovered = $0 { true } else { false } } }
+        var found: [String: CBPeripheral] = [:]
+        while found["Rig Heart"] == nil || found["Beacon"] == nil {
+            let next = try await central.next("heart and beacon") {
+                if case .discovered(let next, _, _) = $0 { next } else { nil }
+            }
+            found[next.name ?? ""] = next
+        }
+        let before = discoveries()
+        let heart = try #require(found["Rig Heart"])
+        try await central.connect(heart)
+        #expect(await world.simulator.waitForCalls("GetManagedObjects", count: 2) != nil)
+        // The answer to this comes after that one.
+        _ = central.manager.retrieveConnectedPeripherals(withServices: [CBUUID(string: "180D")])
+        try await central.settle(heart)
+        #expect(discoveries() == before)
+        withExtendedLifetime(other) {}
+    }
+}
