@@ -78,7 +78,7 @@ final class Traffic {
 
     private func deal(with call: IncomingCall) {
         // Faults and records are about the app's calls.
-        if clients.contains(where: { $0.name == call.sender }) {
+        if clients.contains(where: { $0.made(call) }) {
             simulator.server?.dispatch(call)
         } else {
             simulator.handle(call)
@@ -146,11 +146,18 @@ private final class OtherClient {
     private let address: BusAddress
     private let queue: DispatchQueue
     private var connection: Connection?
-    var name: String? { connection?.uniqueName }
+    /// Of the connections that have ended: their calls may still wait.
+    private var formerNames: Set<String> = []
 
     init(_ address: BusAddress, queue: DispatchQueue) { (self.address, self.queue) = (address, queue) }
 
+    func made(_ call: IncomingCall) -> Bool {
+        guard let sender = call.sender else { return false }
+        return sender == connection?.uniqueName || formerNames.contains(sender)
+    }
+
     func leave() {
+        if let name = connection?.uniqueName { formerNames.insert(name) }
         connection?.close()
         connection = nil
     }
