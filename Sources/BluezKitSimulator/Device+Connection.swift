@@ -90,7 +90,7 @@ extension Device {
     // MARK: Services
 
     /// Discovery of the services is over: objects, `UUIDs`, `ServicesResolved`, in this order.
-    private func resolve() {
+    func resolve() {
         guard let link, !isResolved else { return }
         let peripheral = link.peripheral
         if let name = peripheral.content.localName { setName(name) }

@@ -18,15 +18,16 @@ extension Session {
     }
 
     /// BlueZ announces the ATT_MTU with new attributes only: on a second link it must be asked. Old daemons do not know.
-    /// Without any attribute it is asked as well, for whatever: GDBus may signal `ServicesResolved` before the services, but
-    /// not answer before it has signalled both.
     private func askMTU(of device: Device, _ link: Link) {
         link.mayAskMTU = false
-        guard let bus else { return }
+        guard let bus, let characteristic = link.tree.characteristics.first?.value else {
+            // BlueZ signals objects in the order in which they changed first, so that the services can come after
+            // `ServicesResolved`; but not after its next answer.
+            return readChildren(of: device.path, device, link)
+        }
         let epoch = link.epoch
-        let path = link.tree.characteristics.first?.value.path ?? device.path
-        BlueZProxy(bus: bus, path: path, interface: BlueZ.characteristic).get("MTU") {
-            [weak self, weak device] result in
+        let proxy = BlueZProxy(bus: bus, path: characteristic.path, interface: BlueZ.characteristic)
+        proxy.get("MTU") { [weak self, weak device] result in
             guard let self, let device, let link = device.link, link.epoch == epoch else { return }
             var reader = (try? result.get())?.reader
             let mtu = try? reader?.readVariant { (value) throws(BusError) in try value.readUInt16() }

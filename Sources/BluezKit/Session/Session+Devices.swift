@@ -222,6 +222,7 @@ extension Session {
                 let device = known(identity, at: path)
                 guard device.scanEpoch != epoch else { return }
                 device.scanEpoch = epoch
+                device.lastSeen = .now()  // so that a connect does not wait for the next advertisement
                 if device.link == nil { device.properties = fields }
                 AdvertisedServices.recall(device)
                 report(device)

@@ -47,7 +47,9 @@ import Testing
         let other = try await other(world)
         central.manager.scanForPeripherals(
             withServices: nil, options: [CBCentralManagerScanOptionAllowDuplicatesKey: true])
-        let discoveries = { central.count { if case .discovered = $0 { true } else { false } } }
+        let discoveries = {
+            central.count { if case .discovered(let found, _, _) = $0 { found.name == "Beacon" } else { false } }
+        }
         var found: [String: CBPeripheral] = [:]
         while found["Rig Heart"] == nil || found["Beacon"] == nil {
             let next = try await central.next("heart and beacon") {
