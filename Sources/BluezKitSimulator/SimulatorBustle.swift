@@ -117,15 +117,21 @@ final class Traffic {
     /// Each turn one phone changes its address, and one program does something.
     private func next() {
         let pause = bustle.addressLifetime / max(1, bustle.phones)
-        turn = simulator.afterAlways(max(pause, .milliseconds(1)) * (0.5 + random.fraction())) { [weak self] in
-            guard let self else { return }
-            if !phones.isEmpty {
-                simulator.remove(phones.removeFirst())
-                arrive()
-            }
-            clients.randomElement(using: &random)?.act(near: phones, &random)
-            next()
+        turn = simulator.afterAlways(max(pause, .milliseconds(1)) * (0.5 + random.fraction())) {
+            [weak self, weak simulator] in
+            guard let self, let simulator else { return }
+            // Whoever has it may let go of it meanwhile.
+            withExtendedLifetime(simulator) { self.turnOver() }
         }
+    }
+
+    private func turnOver() {
+        if !phones.isEmpty {
+            simulator.remove(phones.removeFirst())
+            arrive()
+        }
+        clients.randomElement(using: &random)?.act(near: phones, &random)
+        next()
     }
 
     /// A phone with a new address. It says what phones say: nothing that a scan for a service looks for.
