@@ -308,7 +308,17 @@ extension Session {
             apply(link.machine.handle(.connectReply(failure)), to: device)
         }
         link.failConnect = { answer(.failure($0)) }
-        callConnect(device, proxy, completion: answer)
+        callConnect(device, proxy) { [weak self, weak device] result in
+            if isAnswered, result.failure == nil { self?.claimLateLink(of: device, proxy) }
+            answer(result)
+        }
+    }
+
+    /// BlueZ had forgotten the device, so that our `Connect` had failed, and heard it again before it came to that call:
+    /// the link is ours.
+    private func claimLateLink(of device: Device?, _ proxy: BlueZProxy) {
+        guard let device, let link = device.link, device.isWanted else { return proxy.disconnect { _ in } }
+        if link.lease == nil { link.lease = try? newLease(of: device) }
     }
 
     // MARK: Links that others use

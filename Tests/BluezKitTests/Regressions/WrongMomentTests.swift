@@ -9,7 +9,8 @@ import Testing
 // What happened between a fact and the moment in which the app was told of it was taken for granted: another manager's
 // connect cut the new link when the loss of the old one was told; calls of an app that had not heard yet of a reset, or
 // of a new link, were carried out after it; a link that was adopted was not announced to those who were connecting; one
-// that came up again while its loss was held back stayed for nobody. Each of these is an event with an answer now.
+// that came up again while its loss was held back, or that BlueZ made for a call that had failed as it had forgotten the
+// device for a moment, stayed for nobody. Each of these is an event with an answer now.
 @Suite struct WrongMomentTests {
     private static let path = "/org/bluez/hci0/dev_F0_F1_F2_00_00_01"
 
@@ -47,6 +48,42 @@ import Testing
         #expect(a.count { if case .connected = $0 { true } else { false } } == 0 && heartOfA.state == .disconnected)
         #expect(b.count { if case .disconnected = $0 { true } else { false } } == 0 && heartOfB.state == .connected)
         try await world.awaitConnections("heart", 1)
+    }
+
+    @Test(
+        "CN-7 BlueZ forgets the device, hears it again and then comes to our Connect: the link ends with the cancel",
+        arguments: [false, true])
+    func forgottenBeforeConnect(cancelsFirst: Bool) async throws {
+        let (bluez, path) = (try await FakeBlueZ(), FakeBlueZ.device)
+        try bluez.setConnected(false, path)
+        let central = Central(bluez)
+        try await central.powerOn()
+        central.manager.scanForPeripherals(withServices: nil)
+        _ = try await bluez.calls.next("StartDiscovery") { $0.member == "StartDiscovery" ? true : nil }
+        let properties: [(String, Value)] = [
+            ("Address", .string("F0:00:00:00:00:01")), ("AddressType", .string("random")), ("RSSI", .int16(-50)),
+        ]
+        let added = Signal.added(path.rawValue, "Device1", properties)
+        try bluez.peer.emit("/", added.interface, added.member, added.arguments)
+        let peripheral = try await central.next("discovery") {
+            if case .discovered(let found, _, _) = $0 { found } else { nil }
+        }
+        central.keep(peripheral)
+        central.manager.connect(peripheral)
+        _ = try await bluez.calls.next("Connect") { $0.member == "Connect" ? true : nil }
+        let removed = Signal.removed([.path(path), .strings(["org.bluez.Device1"])])
+        try bluez.peer.emit("/", removed.interface, removed.member, removed.arguments)
+        try bluez.setConnected(true, path)
+        try await central.next("connection") { if case .connected(peripheral) = $0 { true } else { nil } }
+        // What is asked now is answered after that.
+        if !cancelsFirst { bluez.answerConnects() }
+        _ = central.manager.retrieveConnectedPeripherals(withServices: [CBUUID(string: "180D")])
+        central.manager.cancelPeripheralConnection(peripheral)
+        if cancelsFirst {
+            try await central.next("goodbye") { if case .disconnected(peripheral, _, nil) = $0 { true } else { nil } }
+            bluez.answerConnects()
+        }
+        _ = try await bluez.calls.next("Disconnect") { $0.member == "Disconnect" ? true : nil }
     }
 
     @Test("CN-4 CN-12 connect of a peripheral whose loss has not been told: it is told, and nobody connects again")

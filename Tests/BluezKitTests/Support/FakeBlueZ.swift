@@ -15,6 +15,8 @@ final class FakeBlueZ: World, @unchecked Sendable {  // holds: what changes is i
     /// Devices by path; others are connected and not bonded.
     let bonded = ProtectedBox<Set<String>>([])
     private let disconnected = ProtectedBox<Set<String>>([])
+    /// Calls of `Connect`, which are answered when a test says so.
+    private let connects = ProtectedBox<[IncomingCall]>([])
     private let givesSockets: Bool
     private let app = ProtectedBox("")
 
@@ -79,6 +81,12 @@ final class FakeBlueZ: World, @unchecked Sendable {  // holds: what changes is i
         case "SetDiscoveryFilter", "StartDiscovery", "StopDiscovery":
             calls.append(Call(member: member, path: nil))
             connection.reply(to: call)
+        case "Connect":
+            connects.withLock { $0.append(call) }
+            calls.append(Call(member: member, path: call.path))
+        case "Disconnect":
+            calls.append(Call(member: member, path: call.path))
+            connection.reply(to: call)
         default: connection.refuse(call, name: "org.freedesktop.DBus.Error.UnknownMethod", message: member)
         }
     }
@@ -106,6 +114,15 @@ final class FakeBlueZ: World, @unchecked Sendable {  // holds: what changes is i
         try peer.emit(
             device, "org.freedesktop.DBus.Properties", "PropertiesChanged",
             [.string("org.bluez.Device1"), .properties([("Connected", .bool(isConnected))]), .strings([])])
+    }
+
+    /// Answers all calls of `Connect`.
+    func answerConnects() {
+        let calls = connects.withLock { calls in
+            defer { calls = [] }
+            return calls
+        }
+        peer.sync { connection in for call in calls { connection.reply(to: call) } }
     }
 
     // MARK: Calling the app
