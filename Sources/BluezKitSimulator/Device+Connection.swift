@@ -94,7 +94,6 @@ extension Device {
         guard let link, !isResolved else { return }
         let peripheral = link.peripheral
         if let name = peripheral.content.localName { setName(name) }
-        if simulator.optionsState.resolvesBeforeServices { changed("UUIDs") }
         if !simulator.hidesServices.contains(address) {
             synchronize(with: peripheral.table)
             setUUIDs(peripheral.table.uuids)

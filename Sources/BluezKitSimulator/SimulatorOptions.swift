@@ -16,9 +16,6 @@ public struct SimulatorOptions: Sendable {
     public var isExperimental = false
     /// `Includes` of services is filled after they were announced, with a signal, instead of before.
     public var fillsIncludesLate = false
-    /// `ServicesResolved` is signalled before the new services are announced, as happens when some other change of the
-    /// device was about to be signalled at the time: GDBus signals object by object.
-    public var resolvesBeforeServices = false
     /// In a discovery with a filter, an RSSI that is the same as before is signalled again.
     public var repeatsEqualRSSI = false
     /// The reply to `Disconnect` comes after `Connected` = false has been signalled; otherwise before it.

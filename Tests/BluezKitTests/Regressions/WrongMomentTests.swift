@@ -170,17 +170,6 @@ import Testing
         #expect(calls.map(\.path) == [Self.path])
     }
 
-    @Test("GD-1 IV-1 BlueZ signals ServicesResolved before the services: all are discovered, and none has changed")
-    func resolvedBeforeServices() async throws {
-        let world = try await SimulatedWorld()
-        world.simulator.options.resolvesBeforeServices = true
-        let (central, heart) = try await central(world)
-        try await central.connect(heart)
-        #expect(try await central.discoverServices(heart, [CBUUID(string: "180D")]).count == 1)
-        try await central.settle(heart)
-        #expect(central.count { if case .modified = $0 { true } else { false } } == 0)
-    }
-
     @Test("CN-10 CN-11 AR-7 requests from before a loss are not carried out on the link that came after it")
     func requestsOfTheOldLink() async throws {
         let world = try await SimulatedWorld()
