@@ -3,8 +3,8 @@ import Dispatch
 import Foundation
 
 /// What the bus queue knows of one `CBCentralManager`. It outlives the manager where work is under way.
+// holds: `session`, `inbox` and `manager` are set before anybody else sees this; the rest is confined to the bus queue
 final class ManagerCore: Recipient, @unchecked Sendable {
-    // holds: `session`, `inbox` and `manager` are set before anybody else sees this; the rest is confined to the bus queue
     let session: Session
     let inbox: Inbox<ManagerCore>
     weak var manager: CBCentralManager?

@@ -2,9 +2,8 @@ import Foundation
 import Synchronization
 
 /// What the bus queue knows of one `CBPeripheral`. Nothing in the library holds the peripheral itself (CN-1).
+// holds: constants, atomics, `peripheral` that is set before others see this; the rest is confined to the bus queue
 final class PeripheralCore: @unchecked Sendable {
-    // holds: constants and an atomic; `peripheral` is set once before anybody else sees this; the rest is confined to
-    // the bus queue
     let identity: DeviceIdentity
     let manager: ManagerCore
     weak var peripheral: CBPeripheral?

@@ -2,8 +2,7 @@ import DBus
 import Foundation
 
 /// A service tree as it was when the app added it (PB-2). Read on the app's thread once, then confined to the bus queue.
-final class PublishedService: @unchecked Sendable {
-    // holds: handed to the bus queue by `add`, and touched nowhere else after that
+final class PublishedService: @unchecked Sendable {  // holds: `add` hands it to the bus queue, and keeps nothing of it
     let service: CBMutableService
     let core: PublisherCore
     let characteristics: [PublishedCharacteristic]

@@ -3,9 +3,8 @@ import Dispatch
 import Foundation
 
 /// What the bus queue knows of one `CBPeripheralManager`. It outlives the manager where work is under way.
+// holds: what other threads use is set before they see this, or locked; the rest is confined to the bus queue
 final class PublisherCore: Recipient, @unchecked Sendable {
-    // holds: `session`, `inbox` and `manager` are set before anybody else sees this; `windows` have a lock; the rest is
-    // confined to the bus queue
     typealias Event = (CBPeripheralManager) -> Void
 
     let session: Session
