@@ -100,6 +100,8 @@ final class Link {
     var failConnect: ((BusError) -> Void)?
     /// Answers the running operation, also in BlueZ's place; nil: BlueZ is not asked anything for it.
     var answerRunning: ((Result<Message, BusError>) -> Void)?
+    /// The operation that ran when its attribute went.
+    var lostOperation: Int?
     /// Our part in the link or the attempt, if a program with BluezKit has made it.
     var lease: LinkLease?
     /// `Disconnect` is on its way, which keeps the session.

@@ -142,6 +142,9 @@ extension Session {
     private func reportChangedServices(of device: Device, _ link: Link) {
         let changed = link.changedServices
         link.changedServices = []
+        if let lost = link.lostOperation, link.queue.running?.id == lost {
+            link.answerRunning?(.failure(BlueZErrorName.gone))
+        }
         endSubscriptions(of: device, in: changed)
         for core in device.clients where core.isUp {
             core.post { peripheral, delegate in
@@ -172,12 +175,12 @@ extension Session {
     }
 
     /// An object of BlueZ has gone, with all below it. BlueZ answers nothing that is under way for that, not even with an
-    /// error (IV-3).
-    func endOperation(at path: ObjectPath, _ link: Link) {
-        guard let running = link.queue.running?.operation.attribute?.objectPath,
-            running == path.rawValue || running.hasPrefix(path.rawValue + "/")
+    /// error. It ends when the change is told (IV-3): it may show by then that the link has ended, and all of it.
+    func noteEnd(of path: ObjectPath, _ link: Link) {
+        guard let running = link.queue.running, let attribute = running.operation.attribute?.objectPath,
+            attribute == path.rawValue || attribute.hasPrefix(path.rawValue + "/")
         else { return }
-        link.answerRunning?(.failure(BlueZErrorName.gone))
+        link.lostOperation = running.id
     }
 
     /// Begins an operation. Many are over at once, and so is then the next one: they follow each other in a loop, not
@@ -201,7 +204,8 @@ extension Session {
         guard link.isDrained(before: operation) else { return awaitDrained(entry, device, link) }
         if operation.waitsForServices, link.isFlawTold { return readAgain(device, link) }
         if let error = obstacle(to: operation, link) {
-            fail(operation, error)
+            // Of what was restored `didModifyServices` tells: nobody has asked.
+            if case .resubscribe = operation.kind {} else { fail(operation, error) }
             return finish(entry.id, device, link)
         }
         switch operation.kind {

@@ -100,7 +100,7 @@ extension Session {
         if path[length] != 0 {
             guard let link = device.link, let gone = link.tree.remove(ObjectPath(at: path)) else { return }
             for characteristic in gone.characteristics { subscriptions[characteristic] = nil }
-            endOperation(at: ObjectPath(at: path), link)
+            noteEnd(of: ObjectPath(at: path), link)
             for characteristic in gone.characteristics { link.releaseWriter(of: characteristic) }
             return tableChanged(gone.service, of: device, link)
         }

@@ -190,6 +190,21 @@ import Testing
         #expect(answers == 1)
     }
 
+    @Test("CN-10 IV-3 BlueZ forgets the device while something is done to it: the loss is told, and nothing else")
+    func forgotten() async throws {
+        let stage = try await Stage("Forgotten", "C0:00:00:09:00:05")
+        stage.world.simulator.inject(SimulatorFault("ReadValue", .ignore))
+        stage.ask(.read)
+        _ = await stage.world.simulator.waitForCalls("ReadValue")
+        // Its attributes go first.
+        stage.world.simulator.forgetDevice(stage.device)
+        try await stage.central.next("loss") {
+            if case .disconnected(stage.peripheral, _, .some) = $0 { true } else { nil }
+        }
+        #expect(stage.central.count { if case .value = $0 { true } else { false } } == 0)
+        #expect(stage.central.count { if case .modified = $0 { true } else { false } } == 0)
+    }
+
     /// Waits until the bus queue has come to `condition`.
     private func wait(_ session: Session, until condition: @escaping (Link) -> Bool) async throws {
         let deadline = ContinuousClock.now + .seconds(world_deadline)

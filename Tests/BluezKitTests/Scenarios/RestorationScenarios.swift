@@ -576,11 +576,13 @@ extension Scenarios {
             let services = try await probe.next("services")
             let added = "BB1E0003-5D3B-4C6F-9A5E-000000000000", main = "BB1E0001-5D3B-4C6F-9A5E-000000000000"
             #expect(services.contains(added) && services.contains(main))
-            probe.send("characteristics \(sink) \(main)")
-            try await probe.next("characteristics")
-            let notifying = "BB1E0013-5D3B-4C6F-9A5E-000000000000"
-            probe.send("subscribe \(sink) \(notifying)")
-            try await probe.next("notifying")
+            let notifying = "BB1E0013-5D3B-4C6F-9A5E-000000000000", going = "BB1E0021-5D3B-4C6F-9A5E-000000000000"
+            for (service, characteristic) in [(main, notifying), (added, going)] {
+                probe.send("characteristics \(sink) \(service)")
+                try await probe.next("characteristics")
+                probe.send("subscribe \(sink) \(characteristic)")
+                try await probe.next("notifying")
+            }
             try await probe.kill()
             // Somebody else tells when BlueZ has noticed, and stays connected: his going would end the link.
             let observer = Central(world)
@@ -600,6 +602,7 @@ extension Scenarios {
             try await again.next("value \(notifying)")
             let now = try await again.now()
             #expect(!now.contains(added) && now.contains(notifying + "*"))
+            #expect(!again.callbacks.contains("notifying"), "nobody has asked")
             withExtendedLifetime(observer) {}
         }
 
