@@ -223,10 +223,18 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     /// Withdraws all services of this manager; see ``remove(_:)``.
     open func removeAllServices() {
         guard accepts("removeAllServices") else { return }
-        shared.withLock { $0.services = [] }
-        preserveServices()
+        forgetServices()
         let core = core
         core.session.run { core.session.perform(.removeAll, for: core) }
+    }
+
+    func forgetServices() {
+        // They come out: what the app does at the end of one is not done under the lock.
+        _ = shared.withLock { shared in
+            defer { shared.services = [] }
+            return shared.services
+        }
+        preserveServices()
     }
 
     /// The service is not published, or not any more: it may be added again.

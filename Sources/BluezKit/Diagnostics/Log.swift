@@ -100,6 +100,9 @@ enum Log {
     }
 
     private static func report(_ level: BluezKitLog.Level, _ text: String) {
+        #if DEBUG
+        precondition(LockOrder.held == .none, "the app's handler is called under a lock: \(text)")
+        #endif
         guard isOn(level) else { return }
         let limit = BluezKitLog.lengthLimit
         let isLong = text.utf8.count > limit

@@ -54,8 +54,7 @@ extension CBPeripheralManager {
         if state == .poweredOff {
             book?.condemn()
         } else {
-            shared.withLock { $0.services = [] }
-            preserveServices()
+            forgetServices()
             preserveAdvertisement()
         }
     }

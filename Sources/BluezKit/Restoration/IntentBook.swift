@@ -40,7 +40,7 @@ final class IntentBook: Sendable {
     private let state: Protected<State>
 
     private init(_ state: State, resumes: Bool) {
-        (self.state, self.resumes) = (Protected(state), resumes)
+        (self.state, self.resumes) = (Protected(state, isFirst: true), resumes)
         (path, directory) = (state.store?.path, state.store?.directory)
     }
 

@@ -91,6 +91,7 @@ final class Publisher: NSObject, CBPeripheralManagerDelegate, @unchecked Sendabl
 
     var events: [Event] { log.all.map(\.event) }
     var records: [Record] { log.all }
+    func forgetRecords() { log.forget() }
     func count(_ predicate: (Event) -> Bool) -> Int { events.filter(predicate).count }
 
     @discardableResult
