@@ -345,7 +345,11 @@ extension Scenarios {
             let busy = "Operation already in progress"
             simulator?.inject(
                 SimulatorFault("Connect", times: nil, .fail(name: "org.bluez.Error.Failed", message: busy)))
-            if !afterFailure { central.manager.connect(heart) }
+            if !afterFailure {
+                central.manager.connect(heart)
+                // Until that is answered a link that comes cannot be told from ours.
+                _ = await simulator?.waitForCalls("Connect", count: 2)
+            }
             try await world.control("heart return")
             try await central.next("connection") { if case .connected(heart) = $0 { true } else { nil } }
             // BlueZ 5.66 crashes if the link is lost while it discovers.
