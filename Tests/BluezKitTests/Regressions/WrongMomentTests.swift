@@ -20,6 +20,12 @@ import Testing
         return (central, try await central.find("Rig Heart"))
     }
 
+    /// A loss is held back long enough for whatever a test does meanwhile.
+    private func holdLosses(_ central: Central) {
+        let session = central.manager.core.session
+        session.queue.sync { session.delays.heldLoss = .seconds(2) }
+    }
+
     /// Waits until the bus queue has come to `condition`.
     private func wait(_ central: Central, until condition: @escaping (Session) -> Bool) async throws {
         let session = central.manager.core.session
@@ -39,6 +45,7 @@ import Testing
         let (b, heartOfB) = try await central(world)
         try await a.connect(heartOfA)
         a.forgetRecords()
+        holdLosses(a)
         world.heart.disconnect()
         try await wait(a) { !isUp($0) }
         b.manager.connect(heartOfB)
@@ -92,6 +99,7 @@ import Testing
         let (central, heart) = try await central(world)
         try await central.connect(heart)
         central.forgetRecords()
+        holdLosses(central)
         world.heart.disconnect()
         try await wait(central) { !isUp($0) }
         central.manager.connect(heart)
