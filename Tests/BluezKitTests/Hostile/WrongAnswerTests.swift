@@ -74,6 +74,8 @@ extension Hostile {
             let central = Central(world)
             try await central.powerOn()
             func servicesFound() async throws -> Int {
+                // BlueZ answers after what it has announced: that is over, and nobody has made a note of it.
+                central.manager.retrieveConnectedPeripherals(withServices: [CBUUID(string: "1800")])
                 let peripheral = try #require(
                     central.manager.retrievePeripherals(withIdentifiers: [world.identifier]).first)
                 try await central.connect(peripheral)
@@ -88,7 +90,7 @@ extension Hostile {
             #expect(try await servicesFound() == 2)
             try await disconnect()
             let paths = Set(world.simulator.calls("GetAll").map(\.path)).subtracting([world.device]).sorted()
-            #expect(paths.count >= 7)
+            try #require(paths.count >= 7)
             for (number, answer) in Self.wrong.enumerated() {
                 try await connect(other, world)
                 let path = paths[number % paths.count]

@@ -43,8 +43,11 @@ final class Publisher: NSObject, CBPeripheralManagerDelegate, @unchecked Sendabl
         (self.world, self.queue) = (world, queue)
         super.init()
         queue.setSpecific(key: Self.onQueue, value: true)
-        manager = CBPeripheralManager(
-            delegate: self, queue: queue, options: world.managerOptions.merging(options) { $1 })
+        // On its queue: no callback comes before it is known.
+        queue.sync {
+            manager = CBPeripheralManager(
+                delegate: self, queue: queue, options: world.managerOptions.merging(options) { $1 })
+        }
     }
 
     /// Lets go of the manager.

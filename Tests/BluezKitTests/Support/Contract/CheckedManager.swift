@@ -9,7 +9,8 @@ final class CheckedManager: CBCentralManager, @unchecked Sendable {  // holds: t
     private let watch: ContractWatch
     private let queue: DispatchQueue
     private var isMade = false
-    private var scan: ScanParameters?
+    /// Apps may scan on any thread.
+    private let scan = ProtectedBox<ScanParameters?>(nil)
 
     init(delegate: any CBCentralManagerDelegate, queue: DispatchQueue, options: [String: Any], watch: ContractWatch) {
         (self.watch, self.queue) = (watch, queue)
@@ -36,10 +37,11 @@ final class CheckedManager: CBCentralManager, @unchecked Sendable {  // holds: t
             services: serviceUUIDs.flatMap { $0.isEmpty ? nil : Set($0) }, solicited: Set(solicited),
             duplicatesOption: duplicates)
         // Equal parameters change nothing: then nothing is reported again (SC-2).
-        if state == .poweredOn, !isScanning || parameters != scan {
-            scan = parameters
-            watch.note(.scan(duplicates: duplicates))
+        let isNew = scan.withLock { scan in
+            defer { scan = parameters }
+            return parameters != scan
         }
+        if state == .poweredOn, isNew || !isScanning { watch.note(.scan(duplicates: duplicates)) }
         super.scanForPeripherals(withServices: serviceUUIDs, options: options)
     }
 
