@@ -49,7 +49,8 @@ extension Session {
                     apply(link.machine.handle(.connectedChanged(true)), to: device)
                 }
                 guard let self, let core, core.survey === survey else { return }
-                survey.answers[record.identifier] = device
+                // A refusal says nothing of it.
+                if isConnected == nil || device.isInBlueZ { survey.answers[record.identifier] = device }
                 survey.unanswered.remove(record.identifier)
                 if survey.unanswered.isEmpty { finish(survey, of: core) }
             }

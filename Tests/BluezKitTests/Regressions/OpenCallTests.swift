@@ -116,8 +116,10 @@ import Testing
         #expect(try await discoverAll(peripheral, central) == (40, 40))
     }
 
-    @Test("R-16 a hundred preserved peripherals are asked about at once, and a bonded one that is refused stays")
-    func manyRestored() async throws {
+    @Test(
+        "R-16 a hundred preserved peripherals are asked about at once, and a bonded one that is refused stays",
+        arguments: ["LimitsExceeded", "Failed"])
+    func manyRestored(refusal: String) async throws {
         let world = try await SimulatedWorld()
         let directory = try TemporaryDirectory()
         let program = try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")
@@ -134,7 +136,7 @@ import Testing
         {"version":1,"role":"central","identifier":"many","app":"\(program)","boot":"x","saved":"2026-11-22T10:00:00Z",
         "peripherals":[\(records.joined(separator: ","))],"services":[]}
         """.write(toFile: directory.path + "/central-many.json", atomically: true, encoding: .utf8)
-        let effect = SimulatorFault.Effect.fail(name: "org.freedesktop.DBus.Error.LimitsExceeded", message: "")
+        let effect = SimulatorFault.Effect.fail(name: "org.freedesktop.DBus.Error.\(refusal)", message: "")
         world.simulator.inject(SimulatorFault("org.freedesktop.DBus.Properties.GetAll", times: 20, effect))
         let central = Central(
             world,
