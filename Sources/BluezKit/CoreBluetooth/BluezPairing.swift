@@ -52,7 +52,9 @@ extension CBCentralManager {
     public var pairing: BluezPairing {
         get { shared.withLock { $0.pairing } }
         set {
-            shared.withLock { $0.pairing = newValue }
+            var old = newValue
+            shared.withLock { swap(&$0.pairing, &old) }
+            withExtendedLifetime(old) {}  // what it holds of the app's does not end under the lock
             let core = core
             core.session.run {
                 core.pairing = newValue

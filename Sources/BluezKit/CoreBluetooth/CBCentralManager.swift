@@ -247,12 +247,13 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
 
     /// ID-3: one that was found under a private address, and has told who it is, is retrieved as that as well.
     func know(_ peripheral: CBPeripheral, as identity: DeviceIdentity) {
-        // Comes out as well: should the app let go of it now, the last reference must not go under the lock.
-        _ = shared.withLock { shared -> CBPeripheral? in
+        let known = shared.withLock { shared -> CBPeripheral? in
             if let known = shared.peripherals[identity.identifier]?.peripheral { return known }
             shared.peripherals[identity.identifier] = WeakPeripheral(peripheral: peripheral)
             return nil
         }
+        // Should the app let go of it now, the last reference must not go under the lock.
+        withExtendedLifetime(known) {}
     }
 
     // MARK: Connecting

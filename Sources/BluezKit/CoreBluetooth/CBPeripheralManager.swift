@@ -229,11 +229,9 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     }
 
     func forgetServices() {
-        // They come out: what the app does at the end of one is not done under the lock.
-        _ = shared.withLock { shared in
-            defer { shared.services = [] }
-            return shared.services
-        }
+        var services: [CBMutableService] = []
+        shared.withLock { swap(&$0.services, &services) }
+        withExtendedLifetime(services) {}  // what the app does at the end of one is not done under the lock
         preserveServices()
     }
 

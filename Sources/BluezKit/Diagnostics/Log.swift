@@ -33,7 +33,11 @@ public enum BluezKitLog {
     /// What is done with a line; ``writeToStandardError(_:_:)`` at first. May be set at any time, on any thread.
     public static var handler: Handler {
         get { current.withLock { $0 }.handler }
-        set { current.withLock { $0 = Current(handler: newValue) } }
+        set {
+            var old = Current(handler: newValue)
+            current.withLock { swap(&$0, &old) }
+            withExtendedLifetime(old) {}  // what it holds may log at its end
+        }
     }
 
     /// Lines have at most so many bytes of UTF-8; what is longer is cut. Part of it may come from anybody on the bus.

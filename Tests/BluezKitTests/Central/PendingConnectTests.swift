@@ -46,6 +46,7 @@ import Testing
         for _ in 0..<100 {
             try await central.next("goodbye") { if case .disconnected(_, false, nil) = $0 { true } else { nil } }
         }
+        withExtendedLifetime(all) {}  // whoever is let go of is told nothing
         // Nothing is left of them.
         let session = central.manager.core.session
         session.queue.sync {

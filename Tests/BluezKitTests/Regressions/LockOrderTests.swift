@@ -42,6 +42,38 @@ import Testing
         #expect(try await ended.next("end of the service") { $0 ? nil : true })
     }
 
+    /// The app's, with something to say at its end.
+    private final class Ending: Sendable {
+        private let atEnd: @Sendable () -> Void
+        init(_ atEnd: @escaping @Sendable () -> Void) { self.atEnd = atEnd }
+        deinit { atEnd() }
+    }
+
+    @Test("DL-5 what the app's part in pairing and its log handler hold may ask and log when they are replaced")
+    func replacedHandlers() async throws {
+        let central = Central(try await SimulatedWorld())
+        try await central.powerOn()
+        let manager = central.manager
+        let ended = EventLog<String>()
+        func pairing() -> BluezPairing {
+            var pairing = BluezPairing()
+            let asks = Ending { [weak manager] in ended.append("\(manager?.pairing.permitsAnything == false)") }
+            pairing.ended = { _ in withExtendedLifetime(asks) {} }
+            return pairing
+        }
+        manager?.pairing = pairing()
+        manager?.pairing = BluezPairing()
+        #expect(try await ended.next("end of the pairing") { $0 } == "true")
+        await #expect(processExitsWith: .success) {
+            func handler() -> BluezKitLog.Handler {
+                let logs = Ending { Log.warning("the handler has ended") }
+                return { _, _ in withExtendedLifetime(logs) {} }
+            }
+            BluezKitLog.handler = handler()
+            BluezKitLog.handler = { _, _ in }
+        }
+    }
+
     #if DEBUG
     @Test(
         "a debug build ends where locks are taken in another order than that of all, or something is logged under one")

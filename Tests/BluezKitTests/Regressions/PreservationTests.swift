@@ -115,6 +115,7 @@ import Testing
         #expect(last > 0 && last < 2 * first, "ten of the first wrote \(first) bytes, the last ten \(last)")
         let preserved = BluezPreservedState.all(options: [BluezManagerOptionStateDirectoryKey: directory.path])
         #expect(preserved.first?.lines.filter { $0.hasPrefix("connecting") }.count == 1000)
+        withExtendedLifetime((central, peripherals)) {}
     }
 
     /// An app that keeps what is restored.
