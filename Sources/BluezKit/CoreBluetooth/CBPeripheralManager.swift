@@ -26,6 +26,8 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         var advertisement: Snapshot.Advertisement?
         /// Those that were added, in the order of the calls.
         var services: [CBMutableService] = []
+        /// In which life of services the app is, as far as it has heard (`Session.servicesLife`).
+        var servicesLife: UInt64 = 0
         /// Services and advertisement are to be given to BlueZ when Bluetooth is on.
         var mustGoOn = false
         var restoration: BluezRestoration?
@@ -199,16 +201,20 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
                     + "the properties .read and no permission to write")
         }
         guard accepts("add") else { return }
-        let isNew = shared.withLock { shared in
-            guard !shared.services.contains(where: { $0 === service }) else { return false }
+        let life: UInt64? = shared.withLock { shared in
+            guard !shared.services.contains(where: { $0 === service }) else { return nil }
             shared.services.append(service)
-            return true
+            return shared.servicesLife
         }
-        precondition(isNew, "Services cannot be added more than once: remove \(service.uuid) before adding it again")
+        precondition(
+            life != nil, "Services cannot be added more than once: remove \(service.uuid) before adding it again")
         preserveServices()
         let core = core
         let published = PublishedService(service, core: core)
-        core.session.run { core.session.perform(.add(published), for: core) }
+        core.session.run {
+            // After a reset that the app has not heard of yet there are no services, as it will hear.
+            if life == core.session.servicesLife { core.session.perform(.add(published), for: core) }
+        }
     }
 
     /// Withdraws a service. Unknown ones are ignored. Its subscribers get `didUnsubscribeFrom`, and connected centrals are

@@ -7,18 +7,20 @@ import Foundation
 final class CommandSocket {
     enum Outcome { case sent, full, broken }
 
-    private let descriptor: Int32
+    private var descriptor: Int32
     /// The largest payload of one packet: ATT_MTU - 3, and what BlueZ reads of a packet.
     let capacity: Int
     private var writable: (any DispatchSourceWrite)?
     private(set) var lastUse = DispatchTime.now()
 
-    /// - Parameter descriptor: Taken over, and closed by ``close()``.
+    /// - Parameter descriptor: Taken over, and closed by ``close()`` or at the end of this.
     init(descriptor: Int32, mtuBytes: Int) {
         self.descriptor = descriptor
         capacity = min(max(mtuBytes, 23) - 3, 512)  // no link has less than 23, whatever BlueZ says
         _ = fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK)
     }
+
+    deinit { close() }
 
     func send(_ data: [UInt8]) -> Outcome {
         lastUse = .now()
@@ -61,6 +63,7 @@ final class CommandSocket {
     func close() {
         writable?.cancel()
         writable = nil
-        Glibc.close(descriptor)
+        if descriptor >= 0 { Glibc.close(descriptor) }
+        descriptor = -1
     }
 }

@@ -185,7 +185,11 @@ extension Session {
             core.post { manager in manager.tellRestored() }
         }
         core.announcedState = state
-        core.post { manager in manager.enter(state) }
+        let life = servicesLife
+        core.post { manager in
+            manager.shared.withLock { $0.servicesLife = life }
+            manager.enter(state)
+        }
         if state == .poweredOn { updateAgent() }
     }
 
@@ -204,6 +208,7 @@ extension Session {
         if state != .poweredOn {
             dropEverything()
             dropPublications(keepingServices: state == .poweredOff)
+            if state != .poweredOff { servicesLife += 1 }
         }
         for core in managers { announceState(to: core) }
         for core in publishers { announceState(to: core) }

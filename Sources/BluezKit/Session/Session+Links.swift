@@ -380,6 +380,7 @@ extension Session {
         pauseDiscovery(false, for: link)
         guard link.lease?.beginEnding() ?? (LinkLease.directory == nil) else {
             Log.debug("\(device.path): other programs use the link, which stays")
+            link.lease = nil
             return apply(link.machine.handle(.kept), to: device)
         }
         callDisconnect(device, link)
@@ -568,6 +569,11 @@ extension Session {
     /// A device that nobody is connected to keeps nothing.
     func dropIfUnused(_ device: Device) {
         guard let link = device.link, device.clients.isEmpty, link.machine.phase == .idle else { return }
+        if let lease = link.lease, let proxy = proxy(device), lease.beginEnding() {
+            // BlueZ is at an attempt that another process has made, and has left to us.
+            link.lease = nil
+            proxy.disconnect { _ in lease.end() }
+        }
         dropLink(link, of: device)
     }
 

@@ -48,6 +48,8 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
     /// Counts the lives of Bluetooth, of which none has a scan, a link or a wish of another. A command of the app belongs to
     /// the one that the app has seen.
     var era: UInt64 = 0
+    /// The same of published services, which outlive Bluetooth being off.
+    var servicesLife: UInt64 = 0
     /// When BlueZ came back, if it has gone during our life.
     var restarted: ContinuousClock.Instant?
     var graceTimer: (any DispatchSourceTimer)?

@@ -58,7 +58,12 @@ import Testing
         #expect(await world.simulator.waitForCalls("StopNotify") != nil)
         try await central.connect(heart)
         let new = try await central.characteristic(rate, of: service, on: heart)
-        #expect(!world.heart.isSubscribed(to: "2A37") && !new.isNotifying)
+        let deadline = ContinuousClock.now + .seconds(world_deadline)
+        while world.heart.isSubscribed(to: "2A37") {
+            try #require(ContinuousClock.now < deadline)
+            await Task.yield()
+        }
+        #expect(!new.isNotifying)
         #expect(try await central.setNotify(true, new) == nil)
         #expect(world.heart.notify("2A37", [0, 78]))
         let value = try await central.next("value") {
@@ -92,6 +97,41 @@ import Testing
         take(132)
         try await central.next("ready") { if case .ready(sink) = $0 { true } else { nil } }
         #expect(sink.canSendWriteWithoutResponse)
+    }
+
+    @Test("ST-6 O-20 a service that is added while the app has not heard of a reset is not published after it")
+    func addedBeforeReset() async throws {
+        let world = try await SimulatedWorld()
+        let publisher = Publisher(world)
+        try await publisher.powerOn()
+        let service = localService(0x100, [local(0x110, .read)])
+        let (manager, queue) = (publisher.manager, publisher.queue)
+        let isHeld = DispatchSemaphore(value: 0), go = DispatchSemaphore(value: 0)
+        queue.async {
+            isHeld.signal()
+            go.wait()
+            manager?.add(service)
+        }
+        await withCheckedContinuation { continuation in
+            DispatchQueue.global().async {
+                isHeld.wait()
+                continuation.resume()
+            }
+        }
+        let session = try #require(manager?.core.session)
+        let life = session.queue.sync { session.servicesLife }
+        try await world.simulator.restartDaemon()
+        let deadline = ContinuousClock.now + .seconds(world_deadline)
+        while session.queue.sync(execute: { session.servicesLife == life || session.adapter.state != .poweredOn }) {
+            try #require(ContinuousClock.now < deadline)
+            await Task.yield()
+        }
+        go.signal()
+        try await publisher.next("reset") { if case .state(.resetting) = $0 { true } else { nil } }
+        try await publisher.powerOn()
+        #expect(try await publisher.add(service) == nil)
+        #expect(publisher.count { if case .added = $0 { true } else { false } } == 1)
+        #expect(world.simulator.calls("RegisterApplication").count == 1)
     }
 }
 

@@ -217,4 +217,26 @@ import Testing
         #expect(!second.callbacks.contains("disconnected"))
         withExtendedLifetime(first) {}
     }
+
+    @Test("CN-7 DL-7 two programs wait for a peripheral that is away, and both cancel: the attempt is called off")
+    func sharedAttempt() async throws {
+        let world = try await SimulatedWorld()
+        world.simulator.remember(world.sink)
+        world.sink.vanish()
+        let identifier = DeviceIdentity(address: 0xF0F1_F200_0002, isRandom: true).identifier
+        var apps: [(Central, CBPeripheral)] = []
+        // A session of its own for each, as in programs of their own.
+        for (number, options) in [[:], [BluezManagerOptionAdapterKey: "hci0"]].enumerated() {
+            let central = Central(world, options: options)
+            try await central.powerOn()
+            let sink = try #require(central.manager.retrievePeripherals(withIdentifiers: [identifier]).first)
+            central.manager.connect(sink)
+            _ = try #require(await world.simulator.waitForCalls("Connect", count: number + 1))
+            apps.append((central, sink))
+        }
+        for (central, sink) in apps { try await central.disconnect(sink) }
+        try #require(await world.simulator.waitForCalls("Disconnect") != nil)
+        world.sink.comeBack()
+        try await world.awaitConnections("sink", 0)
+    }
 }
