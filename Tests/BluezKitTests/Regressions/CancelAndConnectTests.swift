@@ -133,6 +133,18 @@ import Testing
         }
     }
 
+    @Test("CN-15 a socket for writes is closed with what held it")
+    func socketEnds() {
+        var ends: [Int32] = [0, 0]
+        #expect(socketpair(AF_UNIX, Int32(SOCK_SEQPACKET.rawValue), 0, &ends) == 0)
+        var socket: CommandSocket? = CommandSocket(descriptor: ends[0], mtuBytes: 23)
+        #expect(socket?.isDrained == true)
+        socket = nil
+        var byte: UInt8 = 0
+        #expect(recv(ends[1], &byte, 1, Int32(MSG_DONTWAIT)) == 0)
+        close(ends[1])
+    }
+
     private struct Weak { weak var session: Session? }
 
     /// Lets go of a manager that is connected, while this call is not answered.
