@@ -354,6 +354,13 @@ extension Scenarios {
             try await central.next("connection") { if case .connected(heart) = $0 { true } else { nil } }
             // BlueZ 5.66 crashes if the link is lost while it discovers.
             _ = try await central.discoverServices(heart)
+            // The same goes for the attempt that we make when we hear it.
+            let session = central.manager.core.session
+            let deadline = ContinuousClock.now + .seconds(world_deadline)
+            while session.queue.sync(execute: { session.linked.contains { $0.link?.failConnect != nil } }) {
+                try #require(ContinuousClock.now < deadline)
+                await Task.yield()
+            }
             try await central.disconnect(heart)
             try await disconnectFromOutside(other, world)
         }
