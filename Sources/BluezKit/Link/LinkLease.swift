@@ -22,6 +22,11 @@ final class LinkLease {
 
     deinit { if descriptor >= 0 { close(descriptor) } }
 
+    /// Whether there is a file, held or not.
+    static func exists(_ name: String, in directory: String?) -> Bool {
+        directory.map { access("\($0)/\(name)", F_OK) == 0 } ?? false
+    }
+
     /// Shares a link that a program with BluezKit has made. Does not wait.
     /// - Parameter identifier: As of `CBPeripheral`.
     /// - Returns: Nil if there is no file.

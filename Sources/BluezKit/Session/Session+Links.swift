@@ -202,11 +202,14 @@ extension Session {
     /// announced again.
     private func readDevice(_ device: Device, _ link: Link) {
         if showsLeftovers { return readDeviceLater(device, link) }
+        let wasLeased = isLeased(device)
         ask(device, link) { [weak self] isConnected in
             guard let self, let link = device.link else { return }
             if isConnected == true, link.lease == nil {
-                // Another program is ending the link: it cannot be used any more, and there can be a new one soon.
+                // Another program is ending the link, or has ended it since BlueZ was asked: it cannot be used any more,
+                // and there can be a new one soon.
                 do { link.lease = try sharedLease(of: device) } catch { return readDeviceLater(device, link) }
+                if wasLeased, !isLeased(device) { return readDeviceLater(device, link) }
             }
             readUnreadObjects(device, link)
             apply(link.machine.handle(.deviceRead(connected: isConnected)), to: device)
@@ -326,6 +329,11 @@ extension Session {
     /// By its path, as one device can have two addresses.
     func leaseName(of path: ObjectPath) -> String? {
         life.map { "\($0) \(path.lastElement)".replacing("/", with: "_") }
+    }
+
+    /// Whether programs with BluezKit have made the link, or the attempt.
+    private func isLeased(_ device: Device) -> Bool {
+        leaseName(of: device.path).map { LinkLease.exists($0, in: LinkLease.directory) } ?? false
     }
 
     /// Our part in a link that programs with BluezKit have made, if they have.
@@ -550,7 +558,7 @@ extension Session {
         link.epoch += 1
         (link.isDiscovered, link.isAdopted, link.mayAskMTU, link.isFlawTold) = (false, false, true, false)
         link.unreadObjects = PathQueue()
-        link.changedServices = []
+        (link.changedServices, link.isChangeReportDue) = ([], false)
         link.queue.removeAll()
         if !keepsLease {
             if !device.properties.isConnected { link.endLease() }

@@ -9,6 +9,7 @@ import Testing
 @Suite struct LinkLeaseTests {
     private let heart = Scenarios.RestorationScenarios.heart
     private let sink = Scenarios.RestorationScenarios.sink
+    private static let heartPath = "/org/bluez/hci0/dev_F0_F1_F2_00_00_01"
     private let life = "0123 :1.4 hci0"
 
     /// A directory of leases.
@@ -216,6 +217,28 @@ import Testing
         try await second.next("services", "180D")
         #expect(!second.callbacks.contains("disconnected"))
         withExtendedLifetime(first) {}
+    }
+
+    @Test("CN-2 another program ends the link while BlueZ's answer is on its way: it is not taken for a link")
+    func connectsWhenOtherHasEnded() async throws {
+        let world = try await SimulatedWorld()
+        // A session of its own for each, as in programs of their own.
+        let (central, other) = (Central(world), Central(world, options: [BluezManagerOptionAdapterKey: "hci0"]))
+        try await central.powerOn()
+        try await other.powerOn()
+        let (ours, others) = (try await central.find("Rig Heart"), try await other.find("Rig Heart"))
+        try await other.connect(others)
+        let questions = world.simulator.calls("GetAll", path: Self.heartPath).count
+        let go = DispatchSemaphore(value: 0)
+        central.manager.connect(ours)
+        central.manager.core.session.queue.async { go.wait() }
+        _ = try #require(
+            await world.simulator.waitForCalls("GetAll", path: Self.heartPath, count: questions + 1))
+        try await other.disconnect(others)
+        go.signal()
+        try await central.next("connection") { if case .connected(ours) = $0 { true } else { nil } }
+        try await central.settle(ours)
+        #expect(central.count { if case .disconnected(ours, _, _) = $0 { true } else { false } } == 0)
     }
 
     @Test("CN-7 DL-7 two programs wait for a peripheral that is away, and both cancel: the attempt is called off")
