@@ -132,16 +132,14 @@ extension Session {
         link.isChangeReportDue = true
         let epoch = link.epoch
         after(delays.tableChange) { [weak device] session in
-            guard let device, let link = device.link else { return }
-            link.isChangeReportDue = false
-            guard link.epoch == epoch else { return }
+            guard let device, let link = device.link, link.epoch == epoch else { return }
             session.reportChangedServices(of: device, link)
         }
     }
 
-    private func reportChangedServices(of device: Device, _ link: Link) {
+    func reportChangedServices(of device: Device, _ link: Link) {
         let changed = link.changedServices
-        link.changedServices = []
+        (link.changedServices, link.isChangeReportDue) = ([], false)
         if let lost = link.lostOperation, link.queue.running?.id == lost {
             link.answerRunning?(.failure(BlueZErrorName.gone))
         }
@@ -203,9 +201,22 @@ extension Session {
         // Sockets and calls reach BlueZ on different ways; what was written first must be there first (O-27).
         guard link.isDrained(before: operation) else { return awaitDrained(entry, device, link) }
         if operation.waitsForServices, link.isFlawTold { return readAgain(device, link) }
-        if let error = obstacle(to: operation, link) {
-            // Of what was restored `didModifyServices` tells: nobody has asked.
-            if case .resubscribe = operation.kind {} else { fail(operation, error) }
+        if isStale(operation, link) {
+            let end: (Result<Message, BusError>) -> Void = { [weak self, weak device, weak link] _ in
+                guard let self, let device, let link else { return }
+                // Of what was restored `didModifyServices` tells: nobody has asked.
+                if case .resubscribe = operation.kind {} else { fail(operation, staleAttribute) }
+                finish(entry.id, device, link)
+            }
+            guard link.isChangeReportDue else { return end(.failure(BlueZErrorName.gone)) }
+            // As with what goes during an operation (`noteEnd`).
+            (link.answerRunning, link.lostOperation) = (end, entry.id)
+            return
+        }
+        if operation.waitsForServices, let flaw = link.tree.flaw {
+            // What is too large stays so.
+            if case .limit = flaw {} else { link.isFlawTold = true }
+            fail(operation, error(flaw, .attributeRead, device))
             return finish(entry.id, device, link)
         }
         switch operation.kind {
@@ -247,18 +258,12 @@ extension Session {
         finish(entry.id, device, link)
     }
 
-    /// Why an operation cannot begin.
-    private func obstacle(to operation: AttributeOperation, _ link: Link) -> (any Error)? {
-        if let attribute = operation.attribute {
-            let service = AttributeTree.service(of: attribute.objectPath)
-            let version = attribute.version ?? operation.core.restoredVersions[service]
-            // Its place in the table may be another's by now (IV-1); the app may not have heard of it yet.
-            if version != link.tree.version(of: service) { return staleAttribute }
-        }
-        guard operation.waitsForServices, let flaw = link.tree.flaw else { return nil }
-        // What is too large stays so.
-        if case .limit = flaw {} else { link.isFlawTold = true }
-        return coreBluetoothError(name: flaw.name, message: flaw.message, context: .attributeRead, isBonded: false)
+    /// Whether another attribute may have got its place in the table (IV-1).
+    private func isStale(_ operation: AttributeOperation, _ link: Link) -> Bool {
+        guard let attribute = operation.attribute else { return false }
+        let service = AttributeTree.service(of: attribute.objectPath)
+        let version = attribute.version ?? operation.core.restoredVersions[service]
+        return version != link.tree.version(of: service)
     }
 
     /// Answers an operation with an error.

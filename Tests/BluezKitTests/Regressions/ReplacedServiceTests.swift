@@ -120,14 +120,16 @@ import Testing
         }
         for kind in Kind.allCases { stage.ask(kind) }
         await central.passBusQueue()
+        if !isReported { session.reportChanges() }
         go.signal()
-        if isReported {
+        func change() async throws {
             try await central.next("change") { if case .modified(stage.peripheral, _) = $0 { true } else { nil } }
         }
+        if isReported { try await change() }
         for kind in Kind.allCases where kind != .command { #expect(try await stage.answer(kind) == .invalidHandle) }
+        if !isReported { try await change() }
         try await central.settle(stage.peripheral)
         #expect(stage.device.value(of: "2A56") == [2] && !stage.device.isSubscribed(to: "2A56"))
-        guard isReported else { return }
         let new = try await central.characteristic(
             CBUUID(string: "2A56"), of: CBUUID(string: "1815"), on: stage.peripheral)
         #expect(new !== old && new.objectPath == old.objectPath)
@@ -205,12 +207,44 @@ import Testing
         #expect(stage.central.count { if case .modified = $0 { true } else { false } } == 0)
     }
 
+    @Test("CN-10 IV-3 what is asked while BlueZ takes the attributes away, as the link has ended, is not answered")
+    func ending() async throws {
+        let stage = try await Stage("Ending", "C0:00:00:09:00:06")
+        let session = stage.session
+        session.queue.sync { session.delays.tableChange = .seconds(3600) }
+        #expect(stage.device.removeService("1815"))
+        try await wait(session) { !$0.changedServices.isEmpty }
+        for kind in Kind.allCases { stage.ask(kind) }
+        await stage.central.passBusQueue()
+        stage.device.disconnect()
+        try await stage.central.next("loss") {
+            if case .disconnected(stage.peripheral, _, .some) = $0 { true } else { nil }
+        }
+        let answers = stage.central.count { event in
+            switch event {
+            case .value, .written, .notifying, .descriptorValue, .descriptorWritten, .modified: true
+            default: false
+            }
+        }
+        #expect(answers == 0)
+    }
+
     /// Waits until the bus queue has come to `condition`.
     private func wait(_ session: Session, until condition: @escaping (Link) -> Bool) async throws {
         let deadline = ContinuousClock.now + .seconds(world_deadline)
         while !session.queue.sync(execute: { session.linked.first?.link.map(condition) ?? false }) {
             try #require(ContinuousClock.now < deadline)
             await Task.yield()
+        }
+    }
+}
+
+extension Session {
+    /// Tells now what has changed.
+    fileprivate func reportChanges() {
+        queue.sync {
+            for device in linked { device.link.map { reportChangedServices(of: device, $0) } }
+            flush()
         }
     }
 }

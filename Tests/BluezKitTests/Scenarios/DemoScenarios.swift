@@ -67,7 +67,8 @@ extension Scenarios {
                 #expect(line(number)?.contains(#""value":"\#(value.hex)""#) == true, "\(lines)")
             }
             #expect(line(0x11)?.contains(#""value":""#) == true, "whatever others have written there: \(lines)")
-            #expect(line(0x20)?.contains(#""value":"\#(Data("included".utf8).hex)""#) == true, "the last of them")
+            #expect(
+                line(0x20)?.contains(#""value":"\#(Data("included".utf8).hex)""#) == true, "the last of them: \(lines)")
             #expect(line(0x30, "descriptor")?.contains(#""value":"\#(Data("own".utf8).hex)""#) == true)
             for number in [0x16, 0x17] { #expect(line(number)?.contains(#""error":"Auth"#) == true, "\(lines)") }
             #expect(lines.filter { $0.contains(#""event":"descriptor""#) && $0.contains("error") }.isEmpty)
