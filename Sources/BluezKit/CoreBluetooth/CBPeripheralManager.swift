@@ -24,8 +24,11 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         var advertisingToken: UInt64 = 0
         /// What the app wants to advertise.
         var advertisement: Snapshot.Advertisement?
-        /// Those that were added, in the order of the calls.
-        var services: [CBMutableService] = []
+        /// What was added, in the order of the calls, and by which call: the answer to an earlier one is not about it.
+        typealias Added = (service: CBMutableService, call: UInt64)
+        var added: [Added] = []
+        var adds: UInt64 = 0
+        var services: [CBMutableService] { added.map(\.service) }
         /// In which life of services the app is, as far as it has heard (`Session.servicesLife`).
         var servicesLife: UInt64 = 0
         /// Services and advertisement are to be given to BlueZ when Bluetooth is on.
@@ -201,19 +204,22 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
                     + "the properties .read and no permission to write")
         }
         guard accepts("add") else { return }
-        let life: UInt64? = shared.withLock { shared in
-            guard !shared.services.contains(where: { $0 === service }) else { return nil }
-            shared.services.append(service)
-            return shared.servicesLife
+        let place: (call: UInt64, life: UInt64)? = shared.withLock { shared in
+            guard !shared.added.contains(where: { $0.service === service }) else { return nil }
+            shared.adds += 1
+            shared.added.append((service, shared.adds))
+            return (shared.adds, shared.servicesLife)
         }
-        precondition(
-            life != nil, "Services cannot be added more than once: remove \(service.uuid) before adding it again")
+        guard let place else {
+            preconditionFailure(
+                "Services cannot be added more than once: remove \(service.uuid) before adding it again")
+        }
         preserveServices()
         let core = core
-        let published = PublishedService(service, core: core)
+        let published = PublishedService(service, core: core, call: place.call)
         core.session.run {
             // After a reset that the app has not heard of yet there are no services, as it will hear.
-            if life == core.session.servicesLife { core.session.perform(.add(published), for: core) }
+            if place.life == core.session.servicesLife { core.session.perform(.add(published), for: core) }
         }
     }
 
@@ -221,7 +227,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     /// told that services have changed. Withdraw what includes it before.
     open func remove(_ service: CBMutableService) {
         guard accepts("remove") else { return }
-        forget(service)
+        forget { $0.service === service }
         let core = core
         core.session.run { core.session.perform(.remove(service), for: core) }
     }
@@ -234,16 +240,19 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         core.session.run { core.session.perform(.removeAll, for: core) }
     }
 
-    func forgetServices() {
-        var services: [CBMutableService] = []
-        shared.withLock { swap(&$0.services, &services) }
-        withExtendedLifetime(services) {}  // what the app does at the end of one is not done under the lock
-        preserveServices()
+    func forgetServices() { forget { _ in true } }
+
+    /// It could not be published: it may be added again, unless the app has done so meanwhile.
+    func forget(_ published: PublishedService) {
+        forget { $0.service === published.service && $0.call == published.call }
     }
 
-    /// The service is not published, or not any more: it may be added again.
-    func forget(_ service: CBMutableService) {
-        shared.withLock { $0.services.removeAll { $0 === service } }
+    private func forget(where isGone: (Shared.Added) -> Bool) {
+        let gone = shared.withLock { shared in
+            defer { shared.added.removeAll(where: isGone) }
+            return shared.added.filter(isGone)
+        }
+        withExtendedLifetime(gone) {}  // what the app does at the end of one is not done under the lock
         preserveServices()
     }
 
@@ -282,7 +291,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     ) -> Bool {
         guard accepts("updateValue") else { return false }
         guard let service = characteristic.service,
-            shared.withLock({ $0.services.contains { $0 === service } })
+            shared.withLock({ $0.added.contains { $0.service === service } })
         else {
             Log.misuse("CBPeripheralManager updateValue: \(characteristic.uuid) is not in a service that was added")
             return false

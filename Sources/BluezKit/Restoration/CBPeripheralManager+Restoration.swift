@@ -75,11 +75,11 @@ extension CBPeripheralManager {
         let (services, advertisement, token) = shared.withLock { shared in
             defer { shared.mustGoOn = false }
             if wasSwitchedOff { (shared.advertisement, shared.isAdvertising) = (nil, false) }
-            return (shared.mustGoOn ? shared.services : [], shared.advertisement, shared.advertisingToken)
+            return (shared.mustGoOn ? shared.added : [], shared.advertisement, shared.advertisingToken)
         }
         let core = core
-        for service in services {
-            let published = PublishedService(service, core: core, isResumed: true)
+        for (service, call) in services {
+            let published = PublishedService(service, core: core, call: call, isResumed: true)
             core.session.run { core.session.perform(.add(published), for: core) }
         }
         guard let advertisement else { return }
@@ -109,7 +109,7 @@ extension CBPeripheralManager {
         var services: [CBMutableService] = []
         for record in plan.services { services.append(record.service(including: services)) }
         shared.withLock { shared in
-            (shared.services, shared.advertisement) = (services, plan.advertisement)
+            (shared.added, shared.advertisement) = (services.map { ($0, 0) }, plan.advertisement)
             (shared.isAdvertising, shared.mustGoOn) = (plan.advertisement != nil, true)
             shared.restoration = BluezRestoration(plan)
         }

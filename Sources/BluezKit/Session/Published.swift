@@ -5,6 +5,8 @@ import Foundation
 final class PublishedService: @unchecked Sendable {  // holds: `add` hands it to the bus queue, and keeps nothing of it
     let service: CBMutableService
     let core: PublisherCore
+    /// Which call of the app's has added it.
+    let call: UInt64
     let characteristics: [PublishedCharacteristic]
     let includes: [CBService]
     /// The app did not add it, but finds it there: it hears of no answer.
@@ -15,8 +17,8 @@ final class PublishedService: @unchecked Sendable {  // holds: `add` hands it to
     /// Where those are that it includes, which BlueZ finds in the same application only.
     var includedPaths: [ObjectPath] = []
 
-    init(_ service: CBMutableService, core: PublisherCore, isResumed: Bool = false) {
-        (self.service, self.core, self.isResumed) = (service, core, isResumed)
+    init(_ service: CBMutableService, core: PublisherCore, call: UInt64, isResumed: Bool = false) {
+        (self.service, self.core, self.call, self.isResumed) = (service, core, call, isResumed)
         includes = service.includedServices ?? []
         characteristics = (service.characteristics ?? []).compactMap { $0 as? CBMutableCharacteristic }
             .map { PublishedCharacteristic($0, core: core) }

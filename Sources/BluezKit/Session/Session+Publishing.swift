@@ -48,7 +48,7 @@ extension Session {
         let core = service.core
         guard adapter.state == .poweredOn, let adapterPath else {
             // Bluetooth has gone since the app asked, and the app hears of that (MIS-1).
-            if !service.isResumed { core.post { $0.forget(service.service) } }
+            if !service.isResumed { core.post { $0.forget(service) } }
             return
         }
         if let flaw = service.flaw(allowsSystemServices: core.allowsSystemServices) { return answer(service, flaw) }
@@ -109,10 +109,10 @@ extension Session {
         if service.isResumed {
             guard let error else { return }
             Log.warning("the service \(service.service.uuid) cannot be published again: \(error)")
-            return service.core.post { $0.forget(service.service) }
+            return service.core.post { $0.forget(service) }
         }
         service.core.post { manager in
-            if error != nil { manager.forget(service.service) }
+            if error != nil { manager.forget(service) }
             manager.delegate?.peripheralManager(manager, didAdd: service.service, error: error)
         }
     }

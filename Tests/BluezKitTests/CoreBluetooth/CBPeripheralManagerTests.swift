@@ -95,8 +95,10 @@ import Testing
             #expect(code(try await publisher.add(service)) == .uuidNotAllowed, "\(uuid)")
         }
         func flaw(_ uuid: String, _ allows: Bool) -> CBError.Code? {
-            PublishedService(CBMutableService(type: CBUUID(string: uuid), primary: true), core: publisher.manager.core)
-                .flaw(allowsSystemServices: allows)?.code
+            PublishedService(
+                CBMutableService(type: CBUUID(string: uuid), primary: true), core: publisher.manager.core, call: 1
+            )
+            .flaw(allowsSystemServices: allows)?.code
         }
         #expect(flaw("0000180F-0000-1000-8000-00805F9B34FB", false) == nil)
         #expect(flaw("180F", true) == nil)

@@ -99,6 +99,32 @@ import Testing
         #expect(sink.canSendWriteWithoutResponse)
     }
 
+    @Test(
+        "PB-6 PB-11 a service that is removed and added again while the first add fails is published, and can be updated"
+    )
+    func addedAgain() async throws {
+        let world = try await SimulatedWorld()
+        let publisher = Publisher(world)
+        try await publisher.powerOn()
+        let characteristic = local(0x110, [.read, .notify])
+        let service = localService(0x100, [characteristic])
+        world.simulator.inject(
+            SimulatorFault("RegisterApplication", .fail(name: "org.bluez.Error.Failed", message: "")))
+        let manager = try #require(publisher.manager)
+        // Before the answer to the first can be told.
+        publisher.queue.sync {
+            manager.add(service)
+            manager.remove(service)
+            manager.add(service)
+        }
+        for isFirst in [true, false] {
+            try await publisher.next("answer") {
+                if case .added(_, let error) = $0 { (error != nil) == isFirst ? true : nil } else { nil }
+            }
+        }
+        #expect(manager.updateValue(Data([1]), for: characteristic, onSubscribedCentrals: nil))
+    }
+
     @Test("ST-6 O-20 a service that is added while the app has not heard of a reset is not published after it")
     func addedBeforeReset() async throws {
         let world = try await SimulatedWorld()
