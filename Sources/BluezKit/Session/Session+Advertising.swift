@@ -8,7 +8,8 @@ final class PublishedAdvertisement {
     let path: ObjectPath
     let adapter: ObjectPath
     let attempt: Int
-    let core: PublisherCore
+    /// Whose it is. Calls about it, which BlueZ may never answer, keep nothing of the app.
+    private(set) weak var core: PublisherCore?
 
     init(_ content: Advertisement, _ path: ObjectPath, _ adapter: ObjectPath, attempt: Int, core: PublisherCore) {
         (self.content, self.path, self.adapter, self.attempt, self.core) = (content, path, adapter, attempt, core)
@@ -37,7 +38,7 @@ final class PublishedAdvertisement {
         methods: [
             ExportedMethod("Release") { advertisement, call, server in
                 server.reply(to: call)
-                advertisement.core.session.released(advertisement)
+                advertisement.core?.session.released(advertisement)
             }
         ])
 }
@@ -107,7 +108,7 @@ extension Session {
             proxy.registerAdvertisement(published.path) { [weak self] result in
                 guard let self else { return }
                 if let name = result.failure?.name, BlueZErrorName.meansUnknownObject(name), .now() < deadline,
-                    published.core.advertiser.isStarting(published.attempt)
+                    published.core?.advertiser.isStarting(published.attempt) == true
                 {
                     return after(.milliseconds(100)) { $0.submit(published, proxy, until: deadline) }
                 }
@@ -120,8 +121,8 @@ extension Session {
     }
 
     private func finish(_ published: PublishedAdvertisement, _ error: (any Error)?) {
-        let core = published.core
         if error != nil { unexport(published) }
+        guard let core = published.core else { return }
         apply(core.advertiser.replied(published.attempt, error == nil), to: core, error: error)
     }
 
@@ -148,13 +149,13 @@ extension Session {
     }
 
     private func unexport(_ published: PublishedAdvertisement) {
-        published.core.onAir[published.attempt] = nil
+        published.core?.onAir[published.attempt] = nil
         server?.remove(published.path)
     }
 
     /// BlueZ has taken it off the air by itself: the adapter goes, or the daemon ends.
     func released(_ published: PublishedAdvertisement) {
-        let core = published.core
+        guard let core = published.core else { return }
         unexport(published)
         guard published.attempt == core.advertiser.attempt, core.advertiser.phase == .on else { return }
         core.advertiser.lost()

@@ -11,6 +11,8 @@ final class Application {
     var services: [PublishedService] = []
     /// Counts the losses of BlueZ: answers to what was asked before are void.
     var life = 0
+    /// Answers `RegisterApplication`, while it is under way: BlueZ never does if it is told to unregister before.
+    var registered: ((Result<Message, BusError>) -> Void)?
     /// What is on the bus, in the order in which it was put there.
     var exported: [ObjectPath] = []
 
@@ -146,7 +148,8 @@ extension Session {
         export(services, of: application, by: server)
         let proxy = BlueZProxy(bus: bus, path: application.adapter, interface: BlueZ.gattManager)
         let life = application.life
-        proxy.registerApplication(application.root) { [weak self] result in
+        application.registered = { [weak self] result in
+            application.registered = nil
             guard let self, life == application.life else { return }
             let error = result.failure.map {
                 coreBluetoothError(name: $0.name, message: $0.message, context: .publish, isBonded: false)
@@ -154,6 +157,7 @@ extension Session {
             if error != nil { unexport(application) }
             apply(application.machine.registerReplied(error == nil), to: application, of: core, error: error)
         }
+        proxy.registerApplication(application.root) { [weak application] in application?.registered?($0) }
     }
 
     private func unregister(_ application: Application, _ core: PublisherCore) {
@@ -279,7 +283,7 @@ extension Session {
                 unexport(application)
             }
             application.machine.lost()
-            application.life += 1
+            (application.life, application.registered) = (application.life + 1, nil)
         }
         core.applications = []
     }

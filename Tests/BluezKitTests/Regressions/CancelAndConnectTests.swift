@@ -126,6 +126,36 @@ import Testing
         let world = try await SimulatedWorld()
         let session = try await releaseDuring(call, world)
         world.simulator.forgetDevice(world.sink)
+        try await awaitEnd(of: session)
+    }
+
+    @Test(
+        "CN-15 PB-12 BlueZ never answers a registration, or its end: nothing of the library is left",
+        arguments: ["RegisterApplication", "RegisterAdvertisement", "UnregisterAdvertisement"])
+    func releasedWhilePublishing(call: String) async throws {
+        let world = try await SimulatedWorld()
+        world.simulator.inject(SimulatorFault(call, .ignore))
+        let session = try await releaseWhilePublishing(call, world)
+        try await awaitEnd(of: session)
+    }
+
+    private func releaseWhilePublishing(_ call: String, _ world: SimulatedWorld) async throws -> Weak {
+        let publisher = Publisher(world)
+        try await publisher.powerOn()
+        switch call {
+        case "RegisterApplication": publisher.manager.add(localService(0x100, [local(0x110, .read)]))
+        case "RegisterAdvertisement": publisher.manager.startAdvertising(nil)
+        default:
+            #expect(try await publisher.advertise() == nil)
+            publisher.manager.stopAdvertising()
+        }
+        _ = try #require(await world.simulator.waitForCalls(call))
+        let session = Weak(session: publisher.manager.core.session)
+        publisher.release()
+        return session
+    }
+
+    private func awaitEnd(of session: Weak) async throws {
         let deadline = ContinuousClock.now + .seconds(world_deadline)
         while session.session != nil {
             try #require(ContinuousClock.now < deadline)
