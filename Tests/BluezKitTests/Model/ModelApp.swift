@@ -3,8 +3,8 @@ import Foundation
 
 /// One app with one manager. A script says what it calls; its queue is held meanwhile, so that what the app knows and
 /// what it asks for follow each other as the contract's rules have it, and its objects can be compared with them.
-final class ModelApp: @unchecked Sendable {  // holds: what changes is touched on `queue`, or while it is held
-    let queue: DispatchQueue
+final class ModelApp: @unchecked Sendable {  // holds: what changes is touched on the queue, or while it is held
+    private let turn: HeldQueue
     private(set) var central: Central?
     let watch: ContractWatch
     private let report: @Sendable (String) -> Void
@@ -14,7 +14,6 @@ final class ModelApp: @unchecked Sendable {  // holds: what changes is touched o
     private var habit = Script.Habit.none
     /// How often it may still act on its own.
     private var energy = 0
-    private(set) var isBusy = false
     /// Told of each callback.
     var trace: ((String) -> Void)?
     private let addresses: [UUID: Int]
@@ -24,44 +23,29 @@ final class ModelApp: @unchecked Sendable {  // holds: what changes is touched o
     private(set) var notes: [String: [UInt32: Int]] = [:]
 
     init(_ world: ModelWorld, identifiers: [UUID], name: String, report: @escaping @Sendable (String) -> Void) {
-        queue = DispatchQueue(label: "model.\(name)")
+        turn = HeldQueue(name)
         addresses = Dictionary(uniqueKeysWithValues: identifiers.enumerated().map { ($1, $0) })
         self.report = { report("\(name): \($0)") }
         // What is read has one byte.
         watch = ContractWatch(report: self.report, isNotification: { $0.count == 4 })
-        central = Central(world, queue: queue, watch: watch, keepsRecords: false) { [weak self] _, event in
+        central = Central(world, queue: turn.queue, watch: watch, keepsRecords: false) { [weak self] _, event in
             self?.handle(event)
         }
     }
 
-    // MARK: The queue
-
     /// Runs `body` while nothing else runs on the queue, and compares afterwards what the objects say.
     func act<T>(_ body: (ModelApp) -> T) async -> T {
-        if !isBusy { await hold() }
-        watch.isQueueHeld = true
-        let result = body(self)
-        inspect("after a call")
-        watch.isQueueHeld = false
-        if !isBusy { queue.resume() }
-        return result
-    }
-
-    func setBusy(_ busy: Bool) async {
-        guard busy != isBusy else { return }
-        if busy { await hold() }
-        isBusy = busy
-        if !busy { queue.resume() }
-    }
-
-    private func hold() async {
-        await withCheckedContinuation { continuation in
-            queue.async { [queue] in
-                queue.suspend()
-                continuation.resume()
-            }
+        await turn.run {
+            watch.isQueueHeld = true
+            let result = body(self)
+            inspect("after a call")
+            watch.isQueueHeld = false
+            return result
         }
     }
+
+    func setBusy(_ busy: Bool) async { await turn.setBusy(busy) }
+    var isBusy: Bool { turn.isBusy }
 
     private func inspect(_ moment: @autoclosure () -> String) {
         guard let manager = central?.manager else { return }
@@ -243,4 +227,35 @@ extension CBPeripheral {
 extension Central.Event {
     /// The callback, without its arguments.
     var name: String { String(String(describing: self).prefix { $0 != "(" }) }
+}
+
+/// An app's queue, which is held while the app is busy or calls something.
+final class HeldQueue: @unchecked Sendable {  // holds: used by one task
+    let queue: DispatchQueue
+    private(set) var isBusy = false
+
+    init(_ name: String) { queue = DispatchQueue(label: "model.\(name)") }
+
+    /// Runs `body` while nothing else runs on the queue.
+    func run<T>(_ body: () -> T) async -> T {
+        if !isBusy { await hold() }
+        defer { if !isBusy { queue.resume() } }
+        return body()
+    }
+
+    func setBusy(_ busy: Bool) async {
+        guard busy != isBusy else { return }
+        if busy { await hold() }
+        isBusy = busy
+        if !busy { queue.resume() }
+    }
+
+    private func hold() async {
+        await withCheckedContinuation { continuation in
+            queue.async { [queue] in
+                queue.suspend()
+                continuation.resume()
+            }
+        }
+    }
 }

@@ -17,6 +17,13 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
     private let peripherals: [VirtualPeripheral]
     private let identifiers: [UUID]
     private var apps: [Int: ModelApp] = [:]
+    private var hosts: [Int: ModelHost] = [:]
+    /// What centrals do, and what they were told: `central notified UUID HEX`.
+    private var visits: [Task<Void, Never>] = []
+    private let heard = ProtectedBox<Set<String>>([])
+    /// Another program on the bus, and the peripherals that it has connected to.
+    private var guest: Peer?
+    private var guestLinks: Set<Int> = []
     private var session: Session?
     private let broken = ProtectedBox<[String]>([])
     private var changed: Set<Int> = []
@@ -47,7 +54,10 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
                 grace: .milliseconds(500))
         }
         self.session = session
-        if let trace { simulator.onEvent { trace("  air: \($0)") } }
+        simulator.onEvent { [heard, trace] event in
+            if event.contains(" notified ") { heard.withLock { _ = $0.insert(event) } }
+            trace?("  air: \(event)")
+        }
     }
 
     private static func peripheral(_ number: Int) -> VirtualPeripheral {
@@ -99,6 +109,7 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
             if let complaint = await complaint() { report("not for long: \(complaint)") }
         }
         if isSound { await checkNotifications() }
+        if isSound { await checkUpdates() }
         await end()
         return broken.withLock { $0 }
     }
@@ -109,6 +120,7 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
 
     private func perform(_ step: Script.Step) async {
         let number = step.numbers.first ?? 0
+        if number >= Script.apps, Self.hostVerbs.contains(step.verb) { return await performOnHost(step) }
         switch step.verb {
         case .make:
             guard apps[number] == nil else { return }
@@ -123,6 +135,14 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
             await app.setBusy(false)
         case .busy: await apps[number]?.setBusy(true)
         case .on: await apps[number]?.setBusy(false)
+        case .hang:
+            simulator.hangDaemon()
+            await sleep(.milliseconds(number))
+            simulator.continueDaemon()
+        case .guestConnect, .guestEnd, .guestScan, .guestRest:
+            await performAsGuest(step.verb, number % peripherals.count)
+        case .join: join(simulator.central(1 + number % Script.centrals))
+        case .leave: try? simulator.central(1 + number % Script.centrals).disconnect()
         case .pause: await sleep(.milliseconds(number))
         case .settle: await settle(.milliseconds(300), mustSettle: false)
         case .off: simulator.setPowered(false)
@@ -135,6 +155,63 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
         case .end, .vanish, .appear, .silent, .loud, .notify, .change, .forget, .flicker:
             perform(step.verb, on: number % peripherals.count)
         default: await apps[number]?.act { $0.perform(step, identifiers: identifiers) }
+        }
+    }
+
+    private static let hostVerbs: Set<Script.Verb> = [
+        .make, .free, .busy, .on, .publish, .withdraw, .withdrawAll, .advertise, .hush, .update,
+    ]
+
+    private func performOnHost(_ step: Script.Step) async {
+        let number = (step.numbers.first ?? 0) - Script.apps
+        switch step.verb {
+        case .make:
+            guard hosts[number] == nil else { return }
+            hosts[number] = ModelHost(
+                self, number: number, report: { [weak self] in self?.report($0) },
+                trace: { [trace] in trace?("    \($0)") })
+        case .free:
+            guard let host = hosts.removeValue(forKey: number) else { return }
+            await host.act { $0.free() }
+            await host.setBusy(false)
+        case .busy: await hosts[number]?.setBusy(true)
+        case .on: await hosts[number]?.setBusy(false)
+        default: await hosts[number]?.act { $0.perform(step) }
+        }
+    }
+
+    /// It comes, if a host advertises, and subscribes to all that it finds.
+    private func join(_ central: VirtualCentral) {
+        visits.append(
+            Task {
+                guard (try? await central.connect(to: "00:B1:5E:00:00:01")) != nil else { return }
+                try? central.discover()
+                for host in 0..<Script.hosts {
+                    for service in 0..<Script.services {
+                        try? await central.subscribe(sinkUUID(0x280 + 16 * host + service).line)
+                    }
+                }
+            })
+    }
+
+    private func performAsGuest(_ verb: Script.Verb, _ number: Int) async {
+        if guest == nil { guest = try? await Peer.named(simulator.address) }
+        guard let guest else { return }
+        let adapter = ("/org/bluez/hci0" as ObjectPath, "org.bluez.Adapter1")
+        let device = "/org/bluez/hci0/dev_" + peripherals[number].address.replacing(":", with: "_")
+        let (path, interface, member) =
+            switch verb {
+            case .guestConnect: (ObjectPath(device), "org.bluez.Device1", "Connect")
+            case .guestEnd: (ObjectPath(device), "org.bluez.Device1", "Disconnect")
+            case .guestScan: (adapter.0, adapter.1, "StartDiscovery")
+            default: (adapter.0, adapter.1, "StopDiscovery")
+            }
+        if verb == .guestConnect { guestLinks.insert(number) }
+        guard let path else { return }
+        // Whatever BlueZ says.
+        guest.sync { connection in
+            let call = MethodCall(destination: "org.bluez", path: path, interface: interface, member: member)
+            connection.call(call, deadline: .seconds(20)) { _ in }
         }
     }
 
@@ -188,6 +265,13 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
             await app.act { $0.rest() }
             await app.setBusy(false)
         }
+        for host in hosts.values { await host.setBusy(false) }
+        for visit in visits { await visit.value }
+        visits = []
+        for number in guestLinks.sorted() { await performAsGuest(.guestEnd, number) }
+        // It has its answers before it goes.
+        _ = try? await guest?.call("org.bluez", "/", "org.freedesktop.DBus.Peer", "Ping")
+        (guest, guestLinks) = (nil, [])
     }
 
     private func settle(_ limit: Duration, mustSettle: Bool) async {
@@ -215,6 +299,15 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
             wanted.subscriptions.formUnion(notifying.map { "\(peripherals[$0].address) \($1.full)" })
             wanted.isDiscovering = wanted.isDiscovering || isScanning
         }
+        for (number, host) in hosts.sorted(by: { $0.key < $1.key }) where !host.isBusy {
+            let (complaint, published, isAdvertising, audience) = await host.act { host in
+                (host.complaint, host.published.map { host.services[$0].uuid }, host.isAdvertising, host.audience)
+            }
+            if let complaint { return "host \(number): \(complaint)" }
+            wanted.services.formUnion(published.map(\.full))
+            wanted.advertisements += isAdvertising ? 1 : 0
+            for (uuid, count) in audience { wanted.subscribers[uuid.full, default: 0] += count }
+        }
         let work = simulator.work
         return work == wanted ? nil : "BlueZ has \(work); wanted are \(wanted)"
     }
@@ -238,13 +331,42 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
         }
     }
 
+    /// What a host sends arrives at everyone who has subscribed.
+    private func checkUpdates() async {
+        for (name, host) in hosts.sorted(by: { $0.key < $1.key }) {
+            for number in await host.act({ $0.published }) {
+                let (audience, uuid) = await host.act { ($0.audience[$0.uuid(number)] ?? 0, $0.uuid(number).line) }
+                let deadline = ContinuousClock.now + patience
+                var sent: [UInt8]?
+                func hasArrived(_ value: [UInt8]) -> Bool {
+                    let ending = " notified \(uuid) \(Data(value).hex)"
+                    return heard.withLock { $0.filter { $0.hasSuffix(ending) }.count } >= audience
+                }
+                while isSound {
+                    if sent == nil { sent = await host.act { $0.update(number) } }
+                    if let sent, hasArrived(sent) { break }
+                    guard ContinuousClock.now < deadline else {
+                        return report("host \(name): never: an update of service \(number) at \(audience) centrals")
+                    }
+                    await sleep(.milliseconds(3))
+                }
+            }
+        }
+    }
+
     /// Without apps there is no work, and nothing of the library is left.
     private func end() async {
         for app in apps.values {
             await app.act { $0.free() }
             await app.setBusy(false)
         }
-        apps = [:]
+        for host in hosts.values {
+            await host.act { $0.free() }
+            await host.setBusy(false)
+        }
+        for number in 1...Script.centrals { try? simulator.central(number).disconnect() }
+        for visit in visits { await visit.value }
+        (apps, hosts, visits, guest) = ([:], [:], [], nil)
         weak let last = session
         session = nil
         let deadline = ContinuousClock.now + patience

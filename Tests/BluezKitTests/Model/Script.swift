@@ -38,17 +38,27 @@ struct Script: Equatable, CustomStringConvertible {
         case end, vanish, appear, silent, loud, notify, change, forget, flicker
         // Bluetooth.
         case off, power, kill, quit, start, unplug, plug
+        /// bluetoothd does nothing for some milliseconds.
+        case hang
+        // Another program: a link to a peripheral, or its end; a scan, and its end.
+        case guestConnect, guestEnd, guestScan, guestRest
+        // A host, an app in the peripheral role: its number, which begins at `Script.apps`, and one of its services. It is
+        // made, busy and freed as others are.
+        case publish, withdraw, withdrawAll, advertise, hush, update
+        // A central that comes and subscribes to all that there is, or goes: its number.
+        case join, leave
         /// Some milliseconds, or until everything has come that is due.
         case pause, settle
 
         var arity: Int {
             switch self {
-            case .off, .power, .kill, .quit, .start, .unplug, .plug, .settle: 0
+            case .off, .power, .kill, .quit, .start, .unplug, .plug, .settle, .guestScan, .guestRest: 0
             case .make, .free, .scan, .scanAll, .scanSensors, .stop, .busy, .on, .connected, .events, .end, .vanish,
-                .appear, .silent, .loud, .notify, .change, .forget, .flicker, .pause:
+                .appear, .silent, .loud, .notify, .change, .forget, .flicker, .pause, .hang, .guestConnect, .guestEnd,
+                .withdrawAll, .advertise, .hush, .join, .leave:
                 1
             case .get, .drop, .connect, .autoconnect, .connectLater, .cancel, .services, .sensorService, .included,
-                .descriptors, .characteristics, .rssi, .readStale, .habit:
+                .descriptors, .characteristics, .rssi, .readStale, .habit, .publish, .withdraw, .update:
                 2
             case .read, .write, .command, .subscribe, .unsubscribe, .readDescriptor, .writeDescriptor: 3
             }
@@ -75,6 +85,9 @@ struct Script: Equatable, CustomStringConvertible {
     }
 
     static let apps = 3
+    static let hosts = 2
+    static let services = 3
+    static let centrals = 2
     static let peripherals = 3
 
     var steps: [Step]
@@ -105,13 +118,16 @@ extension Script {
         var random: SeededGenerator
         private var apps = 1
         private var peripherals = 1
+        private var hosts = 0
 
         init(random: SeededGenerator) { self.random = random }
 
         mutating func write() -> [Step] {
             apps = pick([1, 1, 2, 2, 3])
             peripherals = pick([1, 1, 2, 3])
-            var steps = (0..<apps).map { Step(.make, $0) } + [Step(.settle)]
+            hosts = pick([0, 0, 0, 1, 1, 2])
+            let all = Array(0..<apps) + (0..<hosts).map { Script.apps + $0 }
+            var steps = all.map { Step(.make, $0) } + [Step(.settle)]
             for app in 0..<apps where chance(60) { steps.append(Step(.habit, app, pick(Habit.allCases).rawValue)) }
             for _ in 0..<pick(2...7) { steps += phrase() }
             return steps
@@ -133,8 +149,9 @@ extension Script {
         }
 
         private mutating func phrase() -> [Step] {
-            let (app, peripheral) = (pick(0...apps - 1), pick(0...peripherals - 1))
-            var steps = words(app, peripheral)
+            let isHost = hosts > 0 && chance(50)
+            let app = isHost ? Script.apps + pick(0...hosts - 1) : pick(0...apps - 1)
+            var steps = isHost ? hostWords(app) : words(app, pick(0...peripherals - 1))
             // Something else comes in between.
             if chance(40) { steps.insert(contentsOf: interruption(), at: pick(0...steps.count)) }
             if chance(20) {
@@ -170,6 +187,24 @@ extension Script {
             }
         }
 
+        private mutating func hostWords(_ host: Int) -> [Step] {
+            let (service, central) = (pick(0...Script.services - 1), pick(0...Script.centrals - 1))
+            let publish = [Step(.publish, host, service)]
+            let visit = [Step(.advertise, host), Step(.join, central)]
+            switch pick(0...9) {
+            case 0: return publish
+            case 1: return publish + visit
+            case 2: return publish + [Step(.withdraw, host, service)] + publish
+            case 3: return [Step(.advertise, host), Step(.hush, host), Step(.advertise, host)]
+            case 4: return visit + [Step(.leave, central), Step(.join, central)]
+            case 5: return [Step(.withdrawAll, host)] + publish
+            case 6: return publish + visit + [Step(.settle), Step(.withdraw, host, service)]
+            case 7: return [Step(.free, host), Step(.make, host), Step(.settle)]
+            case 8: return publish + visit + (0..<pick(1...5)).map { _ in Step(.update, host, service) }
+            default: return (0..<Script.services).map { Step(.publish, host, $0) } + [Step(.hush, host)]
+            }
+        }
+
         private mutating func attribute(_ app: Int, _ peripheral: Int) -> Step {
             let verb = pick([
                 Verb.read, .write, .command, .subscribe, .unsubscribe, .readDescriptor, .writeDescriptor, .readStale,
@@ -181,7 +216,7 @@ extension Script {
 
         private mutating func single() -> Step {
             let (app, peripheral) = (pick(0...apps - 1), pick(0...peripherals - 1))
-            switch pick(0...15) {
+            switch pick(0...19) {
             case 0...3: return attribute(app, peripheral)
             case 4: return Step(.connect, app, peripheral)
             case 5: return Step(.cancel, app, peripheral)
@@ -190,6 +225,9 @@ extension Script {
             case 8: return Step(pick([Verb.connected, .events]), app)
             case 9: return Step(.habit, app, pick(Habit.allCases).rawValue)
             case 10: return Step(.make, app)
+            case 11:
+                return Step(pick([Verb.guestConnect, .guestConnect, .guestEnd]), peripheral)
+            case 12: return Step(pick([Verb.guestScan, .guestRest]))
             default:
                 return Step(
                     pick([
@@ -205,6 +243,7 @@ extension Script {
             case 5: return [Step(.off)] + pause() + [Step(.power)]
             case 6: return [Step(pick([Verb.kill, .quit]))] + pause() + [Step(.start)]
             case 7: return [Step(.unplug)] + pause() + [Step(.plug)]
+            case 8: return [Step(.hang, pick([3, 20, 80]))]
             default: return [Step(.end, pick(0...peripherals - 1))]
             }
         }

@@ -8,10 +8,15 @@ struct BlueZWork: Equatable, CustomStringConvertible {
     var isDiscovering = false
     /// Characteristics, as `ADDRESS UUID`.
     var subscriptions: Set<String> = []
+    /// Of hosts: services by their UUID, advertisements, and characteristics with how many centrals are subscribed.
+    var services: Set<String> = []
+    var advertisements = 0
+    var subscribers: [String: Int] = [:]
 
     var description: String {
         "links \(links.sorted()), attempts \(attempts.sorted()), \(isDiscovering ? "" : "not ")discovering, "
-            + "subscriptions \(subscriptions.sorted())"
+            + "subscriptions \(subscriptions.sorted()), services \(services.sorted()), advertisements \(advertisements), "
+            + "subscribers \(subscribers.sorted { $0.key < $1.key })"
     }
 }
 
@@ -24,6 +29,15 @@ extension Simulator {
             }
             for adapter in adapters {
                 if !adapter.sessions.isEmpty { work.isDiscovering = true }
+                work.services.formUnion(adapter.applications.flatMap(\.services).map(\.definition.uuid))
+                work.advertisements += adapter.advertisements.count
+                let presence = adapter.controller.presence
+                let served = presence.table.services.flatMap(\.characteristics).filter { $0.served != nil }
+                for link in presence.links {
+                    for characteristic in served where link.isSubscribed(to: characteristic) {
+                        work.subscribers[characteristic.definition.uuid, default: 0] += 1
+                    }
+                }
                 for device in adapter.devices.values {
                     if device.connectCall != nil { work.attempts.insert(device.address) }
                     for characteristic in device.services.flatMap(\.characteristics)
