@@ -7,6 +7,7 @@ final class ModelApp: @unchecked Sendable {  // holds: what changes is touched o
     private let turn: HeldQueue
     private(set) var central: Central?
     let watch: ContractWatch
+    private let resumes: Bool
     private let report: @Sendable (String) -> Void
     /// Peripherals by their number.
     private var kept: [Int: CBPeripheral] = [:]
@@ -22,13 +23,21 @@ final class ModelApp: @unchecked Sendable {  // holds: what changes is touched o
     /// How often each came.
     private(set) var notes: [String: [UInt32: Int]] = [:]
 
-    init(_ world: ModelWorld, identifiers: [UUID], name: String, report: @escaping @Sendable (String) -> Void) {
+    /// - Parameter resumes: Whether it goes on after a reset.
+    init(
+        _ world: ModelWorld, identifiers: [UUID], name: String, resumes: Bool,
+        report: @escaping @Sendable (String) -> Void
+    ) {
+        self.resumes = resumes
         turn = HeldQueue(name)
         addresses = Dictionary(uniqueKeysWithValues: identifiers.enumerated().map { ($1, $0) })
         self.report = { report("\(name): \($0)") }
         // What is read has one byte.
         watch = ContractWatch(report: self.report, isNotification: { $0.count == 4 })
-        central = Central(world, queue: turn.queue, watch: watch, keepsRecords: false) { [weak self] _, event in
+        central = Central(
+            world, queue: turn.queue, options: [BluezManagerOptionResumeAfterResetKey: resumes], watch: watch,
+            keepsRecords: false
+        ) { [weak self] _, event in
             self?.handle(event)
         }
     }
@@ -137,7 +146,7 @@ final class ModelApp: @unchecked Sendable {  // holds: what changes is touched o
     // MARK: Callbacks
 
     private func handle(_ event: Central.Event) {
-        if case .state(let state) = event, state != .poweredOn, state != .poweredOff {
+        if case .state(let state) = event, state != .poweredOn, state != .poweredOff, !resumes {
             (kept, stale) = ([:], [:])  // they cannot be used any more
         }
         if case .value(let characteristic, let value?, nil) = event { note(value, characteristic) }

@@ -122,12 +122,12 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
         let number = step.numbers.first ?? 0
         if number >= Script.apps, Self.hostVerbs.contains(step.verb) { return await performOnHost(step) }
         switch step.verb {
-        case .make:
+        case .make, .keep:
             guard apps[number] == nil else { return }
             let trace = trace
-            apps[number] = ModelApp(self, identifiers: identifiers, name: "app \(number)") { [weak self] in
-                self?.report($0)
-            }
+            apps[number] = ModelApp(
+                self, identifiers: identifiers, name: "app \(number)", resumes: step.verb == .keep
+            ) { [weak self] in self?.report($0) }
             apps[number]?.trace = trace.map { trace in { trace("    app \(number): \($0)") } }
         case .free:
             guard let app = apps.removeValue(forKey: number) else { return }

@@ -23,6 +23,8 @@ struct Script: Equatable, CustomStringConvertible {
     enum Verb: String, CaseIterable {
         // An app: with its number. Each has a manager and at most one object of each peripheral.
         case make, free, scan, scanAll, scanSensors, stop
+        /// Made so that it goes on after a reset.
+        case keep
         /// The app's queue is busy, until it goes on; calls that it makes meanwhile come before all that waits.
         case busy, on
         // An app and a peripheral.
@@ -53,7 +55,8 @@ struct Script: Equatable, CustomStringConvertible {
         var arity: Int {
             switch self {
             case .off, .power, .kill, .quit, .start, .unplug, .plug, .settle, .guestScan, .guestRest: 0
-            case .make, .free, .scan, .scanAll, .scanSensors, .stop, .busy, .on, .connected, .events, .end, .vanish,
+            case .make, .keep, .free, .scan, .scanAll, .scanSensors, .stop, .busy, .on, .connected, .events, .end,
+                .vanish,
                 .appear, .silent, .loud, .notify, .change, .forget, .flicker, .pause, .hang, .guestConnect, .guestEnd,
                 .withdrawAll, .advertise, .hush, .join, .leave:
                 1
@@ -126,8 +129,8 @@ extension Script {
             apps = pick([1, 1, 2, 2, 3])
             peripherals = pick([1, 1, 2, 3])
             hosts = pick([0, 0, 0, 1, 1, 2])
-            let all = Array(0..<apps) + (0..<hosts).map { Script.apps + $0 }
-            var steps = all.map { Step(.make, $0) } + [Step(.settle)]
+            let made = (0..<apps).map { Step(pick([Verb.make, .make, .keep]), $0) }
+            var steps = made + (0..<hosts).map { Step(.make, Script.apps + $0) } + [Step(.settle)]
             for app in 0..<apps where chance(60) { steps.append(Step(.habit, app, pick(Habit.allCases).rawValue)) }
             for _ in 0..<pick(2...7) { steps += phrase() }
             return steps
@@ -179,7 +182,7 @@ extension Script {
             case 6: return link + [Step(.drop, app, peripheral)]
             case 7: return [Step(.silent, peripheral)] + link + [single(), Step(.loud, peripheral)]
             case 8: return [Step(pick([Verb.scan, .scanAll, .scanSensors]), app), single(), Step(.stop, app)]
-            case 9: return [Step(.free, app), Step(.make, app), Step(.settle)]
+            case 9: return [Step(.free, app), Step(pick([Verb.make, .keep]), app), Step(.settle)]
             case 10: return [Step(.subscribe, app, peripheral, pick(0...9)), Step(.cancel, app, peripheral)] + link
             case 11: return explore + [Step(.change, peripheral), attribute(app, peripheral)]
             case 12: return (0..<pick(2...6)).map { _ in attribute(app, peripheral) }

@@ -120,6 +120,8 @@ struct ContractChecker {
     private var wantsDuplicates = false
     private var reported: [ID: Set<String>] = [:]
     private var peripherals: [ID: Peripheral] = [:]
+    /// What was wanted when Bluetooth was switched off: a daemon that ends says that first, and then it goes on (D10).
+    private var condemned: (scan: Scan, peripherals: [ID: Peripheral])?
     /// Peripherals from before a reset.
     private var invalid: Set<ID> = []
 
@@ -235,9 +237,15 @@ struct ContractChecker {
 
     private mutating func enter(_ new: CBManagerState) -> [String] {
         defer { state = new }
-        if new != .poweredOn, new != .poweredOff, resumes {
+        let isSwitchedOff = new == .poweredOff && state == .poweredOn
+        if new == .poweredOn {
+            condemned = nil
+        } else if resumes, !isSwitchedOff {
+            if let condemned { (scan, peripherals) = condemned }
+            condemned = nil
             suspend()
-        } else if new != .poweredOn {
+        } else {
+            if resumes { condemned = (scan, peripherals) }
             scan = .none
             if new != .poweredOff { invalid.formUnion(peripherals.keys) }
             peripherals = [:]
@@ -249,7 +257,12 @@ struct ContractChecker {
     private mutating func suspend() {
         reported = [:]
         peripherals = peripherals.filter(\.value.isWanted)
-        for id in peripherals.keys { change(id) { $0.end() } }
+        for id in peripherals.keys {
+            change(id) { peripheral in
+                peripheral.end()
+                (peripheral.farewells, peripheral.hasLeft) = ([], false)
+            }
+        }
     }
 
     private mutating func discovered(_ id: ID, _ keys: Set<String>) -> [String] {
