@@ -7,7 +7,7 @@ final class ModelApp: @unchecked Sendable {  // holds: what changes is touched o
     private let turn: HeldQueue
     private(set) var central: Central?
     let watch: ContractWatch
-    private let resumes: Bool
+    let directory: TemporaryDirectory?
     private let report: @Sendable (String) -> Void
     /// Peripherals by their number.
     private var kept: [Int: CBPeripheral] = [:]
@@ -16,31 +16,38 @@ final class ModelApp: @unchecked Sendable {  // holds: what changes is touched o
     /// How often it may still act on its own.
     private var energy = 0
     /// Told of each callback.
-    var trace: ((String) -> Void)?
+    private let trace: (String) -> Void
     private let addresses: [UUID: Int]
     /// The last notification of each characteristic, by its object: each has a higher number than the one before.
     private var heard: [String: UInt32] = [:]
     /// How often each came.
     private(set) var notes: [String: [UInt32: Int]] = [:]
 
-    /// - Parameter resumes: Whether it goes on after a reset.
+    /// - Parameter directory: Where it preserves its state; nil: nowhere, and it does not go on after a reset.
     init(
-        _ world: ModelWorld, identifiers: [UUID], name: String, resumes: Bool,
-        report: @escaping @Sendable (String) -> Void
+        _ world: ModelWorld, identifiers: [UUID], name: String, directory: TemporaryDirectory?,
+        trace: @escaping (String) -> Void, report: @escaping @Sendable (String) -> Void
     ) {
-        self.resumes = resumes
+        (self.directory, self.trace) = (directory, trace)
         turn = HeldQueue(name)
         addresses = Dictionary(uniqueKeysWithValues: identifiers.enumerated().map { ($1, $0) })
         self.report = { report("\(name): \($0)") }
         // What is read has one byte.
         watch = ContractWatch(report: self.report, isNotification: { $0.count == 4 })
-        central = Central(
-            world, queue: turn.queue, options: [BluezManagerOptionResumeAfterResetKey: resumes], watch: watch,
-            keepsRecords: false
-        ) { [weak self] _, event in
-            self?.handle(event)
+        var options: [String: Any] = [:]
+        if let directory {
+            options[CBCentralManagerOptionRestoreIdentifierKey] = "model"
+            options[BluezManagerOptionStateDirectoryKey] = directory.path
+        }
+        // On its queue: no callback comes before it is known.
+        turn.queue.sync {
+            central = Central(
+                world, queue: turn.queue, options: options, watch: watch, keepsRecords: false,
+                onEvent: { [weak self] in self?.handle($1) }, onRestore: { [weak self] in self?.restore($0) })
         }
     }
+
+    // MARK: The queue
 
     /// Runs `body` while nothing else runs on the queue, and compares afterwards what the objects say.
     func act<T>(_ body: (ModelApp) -> T) async -> T {
@@ -145,8 +152,22 @@ final class ModelApp: @unchecked Sendable {  // holds: what changes is touched o
 
     // MARK: Callbacks
 
+    private func restore(_ state: [String: Any]) {
+        trace("willRestoreState \(state.keys.sorted())")
+        for peripheral in state[CBCentralManagerRestoredStatePeripheralsKey] as? [CBPeripheral] ?? [] {
+            watch.restored(peripheral)
+            keep(peripheral)
+        }
+        if central?.manager.isScanning == true {
+            let options = state[CBCentralManagerRestoredStateScanOptionsKey] as? [String: Any]
+            let option = options?[CBCentralManagerScanOptionAllowDuplicatesKey] as? NSNumber
+            watch.note(.scan(duplicates: option?.boolValue == true))
+        }
+        inspect("inside willRestoreState")
+    }
+
     private func handle(_ event: Central.Event) {
-        if case .state(let state) = event, state != .poweredOn, state != .poweredOff, !resumes {
+        if case .state(let state) = event, state != .poweredOn, state != .poweredOff, directory == nil {
             (kept, stale) = ([:], [:])  // they cannot be used any more
         }
         if case .value(let characteristic, let value?, nil) = event { note(value, characteristic) }
@@ -155,7 +176,7 @@ final class ModelApp: @unchecked Sendable {  // holds: what changes is touched o
         {
             stale[number] = first
         }
-        trace?(event.name)
+        trace(event.name)
         inspect("inside \(event.name)")
         act(on: event)
         inspect("at the end of \(event.name)")

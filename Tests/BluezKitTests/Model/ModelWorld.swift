@@ -122,13 +122,18 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
         let number = step.numbers.first ?? 0
         if number >= Script.apps, Self.hostVerbs.contains(step.verb) { return await performOnHost(step) }
         switch step.verb {
-        case .make, .keep:
-            guard apps[number] == nil else { return }
-            let trace = trace
-            apps[number] = ModelApp(
-                self, identifiers: identifiers, name: "app \(number)", resumes: step.verb == .keep
-            ) { [weak self] in self?.report($0) }
-            apps[number]?.trace = trace.map { trace in { trace("    app \(number): \($0)") } }
+        case .make where apps[number] == nil: makeApp(number)
+        case .keep where apps[number] == nil: makeApp(number, directory: try? TemporaryDirectory())
+        case .make, .keep: break
+        case .crash:
+            guard let app = apps.removeValue(forKey: number) else { return }
+            let copy = await app.act { app in
+                // As it is on the disk at that moment.
+                defer { app.free() }
+                return app.directory.flatMap { try? TemporaryDirectory(copying: $0) }
+            }
+            await app.setBusy(false)
+            makeApp(number, directory: copy)
         case .free:
             guard let app = apps.removeValue(forKey: number) else { return }
             await app.act { $0.free() }
@@ -136,9 +141,14 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
         case .busy: await apps[number]?.setBusy(true)
         case .on: await apps[number]?.setBusy(false)
         case .hang:
-            simulator.hangDaemon()
-            await sleep(.milliseconds(number))
-            simulator.continueDaemon()
+            // Not as a task: those that wait for the daemon meanwhile may occupy all threads that tasks have.
+            await withCheckedContinuation { continuation in
+                simulator.hangDaemon()
+                DispatchQueue.global().asyncAfter(deadline: .now() + .milliseconds(number)) { [simulator] in
+                    simulator.continueDaemon()
+                    continuation.resume()
+                }
+            }
         case .guestConnect, .guestEnd, .guestScan, .guestRest:
             await performAsGuest(step.verb, number % peripherals.count)
         case .join: join(simulator.central(1 + number % Script.centrals))
@@ -156,6 +166,13 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
             perform(step.verb, on: number % peripherals.count)
         default: await apps[number]?.act { $0.perform(step, identifiers: identifiers) }
         }
+    }
+
+    private func makeApp(_ number: Int, directory: TemporaryDirectory? = nil) {
+        apps[number] = ModelApp(
+            self, identifiers: identifiers, name: "app \(number)", directory: directory,
+            trace: { [trace] in trace?("    app \(number): \($0)") }
+        ) { [weak self] in self?.report($0) }
     }
 
     private static let hostVerbs: Set<Script.Verb> = [

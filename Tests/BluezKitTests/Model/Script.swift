@@ -23,8 +23,8 @@ struct Script: Equatable, CustomStringConvertible {
     enum Verb: String, CaseIterable {
         // An app: with its number. Each has a manager and at most one object of each peripheral.
         case make, free, scan, scanAll, scanSensors, stop
-        /// Made so that it goes on after a reset.
-        case keep
+        /// Made so that it goes on after a reset, and after a crash: then another one restores what it has preserved.
+        case keep, crash
         /// The app's queue is busy, until it goes on; calls that it makes meanwhile come before all that waits.
         case busy, on
         // An app and a peripheral.
@@ -55,7 +55,8 @@ struct Script: Equatable, CustomStringConvertible {
         var arity: Int {
             switch self {
             case .off, .power, .kill, .quit, .start, .unplug, .plug, .settle, .guestScan, .guestRest: 0
-            case .make, .keep, .free, .scan, .scanAll, .scanSensors, .stop, .busy, .on, .connected, .events, .end,
+            case .make, .keep, .crash, .free, .scan, .scanAll, .scanSensors, .stop, .busy, .on, .connected, .events,
+                .end,
                 .vanish,
                 .appear, .silent, .loud, .notify, .change, .forget, .flicker, .pause, .hang, .guestConnect, .guestEnd,
                 .withdrawAll, .advertise, .hush, .join, .leave:
@@ -172,8 +173,10 @@ extension Script {
                 Step(.services, app, peripheral), Step(.settle), Step(.characteristics, app, peripheral), Step(.settle),
                 Step(.subscribe, app, peripheral, pick(0...9)),
             ]
-            switch pick(0...13) {
+            switch pick(0...15) {
             case 0: return link
+            case 14: return link + [Step(.crash, app)]
+            case 15: return link + [Step(.settle)] + explore + [Step(.crash, app)]
             case 1: return link + [Step(.settle)] + explore
             case 2: return link + [Step(.settle)] + explore + (0..<pick(1...5)).map { _ in attribute(app, peripheral) }
             case 3: return link + [Step(.cancel, app, peripheral)]
@@ -231,6 +234,7 @@ extension Script {
             case 11:
                 return Step(pick([Verb.guestConnect, .guestConnect, .guestEnd]), peripheral)
             case 12: return Step(pick([Verb.guestScan, .guestRest]))
+            case 13: return Step(.crash, app)
             default:
                 return Step(
                     pick([

@@ -45,6 +45,7 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
     let queue: DispatchQueue
     /// Runs inside each callback, on the queue, after it was noted.
     let onEvent: (@Sendable (Central, Event) -> Void)?
+    private let onRestore: (@Sendable ([String: Any]) -> Void)?
     private(set) var manager: CBCentralManager!  // set in init, nil only after `release`
 
     private let log = EventLog<Record>()
@@ -58,8 +59,9 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
     init(
         _ world: any World, queue: DispatchQueue = DispatchQueue(label: "test.central"),
         options: [String: Any] = [:], watch: ContractWatch = ContractWatch(), keepsRecords: Bool = true,
-        onEvent: (@Sendable (Central, Event) -> Void)? = nil
+        onEvent: (@Sendable (Central, Event) -> Void)? = nil, onRestore: (@Sendable ([String: Any]) -> Void)? = nil
     ) {
+        self.onRestore = onRestore
         self.watch = watch
         self.keepsRecords = keepsRecords
         self.world = world
@@ -156,6 +158,10 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
     }
 
     // MARK: Callbacks
+
+    func centralManager(_ central: CBCentralManager, willRestoreState dictionary: [String: Any]) {
+        onRestore?(dictionary)
+    }
 
     func centralManagerDidUpdateState(_ central: CBCentralManager) {
         awaitManager()

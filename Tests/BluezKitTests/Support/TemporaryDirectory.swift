@@ -11,6 +11,14 @@ final class TemporaryDirectory: Sendable {
             atPath: path, withIntermediateDirectories: true, attributes: [.posixPermissions: 0o700])
     }
 
+    /// What is in another one now.
+    convenience init(copying other: TemporaryDirectory) throws {
+        try self.init()
+        for name in try FileManager.default.contentsOfDirectory(atPath: other.path) {
+            try FileManager.default.copyItem(atPath: "\(other.path)/\(name)", toPath: "\(path)/\(name)")
+        }
+    }
+
     deinit { try? FileManager.default.removeItem(atPath: path) }
 
     /// The state files in it.

@@ -121,6 +121,20 @@ final class ContractWatch: @unchecked Sendable {  // holds: what changes is unde
 
     func note(_ call: ContractChecker.Call) { lock.withLock { checker.note(call) } }
 
+    /// Inside `willRestoreState`.
+    func restored(_ peripheral: CBPeripheral) {
+        lock.withLock {
+            let characteristics = (peripheral.services ?? []).flatMap { $0.characteristics ?? [] }
+            let notifying = characteristics.filter(\.isNotifying).map {
+                (names.name($0), $0.service.map { names.name($0) })
+            }
+            checker.note(
+                .restored(
+                    names.name(peripheral), isConnected: peripheral.state == .connected,
+                    notifying: Dictionary(uniqueKeysWithValues: notifying)))
+        }
+    }
+
     func resume() { lock.withLock { checker.resumes = true } }
 
     func allowRepetition() { lock.withLock { checker.allowRepetition() } }

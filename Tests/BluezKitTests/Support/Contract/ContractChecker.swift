@@ -38,6 +38,8 @@ struct ContractChecker {
         case request(ID, Request, service: ID? = nil)
         /// The app has let go of the manager.
         case released
+        /// `willRestoreState` has handed it out: connected, or being so, and with what notifies and the services of that.
+        case restored(ID, isConnected: Bool, notifying: [ID: ID?])
     }
 
     /// A callback.
@@ -195,6 +197,11 @@ struct ContractChecker {
         case .request(let id, let request, let service):
             change(id) { $0.requests.append((request, service)) }
         case .released: isReleased = true
+        case .restored(let id, let isConnected, let notifying):
+            change(id) { peripheral in
+                (peripheral.isWanted, peripheral.isConnected, peripheral.reconnects) = (true, isConnected, nil)
+                peripheral.notifying = notifying
+            }
         }
     }
 
