@@ -12,7 +12,9 @@ extension Session {
         link.isDiscovered = true
         publishMTU(of: device, link)
         reconcile(device, link)
-        if let running = link.queue.running, link.isAdopted || running.operation.waitsForServices {
+        if let running = link.queue.running, link.answerRunning == nil,
+            link.isAdopted || running.operation.waitsForServices
+        {
             execute(running, device, link)
         }
     }

@@ -117,7 +117,8 @@ extension Session {
         core.restoredLayouts = item.peripheral.serviceLayouts
         if !device.clients.contains(where: { $0 === core }) { device.clients.append(core) }
         let isNew = link.machine.phase != .up
-        if isNew { link.isAdopted = true }
+        // Before anything is asked of attributes that an earlier process knew.
+        if link.isDiscovered { reconcile(device, link) } else { link.isAdopted = true }
         core.manager.statePath.map { link.lease?.claim(in: $0) }
         for characteristic in item.peripheral.subscribedCharacteristics {
             perform(.resubscribe(characteristic), for: core, link: item.link)
@@ -127,11 +128,7 @@ extension Session {
             // Others of this process may have been connecting: they have their link.
             apply(link.machine.handle(.adopt), to: device)
         }
-        if link.isDiscovered {
-            reconcile(device, link)
-        } else if device.properties.areServicesResolved {
-            resolved(device, link)
-        }
+        if !link.isDiscovered, device.properties.areServicesResolved { resolved(device, link) }
     }
 
     /// Holds what an earlier process knew against the table, and tells what has changed.

@@ -91,6 +91,44 @@ import Testing
         _ = try await app.log.next("connection") { $0 == "connected" ? true : nil }
     }
 
+    @Test("RS-8 R-13 another manager of the process has the link already: what was subscribed is subscribed again")
+    func subscribedOnSharedLink() async throws {
+        let world = try await SimulatedWorld()
+        let other = Central(world)
+        try await other.powerOn()
+        let others = try await other.find("Rig Sink")
+        try await other.connect(others)
+        _ = try await other.discoverServices(others, nil)
+        let directory = try TemporaryDirectory()
+        func options(_ directory: TemporaryDirectory) -> [String: Any] {
+            [
+                CBCentralManagerOptionRestoreIdentifierKey: "shared",
+                BluezManagerOptionStateDirectoryKey: directory.path,
+            ]
+        }
+        let first = Central(world, options: options(directory))
+        try await first.powerOn()
+        let sink = try #require(first.manager.retrievePeripherals(withIdentifiers: [others.identifier]).first)
+        try await first.connect(sink)
+        let characteristic = try await first.characteristic(sinkUUID(0x13), of: sinkUUID(1), on: sink)
+        #expect(try await first.setNotify(true, characteristic) == nil)
+        // Killed, as far as the disk knows.
+        let copy = try TemporaryDirectory(copying: directory)
+        first.release()
+        _ = try #require(await world.simulator.waitForCalls("StopNotify"))
+        let restored = ProtectedBox<[CBPeripheral]>([])
+        let second = Central(
+            world, options: options(copy),
+            onRestore: { state in
+                let peripherals = state[CBCentralManagerRestoredStatePeripheralsKey] as? [CBPeripheral]
+                restored.withLock { $0 = peripherals ?? [] }
+            })
+        try await second.powerOn()
+        #expect(restored.withLock { $0.first?.state } == .connected)
+        #expect(await world.simulator.waitForCalls("StartNotify", count: 2) != nil)
+        withExtendedLifetime((other, others)) {}
+    }
+
     @Test("D11 a thousand pending connects: the last ones write no more than the first ones")
     func costOfConnects() async throws {
         let directory = try TemporaryDirectory()
