@@ -31,6 +31,8 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         var services: [CBMutableService] { added.map(\.service) }
         /// In which life of services the app is, as far as it has heard (`Session.servicesLife`).
         var servicesLife: UInt64 = 0
+        /// The same of Bluetooth (`Session.era`).
+        var era: UInt64 = 0
         /// Services and advertisement are to be given to BlueZ when Bluetooth is on.
         var mustGoOn = false
         var restoration: BluezRestoration?
@@ -141,8 +143,8 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         let core = core
         do throws(CBError) {
             let content = try Advertisement(advertisementData)
-            let token = preserve(Snapshot.Advertisement(advertisementData))
-            core.session.run { core.session.perform(.advertise(content, token: token, isResumed: false), for: core) }
+            let start = preserve(Snapshot.Advertisement(advertisementData))
+            core.session.run { core.session.perform(.advertise(content, start, isResumed: false), for: core) }
         } catch {
             core.session.run {
                 core.post { $0.delegate?.peripheralManagerDidStartAdvertising($0, error: error) }

@@ -25,13 +25,13 @@ extension CBPeripheralManager {
 
     /// The first start counts: another one, before that is over, changes nothing (AD-4).
     /// - Returns: Which start it is.
-    func preserve(_ advertisement: Snapshot.Advertisement) -> UInt64 {
-        let token = shared.withLock { shared in
+    func preserve(_ advertisement: Snapshot.Advertisement) -> PublisherCore.AdvertisingStart {
+        let start = shared.withLock { shared in
             if shared.advertisement == nil { shared.advertisement = advertisement }
-            return shared.advertisingToken
+            return PublisherCore.AdvertisingStart(token: shared.advertisingToken, era: shared.era)
         }
         preserveAdvertisement()
-        return token
+        return start
     }
 
     // MARK: Going on after a reset
@@ -72,10 +72,11 @@ extension CBPeripheralManager {
     private func goOn() {
         guard let book else { return }
         let wasSwitchedOff = book.execute()
-        let (services, advertisement, token) = shared.withLock { shared in
+        let (services, advertisement, start) = shared.withLock { shared in
             defer { shared.mustGoOn = false }
             if wasSwitchedOff { (shared.advertisement, shared.isAdvertising) = (nil, false) }
-            return (shared.mustGoOn ? shared.added : [], shared.advertisement, shared.advertisingToken)
+            let start = PublisherCore.AdvertisingStart(token: shared.advertisingToken, era: shared.era)
+            return (shared.mustGoOn ? shared.added : [], shared.advertisement, start)
         }
         let core = core
         for (service, call) in services {
@@ -85,7 +86,7 @@ extension CBPeripheralManager {
         guard let advertisement else { return }
         do throws(CBError) {
             let content = try Advertisement(advertisement.dictionary)
-            core.session.run { core.session.perform(.advertise(content, token: token, isResumed: true), for: core) }
+            core.session.run { core.session.perform(.advertise(content, start, isResumed: true), for: core) }
         } catch {
             Log.warning("what was advertised cannot be advertised again: \(error)")
             endAdvertising()

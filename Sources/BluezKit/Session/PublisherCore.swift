@@ -33,12 +33,18 @@ final class PublisherCore: Recipient, @unchecked Sendable {
     /// Counts the ends of Bluetooth: updates from before it are void.
     var epoch = 0
 
+    /// Which of the app's starts, and in which life of Bluetooth the app was, as far as it had heard (`Session.era`).
+    struct AdvertisingStart: Sendable {
+        let token: UInt64
+        let era: UInt64
+    }
+
     enum Command {
         case add(PublishedService)
         case remove(CBMutableService)
         case removeAll
         /// Once the services before it are there, so that whoever hears it finds them.
-        case advertise(Advertisement, token: UInt64, isResumed: Bool)
+        case advertise(Advertisement, AdvertisingStart, isResumed: Bool)
     }
 
     /// The app's wish not to be kept from services of the system (PB-7).

@@ -185,9 +185,9 @@ extension Session {
             core.post { manager in manager.tellRestored() }
         }
         core.announcedState = state
-        let life = servicesLife
+        let (life, era) = (servicesLife, era)
         core.post { manager in
-            manager.shared.withLock { $0.servicesLife = life }
+            manager.shared.withLock { ($0.servicesLife, $0.era) = (life, era) }
             manager.enter(state)
         }
         if state == .poweredOn { updateAgent() }

@@ -122,7 +122,7 @@ extension Session {
 
     private func finish(_ published: PublishedAdvertisement, _ error: (any Error)?) {
         if error != nil { unexport(published) }
-        guard let core = published.core else { return }
+        guard let core = published.core else { return withdraw(published) }  // nobody wants it any more
         apply(core.advertiser.replied(published.attempt, error == nil), to: core, error: error)
     }
 
@@ -142,7 +142,10 @@ extension Session {
     }
 
     private func unregister(_ attempt: Int, of core: PublisherCore) {
-        guard let published = core.onAir[attempt] else { return }
+        if let published = core.onAir[attempt] { withdraw(published) }
+    }
+
+    private func withdraw(_ published: PublishedAdvertisement) {
         guard let bus, bus.owner(of: BlueZ.busName) != nil else { return unexport(published) }
         let proxy = BlueZProxy(bus: bus, path: published.adapter, interface: BlueZ.advertisingManager)
         proxy.unregisterAdvertisement(published.path) { [weak self] _ in self?.unexport(published) }

@@ -40,8 +40,8 @@ extension Session {
             case .add(let service): publish(service)
             case .remove(let service): core.services.first { $0.service === service }.map { withdraw($0) }
             case .removeAll: core.services.reversed().forEach { withdraw($0) }
-            case .advertise(let content, let token, let isResumed):
-                startAdvertising(content, core, token: token, isResumed: isResumed)
+            case .advertise(let content, let start, let isResumed):
+                if start.era == era { startAdvertising(content, core, token: start.token, isResumed: isResumed) }
             }
         }
     }

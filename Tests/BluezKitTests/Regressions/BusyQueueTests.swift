@@ -99,6 +99,32 @@ import Testing
         #expect(sink.canSendWriteWithoutResponse)
     }
 
+    @Test("ST-6 AD-4 advertising that is asked for by an app that has not heard of Bluetooth being off does not begin")
+    func advertisedBeforeOff() async throws {
+        let world = try await SimulatedWorld()
+        let publisher = Publisher(world)
+        try await publisher.powerOn()
+        let manager = try #require(publisher.manager)
+        let (session, go) = (manager.core.session, DispatchSemaphore(value: 0))
+        let era = session.queue.sync { session.era }
+        publisher.queue.async { go.wait() }
+        world.simulator.setPowered(false)
+        world.simulator.setPowered(true)
+        let deadline = ContinuousClock.now + .seconds(world_deadline)
+        while session.queue.sync(execute: { session.era == era || session.adapter.state != .poweredOn }) {
+            try #require(ContinuousClock.now < deadline)
+            await Task.yield()
+        }
+        manager.startAdvertising(nil)
+        session.queue.sync {}
+        go.signal()
+        try await publisher.next("off") { if case .state(.poweredOff) = $0 { true } else { nil } }
+        try await publisher.powerOn()
+        #expect(try await publisher.advertise() == nil)
+        #expect(publisher.count { if case .advertising = $0 { true } else { false } } == 1)
+        #expect(world.simulator.calls("RegisterAdvertisement").count == 1)
+    }
+
     @Test(
         "PB-6 PB-11 a service that is removed and added again while the first add fails is published, and can be updated"
     )

@@ -139,6 +139,18 @@ import Testing
         try await awaitEnd(of: session)
     }
 
+    @Test("CN-15 AD-6 a manager is released while its advertisement begins, and another one goes on: it ends")
+    func releasedBeforeAdvertising() async throws {
+        let world = try await SimulatedWorld()
+        let other = Publisher(world)
+        try await other.powerOn()
+        world.simulator.inject(SimulatorFault("RegisterAdvertisement", .delay(.milliseconds(100))))
+        _ = try await releaseWhilePublishing("RegisterAdvertisement", world)
+        #expect(await world.simulator.waitForCalls("UnregisterAdvertisement") != nil)
+        #expect(try await other.advertise() == nil)
+        #expect(world.simulator.work.advertisements == 1)
+    }
+
     private func releaseWhilePublishing(_ call: String, _ world: SimulatedWorld) async throws -> Weak {
         let publisher = Publisher(world)
         try await publisher.powerOn()
