@@ -46,6 +46,7 @@ final class CheckedManager: CBCentralManager, @unchecked Sendable {  // holds: t
     }
 
     override func stopScan() {
+        guard state == .poweredOn else { return super.stopScan() }
         let number = watch.nextNumber()
         watch.note(.stopScan(number))
         super.stopScan()
@@ -164,6 +165,8 @@ final class ContractWatch: @unchecked Sendable {  // holds: what changes is unde
     /// What the objects that the app holds say, and must not. On the manager's queue, or while it is held.
     func inspect(_ manager: CBCentralManager, _ peripherals: some Collection<CBPeripheral>) -> [String] {
         lock.withLock {
+            // Before `willRestoreState` nothing is known of what comes with it.
+            if checker.managerState == .unknown, manager.state == .unknown { return [] }
             var broken: [String] = []
             if manager.state != checker.managerState { broken.append("ST-3 the state is \(manager.state), untold") }
             if manager.isScanning != checker.isScanning { broken.append("O-6 isScanning is \(manager.isScanning)") }

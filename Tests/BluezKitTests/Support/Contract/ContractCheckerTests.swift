@@ -60,6 +60,21 @@ import Testing
         #expect(violations(before + [.reset] + after, resumes: true) == [])
         #expect(violations(before + [.off] + after, resumes: true).count == 2)
         #expect(violations(before + [.reset] + after).count == 3)
+        // A daemon that ends says "off" first.
+        #expect(violations(before + [.off, .reset] + after, resumes: true) == [])
+        #expect(violations(before + [.off, .reset] + after).count == 2)
+    }
+
+    @Test("RS-3 what was restored connects, or is lost, unasked; what was not does not")
+    func restored() {
+        func restored(_ isConnected: Bool) -> Step {
+            .call(.restored("p", isConnected: isConnected, notifying: isConnected ? ["c": "s"] : [:]))
+        }
+        #expect(violations([restored(false), .on, .up(), .down(error: true)]) == [])
+        #expect(violations([restored(true), .on, .value(), .down(error: true), .connect(), .up()]) == [])
+        #expect(violations([.on, .up()]).count == 1)
+        #expect(violations([restored(true), .on, .up()]).count == 1)
+        #expect(violations([restored(false), .on, .value()]).count == 1)
     }
 
     static let good: [[Step]] = [
