@@ -166,7 +166,8 @@ extension Session {
         let life = state == .poweredOn ? life : nil
         let era = era
         core.post { manager in
-            manager.shared.withLock { $0.era = era }
+            // Not before: until then a command from another thread belongs to the life that the app knows.
+            if state == .poweredOn { manager.shared.withLock { $0.era = era } }
             manager.enter(state, life: life)
         }
         if state == .poweredOn, let claims = core.claims {
@@ -187,7 +188,7 @@ extension Session {
         core.announcedState = state
         let (life, era) = (servicesLife, era)
         core.post { manager in
-            manager.shared.withLock { ($0.servicesLife, $0.era) = (life, era) }
+            if state == .poweredOn { manager.shared.withLock { ($0.servicesLife, $0.era) = (life, era) } }
             manager.enter(state)
         }
         if state == .poweredOn { updateAgent() }

@@ -133,8 +133,8 @@ extension Session {
         guard !link.isChangeReportDue else { return }
         link.isChangeReportDue = true
         let epoch = link.epoch
-        after(delays.tableChange) { [weak device] session in
-            guard let device, let link = device.link, link.epoch == epoch else { return }
+        after(delays.tableChange) { [weak device, weak link] session in
+            guard let device, let link, device.link === link, link.epoch == epoch else { return }
             session.reportChangedServices(of: device, link)
         }
     }

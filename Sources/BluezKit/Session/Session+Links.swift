@@ -205,7 +205,7 @@ extension Session {
         let wasLeased = isLeased(device)
         ask(device, link) { [weak self] isConnected in
             guard let self, let link = device.link else { return }
-            if isConnected == true, link.lease == nil {
+            if isConnected == true, link.lease == nil, link.machine.phase == .checking {
                 // Another program is ending the link, or has ended it since BlueZ was asked: it cannot be used any more,
                 // and there can be a new one soon.
                 do { link.lease = try sharedLease(of: device) } catch { return readDeviceLater(device, link) }
