@@ -166,6 +166,7 @@ extension ModelHost: CBPeripheralManagerDelegate {
         }
         if owed.first == number {
             owed.removeFirst()
+            doubtful.removeAll { $0 == number }
         } else if let place = doubtful.firstIndex(of: number) {
             doubtful.remove(at: place)
         } else {

@@ -128,11 +128,14 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
         case .crash:
             guard let app = apps.removeValue(forKey: number) else { return }
             let copy = await app.act { app in
-                // As it is on the disk at that moment.
+                // As it is on the disk at that moment. A file may be replaced while it is copied.
                 defer { app.free() }
-                return app.directory.flatMap { try? TemporaryDirectory(copying: $0) }
+                return app.directory.flatMap { directory in
+                    (0..<9).lazy.compactMap { _ in try? TemporaryDirectory(copying: directory) }.first
+                }
             }
             await app.setBusy(false)
+            if app.directory != nil, copy == nil { report("the preserved state cannot be copied") }
             makeApp(number, directory: copy)
         case .free:
             guard let app = apps.removeValue(forKey: number) else { return }
@@ -211,11 +214,15 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
             })
     }
 
+    private static func path(_ peripheral: VirtualPeripheral) -> String {
+        "/org/bluez/hci0/dev_" + peripheral.address.replacing(":", with: "_")
+    }
+
     private func performAsGuest(_ verb: Script.Verb, _ number: Int) async {
         if guest == nil { guest = try? await Peer.named(simulator.address) }
         guard let guest else { return }
         let adapter = ("/org/bluez/hci0" as ObjectPath, "org.bluez.Adapter1")
-        let device = "/org/bluez/hci0/dev_" + peripherals[number].address.replacing(":", with: "_")
+        let device = Self.path(peripherals[number])
         let (path, interface, member) =
             switch verb {
             case .guestConnect: (ObjectPath(device), "org.bluez.Device1", "Connect")
@@ -285,9 +292,11 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
         for host in hosts.values { await host.setBusy(false) }
         for visit in visits { await visit.value }
         visits = []
-        for number in guestLinks.sorted() { await performAsGuest(.guestEnd, number) }
-        // It has its answers before it goes.
-        _ = try? await guest?.call("org.bluez", "/", "org.freedesktop.DBus.Peer", "Ping")
+        // Links that others share end as well, and before all is compared.
+        for number in guestLinks.sorted() {
+            guard let path = ObjectPath(Self.path(peripherals[number])) else { continue }
+            _ = try? await guest?.call("org.bluez", path, "org.bluez.Device1", "Disconnect")
+        }
         (guest, guestLinks) = (nil, [])
     }
 
@@ -350,6 +359,7 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
 
     /// What a host sends arrives at everyone who has subscribed.
     private func checkUpdates() async {
+        heard.withLock { $0 = [] }
         for (name, host) in hosts.sorted(by: { $0.key < $1.key }) {
             for number in await host.act({ $0.published }) {
                 let (audience, uuid) = await host.act { ($0.audience[$0.uuid(number)] ?? 0, $0.uuid(number).line) }
