@@ -17,13 +17,22 @@ final class ModelRun: @unchecked Sendable {  // holds: what changes is under `lo
     private let lock = NSLock()
     private var seeds: Range<UInt64>
     private let limit: Int
+    private let omitted: Set<Script.Verb>
     private var found: [Failure] = []
     private var count = 0
     private let start = ContinuousClock.now
     private var told = ContinuousClock.now
 
-    /// - Parameter limit: How many failures are enough.
-    init(seeds: Range<UInt64>, limit: Int) { (self.seeds, self.limit) = (seeds, limit) }
+    /// - Parameters:
+    ///   - limit: How many failures are enough.
+    ///   - omitted: What no script does.
+    init(seeds: Range<UInt64>, limit: Int, omitting omitted: Set<Script.Verb> = []) {
+        (self.seeds, self.limit, self.omitted) = (seeds, limit, omitted)
+    }
+
+    private func script(_ seed: UInt64) -> Script {
+        Script(Script(seed: seed).steps.filter { !omitted.contains($0.verb) })
+    }
 
     var failures: [Failure] { lock.withLock { found } }
 
@@ -40,7 +49,7 @@ final class ModelRun: @unchecked Sendable {  // holds: what changes is under `lo
                 group.addTask { [self] in
                     var bus = try? PrivateBus()
                     while let present = bus, let seed = next() {
-                        let violations = await Self.play(Script(seed: seed), on: present, patience: .seconds(20))
+                        let violations = await Self.play(script(seed), on: present, patience: .seconds(20))
                         note(seed, violations)
                         // A session that has leaked would be the next one's.
                         if !violations.isEmpty { bus = try? PrivateBus() }
@@ -88,13 +97,13 @@ final class ModelRun: @unchecked Sendable {  // holds: what changes is under `lo
     }
 
     /// The shortest script that fails likewise, once in four times at least.
-    static func shrink(_ failure: Failure) async -> Script {
-        await Script(seed: failure.seed).shrunk { candidate in
+    func shrink(_ failure: Failure) async -> Script {
+        await script(failure.seed).shrunk { candidate in
             await withTaskGroup(of: Bool.self) { group in
                 for _ in 0..<4 {
                     group.addTask {
                         guard let bus = try? PrivateBus() else { return false }
-                        return Failure.kind(await play(candidate, on: bus, patience: .seconds(3))) == failure.kind
+                        return Failure.kind(await Self.play(candidate, on: bus, patience: .seconds(3))) == failure.kind
                     }
                 }
                 return await group.contains(true)

@@ -21,12 +21,16 @@ import Testing
         let count = Self.number("SEQUENCES") ?? 1000
         let first = UInt64(Self.number("SEED") ?? Int.random(in: 0..<1_000_000_000))
         tell("model: \(count) sequences from seed \(first)")
-        let run = ModelRun(seeds: first..<first + UInt64(count), limit: Self.number("FAILURES") ?? 20)
+        let omitted = (Self.settings["BLUEZKIT_MODEL_WITHOUT"] ?? "").split(separator: ",").compactMap {
+            Script.Verb(rawValue: String($0))
+        }
+        let run = ModelRun(
+            seeds: first..<first + UInt64(count), limit: Self.number("FAILURES") ?? 20, omitting: Set(omitted))
         await run.play(in: Self.number("WORLDS") ?? 64)
         await withTaskGroup(of: Void.self) { group in
             for failure in run.kinds {
                 group.addTask {
-                    let script = await ModelRun.shrink(failure)
+                    let script = await run.shrink(failure)
                     tell("seed \(failure.seed): \(failure.violations[0])\n    scripts/model --replay '\(script)'")
                 }
             }

@@ -90,6 +90,8 @@ struct ContractChecker {
         var hasLeft = false
         var requests: [(request: Request, service: ID?)] = []
         var notifying: [ID: ID?] = [:]
+        /// Of what was restored as notifying a failure is told, though nobody has asked.
+        var restored: Set<ID> = []
 
         /// Services that are not there any more: about their attributes there may be no answer (IV-3).
         var changed: Set<ID> = []
@@ -106,7 +108,10 @@ struct ContractChecker {
             return isExact && !skipped.isEmpty ? ["O-21 no answer to \(skipped.map(\.request)), which came before"] : []
         }
 
-        mutating func end() { (isConnected, repeats, requests, notifying, changed) = (false, 0, [], [:], []) }
+        mutating func end() {
+            (isConnected, repeats, requests, notifying) = (false, 0, [], [:])
+            (restored, changed) = ([], [])
+        }
     }
 
     private enum Scan: Equatable { case none, running, stopping(Int) }
@@ -200,7 +205,7 @@ struct ContractChecker {
         case .restored(let id, let isConnected, let notifying):
             change(id) { peripheral in
                 (peripheral.isWanted, peripheral.isConnected, peripheral.reconnects) = (true, isConnected, nil)
-                peripheral.notifying = notifying
+                (peripheral.notifying, peripheral.restored) = (notifying, Set(notifying.keys))
             }
         }
     }
@@ -377,6 +382,8 @@ struct ContractChecker {
                 } else {
                     peripheral.notifying[characteristic] = nil
                 }
+                let hasAsked = peripheral.requests.contains { $0.request == .notify(characteristic) }
+                if peripheral.restored.remove(characteristic) != nil, !isNotifying, !hasAsked { return [] }
                 return peripheral.take(.notify(characteristic), isExact)
             }
         case .value(let id, let characteristic, let hasError, let isNotification):

@@ -72,6 +72,8 @@ import Testing
         }
         #expect(violations([restored(false), .on, .up(), .down(error: true)]) == [])
         #expect(violations([restored(true), .on, .value(), .down(error: true), .connect(), .up()]) == [])
+        #expect(violations([restored(true), .on, .notifying(false)]) == [])
+        #expect(violations([restored(true), .on, .notifying(false), .notifying(false)]).count == 1)
         #expect(violations([.on, .up()]).count == 1)
         #expect(violations([restored(true), .on, .up()]).count == 1)
         #expect(violations([restored(false), .on, .value()]).count == 1)
