@@ -99,6 +99,18 @@ import Testing
         #expect(sink.canSendWriteWithoutResponse)
     }
 
+    /// Waits until Bluetooth was away and is back, as the bus queue sees it.
+    private func awaitBluetooth(
+        _ session: Session, _ life: KeyPath<Session, UInt64> & Sendable, after earlier: UInt64
+    ) async throws {
+        let deadline = ContinuousClock.now + .seconds(world_deadline)
+        while session.queue.sync(execute: { session[keyPath: life] == earlier || session.adapter.state != .poweredOn })
+        {
+            try #require(ContinuousClock.now < deadline)
+            await Task.yield()
+        }
+    }
+
     @Test("ST-6 AD-4 advertising that is asked for by an app that has not heard of Bluetooth being off does not begin")
     func advertisedBeforeOff() async throws {
         let world = try await SimulatedWorld()
@@ -110,11 +122,7 @@ import Testing
         publisher.queue.async { go.wait() }
         world.simulator.setPowered(false)
         world.simulator.setPowered(true)
-        let deadline = ContinuousClock.now + .seconds(world_deadline)
-        while session.queue.sync(execute: { session.era == era || session.adapter.state != .poweredOn }) {
-            try #require(ContinuousClock.now < deadline)
-            await Task.yield()
-        }
+        try await awaitBluetooth(session, \.era, after: era)
         manager.startAdvertising(nil)
         session.queue.sync {}
         go.signal()
@@ -173,11 +181,7 @@ import Testing
         let session = try #require(manager?.core.session)
         let life = session.queue.sync { session.servicesLife }
         try await world.simulator.restartDaemon()
-        let deadline = ContinuousClock.now + .seconds(world_deadline)
-        while session.queue.sync(execute: { session.servicesLife == life || session.adapter.state != .poweredOn }) {
-            try #require(ContinuousClock.now < deadline)
-            await Task.yield()
-        }
+        try await awaitBluetooth(session, \.servicesLife, after: life)
         go.signal()
         try await publisher.next("reset") { if case .state(.resetting) = $0 { true } else { nil } }
         try await publisher.powerOn()
