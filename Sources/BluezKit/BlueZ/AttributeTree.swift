@@ -89,6 +89,9 @@ struct AttributeTree {
 
     /// Another one means that what was found in the service before is not there any more, or may be something else.
     func version(of service: String) -> Int { versions[service] ?? 0 }
+    func versions(of services: Set<String>) -> [String: Int] {
+        Dictionary(uniqueKeysWithValues: services.map { ($0, version(of: $0)) })
+    }
 
     /// A digest of a service and all that is in it: another one means that it has changed. The same in every process.
     func layout(of service: String) -> String? {

@@ -215,8 +215,8 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     /// The peripherals that are connected to this machine, by whatever program, and have one of these services. To use
     /// one, `connect` it: that completes at once.
     ///
-    /// - Important: Asks BlueZ and waits for the answer: some milliseconds, at most some seconds where BlueZ hangs. It is
-    ///   the only method that waits.
+    /// - Important: Asks BlueZ and waits for the answer: some milliseconds, at most some seconds where BlueZ hangs. No
+    ///   other method waits, except ``retrieveBondedPeripherals()``.
     @discardableResult
     open func retrieveConnectedPeripherals(withServices serviceUUIDs: [CBUUID]) -> [CBPeripheral] {
         guard accepts("retrieveConnectedPeripherals"), !serviceUUIDs.isEmpty else { return [] }

@@ -183,21 +183,24 @@ extension CBPeripheral {
         shared.withLock { $0.attributes[attribute.objectPath] === attribute }
     }
 
-    /// The table has changed in these services: forgets them and all below (IV-1).
+    /// The table has changed in these services, which have these versions now: forgets what is older of them, and all below
+    /// (IV-1). What the app has discovered since is what is there.
     /// - Returns: Those that the app knew.
-    func invalidate(services paths: Set<String>) -> [CBService] {
-        let (known, ended) = shared.withLock { shared in
-            let known = paths.compactMap { shared.attributes[$0] as? CBService }
-            let gone = shared.attributes.filter { path, _ in paths.contains(AttributeTree.service(of: path)) }
-            for path in gone.keys {
-                shared.attributes[path] = nil
-                shared.subscribed.remove(path)
-            }
-            shared.services?.removeAll { paths.contains($0.objectPath) }
-            return (known, Array(gone.values))
+    func invalidate(services versions: [String: Int]) -> [CBService] {
+        func isGone(_ attribute: CBAttribute) -> Bool {
+            versions[AttributeTree.service(of: attribute.objectPath)].map { $0 != attribute.version } ?? false
         }
-        stopNotifying(ended)
+        let gone = shared.withLock { shared in
+            let gone = shared.attributes.values.filter(isGone)
+            for attribute in gone {
+                shared.attributes[attribute.objectPath] = nil
+                shared.subscribed.remove(attribute.objectPath)
+            }
+            shared.services?.removeAll(where: isGone)
+            return gone
+        }
+        stopNotifying(gone)
         preserve()
-        return known.sorted { $0.objectPath < $1.objectPath }
+        return gone.compactMap { $0 as? CBService }.sorted { $0.objectPath < $1.objectPath }
     }
 }

@@ -88,7 +88,7 @@ public struct BluezPreservedState: Sendable {
     public let identifier: String?
     /// The file.
     public let path: String
-    /// When it was written, and by which program.
+    /// When it was written; nil if the file cannot be read.
     public let saved: Date?
     /// The program that wrote it.
     public let app: String?

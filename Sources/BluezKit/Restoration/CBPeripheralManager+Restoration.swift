@@ -39,10 +39,6 @@ extension CBPeripheralManager {
     /// On the delegate's queue, before `didUpdateState` tells: what the new state does to services and advertisement.
     func follow(_ state: CBManagerState, from previous: CBManagerState) {
         guard state != .poweredOn else { return goOn() }
-        let services = shared.withLock { $0.services }
-        for case let local as CBMutableCharacteristic in services.flatMap({ $0.characteristics ?? [] }) {
-            local.forgetSubscribers()
-        }
         let isSwitchedOff = state == .poweredOff && previous == .poweredOn
         // What was restored has lost nothing yet: it waits for Bluetooth to come on for the first time.
         let isWaiting = previous == .unknown || shared.withLock { $0.mustGoOn }

@@ -183,7 +183,11 @@ final class Subscription {
 
     let device: Device
     let path: ObjectPath
+    /// Of which state of its service it is: another attribute may get this path (IV-1).
+    let version: Int
     var machine = SubscriptionStateMachine<Subscriber>()
 
-    init(device: Device, path: ObjectPath) { (self.device, self.path) = (device, path) }
+    init(device: Device, path: ObjectPath, version: Int) {
+        (self.device, self.path, self.version) = (device, path, version)
+    }
 }

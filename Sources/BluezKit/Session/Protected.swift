@@ -1,7 +1,8 @@
 import Foundation
 
-/// A value that several threads use, under a lock that is held for a few instructions and never while foreign code
-/// runs: no last reference to something of the app's goes under it.
+/// A value that several threads use, under a lock. No code of the app's runs while it is held: the last reference to an
+/// object of the app's is never released under it. Held briefly, except by `IntentBook`, which encodes and
+/// writes its file under it, so that changes reach the disk in their order.
 final class Protected<Value>: @unchecked Sendable {  // holds: `value` is touched only under `lock`
     private let lock = NSLock()
     private var value: Value

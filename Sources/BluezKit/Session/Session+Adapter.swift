@@ -204,7 +204,7 @@ extension Session {
     }
 
     /// The state has changed. Below power-on every scan and every link has ended, and no callback but this one tells
-    /// of it (section 11 of the contract).
+    /// of it (ST-4, ST-6).
     private func announce(_ state: CBManagerState) {
         if state != .poweredOn {
             dropEverything()

@@ -91,7 +91,7 @@ extension Session {
         }
     }
 
-    private func goOnReading(_ device: Device, _ link: Link) {
+    func goOnReading(_ device: Device, _ link: Link) {
         readUnreadObjects(device, link)
         if device.properties.areServicesResolved { resolved(device, link) }
     }
@@ -140,7 +140,7 @@ extension Session {
     }
 
     func reportChangedServices(of device: Device, _ link: Link) {
-        let changed = link.changedServices
+        let changed = link.tree.versions(of: link.changedServices)
         (link.changedServices, link.isChangeReportDue) = ([], false)
         if let lost = link.lostOperation, link.queue.running?.id == lost {
             link.answerRunning?(.failure(BlueZErrorName.gone))
@@ -364,6 +364,8 @@ extension Session {
         subscription?.machine.readStarted()
         call(path, BlueZ.characteristic, entry, device, { $0.readValue(completion: $1) }) { [weak self] result in
             guard let self else { return }
+            // It may have ended with the change of its service.
+            let subscription = subscription.flatMap { subscriptions[path] === $0 ? $0 : nil }
             switch Self.bytes(result) {
             case .success(let bytes):
                 if let subscription { apply(subscription.machine.readReplied(bytes), to: subscription) }

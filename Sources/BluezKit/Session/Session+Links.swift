@@ -430,7 +430,8 @@ extension Session {
         device.properties.isConnected = true
         device.attempts = []
         for core in device.clients where core.wish != nil && !core.isUp { announceConnection(of: core) }
-        if device.properties.areServicesResolved { resolved(device, link) }
+        // BlueZ may have told what is below the device while the attempt ran.
+        goOnReading(device, link)
     }
 
     private func announceConnection(of core: PeripheralCore) {

@@ -249,7 +249,7 @@ extension Session {
     // MARK: The end
 
     /// Bluetooth is not on any more. Off: BlueZ keeps the services and has dropped the links. Below that: it has
-    /// forgotten everything, and so does the manager (section 11 of the contract). Nobody is told but by the state.
+    /// forgotten everything, and so does the manager (ST-6). The state callback alone tells of it.
     func dropPublications(keepingServices: Bool) {
         endRequests { _ in true }
         for core in publishers {

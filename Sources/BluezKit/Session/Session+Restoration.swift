@@ -136,13 +136,18 @@ extension Session {
         for core in device.clients {
             guard let known = core.restoredLayouts else { continue }
             core.restoredLayouts = nil
-            let changed = Set(known.filter { link.tree.layout(of: $0.key) != $0.value }.keys)
+            // What has changed on this link and was not told yet may look as before.
+            let changed = Set(
+                known.filter { service, layout in
+                    link.changedServices.contains(service) || link.tree.layout(of: service) != layout
+                }.keys)
             for service in known.keys where !changed.contains(service) {
                 core.restoredVersions[service] = link.tree.version(of: service)
             }
             guard !changed.isEmpty else { continue }
+            let versions = link.tree.versions(of: changed)
             core.post { peripheral, delegate in
-                let invalidated = peripheral.invalidate(services: changed)
+                let invalidated = peripheral.invalidate(services: versions)
                 delegate?.peripheral(peripheral, didModifyServices: invalidated)
             }
         }

@@ -79,11 +79,16 @@ extension Session {
         tell(characteristic.book.allUnsubscribed(), about: characteristic)
     }
 
-    /// Bluetooth is off, or the manager gone: nobody is told.
+    /// Bluetooth is off, or the manager gone: nobody is told. Not by the manager's list of services: the app may have taken
+    /// this one back meanwhile.
     func forgetSubscribers(of characteristic: PublishedCharacteristic) {
         for central in characteristic.book.subscribers { closeSocket(of: central, characteristic) }
         _ = characteristic.book.allUnsubscribed()
         characteristic.unconfirmed = []
+        let local = characteristic.characteristic
+        // Without a manager nothing is delivered; and nobody is told of what another one finds.
+        guard characteristic.core.manager != nil else { return local.forgetSubscribers() }
+        characteristic.core.post { _ in local.forgetSubscribers() }
     }
 
     func tell(_ actions: [SubscriberBook<String>.Action], about characteristic: PublishedCharacteristic) {

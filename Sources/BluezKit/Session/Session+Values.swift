@@ -63,7 +63,11 @@ extension Session {
             return finish(entry.id, device, link)
         }
         guard let objectPath = ObjectPath(path) else { return finish(entry.id, device, link) }
-        let subscription = subscriptions[path] ?? Subscription(device: device, path: objectPath)
+        let version = link.tree.version(of: AttributeTree.service(of: path))
+        // One to an attribute that was here before is over, as those who have it will be told.
+        if let old = subscriptions[path], old.version != version { end(old) }
+        let subscription =
+            subscriptions[path] ?? Subscription(device: device, path: objectPath, version: version)
         subscriptions[path] = subscription
         let subscriber = Subscription.Subscriber(
             core: operation.core, characteristic: characteristic, link: operation.link)
@@ -119,14 +123,19 @@ extension Session {
         }
     }
 
-    /// These services have changed: the app is to subscribe to their new objects. BlueZ 5.66 never answers a `StartNotify`
-    /// that a `StopNotify` overtakes, nor any later one, so a subscription that is being made is ended when it is there.
-    func endSubscriptions(of device: Device, in services: Set<String>) {
-        for subscription in subscriptions.values
-        where subscription.device === device && services.contains(subscription.path.parent?.rawValue ?? "") {
-            if subscription.machine.phase == .on { stopNotify(subscription) }
-            subscriptions[subscription.path.rawValue] = nil
+    /// These services have changed, and have these versions now: the app is to subscribe to their new objects.
+    func endSubscriptions(of device: Device, in services: [String: Int]) {
+        for subscription in subscriptions.values where subscription.device === device {
+            let version = services[subscription.path.parent?.rawValue ?? ""]
+            if let version, version != subscription.version { end(subscription) }
         }
+    }
+
+    /// BlueZ 5.66 never answers a `StartNotify` that a `StopNotify` overtakes, nor any later one, so a subscription that is
+    /// being made is ended when it is there.
+    private func end(_ subscription: Subscription) {
+        if subscription.machine.phase == .on { stopNotify(subscription) }
+        subscriptions[subscription.path.rawValue] = nil
     }
 
     private func stopNotify(_ subscription: Subscription) {

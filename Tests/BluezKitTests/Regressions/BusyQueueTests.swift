@@ -11,6 +11,39 @@ import Testing
 // to be without a subscriber, and delivered to objects of the link before; `peripheralIsReady` that came at a full queue
 // was the last one ever. Now each is held against what is there when it arrives.
 @Suite struct BusyQueueTests {
+    @Test("UP-7 a service that is removed behind a reset which the app has not seen has no subscribers after it")
+    func removedBehindReset() async throws {
+        let characteristic = local(0x110, [.read, .notify])
+        let (world, publisher) = try await Publisher.connected([characteristic])
+        _ = try await world.control("central subscribe \(characteristic.uuid.line)")
+        _ = try await publisher.nextSubscription()
+        let manager = try #require(publisher.manager)
+        let session = manager.core.session
+        publisher.queue.suspend()
+        let life = session.queue.sync { session.servicesLife }
+        _ = try await world.control("rig unplug")
+        _ = try await world.control("rig plug")
+        try await awaitBluetooth(session, \.servicesLife, after: life)
+        manager.removeAllServices()
+        publisher.queue.resume()
+        try await publisher.next("reset") { if case .state(.resetting) = $0 { true } else { nil } }
+        try await publisher.powerOn()
+        #expect((characteristic.subscribedCentrals ?? []).isEmpty)
+    }
+
+    @Test("UP-7 CN-15 a manager that is released leaves no subscribers in the services that the app keeps")
+    func releasedWithSubscribers() async throws {
+        let characteristic = local(0x111, [.read, .notify])
+        let (world, publisher) = try await Publisher.connected([characteristic])
+        _ = try await world.control("central subscribe \(characteristic.uuid.line)")
+        _ = try await publisher.nextSubscription()
+        #expect(characteristic.subscribedCentrals?.count == 1)
+        let session = try #require(publisher.manager?.core.session)
+        publisher.release()
+        session.queue.sync {}
+        #expect((characteristic.subscribedCentrals ?? []).isEmpty)
+    }
+
     @Test("IV-1 GD-12 discovery that is asked of a service which was replaced meanwhile fails, and reveals nothing")
     func staleService() async throws {
         let world = try await SimulatedWorld()

@@ -116,6 +116,26 @@ import Testing
         #expect(try await discoverAll(peripheral, central) == (40, 40))
     }
 
+    @Test("GD-1 attributes that BlueZ tells of while the connect is under way are read when there is a link")
+    func toldDuringConnect() async throws {
+        var timing = SimulatorTiming.fast
+        timing.connectTimeout = .seconds(60)
+        let world = try await SimulatedWorld(timing: timing)
+        let (central, simulator) = (Central(world), world.simulator)
+        let peripheral = try await known(1, world, central)[0]
+        let path = try #require(simulator.calls("Connect").last?.path)
+        let device = try #require(simulator.peripheral("C0:00:00:00:01:00"))
+        device.advertise(false)
+        let limit = "org.freedesktop.DBus.Error.LimitsExceeded"
+        simulator.inject(SimulatorFault("Introspect", path: path, times: 3, .fail(name: limit, message: "too many")))
+        let asked = simulator.calls("Introspect", path: path).count
+        central.manager.connect(peripheral)
+        _ = try #require(await simulator.waitForCalls("Introspect", path: path, count: asked + 4))
+        device.advertise(true)
+        try await central.next("connection") { if case .connected(peripheral) = $0 { true } else { nil } }
+        #expect(try await discoverAll(peripheral, central) == (40, 40))
+    }
+
     @Test(
         "R-16 a hundred preserved peripherals are asked about at once, and a bonded one that is refused stays",
         arguments: ["LimitsExceeded", "Failed"])

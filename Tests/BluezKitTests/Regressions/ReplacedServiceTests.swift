@@ -229,6 +229,126 @@ import Testing
         #expect(answers == 0)
     }
 
+    @Test(
+        "IV-1 what the app has discovered since the table changed stays valid when the change is told, and subscribed")
+    func discoveredSince() async throws {
+        let stage = try await Stage("Since", "C0:00:00:09:00:07")
+        let (central, session) = (stage.central, stage.session)
+        session.queue.sync { session.delays.tableChange = .seconds(3600) }
+        stage.device.addService(
+            VirtualService("1809", [VirtualCharacteristic("2A1C", [.read, .notify], value: [5])]))
+        try await wait(session) { link in
+            link.tree.characteristics.values.contains {
+                link.tree.hasCCCD($0.path.rawValue) && $0.uuid == CBUUID(string: "2A1C")
+            }
+        }
+        let new = try await central.characteristic(
+            CBUUID(string: "2A1C"), of: CBUUID(string: "1809"), on: stage.peripheral)
+        #expect(try await central.setNotify(true, new) == nil)
+        session.reportChanges()
+        let invalidated = try await central.next("change") {
+            if case .modified(stage.peripheral, let services) = $0 { services } else { nil }
+        }
+        #expect(invalidated == [])
+        #expect(new.isNotifying && stage.peripheral.services?.contains { $0 === new.service } == true)
+        #expect(try await central.read(new).get() == Data([5]))
+        stage.device.notify("2A1C", [6])
+        try await central.next("value") { if case .value(new, Data([6]), nil) = $0 { true } else { nil } }
+    }
+
+    @Test("IV-1 NT-4 whoever subscribes to a new attribute in the place of an old one is subscribed to the new one")
+    func subscribedSince() async throws {
+        let stage = try await Stage("Sharing", "C0:00:00:09:00:08")
+        let session = stage.session
+        #expect(try await stage.central.setNotify(true, stage.characteristic) == nil)
+        session.queue.sync { session.delays.tableChange = .seconds(3600) }
+        stage.device.replaceServices(
+            [VirtualService("180F", [VirtualCharacteristic("2A19", .read, value: [50])])] + Stage.table(2))
+        try await wait(session) { link in
+            link.changedServices.contains(AttributeTree.service(of: stage.characteristic.objectPath))
+                && link.tree.descriptors[stage.descriptor.objectPath] != nil
+        }
+        let other = Central(stage.world)
+        try await other.powerOn()
+        let identifier = stage.peripheral.identifier
+        let peripheral = try #require(
+            await other.perform { other.manager.retrievePeripherals(withIdentifiers: [identifier]).first })
+        peripheral.delegate = other
+        try await other.connect(peripheral)
+        let new = try await other.characteristic(
+            CBUUID(string: "2A56"), of: CBUUID(string: "1815"), on: peripheral)
+        #expect(new.objectPath == stage.characteristic.objectPath)
+        #expect(try await other.setNotify(true, new) == nil)
+        #expect(stage.device.isSubscribed(to: "2A56"))
+        session.reportChanges()
+        try await stage.central.next("change") { if case .modified(stage.peripheral, _) = $0 { true } else { nil } }
+        try await other.settle(peripheral)
+        #expect(new.isNotifying && !stage.characteristic.isNotifying)
+        stage.device.notify("2A56", [3])
+        try await other.next("value") { if case .value(new, Data([3]), nil) = $0 { true } else { nil } }
+    }
+
+    @Test(
+        "IV-1 R-13 an app comes back while a replaced service is yet to be told of: it is told, and is not subscribed")
+    func restoredBeforeReport() async throws {
+        let stage = try await Stage("Restored", "C0:00:00:09:00:09")
+        let directory = try TemporaryDirectory()
+        func options(_ directory: TemporaryDirectory) -> [String: Any] {
+            [
+                CBCentralManagerOptionRestoreIdentifierKey: "app",
+                BluezManagerOptionStateDirectoryKey: directory.path,
+            ]
+        }
+        let first = Central(stage.world, options: options(directory))
+        try await first.powerOn()
+        let identifier = stage.peripheral.identifier
+        let peripheral = try #require(first.manager.retrievePeripherals(withIdentifiers: [identifier]).first)
+        try await first.connect(peripheral)
+        let old = try await first.characteristic(CBUUID(string: "2A56"), of: CBUUID(string: "1815"), on: peripheral)
+        #expect(try await first.setNotify(true, old) == nil)
+        // Killed, as far as the disk knows.
+        let copy = try TemporaryDirectory(copying: directory)
+        first.release()
+        _ = try #require(await stage.world.simulator.waitForCalls("StopNotify"))
+        stage.session.queue.sync { stage.session.delays.tableChange = .seconds(3600) }
+        stage.device.replaceServices(
+            [VirtualService("180F", [VirtualCharacteristic("2A19", .read, value: [50])])] + Stage.table(2))
+        try await wait(stage.session) { link in
+            link.changedServices.contains(AttributeTree.service(of: stage.characteristic.objectPath))
+                && link.tree.descriptors[stage.descriptor.objectPath] != nil
+        }
+        let kept = ProtectedBox<(central: Central?, peripheral: CBPeripheral?)>((nil, nil))
+        let (queue, watch) = (DispatchQueue(label: "restored"), ContractWatch())
+        // On its queue: it is not restored before it is known.
+        queue.sync {
+            let central = Central(
+                stage.world, queue: queue, options: options(copy), watch: watch,
+                onRestore: { state in
+                    let peripherals = state[CBCentralManagerRestoredStatePeripheralsKey] as? [CBPeripheral]
+                    kept.withLock {
+                        $0.peripheral = peripherals?.first
+                        $0.peripheral.map(watch.restored)
+                        $0.peripheral?.delegate = $0.central
+                    }
+                })
+            kept.withLock { $0.central = central }
+        }
+        let second = try #require(kept.withLock { $0.central })
+        defer { kept.withLock { $0 = (nil, nil) } }
+        try await second.powerOn()
+        stage.session.reportChanges()
+        let (restored, gone) = try await second.next("change") {
+            if case .modified(let peripheral, let services) = $0 { (peripheral, services) } else { nil }
+        }
+        #expect(gone.map(\.uuid) == [CBUUID(string: "1815")])
+        try await stage.central.next("change") { if case .modified(stage.peripheral, _) = $0 { true } else { nil } }
+        try await second.settle(restored)
+        #expect(!stage.device.isSubscribed(to: "2A56"))
+        let new = try await second.characteristic(CBUUID(string: "2A56"), of: CBUUID(string: "1815"), on: restored)
+        #expect(!new.isNotifying)
+        #expect(try await second.setNotify(true, new) == nil)
+    }
+
     /// Waits until the bus queue has come to `condition`.
     private func wait(_ session: Session, until condition: @escaping (Link) -> Bool) async throws {
         let deadline = ContinuousClock.now + .seconds(world_deadline)
