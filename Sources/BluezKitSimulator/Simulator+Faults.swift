@@ -81,9 +81,12 @@ extension Simulator {
     public func remember(_ peripheral: VirtualPeripheral, bonded: Bool = false, adapter index: Int = 0) {
         sync {
             if bonded { peripheral.holdsBond = true }
-            guard let adapter = adapters.first(where: { $0.controller.index == index }),
-                adapter.devices[peripheral.address] == nil
-            else { return }
+            guard let adapter = adapters.first(where: { $0.controller.index == index }) else { return }
+            // Another program's scan may have found it already.
+            if let device = adapter.devices[peripheral.address] {
+                guard device.isTemporary else { return }
+                adapter.remove(device)
+            }
             adapter.restore(
                 StoredDevice(
                     addressType: peripheral.addressType, name: peripheral.content.localName,

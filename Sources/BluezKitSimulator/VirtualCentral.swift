@@ -31,6 +31,9 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
     private var bonds: Set<String> = []
     /// As the words of the control line had it, for events.
     private var names: [ObjectIdentifier: String] = [:]
+    /// What ends the steps that have no answer yet, by their numbers.
+    private var unanswered: [Int: () -> Void] = [:]
+    private var stepCount = 0
 
     init(_ address: String, key: String, simulator: Simulator) {
         (self.address, self.key, home) = (address.uppercased(), key, simulator)
@@ -58,16 +61,28 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
         return try await withCheckedThrowingContinuation { continuation in
             simulator.sync {
                 guard let link else { return continuation.resume(throwing: ControlError("ValueError: not connected")) }
+                stepCount += 1
+                let number = stepCount
+                var resume: ((Result<T, any Error>) -> Void)? = { continuation.resume(with: $0) }
+                func finish(_ result: Result<T, any Error>) {
+                    let waiting = resume
+                    resume = nil
+                    waiting?(result)
+                }
+                // A daemon that has died answers nothing; the end of the link does.
+                unanswered[number] = { finish(.failure(ControlError("ConnectionError: disconnected"))) }
                 do {
                     try body(link) { [weak self] result in
-                        if link.isUp || self?.link === link {
-                            continuation.resume(with: result.mapError { $0 as any Error })
-                        } else {
-                            continuation.resume(throwing: ControlError("ConnectionError: disconnected"))
-                        }
+                        self?.unanswered[number] = nil
+                        let isUp = link.isUp || self?.link === link
+                        finish(
+                            isUp
+                                ? result.mapError { $0 as any Error }
+                                : .failure(ControlError("ConnectionError: disconnected")))
                     }
                 } catch {
-                    continuation.resume(throwing: error)
+                    unanswered[number] = nil
+                    finish(.failure(error))
                 }
             }
         }
@@ -267,6 +282,9 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
         link = nil
         held = []
         names = [:]
+        let ended = unanswered.sorted { $0.key < $1.key }
+        unanswered = [:]
+        for (_, end) in ended { end() }
         event("disconnected 0x\(Hex.byte(reason == 0x16 ? 0x13 : reason))")
     }
 }

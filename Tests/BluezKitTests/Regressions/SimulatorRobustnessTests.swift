@@ -3,6 +3,8 @@ import Dispatch
 import Foundation
 import Testing
 
+@testable import BluezKit
+
 @testable import BluezKitSimulator
 
 // The simulator died of what a test or a client may well do: a service that goes while a read or write of it is under way
@@ -12,6 +14,20 @@ import Testing
 // it was about to do. Now it does none of that.
 @Suite("Simulator: what it survives") struct SimulatorRobustnessTests {
     private static let slow = VirtualCharacteristic("2A56", [.read, .write], value: [1], delay: .milliseconds(100))
+
+    @Test("what a central asked of an app ends with the link, also if bluetoothd dies before the app answers")
+    func daemonDiesDuringStep() async throws {
+        let characteristic = local(0x112, [.read, .notify])
+        let (world, publisher) = try await Publisher.connected([characteristic])
+        let simulator = try #require((world as? SimulatedWorld)?.simulator)
+        let session = try #require(publisher.manager?.core.session)
+        // The app answers nothing.
+        session.queue.suspend()
+        let subscription = Task { try await simulator.central().subscribe(characteristic.uuid.line) }
+        simulator.killDaemon()
+        session.queue.resume()
+        await #expect(throws: (any Error).self) { try await subscription.value }
+    }
 
     @Test("a service that goes with a read and a write under way takes them with it; the others are served")
     func serviceGoes() async throws {
