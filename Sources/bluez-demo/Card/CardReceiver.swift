@@ -31,11 +31,11 @@ struct CardReceiver {
         var rest = frame.dropFirst()
         switch kind {
         case .begin:
-            let (size, checksum) = (Int(try Self.number(&rest, of: frame)), try Self.number(&rest, of: frame))
+            let (size, checksum) = (Int(clamping: try Self.number(&rest, of: frame)), try Self.number(&rest, of: frame))
             guard rest.isEmpty else { throw .malformedFrame([UInt8](frame)) }
             try begin(size, checksum)
         case .data:
-            let offset = Int(try Self.number(&rest, of: frame))
+            let offset = Int(clamping: try Self.number(&rest, of: frame))
             guard !rest.isEmpty else { throw .malformedFrame([UInt8](frame)) }
             try put([UInt8](rest), at: offset)
         case .end:
@@ -54,9 +54,10 @@ struct CardReceiver {
     }
 
     private mutating func put(_ bytes: [UInt8], at offset: Int) throws(CardError) {
-        let end = offset + bytes.count
         let size = announced?.size ?? limit
-        guard end <= size else { throw .tooMuch(of: size) }
+        // On machines with 32 bits the sum may be more than an `Int` can hold.
+        guard bytes.count <= size, offset <= size - bytes.count else { throw .tooMuch(of: size) }
+        let end = offset + bytes.count
         if card.count < end { card += repeatElement(nil, count: end - card.count) }
         for (index, byte) in zip(offset..<end, bytes) {
             if card[index] == nil { count += 1 }
