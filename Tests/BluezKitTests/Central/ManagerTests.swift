@@ -63,7 +63,7 @@ import Testing
     func concurrentQueue() async throws {
         let world = try await SimulatedWorld()
         let queue = DispatchQueue(label: "test.concurrent", attributes: .concurrent)
-        let central = Central(world, queue: queue)
+        let central = Central(world, queue: queue, watch: ContractWatch(isQueueConcurrent: true))
         try await central.powerOn()
         let sink = try await central.find("Rig Sink")
         try await central.connect(sink)

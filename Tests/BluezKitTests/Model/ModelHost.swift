@@ -164,9 +164,9 @@ extension ModelHost: CBPeripheralManagerDelegate {
         guard let number = services.firstIndex(where: { $0 === service }) else {
             return report("PB-1 didAdd of another object")
         }
+        // Of one that was asked for twice it may be either answer.
         if owed.first == number {
             owed.removeFirst()
-            doubtful.removeAll { $0 == number }
         } else if let place = doubtful.firstIndex(of: number) {
             doubtful.remove(at: place)
         } else {

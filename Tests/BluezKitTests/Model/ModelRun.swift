@@ -49,8 +49,10 @@ final class ModelRun: @unchecked Sendable {  // holds: what changes is under `lo
                 group.addTask { [self] in
                     var bus = try? PrivateBus()
                     while let present = bus, let seed = next() {
-                        let violations = await Self.play(script(seed), on: present, patience: .seconds(20))
-                        note(seed, violations)
+                        let story = Story()
+                        let violations = await Self.play(
+                            script(seed), on: present, patience: .seconds(20), trace: { story.add($0) })
+                        note(seed, violations, story)
                         // A session that has leaked would be the next one's.
                         if !violations.isEmpty { bus = try? PrivateBus() }
                     }
@@ -60,9 +62,11 @@ final class ModelRun: @unchecked Sendable {  // holds: what changes is under `lo
         lock.withLock { tell(summary) }
     }
 
-    private static func play(_ script: Script, on bus: PrivateBus, patience: Duration) async -> [String] {
+    private static func play(
+        _ script: Script, on bus: PrivateBus, patience: Duration, trace: (@Sendable (String) -> Void)? = nil
+    ) async -> [String] {
         do {
-            return try await ModelWorld(on: bus.address, patience: patience).play(script)
+            return try await ModelWorld(on: bus.address, patience: patience, trace: trace).play(script)
         } catch {
             return ["the simulator does not start: \(error)"]
         }
@@ -76,12 +80,12 @@ final class ModelRun: @unchecked Sendable {  // holds: what changes is under `lo
         }
     }
 
-    private func note(_ seed: UInt64, _ violations: [String]) {
+    private func note(_ seed: UInt64, _ violations: [String], _ story: Story) {
         lock.withLock {
             count += 1
             if let first = violations.first {
                 found.append(Failure(seed: seed, violations: violations))
-                tell("model: seed \(seed): \(first.prefix(300))")
+                tell("model: seed \(seed): \(first.prefix(300))\n\(story.text)")
             }
             guard ContinuousClock.now > told + .seconds(30) else { return }
             told = .now
@@ -110,6 +114,20 @@ final class ModelRun: @unchecked Sendable {  // holds: what changes is under `lo
             }
         }
     }
+}
+
+/// What happened in one sequence. It may not happen again: what a failure was can be read here.
+private final class Story: @unchecked Sendable {  // holds: what changes is under `lock`
+    private let lock = NSLock()
+    private let start = ContinuousClock.now
+    private var lines: [String] = []
+
+    func add(_ text: String) {
+        let milliseconds = Int((ContinuousClock.now - start) / .milliseconds(1))
+        lock.withLock { lines.append("    \(milliseconds) ms  \(text)") }
+    }
+
+    var text: String { lock.withLock { lines.joined(separator: "\n") } }
 }
 
 /// A line that is seen at once, wherever it goes.

@@ -26,8 +26,8 @@ import Testing
     @Test("any moment survives the way through local time, to 1/256 s")
     func moments() {
         for _ in 0..<5_000 {
-            let date = Date(timeIntervalSince1970: .random(in: -1e9...4e9))
-            // Without daylight saving time no hour is there twice.
+            // Without daylight saving time, which Kolkata had in the 1940s, no hour is there twice.
+            let date = Date(timeIntervalSince1970: .random(in: 0...4e9))
             let back = CurrentTime(date, in: kolkata).date(in: kolkata)
             let error = back.map { date.timeIntervalSince($0) } ?? .infinity
             #expect((-0.000_001...0.003_91).contains(error), "\(date) \(error)")

@@ -86,7 +86,7 @@ import Testing
         _ = try await app.log.next("off") { $0 == "state 4" ? true : nil }
         #expect(try String(contentsOfFile: directory.file("app"), encoding: .utf8).contains(heart))
         // It is found only when it advertises, as after a boot.
-        app.scanWhenOn = true
+        app.scanWhenOn()
         world.simulator.setPowered(true)
         _ = try await app.log.next("connection") { $0 == "connected" ? true : nil }
     }
@@ -158,18 +158,20 @@ import Testing
 
     /// An app that keeps what is restored.
     private final class RestoredApp: NSObject, CBCentralManagerDelegate, @unchecked Sendable {
-        // holds: the log is safe; the rest is touched in callbacks, and before the one that it matters for
+        // holds: the log is safe; the rest is touched on `queue`
         static let heart = "426C7A4B-0100-8000-8000-F0F1F2000001"
         let log = EventLog<String>()
-        var scanWhenOn = false
+        private let queue = DispatchQueue(label: "test.restored")
+        private var scansWhenOn = false
         private var kept: [CBPeripheral] = []
         private var manager: CBCentralManager?
 
         init(_ options: [String: Any]) {
             super.init()
-            manager = CBCentralManager(
-                delegate: self, queue: DispatchQueue(label: "test.restored"), options: options)
+            queue.sync { manager = CBCentralManager(delegate: self, queue: queue, options: options) }
         }
+
+        func scanWhenOn() { queue.sync { scansWhenOn = true } }
 
         func centralManager(_ central: CBCentralManager, willRestoreState dict: [String: Any]) {
             kept = dict[CBCentralManagerRestoredStatePeripheralsKey] as? [CBPeripheral] ?? []
@@ -180,7 +182,7 @@ import Testing
 
         func centralManagerDidUpdateState(_ central: CBCentralManager) {
             log.append("state \(central.state.rawValue)")
-            if scanWhenOn, central.state == .poweredOn { central.scanForPeripherals(withServices: nil) }
+            if scansWhenOn, central.state == .poweredOn { central.scanForPeripherals(withServices: nil) }
         }
 
         func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {

@@ -43,7 +43,7 @@ import Testing
         try FileManager.default.createDirectory(atPath: file + "/x", withIntermediateDirectories: true)
         let log = EventLog<String>()
         let watch = inotify_init1(Int32(IN_CLOEXEC))
-        inotify_add_watch(watch, directory.path, UInt32(IN_DELETE | IN_MOVED_TO))
+        try #require(inotify_add_watch(watch, directory.path, UInt32(IN_DELETE | IN_MOVED_TO)) >= 0, "errno \(errno)")
         Thread.detachNewThread {
             var buffer = [UInt8](repeating: 0, count: 4096)
             while case let count = read(watch, &buffer, buffer.count), count > 0 {

@@ -70,7 +70,8 @@ final class CheckedManager: CBCentralManager, @unchecked Sendable {  // holds: t
 
     /// Callbacks that run while the app calls from elsewhere may not know of the call yet: those that follow must.
     private func onceSettled(_ body: @escaping @Sendable (ContractWatch) -> Void) {
-        if watch.isQueueHeld || DispatchQueue.getSpecific(key: Central.onQueue) == true { return body(watch) }
+        let isOnQueue = DispatchQueue.getSpecific(key: Central.onQueue) == true
+        if watch.isQueueHeld || isOnQueue && !watch.isQueueConcurrent { return body(watch) }
         queue.async(flags: .barrier) { [watch] in body(watch) }
     }
 }
@@ -89,12 +90,17 @@ final class ContractWatch: @unchecked Sendable {  // holds: what changes is unde
     private let test = Test.current?.name ?? "outside of a test"
     private let report: @Sendable (String) -> Void
     private let isNotification: (@Sendable (Data) -> Bool)?
+    let isQueueConcurrent: Bool
 
     /// - Parameters:
     ///   - report: Gets each violation; nil: an issue is recorded.
     ///   - isNotification: Tells notifications from what reads answer. Nil: they may be the same.
-    init(report: (@Sendable (String) -> Void)? = nil, isNotification: (@Sendable (Data) -> Bool)? = nil) {
-        self.isNotification = isNotification
+    ///   - isQueueConcurrent: Whether a callback may run while the app calls on the queue.
+    init(
+        report: (@Sendable (String) -> Void)? = nil, isNotification: (@Sendable (Data) -> Bool)? = nil,
+        isQueueConcurrent: Bool = false
+    ) {
+        (self.isNotification, self.isQueueConcurrent) = (isNotification, isQueueConcurrent)
         checker.isExact = isNotification != nil
         let test = test
         self.report = report ?? { Issue.record("broken in \(test): \($0)") }
