@@ -278,9 +278,11 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         command { session in
             if isRepeated { return session.connectAgain(core, link: token, reconnects: reconnects) }
             guard delay > 0 else { return session.connect(core, link: token, reconnects: reconnects) }
-            let era = session.era
-            session.after(.seconds(delay)) { session in
-                if session.era == era { session.connect(core, link: token, reconnects: reconnects) }
+            let era = session.adapter.generation
+            session.blueZ.after(.seconds(delay)) { [weak session] in
+                if let session, session.adapter.generation == era {
+                    session.connect(core, link: token, reconnects: reconnects)
+                }
             }
         }
     }
@@ -325,7 +327,7 @@ extension CBCentralManager {
     /// the app asks for here, and the app hears of it next.
     func command(_ body: @escaping @Sendable (Session) -> Void) {
         let (session, era) = (core.session, shared.withLock { $0.era })
-        session.run { if session.era == era { body(session) } }
+        session.run { if session.adapter.generation == era { body(session) } }
     }
 }
 

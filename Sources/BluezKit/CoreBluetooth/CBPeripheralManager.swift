@@ -221,7 +221,9 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         let published = PublishedService(service, core: core, call: place.call)
         core.session.run {
             // After a reset that the app has not heard of yet there are no services, as it will hear.
-            if place.life == core.session.servicesLife { core.session.perform(.add(published), for: core) }
+            if place.life == core.session.adapter.servicesGeneration {
+                core.session.perform(.add(published), for: core)
+            }
         }
     }
 

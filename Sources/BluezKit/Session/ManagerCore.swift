@@ -62,7 +62,7 @@ final class ManagerCore: Recipient, @unchecked Sendable {
     /// Adds an event to what is delivered when the bus queue has done its turn.
     func post(_ event: Event) {
         session.assertOnQueue()
-        if inbox.add(event) { session.hasOutgoing(self) }
+        if inbox.add(event) { session.blueZ.hasOutgoing(self) }
     }
 
     func post(_ body: @escaping (CBCentralManager) -> Void) { post(.run(body)) }

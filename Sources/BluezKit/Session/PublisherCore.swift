@@ -66,7 +66,7 @@ final class PublisherCore: Recipient, @unchecked Sendable {
     /// Adds an event to what is delivered when the bus queue has done its turn.
     func post(_ event: @escaping Event) {
         session.assertOnQueue()
-        if inbox.add(event) { session.hasOutgoing(self) }
+        if inbox.add(event) { session.blueZ.hasOutgoing(self) }
     }
 
     func flush() { inbox.flush(to: self) }

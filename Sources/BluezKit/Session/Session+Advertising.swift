@@ -88,8 +88,10 @@ extension Session {
     // MARK: BlueZ
 
     private func register(_ attempt: Int, of core: PublisherCore) {
-        guard let bus, let server = exportServer(), let adapterPath, let content = core.advertisement else { return }
-        let published = PublishedAdvertisement(content, newPath("adv"), adapterPath, attempt: attempt, core: core)
+        guard let bus, let server = blueZ.exportObjects(), let adapterPath, let content = core.advertisement else {
+            return
+        }
+        let published = PublishedAdvertisement(content, blueZ.newPath("adv"), adapterPath, attempt: attempt, core: core)
         core.onAir[attempt] = published
         server.add(PublishedAdvertisement.interface, to: published.path, owner: published)
         submit(published, BlueZProxy(bus: bus, path: adapterPath, interface: BlueZ.advertisingManager))
@@ -110,7 +112,9 @@ extension Session {
                 if let name = result.failure?.name, BlueZErrorName.meansUnknownObject(name), .now() < deadline,
                     published.core?.advertiser.isStarting(published.attempt) == true
                 {
-                    return after(.milliseconds(100)) { $0.submit(published, proxy, until: deadline) }
+                    return blueZ.after(blueZ.timing.advertisingRetry) { [weak self] in
+                        self?.submit(published, proxy, until: deadline)
+                    }
                 }
                 let error = result.failure.map {
                     coreBluetoothError(name: $0.name, message: $0.message, context: .advertise, isBonded: false)

@@ -54,7 +54,7 @@ extension Session {
                 _ = link.unreadObjects.finish(text)
                 continue
             }
-            insist {
+            blueZ.insist {
                 BlueZProxy(bus: bus, path: path, interface: interface).getAll(completion: $0)
             } answered: {
                 [weak self, weak device, weak link] result in
@@ -77,7 +77,7 @@ extension Session {
         guard let bus else { return }
         let epoch = link.epoch
         link.unreadObjects.questionAsked()
-        insist {
+        blueZ.insist {
             BlueZProxy.children(of: path, on: bus, completion: $0)
         } answered: {
             [weak self, weak device, weak link] result in
@@ -133,9 +133,9 @@ extension Session {
         guard !link.isChangeReportDue else { return }
         link.isChangeReportDue = true
         let epoch = link.epoch
-        after(delays.tableChange) { [weak device, weak link] session in
-            guard let device, let link, device.link === link, link.epoch == epoch else { return }
-            session.reportChangedServices(of: device, link)
+        blueZ.after(blueZ.timing.tableChange) { [weak self, weak device, weak link] in
+            guard let self, let device, let link, device.link === link, link.epoch == epoch else { return }
+            reportChangedServices(of: device, link)
         }
     }
 
@@ -329,9 +329,9 @@ extension Session {
             guard let self, let device, let link, link.isRunning(id) else { return }
             if let error = result.failure, BlueZErrorName.meansAcquired(error), attemptsLeft > 0 {
                 // BlueZ notices some moments later that we have closed a socket; until then it refuses other writes.
-                after(.milliseconds(5 << (8 - attemptsLeft))) { [weak device, weak link] session in
+                blueZ.after(.milliseconds(5 << (8 - attemptsLeft))) { [weak self, weak device, weak link] in
                     guard let device, let link, link.isRunning(id) else { return }
-                    session.attempt(id, proxy, device, link, attemptsLeft: attemptsLeft - 1, make: make)
+                    self?.attempt(id, proxy, device, link, attemptsLeft: attemptsLeft - 1, make: make)
                 }
             } else if let error = result.failure, mayPair(after: error, with: device) {
                 // CN-14: the app sees only what comes of the second attempt.

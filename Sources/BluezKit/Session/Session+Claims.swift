@@ -6,7 +6,7 @@ import Foundation
 /// State that this app has preserved and that no manager has claimed: its radio work ends, the state stays (RS-6).
 extension Session {
     func endUnclaimed(in directory: StateDirectory) {
-        guard let life else { return }
+        guard let life = adapter.stackGeneration else { return }
         DispatchQueue.global(qos: .utility).async { [weak self] in
             for path in directory.files() {
                 guard let unclaimed = Self.release(path, in: directory, life) else { continue }
@@ -53,13 +53,14 @@ extension Session {
     /// Ends the links and the attempts of processes that have died, unless preserved state claims them: on Apple they end
     /// with the process. What this process wants itself goes on.
     func endOrphans() {
-        guard let life, let directory = LinkLease.directory else { return }
+        guard let life = adapter.stackGeneration, let directory = LinkLease.directory else { return }
         DispatchQueue.global().async { [weak self] in
             for found in LinkLease.all(of: life.replacing("/", with: "_"), in: directory)
             where !found.states.contains(where: { Self.mayClaim($0, found.identity) }) {
                 guard let self else { return }
                 run {
-                    guard life == self.life, let path = self.adapterPath?.appending(found.element) else { return }
+                    guard life == self.adapter.stackGeneration, let path = self.adapterPath?.appending(found.element)
+                    else { return }
                     self.endOrphan(found.identity, at: path)
                 }
             }

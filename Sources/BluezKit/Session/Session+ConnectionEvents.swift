@@ -41,7 +41,7 @@ extension Session {
 
     private func lookAtPeer(_ path: ObjectPath) {
         guard let bus else { return }
-        insist {
+        blueZ.insist {
             BlueZProxy(bus: bus, path: path, interface: BlueZ.device).getAll(completion: $0)
         } answered: {
             [weak self] result in

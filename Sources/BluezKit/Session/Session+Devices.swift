@@ -88,7 +88,7 @@ extension Session {
             endQuestion(about: device)
         }
         if changes.contains(.name), let name = device.properties.name { nameChanged(name, of: device) }
-        if changes.contains(.connected), link.machine.phase != .checking || !showsLeftovers {
+        if changes.contains(.connected), link.machine.phase != .checking || !adapter.mayReportStaleLinks {
             apply(link.machine.handle(.connectedChanged(device.properties.isConnected)), to: device)
         }
         if changes.contains(.advertisement) {
@@ -190,7 +190,7 @@ extension Session {
         while let path = unknownPaths.next() {
             guard let objectPath = ObjectPath(path) else { continue }
             let epoch = scanEpoch
-            insist {
+            blueZ.insist {
                 BlueZProxy(bus: bus, path: objectPath, interface: BlueZ.device).getAll(completion: $0)
             } answered: {
                 [weak self] result in
@@ -212,7 +212,7 @@ extension Session {
     func readHeardDevices() {
         guard let bus, managers.contains(where: { $0.scan != nil }) else { return }
         let epoch = scanEpoch
-        insist {
+        blueZ.insist {
             bus.call(Self.managedObjects, deadline: .seconds(30), completion: $0)
         } answered: { [weak self] result in
             guard let self, epoch == scanEpoch, isFollowingDevices, case .success(let reply) = result else { return }

@@ -27,7 +27,7 @@ extension Session {
         for action in actions {
             switch action {
             case .startTimer(let delay):
-                scanTimer = timer(delay) { session in session.scanMinuteIsOver() }
+                scanTimer = blueZ.timer(delay) { [weak self] in self?.scanMinuteIsOver() }
             case .stopTimer: stopScanTimer()
             case .restart:
                 let text = "the scan has heard nothing for a minute: it is started anew"
@@ -49,31 +49,15 @@ extension Session {
 
     /// The last resort, which ends the links of every program.
     private func powerCycle() {
-        guard managers.contains(where: \.mayPowerCycle), let bus, let adapterPath, linked.isEmpty, guests.count == 0
+        guard managers.contains(where: \.mayPowerCycle), let adapterPath, linked.isEmpty, guests.count == 0
         else {
             return Log.warning(
                 "the scan has heard nothing for two minutes. If there are devices near, switching Bluetooth off and on "
                     + "helps; with BluezManagerOptionMayPowerCycleKey this program does so where it has no connections")
         }
         Log.warning("the scan has heard nothing for two minutes: switching \(adapterPath.lastElement) off and on")
-        (adapter.isPowerCycling, scanWatch.hasPowerCycled) = (true, true)
-        let proxy = BlueZProxy(bus: bus, path: adapterPath, interface: BlueZ.adapter)
-        proxy.set("Powered", .bool(false)) { [weak self] result in
-            if let error = result.failure { self?.powerCycleFailed(error, "off") } else { self?.switchOn(proxy) }
-        }
-    }
-
-    func switchOn(_ proxy: BlueZProxy) {
-        proxy.set("Powered", .bool(true)) { [weak self] result in
-            if let error = result.failure { self?.powerCycleFailed(error, "on again") }
-        }
-    }
-
-    private func powerCycleFailed(_ error: BusError, _ step: String) {
-        if case .disconnected = error { return }  // nothing is decided: what is owed is done when the bus is back
-        Log.warning(
-            "\(adapterPath?.lastElement ?? "the adapter") does not go \(step): \(error.message) (\(error.name))")
-        apply(adapter.handle(.powerCycleFailed))
+        scanWatch.hasPowerCycled = true
+        adapter.powerCycle()
     }
 
     private var isLookingForDevices: Bool { isLookingForTurns || linked.contains { $0.link?.isLooking == true } }
@@ -104,8 +88,8 @@ extension Session {
             case .start: startDiscovery(proxy)
             case .stop: proxy.stopDiscovery(completion: replied)
             case .startTimer(let delay):
-                after(delay) { session in
-                    if session.discoveryLife == life { session.perform(session.discovery.timerFired()) }
+                blueZ.after(delay) { [weak self] in
+                    if let self, discoveryLife == life { perform(discovery.timerFired()) }
                 }
             }
         }

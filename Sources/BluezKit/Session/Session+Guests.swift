@@ -41,7 +41,7 @@ extension Session {
         guests[path.rawValue] = guest
         guard let bus else { return guest }
         bus.addMatch(guest.rule)
-        insist {
+        blueZ.insist {
             BlueZProxy(bus: bus, path: path, interface: BlueZ.device).getAll(completion: $0)
         } answered: {
             [weak self, weak guest] result in

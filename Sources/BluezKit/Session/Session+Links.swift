@@ -155,7 +155,10 @@ extension Session {
             updateDiscovery()
         case .startTimer(let delay):
             turnTimer?.cancel()
-            turnTimer = timer(delay) { session in session.perform(session.turns.timerFired()) }
+            turnTimer = blueZ.timer(delay) { [weak self] in
+                guard let self else { return }
+                perform(turns.timerFired())
+            }
         case .stopTimer:
             turnTimer?.cancel()
             turnTimer = nil
@@ -178,30 +181,14 @@ extension Session {
         (turnTimer, isLookingForTurns) = (nil, false)
     }
 
-    func timer(_ delay: Duration, _ body: @escaping (Session) -> Void) -> any DispatchSourceTimer {
-        let timer = DispatchSource.makeTimerSource(queue: queue)
-        timer.schedule(deadline: .now().later(by: delay))
-        timer.setEventHandler { [weak self] in
-            guard let self else { return }
-            body(self)
-            flush()
-        }
-        timer.activate()
-        return timer
-    }
-
     func proxy(_ device: Device) -> BlueZProxy? {
         bus.map { BlueZProxy(bus: $0, path: device.path, interface: BlueZ.device) }
     }
 
-    /// The next daemon shows links that the last one left behind as its own: so long nothing that it says of links
-    /// counts.
-    var showsLeftovers: Bool { restarted.map { $0 + delays.leftovers > .now } ?? false }
-
     /// Asks in one go whether BlueZ knows the device, and whether it has attributes of it already: those will not be
     /// announced again.
     private func readDevice(_ device: Device, _ link: Link) {
-        if showsLeftovers { return readDeviceLater(device, link) }
+        if adapter.mayReportStaleLinks { return readDeviceLater(device, link) }
         let wasLeased = isLeased(device)
         ask(device, link) { [weak self] isConnected in
             guard let self, let link = device.link else { return }
@@ -218,11 +205,11 @@ extension Session {
 
     private func readDeviceLater(_ device: Device, _ link: Link) {
         let epoch = link.epoch
-        after(.milliseconds(100)) { [weak device] session in
+        blueZ.after(.milliseconds(100)) { [weak self, weak device] in
             guard let device, let link = device.link, link.epoch == epoch, link.machine.phase == .checking else {
                 return
             }
-            session.readDevice(device, link)
+            self?.readDevice(device, link)
         }
     }
 
@@ -235,7 +222,7 @@ extension Session {
         let epoch = link.epoch
         link.tree = AttributeTree()
         readChildren(of: device.path, device, link)
-        insist {
+        blueZ.insist {
             proxy.getAll(completion: $0)
         } answered: { [weak self, weak device, weak link] result in
             guard let self, let device, let link, device.link === link, link.epoch == epoch else { return }
@@ -283,8 +270,8 @@ extension Session {
         AdvertisedServices.note(device)
         pauseDiscovery(true, for: link)
         // A device that does not answer must not keep the app's scan from going on.
-        after(.seconds(5)) { [weak link] session in
-            if let link, link.epoch == epoch { session.pauseDiscovery(false, for: link) }
+        blueZ.after(.seconds(5)) { [weak self, weak link] in
+            if let self, let link, link.epoch == epoch { pauseDiscovery(false, for: link) }
         }
         var isAnswered = false
         let answer: BlueZProxy.Completion = { [weak self, weak device] result in
@@ -328,7 +315,7 @@ extension Session {
 
     /// By its path, as one device can have two addresses.
     func leaseName(of path: ObjectPath) -> String? {
-        life.map { "\($0) \(path.lastElement)".replacing("/", with: "_") }
+        adapter.stackGeneration.map { "\($0) \(path.lastElement)".replacing("/", with: "_") }
     }
 
     /// Whether programs with BluezKit have made the link, or the attempt.
@@ -409,10 +396,10 @@ extension Session {
 
     private func startTimer(_ delay: Duration, _ device: Device, _ link: Link) {
         stopTimer(link)
-        link.timer = timer(delay) { [weak device] session in
+        link.timer = blueZ.timer(delay) { [weak self, weak device] in
             guard let device, let link = device.link else { return }
-            session.stopTimer(link)
-            session.apply(link.machine.handle(.timerFired), to: device)
+            self?.stopTimer(link)
+            self?.apply(link.machine.handle(.timerFired), to: device)
         }
     }
 
@@ -461,7 +448,7 @@ extension Session {
     /// (O-18), so wait for it.
     private func hold(_ device: Device, _ link: Link) {
         if device.clients.contains(where: { $0.wish?.wasUp == true }), !tellsWhy(device.disconnectReason?.name) {
-            startTimer(delays.heldLoss, device, link)
+            startTimer(blueZ.timing.heldLoss, device, link)
         } else {
             apply(link.machine.handle(.timerFired), to: device)
         }

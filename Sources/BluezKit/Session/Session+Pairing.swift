@@ -19,7 +19,9 @@ extension Session {
         assertOnQueue()
         guard let bus, let owner = bus.owner(of: BlueZ.busName), !linked.isEmpty || letsCentralsPair else { return }
         let capability = BluezPairing.capability(managers.map(\.pairing))
-        guard agent?.owner != owner || agent?.capability != capability, let server = exportServer() else { return }
+        guard agent?.owner != owner || agent?.capability != capability, let server = blueZ.exportObjects() else {
+            return
+        }
         let proxy = BlueZProxy(bus: bus, path: BlueZ.root, interface: BlueZ.agentManager)
         if agent?.owner == owner { proxy.unregisterAgent(PairingAgent.path) { _ in } }
         agent = (owner, capability)

@@ -41,7 +41,9 @@ extension Session {
             case .remove(let service): core.services.first { $0.service === service }.map { withdraw($0) }
             case .removeAll: core.services.reversed().forEach { withdraw($0) }
             case .advertise(let content, let start, let isResumed):
-                if start.era == era { startAdvertising(content, core, token: start.token, isResumed: isResumed) }
+                if start.era == adapter.generation {
+                    startAdvertising(content, core, token: start.token, isResumed: isResumed)
+                }
             }
         }
     }
@@ -70,15 +72,9 @@ extension Session {
     }
 
     private func newApplication(of core: PublisherCore, on adapter: ObjectPath) -> Application {
-        let application = Application(root: newPath("app"), adapter: adapter)
+        let application = Application(root: blueZ.newPath("app"), adapter: adapter)
         core.applications.append(application)
         return application
-    }
-
-    /// A path that no other object of this process has had.
-    func newPath(_ kind: String) -> ObjectPath {
-        publishedCount += 1
-        return ObjectPath("/org/bluezkit/\(kind)\(publishedCount)") ?? "/"
     }
 
     /// BlueZ looks for included services in the same application only.
@@ -143,7 +139,7 @@ extension Session {
     }
 
     private func register(_ services: [PublishedService], _ application: Application, _ core: PublisherCore) {
-        guard let bus, let server = exportServer() else { return }
+        guard let bus, let server = blueZ.exportObjects() else { return }
         learnAboutSockets(on: application.adapter)
         export(services, of: application, by: server)
         let proxy = BlueZProxy(bus: bus, path: application.adapter, interface: BlueZ.gattManager)
@@ -182,22 +178,6 @@ extension Session {
     }
 
     // MARK: Objects
-
-    /// The objects of this process; made when the first is needed.
-    func exportServer() -> ObjectServer? {
-        if server == nil, let bus {
-            let new = ObjectServer(connection: bus)
-            // Whoever is on the bus can call; only BlueZ has a reason to.
-            new.intercept = { [weak bus, weak new] call in
-                guard let bus, !bus.isFromOwner(call, of: BlueZ.busName) else { return false }
-                new?.refuse(
-                    call, name: "org.freedesktop.DBus.Error.AccessDenied", message: "these objects are for BlueZ alone")
-                return true
-            }
-            server = new
-        }
-        return server
-    }
 
     /// The order of the handles is that of the answer to GetManagedObjects, which lists the newest first. What is there
     /// before its manager is not announced by signals: BlueZ asks.

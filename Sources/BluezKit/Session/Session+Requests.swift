@@ -107,14 +107,14 @@ extension Session {
     }
 
     private func expire(_ ticket: UInt64) {
-        after(Self.requestDeadline) { session in
-            guard let request = session.requests.removeValue(forKey: ticket) else { return }
+        blueZ.after(Self.requestDeadline) { [weak self] in
+            guard let self, let request = requests.removeValue(forKey: ticket) else { return }
             let kind = request.isRead ? "read" : "write"
             Log.warning(
                 from: "\(kind) \(request.characteristic.path)",
                 "the app has not answered a \(kind) of \(request.characteristic.characteristic.uuid) within "
                     + "\(Self.requestDeadline): BlueZ waits no longer, and has told the central that it failed")
-            session.server?.refuse(request.call, .unlikelyError)
+            server?.refuse(request.call, .unlikelyError)
         }
     }
 

@@ -19,7 +19,7 @@ extension Session {
     func survey(_ core: ManagerCore) {
         guard let snapshot = core.preserved else { return }
         core.preserved = nil
-        core.adapterName.withLock { $0 = adapter.used }
+        core.adapterName.withLock { $0 = adapter.name }
         let survey = Survey(snapshot)
         core.survey = survey
         for record in snapshot.peripherals {
@@ -57,8 +57,8 @@ extension Session {
         }
         if survey.unanswered.isEmpty { return finish(survey, of: core) }
         // Who has not answered by then is treated as one that may come.
-        after(.seconds(2)) { [weak core] session in
-            if let core, core.survey === survey { session.finish(survey, of: core) }
+        blueZ.after(.seconds(2)) { [weak self, weak core] in
+            if let self, let core, core.survey === survey { finish(survey, of: core) }
         }
     }
 
@@ -71,7 +71,7 @@ extension Session {
         guard let manager = core.manager else { return }
         let isOn = adapter.state == .poweredOn
         let live = RestorationPlan.Live(
-            bluetooth: isOn ? life : nil, adapter: adapter.used,
+            bluetooth: isOn ? adapter.stackGeneration : nil, adapter: adapter.name,
             peripherals: isOn
                 ? survey.answers.mapValues {
                     RestorationPlan.Peripheral(

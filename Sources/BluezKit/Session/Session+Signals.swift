@@ -28,7 +28,7 @@ extension Session {
         guard !message.senderC.matches("org.freedesktop.DBus"), bus?.owner(of: BlueZ.busName) != nil else { return }
         let sender = message.sender ?? "?"
         Log.warning(
-            from: "\(sender) on \(key.address)",
+            from: "\(sender) on \(blueZ.address)",
             "ignored a signal that \(sender) sent in the name of BlueZ "
                 + "(\(message.member ?? "?") of \((message.path?.rawValue ?? "?").prefix(100)))")
     }
@@ -40,7 +40,7 @@ extension Session {
         guard let length = BlueZ.devicePathLength(path) else {
             var reader = message.reader
             guard try reader.readCString().matches("org.bluez.Adapter1") else { return }
-            return try receiveAdapterChange(message, &reader)
+            return try adapter.receiveChange(message, &reader)
         }
         if guests.count > 0, path[length] == 0, let guest = guests[path] { try receiveChange(message, of: guest) }
         let device = devicesByPath.find(path, length)
@@ -66,7 +66,7 @@ extension Session {
         let path = try reader.readPathC()
         guard let length = BlueZ.devicePathLength(path) else {
             guard strncmp(path, "/org/bluez/hci", 14) == 0 else { return }
-            return try adapterAdded(ObjectPath(at: path), &reader)
+            return try adapter.added(ObjectPath(at: path), &reader)
         }
         if path[length] != 0 {
             guard let device = devicesByPath.find(path, length), let link = device.link else { return }
@@ -91,7 +91,7 @@ extension Session {
             try reader.readArray { (name) throws(BusError) in
                 if try name.readCString().matches("org.bluez.Adapter1") { isAdapter = true }
             }
-            if isAdapter { adapterRemoved(ObjectPath(at: path)) }
+            if isAdapter { adapter.removed(ObjectPath(at: path)) }
             return
         }
         if guests.count > 0, path[length] == 0, let guest = guests[path] { try receiveRemoval(message, of: guest) }

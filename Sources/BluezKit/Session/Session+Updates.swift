@@ -62,7 +62,7 @@ extension Session {
             ends.forEach { _ = Glibc.close($0) }
             return nil
         }
-        socket.onTurnEnd = { [weak self] in self?.flush() }
+        socket.onTurnEnd = { [weak self] in self?.blueZ.flush() }
         socket.onEnd = { [weak self, weak characteristic] in
             guard let self, let characteristic else { return }
             tell(characteristic.book.unsubscribed(path), about: characteristic)
@@ -200,7 +200,7 @@ extension Session {
         let centrals = characteristic.book.subscribers.count
         characteristic.unconfirmed.append((delivery, centrals))
         // The Attribute Protocol ends the link of a central that does not confirm.
-        after(.seconds(30)) { [weak characteristic, weak delivery] session in
+        blueZ.after(.seconds(30)) { [weak self, weak characteristic, weak delivery] in
             guard let characteristic, let delivery, characteristic.unconfirmed.first?.delivery === delivery else {
                 return
             }

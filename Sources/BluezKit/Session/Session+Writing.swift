@@ -69,7 +69,7 @@ extension Session {
             writer.whenWritable(on: queue) { [weak self, weak device, weak link] in
                 guard let self, let device, let link, link.isRunning(entry.id) else { return }
                 send(data, by: writer, path, entry, device, link)
-                flush()
+                blueZ.flush()
             }
         case .broken:
             link.releaseWriter(of: path)
@@ -101,10 +101,12 @@ extension Session {
 
     /// The socket is exclusive: other programs may want to write as well.
     private func releaseWhenIdle(_ writer: CommandSocket, _ path: String, _ device: Device) {
-        after(.seconds(5)) { [weak device, weak writer] session in
-            guard let device, let writer, let link = device.link, link.writers[path] === writer else { return }
+        blueZ.after(.seconds(5)) { [weak self, weak device, weak writer] in
+            guard let self, let device, let writer, let link = device.link, link.writers[path] === writer else {
+                return
+            }
             guard writer.lastUse + DispatchTimeInterval.seconds(4) < .now(), writer.isDrained else {
-                return session.releaseWhenIdle(writer, path, device)
+                return releaseWhenIdle(writer, path, device)
             }
             link.releaseWriter(of: path)
         }
@@ -115,12 +117,12 @@ extension Session {
     func awaitDrained(
         _ entry: AttributeQueue<AttributeOperation>.Entry, _ device: Device, _ link: Link, milliseconds: Int = 1
     ) {
-        after(.milliseconds(milliseconds)) { [weak device, weak link] session in
-            guard let device, let link, link.isRunning(entry.id) else { return }
+        blueZ.after(.milliseconds(milliseconds)) { [weak self, weak device, weak link] in
+            guard let self, let device, let link, link.isRunning(entry.id) else { return }
             guard link.isDrained(before: entry.operation) else {
-                return session.awaitDrained(entry, device, link, milliseconds: min(milliseconds * 2, 16))
+                return awaitDrained(entry, device, link, milliseconds: min(milliseconds * 2, 16))
             }
-            session.execute(entry, device, link)
+            execute(entry, device, link)
         }
     }
 }

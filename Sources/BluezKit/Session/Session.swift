@@ -15,45 +15,13 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
         let adapter: String?
     }
 
-    /// How long to wait for what BlueZ does in its own time. Tests wait less.
-    struct Delays {
-        /// From the end of a link until it is told: the news that Bluetooth was switched off comes some 50 ms later.
-        var heldLoss = Duration.milliseconds(200)
-        /// BlueZ announces a change of a table object by object, within some milliseconds.
-        var tableChange = Duration.milliseconds(100)
-        /// The kernel keeps links that a daemon leaves behind for 2 s.
-        var leftovers = Duration.milliseconds(2500)
-        /// For an adapter, or a daemon, to come back before another adapter will do. Controllers are reset in a moment.
-        var grace = Duration.seconds(3)
-        /// After that, for what was lost, before there is none: a slow machine takes some 10 s to start bluetoothd, and
-        /// apps that are told `.unsupported` may give up for good.
-        var longGrace = Duration.seconds(17)
-    }
+    let blueZ: BlueZBus
+    let adapter: AdapterController
+    private let watchdog: DaemonWatchdog
 
-    let key: Key
-    let queue = DispatchQueue(label: "bluezkit.bus")
-    var delays = Delays()
-
-    var bus: Connection?
-    var reconnectDelay = Duration.milliseconds(250)
-    /// How long BlueZ may be silent about a call, and then about the question whether it is still there.
-    var patience = Duration.seconds(10)
-    var isPinging = false
-    /// Links from before BlueZ hung.
-    var staleLinks: Set<ObjectPath> = []
-
-    // Adapter: Session+Adapter.swift
-    var adapter = AdapterStateMachine()
-    var adapterPath: ObjectPath?
-    /// Counts the lives of Bluetooth, of which none has a scan, a link or a wish of another. A command of the app belongs to
-    /// the one that the app has seen.
-    var era: UInt64 = 0
-    /// The same of published services, which outlive Bluetooth being off.
-    var servicesLife: UInt64 = 0
-    /// When BlueZ came back, if it has gone during our life.
-    var restarted: ContinuousClock.Instant?
-    var graceTimer: (any DispatchSourceTimer)?
-    var poweredQuestions: Set<String> = []
+    var queue: DispatchQueue { blueZ.queue }
+    var bus: Connection? { blueZ.connection }
+    var adapterPath: ObjectPath? { adapter.path }
 
     // Devices: Session+Devices.swift
     var devicesByPath = PathTable<Device>()
@@ -95,11 +63,9 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
     // GATT: Session+Values.swift
     var subscriptions = PathTable<Subscription>()
 
-    /// What this process has on the bus, for BlueZ.
-    var server: ObjectServer?
+    var server: ObjectServer? { blueZ.exportedObjects }
 
     // The peripheral role: Session+Publishing.swift, +Advertising, +Guests, +Requests, +Updates
-    var publishedCount = 0
     var guests = PathTable<Guest>()
     var requests: [UInt64: PendingRequest] = [:]
     var requestCount: UInt64 = 0
@@ -119,12 +85,13 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
 
     var managers: [ManagerCore] = []
     var publishers: [PublisherCore] = []
-    private var outgoing: [any Recipient] = []
-
-    private init(_ key: Key) { self.key = key }
-
-    deinit {
-        if let bus { bus.queue.async { bus.close() } }
+    private init(_ key: Key) {
+        blueZ = BlueZBus(address: key.address)
+        adapter = AdapterController(blueZ, choice: key.adapter)
+        watchdog = DaemonWatchdog(blueZ)
+        blueZ.observer = self
+        adapter.onStateChange = { [weak self] state in self?.announce(state) }
+        adapter.onDaemonEnd = { [weak self] in self?.noteLostBonds() }
     }
 
     // MARK: Sharing
@@ -144,43 +111,9 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
     }
 
     /// Does `body` on the bus queue, then hands on the events it led to. Any thread.
-    func run(_ body: @escaping @Sendable () -> Void) {
-        queue.async {
-            body()
-            self.flush()
-        }
-    }
+    func run(_ body: @escaping @Sendable () -> Void) { blueZ.run(body) }
 
-    /// The same after a delay, and only if the session is still there.
-    func after(_ delay: Duration, _ body: @escaping (Session) -> Void) {
-        queue.later(delay) { [weak self] in
-            guard let self else { return }
-            body(self)
-            flush()
-        }
-    }
-
-    /// Asks BlueZ again, after pauses of 50 ms to 3.2 s, if it gives no answer: a bus or a daemon that is too busy has not
-    /// said no. After seven times that is the answer.
-    func insist<Answer>(
-        _ question: @escaping (@escaping (Result<Answer, BusError>) -> Void) -> Void, timesLeft: Int = 7,
-        answered: @escaping (Result<Answer, BusError>) -> Void
-    ) {
-        question { [weak self] result in
-            guard let self, timesLeft > 0, let error = result.failure, BlueZErrorName.meansNoAnswer(error) else {
-                return answered(result)
-            }
-            after(.milliseconds(50 << (7 - timesLeft))) { session in
-                session.insist(question, timesLeft: timesLeft - 1, answered: answered)
-            }
-        }
-    }
-
-    func assertOnQueue() {
-        #if DEBUG
-        dispatchPrecondition(condition: .onQueue(queue))
-        #endif
-    }
+    func assertOnQueue() { blueZ.assertOnQueue() }
 
     // MARK: Managers
 
@@ -197,7 +130,7 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
     }
 
     private func connectIfFirst() {
-        if bus == nil, managers.count + publishers.count == 1 { connect() }
+        if bus == nil, managers.count + publishers.count == 1 { blueZ.open() }
     }
 
     /// The app has released the manager: its scan and its connections end, silently (CN-15).
@@ -218,82 +151,59 @@ final class Session: @unchecked Sendable {  // holds: all state is confined to `
         withdrawAll(of: core)
     }
 
-    func hasOutgoing(_ core: any Recipient) { outgoing.append(core) }
+    // MARK: The state
 
-    func flush() {
-        guard !outgoing.isEmpty else { return }
-        let cores = outgoing
-        outgoing = []
-        for core in cores { core.flush() }
-    }
-
-    // MARK: The bus
-
-    /// Connects to the bus, and tries again for as long as there is a manager.
-    func connect() {
-        assertOnQueue()
-        do {
-            let bus = try Connection(address: key.address, queue: queue)
-            self.bus = bus
-            bus.onSignal = { [weak self] in self?.receive($0) }
-            bus.onTurnEnd = { [weak self] in self?.flush() }
-            bus.onDisconnected = { [weak self] in self?.lostBus($0) }
-            bus.patience = patience
-            bus.onSlowCall = { [weak self] in self?.checkThatBlueZAnswers() }
-            bus.onRuleRefused = { rule, error in
-                Log.warning("the bus refused a match rule; events will be missing: \(error.message) (\(rule))")
-            }
-            start(on: bus)
-        } catch {
-            lostBus(error)
+    /// Below power-on every scan and every link has ended, and no callback but this one reports it (ST-4, ST-6).
+    private func announce(_ state: CBManagerState) {
+        if state != .poweredOn {
+            dropEverything()
+            dropPublications(keepingServices: state == .poweredOff)
         }
+        for core in managers { announceState(to: core) }
+        for core in publishers { announceState(to: core) }
+        if state == .poweredOn { endOrphans() }
+    }
+}
+
+// MARK: - The connection to the bus
+
+extension Session: BlueZBusObserver {
+    var needsBus: Bool { !managers.isEmpty || !publishers.isEmpty }
+
+    func busOpened() {
+        adapter.busOpened()
+        updateConnectionEvents()
+        adapter.ask()
     }
 
-    /// bluetoothd may hang, stopped or in an endless loop; the bus does not tell. It answers this one at once if it is
-    /// well.
-    private func checkThatBlueZAnswers() {
-        guard let bus, !isPinging, bus.owner(of: BlueZ.busName) != nil, adapter.state != .resetting else { return }
-        isPinging = true
-        let ping = MethodCall(
-            destination: BlueZ.busName, path: "/", interface: "org.freedesktop.DBus.Peer", member: "Ping",
-            isUrgent: true)
-        bus.call(ping, deadline: patience) { [weak self, weak bus] result in
-            guard let self, self.bus === bus else { return }
-            isPinging = false
-            if result.failure == .timedOut { bluezHangs() }
-        }
-    }
-
-    /// Everything is begun anew, with another connection to the bus: should BlueZ go on it finds the old one gone, and
-    /// forgets what it did for it, but for links. Those it is told to end first.
-    private func bluezHangs() {
-        Log.warning("bluetoothd does not answer: waiting for it to go on, or to be restarted")
-        staleLinks = Set(linked.map(\.path))
-        abandonLeases()
-        apply(adapter.handle(.hung))
-        bus?.close()
+    func busLost() {
         forgetBus()
-        connect()
+        abandonLeases()
+        adapter.busLost()
+    }
+
+    func callIsSlow() {
+        guard adapter.state != .resetting else { return }
+        watchdog.check { [weak self] in self?.daemonHangs() }
+    }
+
+    /// Everything starts over with another connection to the bus: should bluetoothd resume, it finds the old one gone and
+    /// forgets what it did for it, except for links. Those are ended first.
+    private func daemonHangs() {
+        Log.warning("bluetoothd does not answer: waiting for it to resume, or to be restarted")
+        abandonLeases()
+        adapter.daemonHangs(links: Set(linked.map(\.path)))
+        forgetBus()
+        blueZ.reopen()
     }
 
     private func forgetBus() {
-        (bus, server, hasConnectionRule, isPinging) = (nil, nil, false, false)
-        (poweredQuestions, agent, question) = ([], nil, nil)
+        adapter.reset()
+        watchdog.reset()
+        (hasConnectionRule, agent, question) = (false, nil, nil)
         (isSendingPing, awaitingPing) = (false, [])
     }
 
-    /// The links stay, for all we know, and cannot be ended now: so do their files, for when they can.
+    /// The links stay, as far as is known, and cannot be ended now: their files stay as well, until they can.
     private func abandonLeases() { for device in linked { device.link?.lease = nil } }
-
-    private func lostBus(_ error: BusError) {
-        forgetBus()
-        abandonLeases()
-        Log.warning("no connection to the bus at \(key.address): \(error.message) (\(error.name))")
-        apply(adapter.handle(.busLost))
-        let delay = reconnectDelay
-        reconnectDelay = min(delay * 2, .seconds(8))
-        after(delay) { session in
-            if session.bus == nil, !session.managers.isEmpty || !session.publishers.isEmpty { session.connect() }
-        }
-    }
 }

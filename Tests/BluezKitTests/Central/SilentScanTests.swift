@@ -47,7 +47,7 @@ import Testing
             settle()
             session.queue.sync {
                 session.scanMinuteIsOver()
-                session.flush()
+                session.blueZ.flush()
             }
             settle()
         }

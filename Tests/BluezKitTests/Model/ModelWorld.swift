@@ -49,9 +49,10 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
         for peripheral in peripherals { simulator.add(peripheral) }
         let session = Session.shared(Session.Key(address: bus, adapter: nil))
         session.queue.sync {
-            session.delays = Session.Delays(
-                heldLoss: .milliseconds(100), tableChange: .milliseconds(20), leftovers: .milliseconds(60),
-                grace: .milliseconds(500))
+            session.blueZ.timing.heldLoss = .milliseconds(100)
+            session.blueZ.timing.tableChange = .milliseconds(20)
+            session.blueZ.timing.staleLinks = .milliseconds(60)
+            session.blueZ.timing.grace = .milliseconds(500)
         }
         self.session = session
         simulator.onEvent { [heard, trace] event in

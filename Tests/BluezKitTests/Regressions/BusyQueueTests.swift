@@ -20,10 +20,10 @@ import Testing
         let manager = try #require(publisher.manager)
         let session = manager.core.session
         publisher.queue.suspend()
-        let life = session.queue.sync { session.servicesLife }
+        let life = session.queue.sync { session.adapter.servicesGeneration }
         _ = try await world.control("rig unplug")
         _ = try await world.control("rig plug")
-        try await awaitBluetooth(session, \.servicesLife, after: life)
+        try await awaitBluetooth(session, \.adapter.servicesGeneration, after: life)
         manager.removeAllServices()
         publisher.queue.resume()
         try await publisher.next("reset") { if case .state(.resetting) = $0 { true } else { nil } }
@@ -151,11 +151,11 @@ import Testing
         try await publisher.powerOn()
         let manager = try #require(publisher.manager)
         let (session, go) = (manager.core.session, DispatchSemaphore(value: 0))
-        let era = session.queue.sync { session.era }
+        let era = session.queue.sync { session.adapter.generation }
         publisher.queue.async { go.wait() }
         world.simulator.setPowered(false)
         world.simulator.setPowered(true)
-        try await awaitBluetooth(session, \.era, after: era)
+        try await awaitBluetooth(session, \.adapter.generation, after: era)
         manager.startAdvertising(nil)
         session.queue.sync {}
         go.signal()
@@ -212,9 +212,9 @@ import Testing
             }
         }
         let session = try #require(manager?.core.session)
-        let life = session.queue.sync { session.servicesLife }
+        let life = session.queue.sync { session.adapter.servicesGeneration }
         try await world.simulator.restartDaemon()
-        try await awaitBluetooth(session, \.servicesLife, after: life)
+        try await awaitBluetooth(session, \.adapter.servicesGeneration, after: life)
         go.signal()
         try await publisher.next("reset") { if case .state(.resetting) = $0 { true } else { nil } }
         try await publisher.powerOn()

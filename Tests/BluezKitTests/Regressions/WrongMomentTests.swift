@@ -23,7 +23,7 @@ import Testing
     /// A loss is held back long enough for whatever a test does meanwhile.
     private func holdLosses(_ central: Central) {
         let session = central.manager.core.session
-        session.queue.sync { session.delays.heldLoss = .seconds(2) }
+        session.queue.sync { session.blueZ.timing.heldLoss = .seconds(2) }
     }
 
     /// Waits until the bus queue has come to `condition`.

@@ -457,7 +457,7 @@ extension Scenarios {
             let location = try await central.characteristic(CBUUID(string: "2A38"), of: heartRate, on: heart)
             let session = central.manager.core.session
             session.queue.sync {
-                session.patience = .seconds(world_deadline / 10)
+                session.blueZ.timing.patience = .seconds(world_deadline / 10)
                 session.bus?.patience = .seconds(world_deadline / 10)
             }
             central.forgetRecords()

@@ -1,0 +1,249 @@
+import DBus
+import Dispatch
+import Foundation
+
+/// The adapter that is used, and the `CBManagerState` that it makes. Carries out what ``AdapterStateMachine`` decides.
+final class AdapterController {
+    private let bus: BlueZBus
+    private var machine = AdapterStateMachine()
+    /// `hci0` or the like, if the app chose one.
+    private let choice: String?
+    /// nil: none is used.
+    private(set) var path: ObjectPath?
+    private var graceTimer: (any DispatchSourceTimer)?
+    /// Adapters that are being asked for `Powered`.
+    private var poweredQuestions: Set<String> = []
+    /// Links from before bluetoothd hung, until it has ended them.
+    private var staleLinks: Set<ObjectPath> = []
+    /// When bluetoothd came back, if it was away.
+    private var restarted: ContinuousClock.Instant?
+
+    /// Counts how often Bluetooth went off, or away: no scan, link or connect request survives that. A command of the app
+    /// belongs to the generation that the app has seen.
+    private(set) var generation: UInt64 = 0
+    /// The same for published services, which survive that Bluetooth is off.
+    private(set) var servicesGeneration: UInt64 = 0
+
+    /// The state has changed. On the bus queue, as all of these.
+    var onStateChange: ((CBManagerState) -> Void)?
+    /// bluetoothd has ended.
+    var onDaemonEnd: (() -> Void)?
+
+    init(_ bus: BlueZBus, choice: String?) { (self.bus, self.choice) = (bus, choice) }
+
+    var state: CBManagerState { machine.state }
+    /// `hci0` or the like.
+    var name: String? { machine.used }
+
+    /// Names what a link never outlives: this bus, this bluetoothd, this adapter. The kernel gives an adapter that was
+    /// replugged a new node in its file system, under the old name.
+    var stackGeneration: String? {
+        guard let connection = bus.connection, let owner = bus.owner, let name else { return nil }
+        var status = stat()
+        let node = stat("/sys/class/bluetooth/\(name)", &status) == 0 ? " \(status.st_ino)" : ""
+        return "\(connection.serverGUID ?? "") \(owner) \(name)\(node)"
+    }
+
+    /// Whether bluetoothd may report links as its own that its predecessor has left behind.
+    var mayReportStaleLinks: Bool { restarted.map { $0 + bus.timing.staleLinks > .now } ?? false }
+
+    // MARK: The connection to the bus
+
+    /// Everything is asked at once, in the order in which the answers are needed: starting up takes one round trip, however
+    /// many devices BlueZ knows (D5).
+    func busOpened() {
+        bus.assertOnQueue()
+        machine.choice = choice
+        bus.connection?.watchName(BlueZ.busName) { [weak self] owner in self?.ownerChanged(isThere: owner != nil) }
+        // Few and wide. What else is needed is asked for while it is: devices while scanning, a link's own signals.
+        bus.connection?.addMatch(
+            MatchRule(sender: BlueZ.busName, interface: "org.freedesktop.DBus.ObjectManager"))
+        bus.connection?.addMatch(
+            MatchRule(
+                sender: BlueZ.busName, interface: "org.freedesktop.DBus.Properties", member: "PropertiesChanged",
+                argument0: BlueZ.adapter))
+    }
+
+    func ask() {
+        bus.assertOnQueue()
+        staleLinks.forEach(endStaleLink)
+        askPowered(choice ?? "hci0", mayStart: true)
+    }
+
+    func busLost() {
+        bus.assertOnQueue()
+        apply(machine.handle(.busLost))
+    }
+
+    /// What was asked on the connection that is gone gets no answer.
+    func reset() { poweredQuestions = [] }
+
+    private func ownerChanged(isThere: Bool) {
+        bus.noteSuccess()
+        if !isThere {
+            onDaemonEnd?()
+            staleLinks = []  // they have ended with it
+        }
+        if isThere, state == .resetting || state == .unsupported { restarted = .now }
+        apply(machine.handle(.owner(present: isThere)))
+    }
+
+    /// bluetoothd hangs.
+    /// - Parameter links: The devices to disconnect when it answers again: then nobody uses their links.
+    func daemonHangs(links: Set<ObjectPath>) {
+        bus.assertOnQueue()
+        staleLinks = links
+        apply(machine.handle(.hung))
+    }
+
+    private func endStaleLink(_ path: ObjectPath) {
+        bus.proxy(path, BlueZ.device)?.disconnect { [weak self] result in
+            guard let self, staleLinks.contains(path) else { return }
+            if result.failure == .timedOut { return endStaleLink(path) }
+            if case .disconnected? = result.failure { return }  // on the next connection
+            staleLinks.remove(path)
+            if staleLinks.isEmpty { askPowered(choice ?? "hci0", mayStart: false) }
+        }
+    }
+
+    // MARK: What the machine decides
+
+    private func apply(_ actions: [AdapterStateMachine.Action]) {
+        for action in actions {
+            switch action {
+            case .setState(let state): announce(state)
+            case .askPowered(let name): askPowered(name, mayStart: false)
+            case .list: listAdapters()
+            case .use(let name): path = name.flatMap { BlueZ.root.appending($0) }
+            case .startGrace(let grace): startGrace(grace)
+            case .stopGrace:
+                graceTimer?.cancel()
+                graceTimer = nil
+            case .switchOn(let name): BlueZ.root.appending(name).map(switchOn)
+            }
+        }
+    }
+
+    private func announce(_ state: CBManagerState) {
+        if state != .poweredOn { generation += 1 }
+        if state != .poweredOn, state != .poweredOff { servicesGeneration += 1 }
+        onStateChange?(state)
+    }
+
+    private func askPowered(_ name: String, mayStart: Bool) {
+        guard let path = BlueZ.root.appending(name), !poweredQuestions.contains(name), staleLinks.isEmpty,
+            let proxy = bus.proxy(path, BlueZ.adapter)
+        else { return }
+        poweredQuestions.insert(name)
+        proxy.get("Powered", mayStartDestination: mayStart) { [weak self] result in
+            guard let self else { return }
+            poweredQuestions.remove(name)
+            switch result {
+            case .success(let reply):
+                var reader = reply.reader
+                let powered = try? reader.readVariant { (value) throws(BusError) in try value.readBool() }
+                // Only BlueZ's owner can have answered; but the answer may be older than a change of owner.
+                apply(machine.handle(.powered(name, powered)))
+            case .failure(let error): note(error, asking: name)
+            }
+        }
+    }
+
+    private func note(_ error: BusError, asking name: String) {
+        switch error.name {
+        case "org.freedesktop.DBus.Error.AccessDenied":
+            Log.warning(
+                "the bus does not let this user talk to BlueZ: \(error.message). "
+                    + "Add the user to the group `bluetooth` and log in again, or see "
+                    + "/etc/dbus-1/system.d/bluetooth.conf")
+            apply(machine.handle(.denied))
+        case let name where BlueZErrorName.meansNoDaemon(name):
+            Log.warning("bluetoothd is not running and cannot be started: \(error.message)")
+            apply(machine.handle(.noDaemon))
+        // The owner or the bus is lost, which is handled where it is reported.
+        case "org.freedesktop.DBus.Error.Disconnected": break
+        // Or bluetoothd hangs. It answers when it resumes.
+        case "org.freedesktop.DBus.Error.NoReply":
+            if bus.owner != nil { askPowered(name, mayStart: false) }
+        case "org.freedesktop.DBus.Error.LimitsExceeded":
+            bus.after(.milliseconds(100)) { [weak self] in self?.askPowered(name, mayStart: false) }
+        default: apply(machine.handle(.powered(name, nil)))
+        }
+    }
+
+    private func listAdapters() {
+        guard let connection = bus.connection else { return }
+        bus.insist {
+            BlueZProxy.children(of: BlueZ.root, on: connection, completion: $0)
+        } answered: { [weak self] result in
+            guard let self, bus.connection === connection else { return }
+            apply(machine.handle(.listed((try? result.get()) ?? [])))
+        }
+    }
+
+    /// USB controllers disappear for a moment when they are reset, and bluetoothd starts before its adapters: wait
+    /// before saying that there is none (ST-6).
+    private func startGrace(_ grace: AdapterStateMachine.Grace) {
+        guard graceTimer == nil else { return }
+        graceTimer = bus.timer(grace == .long ? bus.timing.longGrace : bus.timing.grace) { [weak self] in
+            guard let self else { return }
+            graceTimer = nil
+            apply(machine.handle(.graceOver))
+        }
+    }
+
+    // MARK: Power
+
+    /// Switches the adapter off and on, which ends the links of every program.
+    func powerCycle() {
+        bus.assertOnQueue()
+        guard let path, let proxy = bus.proxy(path, BlueZ.adapter) else { return }
+        machine.isPowerCycling = true
+        proxy.set("Powered", .bool(false)) { [weak self] result in
+            if let error = result.failure { self?.powerCycleFailed(error, "off") } else { self?.switchOn(path) }
+        }
+    }
+
+    private func switchOn(_ path: ObjectPath) {
+        bus.proxy(path, BlueZ.adapter)?.set("Powered", .bool(true)) { [weak self] result in
+            if let error = result.failure { self?.powerCycleFailed(error, "on again") }
+        }
+    }
+
+    private func powerCycleFailed(_ error: BusError, _ step: String) {
+        if case .disconnected = error { return }  // nothing is decided: the rest follows when the bus is back
+        Log.warning("\(path?.lastElement ?? "the adapter") does not go \(step): \(error.message) (\(error.name))")
+        apply(machine.handle(.powerCycleFailed))
+    }
+
+    // MARK: Signals
+
+    /// PropertiesChanged of an adapter.
+    func receiveChange(_ message: Message, _ reader: inout MessageReader) throws(BusError) {
+        guard let name = message.path?.lastElement, let properties = try Self.powered(in: &reader) else { return }
+        apply(machine.handle(.powered(String(name), properties)))
+    }
+
+    /// Interfaces of an object that is no device.
+    func added(_ path: ObjectPath, _ interfaces: inout MessageReader) throws(BusError) {
+        var powered: Bool?
+        var isAdapter = false
+        try interfaces.readDictionary { (entry) throws(BusError) in
+            guard try entry.readCString().matches("org.bluez.Adapter1") else { return }
+            isAdapter = true
+            powered = try Self.powered(in: &entry)
+        }
+        // LEAdvertisingManager1 comes later, in a signal of its own.
+        if isAdapter { apply(machine.handle(.powered(String(path.lastElement), powered ?? false))) }
+    }
+
+    func removed(_ path: ObjectPath) { apply(machine.handle(.powered(String(path.lastElement), nil))) }
+
+    private static func powered(in properties: inout MessageReader) throws(BusError) -> Bool? {
+        var powered: Bool?
+        try properties.readProperties { (key, value) throws(BusError) in
+            if key.matches("Powered") { powered = try value.readBool() }
+        }
+        return powered
+    }
+}

@@ -1,0 +1,173 @@
+import DBus
+import Dispatch
+import Foundation
+
+/// What hears of the connection. All of it on the bus queue.
+protocol BlueZBusObserver: AnyObject {
+    /// Whether there is still somebody to connect for.
+    var needsBus: Bool { get }
+    func busOpened()
+    func busLost()
+    func receive(_ message: Message)
+    /// A call has taken longer than ``BlueZTiming/patience``.
+    func callIsSlow()
+}
+
+/// This process's connection to one BlueZ, and the queue on which everything about it happens. It is made again after it is
+/// lost. BlueZ counts by connection, so the managers of a process share one (D3).
+final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to `queue`
+    let address: BusAddress
+    let queue = DispatchQueue(label: "bluezkit.bus")
+    var timing = BlueZTiming()
+    /// Set before ``open()``.
+    weak var observer: (any BlueZBusObserver)?
+
+    private(set) var connection: Connection?
+    /// The objects of this process on ``connection``.
+    private(set) var exportedObjects: ObjectServer?
+    private var reconnectDelay: Duration?
+    private var objectCount = 0
+    private var outgoing: [any Recipient] = []
+
+    init(address: BusAddress) { self.address = address }
+
+    deinit {
+        if let connection { connection.queue.async { connection.close() } }
+    }
+
+    // MARK: The queue
+
+    /// Does `body` on the bus queue, then hands on the events it led to. Any thread.
+    func run(_ body: @escaping @Sendable () -> Void) {
+        queue.async {
+            body()
+            self.flush()
+        }
+    }
+
+    /// The same after a delay, and only if this is still there. `body` should hold its owner weakly.
+    func after(_ delay: Duration, _ body: @escaping () -> Void) {
+        queue.later(delay) { [weak self] in
+            guard let self else { return }
+            body()
+            flush()
+        }
+    }
+
+    /// The same, until it is cancelled.
+    func timer(_ delay: Duration, _ body: @escaping () -> Void) -> any DispatchSourceTimer {
+        let timer = DispatchSource.makeTimerSource(queue: queue)
+        timer.schedule(deadline: .now().later(by: delay))
+        timer.setEventHandler { [weak self] in
+            guard let self else { return }
+            body()
+            flush()
+        }
+        timer.activate()
+        return timer
+    }
+
+    func assertOnQueue() {
+        #if DEBUG
+        dispatchPrecondition(condition: .onQueue(queue))
+        #endif
+    }
+
+    /// A manager has events for its app: they are handed on at the end of this turn of the queue.
+    func hasOutgoing(_ recipient: any Recipient) { outgoing.append(recipient) }
+
+    func flush() {
+        guard !outgoing.isEmpty else { return }
+        let recipients = outgoing
+        outgoing = []
+        for recipient in recipients { recipient.flush() }
+    }
+
+    // MARK: The connection
+
+    /// Connects to the bus, and tries again for as long as the observer needs it.
+    func open() {
+        assertOnQueue()
+        do {
+            let connection = try Connection(address: address, queue: queue)
+            self.connection = connection
+            connection.onSignal = { [weak self] in self?.observer?.receive($0) }
+            connection.onTurnEnd = { [weak self] in self?.flush() }
+            connection.onDisconnected = { [weak self] in self?.lost($0) }
+            connection.patience = timing.patience
+            connection.onSlowCall = { [weak self] in self?.observer?.callIsSlow() }
+            connection.onRuleRefused = { rule, error in
+                Log.warning("the bus refused a match rule; events will be missing: \(error.message) (\(rule))")
+            }
+            observer?.busOpened()
+        } catch {
+            lost(error)
+        }
+    }
+
+    /// Starts over with another connection. BlueZ forgets what it did for the old one, but not the links.
+    func reopen() {
+        connection?.close()
+        (connection, exportedObjects) = (nil, nil)
+        open()
+    }
+
+    /// BlueZ is there: the next loss is a new one.
+    func noteSuccess() { reconnectDelay = nil }
+
+    private func lost(_ error: BusError) {
+        (connection, exportedObjects) = (nil, nil)
+        Log.warning("no connection to the bus at \(address): \(error.message) (\(error.name))")
+        observer?.busLost()
+        let delay = reconnectDelay ?? timing.reconnect
+        reconnectDelay = min(delay * 2, timing.longestReconnect)
+        after(delay) { [weak self] in
+            if let self, connection == nil, observer?.needsBus == true { open() }
+        }
+    }
+
+    /// The unique name of bluetoothd; nil: it is not there.
+    var owner: String? { connection?.owner(of: BlueZ.busName) }
+
+    func proxy(_ path: ObjectPath, _ interface: String) -> BlueZProxy? {
+        connection.map { BlueZProxy(bus: $0, path: path, interface: interface) }
+    }
+
+    /// Asks BlueZ again, after pauses, if it gives no answer: a bus or a daemon that is too busy has not said no. After the
+    /// last time that is the answer.
+    func insist<Answer>(
+        _ question: @escaping (@escaping (Result<Answer, BusError>) -> Void) -> Void, tries: Int = 0,
+        answered: @escaping (Result<Answer, BusError>) -> Void
+    ) {
+        question { [weak self] result in
+            guard let self, tries < timing.busyRetries, let error = result.failure, BlueZErrorName.meansNoAnswer(error)
+            else { return answered(result) }
+            after(timing.busyRetry * (1 << tries)) { [weak self] in
+                self?.insist(question, tries: tries + 1, answered: answered)
+            }
+        }
+    }
+
+    // MARK: Objects of this process
+
+    /// Where this process has its objects, which BlueZ alone may call. Nil: there is no connection.
+    func exportObjects() -> ObjectServer? {
+        if exportedObjects == nil, let connection {
+            let new = ObjectServer(connection: connection)
+            new.intercept = { [weak connection, weak new] call in
+                guard let connection, !connection.isFromOwner(call, of: BlueZ.busName) else { return false }
+                new?.refuse(
+                    call, name: "org.freedesktop.DBus.Error.AccessDenied", message: "these objects are for BlueZ alone")
+                return true
+            }
+            exportedObjects = new
+        }
+        return exportedObjects
+    }
+
+    /// A path that no other object of this process has had.
+    func newPath(_ kind: String) -> ObjectPath {
+        objectCount += 1
+        return ObjectPath("/org/bluezkit/\(kind)\(objectCount)") ?? "/"
+    }
+}
