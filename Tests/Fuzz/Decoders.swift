@@ -37,23 +37,25 @@ enum Decoders {
     }
 
     private static func readAsDevice(_ message: Message) {
-        var (device, uuids, tree) = (DeviceProperties(), UUIDPool(), AttributeTree())
+        var (device, tree) = (DeviceProperties(), AttributeTree())
+        let uuids = UUIDPool()
         var reader = message.reader
-        _ = try? device.apply(&reader, of: "/org/bluez/hci0/dev_X", uuids: &uuids)
+        _ = try? device.apply(&reader, of: "/org/bluez/hci0/dev_X", uuids: uuids)
         try? device.invalidate(&reader)
         reader = message.reader
-        _ = try? tree.add("/org/bluez/hci0/dev_X/service0001", &reader, uuids: &uuids)
+        _ = try? tree.add("/org/bluez/hci0/dev_X/service0001", &reader, uuids: uuids)
     }
 
     /// What a device advertises, report after report.
     static func advertisement(_ bytes: UnsafeBufferPointer<UInt8>) {
         var choices = Choices(bytes)
-        var (device, uuids) = (DeviceProperties(), UUIDPool())
+        var device = DeviceProperties()
+        let uuids = UUIDPool()
         repeat {
             let report = Value.properties(choices.properties(deviceProperties))
             let gone = choices.chance(10) ? choices.value() : .strings(choices.list(3) { $0.pick(deviceProperties) })
             read([choices.chance(2) ? choices.value() : report, gone]) { reader in
-                _ = try? device.apply(&reader, of: "/org/bluez/hci0/dev_X", uuids: &uuids)
+                _ = try? device.apply(&reader, of: "/org/bluez/hci0/dev_X", uuids: uuids)
                 try? device.invalidate(&reader)
             }
             _ = (device.advertisementData.description, device.kinds, device.identity?.identifier)
@@ -63,7 +65,8 @@ enum Decoders {
     /// The attributes of a peripheral, which come, change and go.
     static func attributes(_ bytes: UnsafeBufferPointer<UInt8>) {
         var choices = Choices(bytes)
-        var (tree, uuids) = (AttributeTree(), UUIDPool())
+        var tree = AttributeTree()
+        let uuids = UUIDPool()
         let device = Choices.device(0)
         repeat {
             let text = choices.chance(5) ? choices.path().rawValue : choices.attributePath(of: device)
@@ -72,12 +75,12 @@ enum Decoders {
                 [("UUID", choices.property("UUID"))] + choices.properties(attributeProperties))
             switch choices.roll(8) {
             case 0: _ = tree.remove(path)
-            case 1: read([properties]) { try? tree.change(text, &$0, uuids: &uuids) }
+            case 1: read([properties]) { try? tree.change(text, &$0, uuids: uuids) }
             default:
                 let interface = AttributeTree.interface(of: path) ?? choices.pick(Choices.texts)
                 let object = Value.dictionary(
                     key: "s", value: "a{sv}", [.init(.string(interface), properties)])
-                read([choices.chance(2) ? choices.value() : object]) { _ = try? tree.add(path, &$0, uuids: &uuids) }
+                read([choices.chance(2) ? choices.value() : object]) { _ = try? tree.add(path, &$0, uuids: uuids) }
             }
         } while !choices.atEnd
         for service in tree.visibleServices() {

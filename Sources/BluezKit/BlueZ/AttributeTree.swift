@@ -124,7 +124,7 @@ struct AttributeTree {
     /// Takes over the interfaces of one object, an `a{sa{sv}}`.
     /// - Returns: The path of the service that has changed by it, if it is an attribute.
     mutating func add(
-        _ path: ObjectPath, _ interfaces: inout MessageReader, uuids: inout UUIDPool
+        _ path: ObjectPath, _ interfaces: inout MessageReader, uuids: UUIDPool
     ) throws(BusError) -> String? {
         var changed: String?
         try interfaces.readDictionary { (entry) throws(BusError) in
@@ -133,7 +133,7 @@ struct AttributeTree {
                 interface.matches("org.bluez.GattService1") || interface.matches("org.bluez.GattCharacteristic1")
                     || interface.matches("org.bluez.GattDescriptor1")
             else { return }
-            changed = try add(path, properties: &entry, uuids: &uuids)
+            changed = try add(path, properties: &entry, uuids: uuids)
         }
         return changed
     }
@@ -142,10 +142,10 @@ struct AttributeTree {
     /// `descHHHH`.
     /// - Returns: The path of the service that has changed by it; nil if it is no attribute.
     mutating func add(
-        _ path: ObjectPath, properties: inout MessageReader, uuids: inout UUIDPool
+        _ path: ObjectPath, properties: inout MessageReader, uuids: UUIDPool
     ) throws(BusError) -> String? {
         var fields = AttributeFields()
-        try fields.apply(&properties, uuids: &uuids)
+        try fields.apply(&properties, uuids: uuids)
         guard let uuid = fields.uuid else { throw .malformed("\(path) has no UUID") }
         guard count < Self.limit else {
             if flaw == nil { flaw = .limit("the peripheral has more than \(Self.limit) attributes") }
@@ -245,9 +245,9 @@ struct AttributeTree {
     }
 
     /// A PropertiesChanged of an attribute: only `Includes` and `MTU` matter here.
-    mutating func change(_ path: String, _ properties: inout MessageReader, uuids: inout UUIDPool) throws(BusError) {
+    mutating func change(_ path: String, _ properties: inout MessageReader, uuids: UUIDPool) throws(BusError) {
         var fields = AttributeFields(wantsValue: false)
-        try fields.apply(&properties, uuids: &uuids)
+        try fields.apply(&properties, uuids: uuids)
         if let includes = fields.includes { services[path]?.includes = includes }
         setMTU(fields.mtu)
     }
@@ -281,7 +281,7 @@ private struct AttributeFields {
     var value: [UInt8]?
     var mtu: Int?
 
-    mutating func apply(_ reader: inout MessageReader, uuids: inout UUIDPool) throws(BusError) {
+    mutating func apply(_ reader: inout MessageReader, uuids: UUIDPool) throws(BusError) {
         var fields = self
         try reader.readProperties { (key, value) throws(BusError) in
             if key.matches("UUID") {

@@ -71,7 +71,7 @@ struct DeviceProperties {
     /// Takes over an `a{sv}` of `org.bluez.Device1`. A value of a wrong type is left out and logged: it must not hide
     /// the others, such as the end of a connection.
     mutating func apply(
-        _ reader: inout MessageReader, of path: ObjectPath, uuids: inout UUIDPool
+        _ reader: inout MessageReader, of path: ObjectPath, uuids: UUIDPool
     ) throws(BusError) -> Changes {
         var changes: Changes = []
         var address: UnsafePointer<CChar>?
@@ -82,7 +82,7 @@ struct DeviceProperties {
                 switch key[0] {
                 case 0x41 where key.matches("Address"): address = try value.readCString()
                 case 0x41 where key.matches("AddressType"): isRandom = try value.readCString().matches("random")
-                case 0x41 where key.matches("AdvertisingData"): try fields.readAdvertisingData(&value, &uuids)
+                case 0x41 where key.matches("AdvertisingData"): try fields.readAdvertisingData(&value, uuids)
                 case 0x42 where key.matches("Bonded"), 0x50 where key.matches("Paired"):
                     try fields.bond.apply(key, &value)
                     changes.insert(.bonded)
@@ -102,11 +102,11 @@ struct DeviceProperties {
                     fields.areServicesResolved = try value.readBool()
                     changes.insert(.servicesResolved)
                 case 0x53 where key.matches("ServiceData"):
-                    try fields.readServiceData(&value, &uuids)
+                    try fields.readServiceData(&value, uuids)
                     changes.insert(.advertisement)
                 case 0x54 where key.matches("TxPower"): fields.txPowerDBm = try value.readInt16()
                 case 0x55 where key.matches("UUIDs"):
-                    fields.services = try Self.readUUIDs(&value, &uuids)
+                    fields.services = try Self.readUUIDs(&value, uuids)
                     changes.insert(.services)
                 default: break
                 }
@@ -153,7 +153,7 @@ struct DeviceProperties {
     }
 
     private mutating func readServiceData(
-        _ value: inout MessageReader, _ uuids: inout UUIDPool
+        _ value: inout MessageReader, _ uuids: UUIDPool
     ) throws(BusError) {
         var data: [CBUUID: Data] = [:]
         try value.readDictionary { (entry) throws(BusError) in
@@ -167,7 +167,7 @@ struct DeviceProperties {
     /// Raw AD structures that BlueZ does not parse itself (experimental before BlueZ 5.79): solicited services.
     /// Whatever is truncated or odd is left out: these bytes come from the air.
     private mutating func readAdvertisingData(
-        _ value: inout MessageReader, _ uuids: inout UUIDPool
+        _ value: inout MessageReader, _ uuids: UUIDPool
     ) throws(BusError) {
         var solicited: [CBUUID] = []
         try value.readDictionary { (entry) throws(BusError) in
@@ -185,7 +185,7 @@ struct DeviceProperties {
     }
 
     private static func readUUIDs(
-        _ value: inout MessageReader, _ uuids: inout UUIDPool
+        _ value: inout MessageReader, _ uuids: UUIDPool
     ) throws(BusError) -> [CBUUID] {
         var result: [CBUUID] = []
         try value.readArray { (element) throws(BusError) in
@@ -196,14 +196,14 @@ struct DeviceProperties {
 }
 
 /// One `CBUUID` for each UUID that BlueZ names: thousands of devices share a few dozen.
-struct UUIDPool {
+final class UUIDPool {
     static let limit = 4096
     private var pool = PathTable<CBUUID>()
     var count: Int { pool.count }
 
     /// The UUID that `text` is, in its shortest form; nil if it is none.
     subscript(text: UnsafePointer<CChar>) -> CBUUID? {
-        mutating get {
+        get {
             if let known = pool[text] { return known }
             guard let uuid = CBUUID(bluez: text) else { return nil }
             // Devices choose their UUIDs: random ones must not fill the memory.

@@ -56,10 +56,7 @@ extension CBCentralManager {
             shared.withLock { swap(&$0.pairing, &old) }
             withExtendedLifetime(old) {}  // what it holds of the app's does not end under the lock
             let core = core
-            core.session.run {
-                core.pairing = newValue
-                core.session.updateAgent()
-            }
+            core.central.bus.run { core.central.setPairing(newValue, of: core) }
         }
     }
 }
@@ -83,7 +80,7 @@ extension CBCentralManager {
     /// - Important: Asks BlueZ and waits for the answer, as ``retrieveConnectedPeripherals(withServices:)`` does.
     public func retrieveBondedPeripherals() -> [CBPeripheral] {
         guard accepts("retrieveBondedPeripherals") else { return [] }
-        return core.session.knownDevices(where: \.isBonded).map { device in
+        return core.central.store.knownDevices(where: \.isBonded).map { device in
             let peripheral = peripheral(device.identity)
             if let name = device.name { _ = peripheral.takeName(name) }
             return peripheral
@@ -103,10 +100,10 @@ extension CBCentralManager {
         let core = core, identity = peripheral.core.identity
         let refusal: CBError.Code? =
             !accepts("removeBond") ? .notConnected : isMine(peripheral) ? nil : .invalidParameters
-        core.session.run {
+        core.central.bus.run {
             let answer: ((any Error)?) -> Void = { error in core.post(.answer { completion(error) }) }
             if let refusal { return answer(CBError(refusal)) }
-            core.session.removeBond(with: identity, completion: answer)
+            core.central.removeBond(with: identity, completion: answer)
         }
     }
 }

@@ -9,7 +9,9 @@ import Foundation
 /// Every method may be called from any thread. The manager holds its peripherals weakly: keep those that matter.
 /// - SeeAlso: Apple, `CBCentralManager`; Core Spec 5.4, Vol 3, Part C (GAP).
 open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what changes is under `shared`'s lock
-    let core: ManagerCore
+    let core: CentralManagerCore
+    /// What all managers of this process share that use the same BlueZ.
+    let session: Session
     /// What this manager is about, if that outlives a reset or the process.
     let book: IntentBook?
 
@@ -23,8 +25,8 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         var mustGoOn = false
         var restoration: BluezRestoration?
         var pairing = BluezPairing()
-        /// Which life of Bluetooth the app has seen.
-        var era: UInt64 = 0
+        /// Which generation of Bluetooth the app has seen (``AdapterController/generation``).
+        var generation: UInt64 = 0
     }
 
     struct WeakPeripheral { weak var peripheral: CBPeripheral? }
@@ -73,27 +75,30 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     ///     ``BluezManagerOptionResumeAfterResetKey``, ``BluezManagerOptionClaimPeriodKey`` and
     ///     ``BluezManagerOptionMayPowerCycleKey``. Unknown keys are ignored.
     public init(delegate: (any CBCentralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil) {
-        let session = Session.shared(Session.Key(options: options))
+        session = Session.shared(Session.Key(options: options))
         let identifier = options?[CBCentralManagerOptionRestoreIdentifierKey] as? String
         let (book, preserved) = IntentBook.open(.central, identifier: identifier, options: options)
         self.book = book
-        core = ManagerCore(session: session, queue: queue, preserved: preserved, statePath: book?.path)
+        var configuration = CentralManagerCore.Configuration()
+        configuration.statePath = book?.path
+        if let directory = book?.directory {
+            let seconds = (options?[BluezManagerOptionClaimPeriodKey] as? NSNumber)?.doubleValue ?? 30
+            configuration.claims = (directory, .seconds(seconds.isFinite ? min(max(seconds, 0), 1e6) : 30))
+        }
+        configuration.mayPowerCycle = bool(options?[BluezManagerOptionMayPowerCycleKey])
+        core = CentralManagerCore(
+            central: session.central, of: session, queue: queue, preserved: preserved, configuration: configuration)
         super.init(state: .unknown)
         self.delegate = delegate
         core.manager = self
-        if let directory = book?.directory {
-            let seconds = (options?[BluezManagerOptionClaimPeriodKey] as? NSNumber)?.doubleValue ?? 30
-            core.claims = (directory, .seconds(seconds.isFinite ? min(max(seconds, 0), 1e6) : 30))
-        }
-        let core = core
-        core.mayPowerCycle = bool(options?[BluezManagerOptionMayPowerCycleKey])
+        let (core, session) = (core, session)
         session.run { session.add(core) }
     }
 
     deinit {
         book?.end()
         let core = core
-        core.session.run { core.session.remove(core) }
+        core.central.bus.run { core.central.remove(core) }
     }
 
     /// **BluezKit addition.** What was brought back of an earlier process, for people: nil before `willRestoreState`, and
@@ -168,11 +173,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     func startScan() {
         guard let scan = shared.withLock({ $0.coreScan }) else { return }
         let core = core
-        command { session in
-            guard session.adapter.state == .poweredOn else { return }
-            core.scan = scan
-            session.updateDiscovery(afresh: true)
-        }
+        command { central in central.startScan(scan, of: core) }
     }
 
     /// Ends the scan. On the delegate's queue: no `didDiscover` follows.
@@ -186,10 +187,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         guard wasScanning else { return }
         preserveScan()
         let core = core
-        command { session in
-            core.scan = nil
-            session.updateDiscovery()
-        }
+        command { central in central.endScan(of: core) }
     }
 
     /// On the delegate's queue.
@@ -221,7 +219,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     open func retrieveConnectedPeripherals(withServices serviceUUIDs: [CBUUID]) -> [CBPeripheral] {
         guard accepts("retrieveConnectedPeripherals"), !serviceUUIDs.isEmpty else { return [] }
         let wanted = Set(serviceUUIDs)
-        return core.session.knownDevices(where: \.isConnected).compactMap { device in
+        return core.central.store.knownDevices(where: \.isConnected).compactMap { device in
             guard device.services.contains(where: { wanted.contains($0) }) else { return nil }
             let peripheral = peripheral(device.identity)
             if let name = device.name { _ = peripheral.takeName(name) }
@@ -275,14 +273,13 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         let reconnects = bool(options?[CBConnectPeripheralOptionEnableAutoReconnect])
         let delay = min((options?[CBConnectPeripheralOptionStartDelayKey] as? NSNumber)?.doubleValue ?? 0, 1e6)
         let core = peripheral.core
-        command { session in
-            if isRepeated { return session.connectAgain(core, link: token, reconnects: reconnects) }
-            guard delay > 0 else { return session.connect(core, link: token, reconnects: reconnects) }
-            let era = session.adapter.generation
-            session.blueZ.after(.seconds(delay)) { [weak session] in
-                if let session, session.adapter.generation == era {
-                    session.connect(core, link: token, reconnects: reconnects)
-                }
+        command { central in
+            if isRepeated { return central.connectAgain(core, link: token, reconnects: reconnects) }
+            guard delay > 0 else { return central.connect(core, link: token, reconnects: reconnects) }
+            let generation = central.adapter.generation
+            central.bus.after(.seconds(delay)) { [weak central] in
+                guard let central, central.adapter.generation == generation else { return }
+                central.connect(core, link: token, reconnects: reconnects)
             }
         }
     }
@@ -295,7 +292,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         guard accepts("cancelPeripheralConnection"), isMine(peripheral), peripheral.beginDisconnecting() else { return }
         preserve(peripheral)
         let core = peripheral.core
-        command { session in session.cancel(core) }
+        command { central in central.cancel(core) }
     }
 
     /// MIS-3.
@@ -315,27 +312,24 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         guard accepts("registerForConnectionEvents") else { return }
         let filter = options.map { ConnectionEventFilter($0) }
         let core = core
-        core.session.run {
-            core.connectionEvents = filter
-            core.session.updateConnectionEvents()
-        }
+        core.central.bus.run { core.central.setConnectionEvents(filter, of: core) }
     }
 }
 
 extension CBCentralManager {
-    /// Has the session do `body`, unless Bluetooth was off or reset since the app heard of its state: that has undone what
+    /// Does `body` on the bus queue, unless Bluetooth was off or reset since the app heard of its state: that has undone what
     /// the app asks for here, and the app hears of it next.
-    func command(_ body: @escaping @Sendable (Session) -> Void) {
-        let (session, era) = (core.session, shared.withLock { $0.era })
-        session.run { if session.adapter.generation == era { body(session) } }
+    func command(_ body: @escaping @Sendable (CentralRole) -> Void) {
+        let (central, generation) = (core.central, shared.withLock { $0.generation })
+        central.bus.run { if central.adapter.generation == generation { body(central) } }
     }
 }
 
 extension CBCentralManager.Shared {
     /// The scan as the bus queue knows it.
-    var coreScan: ManagerCore.Scan? {
+    var coreScan: Scan? {
         scan.map {
-            ManagerCore.Scan(
+            Scan(
                 token: scanToken, services: $0.services, solicitedServices: $0.solicited,
                 wantsDuplicates: $0.wantsDuplicates)
         }

@@ -35,8 +35,8 @@ extension CBPeripheral {
         case .send:
             let core = core
             let token = core.link.load(ordering: .relaxed)
-            core.manager.session.run {
-                core.manager.session.perform(.writeWithoutResponse(data, characteristic), for: core, link: token)
+            core.manager.central.bus.run {
+                core.manager.central.perform(.writeWithoutResponse(data, characteristic), for: core, link: token)
             }
         }
     }

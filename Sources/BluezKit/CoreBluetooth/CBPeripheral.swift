@@ -55,7 +55,7 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
                         + "Did you forget to cancel the connection?")
             core.manager.manager?.book?.forget(identifier, of: core)
         }
-        core.manager.session.run { core.manager.session.release(core) }
+        core.manager.central.bus.run { core.manager.central.release(core) }
     }
 
     /// Receives the events of this peripheral. Held weakly.
@@ -102,7 +102,7 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
         let token = core.link.load(ordering: .relaxed)
         let core = core
         let operation = AttributeOperation(core: core, link: token, kind: kind)
-        core.manager.session.run { core.manager.session.perform(operation.kind, for: core, link: token) }
+        core.manager.central.bus.run { core.manager.central.perform(operation.kind, for: core, link: token) }
     }
 
     /// MIS-4: an attribute of another peripheral, or of a link that has ended.
@@ -197,7 +197,7 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
     private func answer(_ body: @escaping (CBPeripheral, (any CBPeripheralDelegate)?) -> Void) {
         let core = core
         let confined = Confined(body: body)
-        core.manager.session.run { core.post(confined.body) }
+        core.manager.central.bus.run { core.post(confined.body) }
     }
 
     // holds: runs once, on the delegate's queue

@@ -13,6 +13,8 @@ import Foundation
 /// - SeeAlso: Apple, `CBPeripheralManager`; BlueZ doc/org.bluez.GattManager.rst, doc/org.bluez.LEAdvertisingManager.rst.
 open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what changes is under `shared`'s lock
     let core: PublisherCore
+    /// What all managers of this process share that use the same BlueZ.
+    var session: Session { core.session }
     /// What is preserved, or goes on after a reset.
     let book: IntentBook?
 

@@ -82,7 +82,7 @@ extension CBCentralManager {
                 continue
             }
             let (core, reconnects) = (peripheral.core, record.reconnects)
-            command { session in session.connect(core, link: token, reconnects: reconnects) }
+            command { central in central.connect(core, link: token, reconnects: reconnects) }
         }
         startScan()
     }

@@ -49,7 +49,7 @@ extension Session {
             var fields = DeviceProperties()
             if case .success(let reply) = result {
                 var reader = reply.reader
-                _ = try? fields.apply(&reader, of: path, uuids: &uuids)
+                _ = try? fields.apply(&reader, of: path, uuids: central.store.uuids)
             }
             introduce(guest, fields)
         }

@@ -36,29 +36,25 @@ extension Session {
     private func receivePropertiesChanged(_ message: Message) throws(BusError) {
         guard let path = message.pathC else { return }
         // The hottest first: values of subscribed characteristics.
-        if let subscription = subscriptions[path] { return try receiveChange(message, of: subscription) }
+        if let subscription = central.subscriptions[path] { return try subscription.receiveChange(message) }
         guard let length = BlueZ.devicePathLength(path) else {
             var reader = message.reader
             guard try reader.readCString().matches("org.bluez.Adapter1") else { return }
             return try adapter.receiveChange(message, &reader)
         }
         if guests.count > 0, path[length] == 0, let guest = guests[path] { try receiveChange(message, of: guest) }
-        let device = devicesByPath.find(path, length)
-        if path[length] != 0 {
-            guard let link = device?.link else { return }
-            return try receiveAttributeChange(message, path, link)
-        }
-        guard isFollowingDevices || device?.link != nil || hasConnectionRule else { return }
+        let device = central.store.find(path, length)
+        if path[length] != 0 { return try device?.connection?.client.receiveChange(message, of: path) ?? () }
+        let isOfInterest = central.discovery.isFollowing || device?.connection != nil
+        let events = central.connectionEvents
+        guard isOfInterest || events.isActive else { return }
         var reader = message.reader
         guard try reader.readCString().matches("org.bluez.Device1") else { return }
-        if hasConnectionRule {
-            try noteConnection(at: ObjectPath(at: path), reader)
-            guard isFollowingDevices || device?.link != nil else { return }
-        }
-        if let device { return try receiveChange(of: device, &reader) }
-        // It was there before the scan: BlueZ tells only what changes.
-        unknownPaths.add(String(cString: path))
-        readUnknownDevices()
+        if events.isActive { try events.noteChange(of: ObjectPath(at: path), reader) }
+        guard isOfInterest else { return }
+        if let device { return try central.receiveChange(of: device, &reader) }
+        // It was there before the scan: BlueZ reports only what changes.
+        central.discovery.readUnknown(String(cString: path))
     }
 
     private func receiveInterfacesAdded(_ message: Message) throws(BusError) {
@@ -68,18 +64,15 @@ extension Session {
             guard strncmp(path, "/org/bluez/hci", 14) == 0 else { return }
             return try adapter.added(ObjectPath(at: path), &reader)
         }
-        if path[length] != 0 {
-            guard let device = devicesByPath.find(path, length), let link = device.link else { return }
-            guard let service = try link.tree.add(ObjectPath(at: path), &reader, uuids: &uuids) else { return }
-            return tableChanged(service, of: device, link)
-        }
-        let isOfInterest = isFollowingDevices || devicesByPath[path]?.link != nil
-        guard isOfInterest || hasConnectionRule else { return }
+        let connection = central.store.find(path, length)?.connection
+        if path[length] != 0 { return try connection?.client.added(ObjectPath(at: path), &reader) ?? () }
+        let isOfInterest = central.discovery.isFollowing || connection != nil
+        let events = central.connectionEvents
+        guard isOfInterest || events.isActive else { return }
         try reader.readDictionary { (entry) throws(BusError) in
             guard try entry.readCString().matches("org.bluez.Device1") else { return }
-            if hasConnectionRule { try noteConnection(at: ObjectPath(at: path), entry) }
-            guard isOfInterest else { return }
-            try deviceAdded(ObjectPath(at: path), &entry)
+            if events.isActive { try events.noteChange(of: ObjectPath(at: path), entry) }
+            if isOfInterest { try central.deviceAdded(ObjectPath(at: path), &entry) }
         }
     }
 
@@ -87,37 +80,34 @@ extension Session {
         var reader = message.reader
         let path = try reader.readPathC()
         guard let length = BlueZ.devicePathLength(path) else {
-            var isAdapter = false
-            try reader.readArray { (name) throws(BusError) in
-                if try name.readCString().matches("org.bluez.Adapter1") { isAdapter = true }
-            }
-            if isAdapter { adapter.removed(ObjectPath(at: path)) }
+            if try reader.names("org.bluez.Adapter1") { adapter.removed(ObjectPath(at: path)) }
             return
         }
-        if guests.count > 0, path[length] == 0, let guest = guests[path] { try receiveRemoval(message, of: guest) }
-        if hasConnectionRule, path[length] == 0 { peerGone(ObjectPath(at: path)) }
-        guard let device = devicesByPath.find(path, length) else { return unknownPaths.remove(path) }
-        if path[length] != 0 {
-            guard let link = device.link, let gone = link.tree.remove(ObjectPath(at: path)) else { return }
-            for characteristic in gone.characteristics { subscriptions[characteristic] = nil }
-            noteEnd(of: ObjectPath(at: path), link)
-            for characteristic in gone.characteristics { link.releaseWriter(of: characteristic) }
-            return tableChanged(gone.service, of: device, link)
-        }
+        let isDevice = path[length] == 0
+        if guests.count > 0, isDevice, let guest = guests[path] { try receiveRemoval(message, of: guest) }
+        if central.connectionEvents.isActive, isDevice { central.connectionEvents.peerGone(ObjectPath(at: path)) }
+        guard let device = central.store.find(path, length) else { return central.discovery.removeUnknown(path) }
+        if !isDevice { return device.connection?.client.removed(ObjectPath(at: path)) ?? () }
         // Battery1 comes and goes on the same object.
-        var isDevice = false
-        try reader.readArray { (name) throws(BusError) in
-            if try name.readCString().matches("org.bluez.Device1") { isDevice = true }
-        }
-        if isDevice { deviceRemoved(device) }
+        if try reader.names("org.bluez.Device1") { central.deviceRemoved(device) }
     }
 
-    /// BlueZ 5.83 and later say why a link ended, right before it ends.
     private func receiveDisconnected(_ message: Message) throws(BusError) {
-        guard let path = message.pathC, let device = devicesByPath[path] else { return }
+        guard let path = message.pathC, let connection = central.store[path]?.connection else { return }
         var reader = message.reader
         let reason = try reader.readString()
-        device.disconnectReason = (reason, try reader.readString())
+        connection.noteDisconnect(reason: reason, message: try reader.readString())
+    }
+}
+
+extension MessageReader {
+    /// Whether an array of strings contains `name`.
+    fileprivate mutating func names(_ name: StaticString) throws(BusError) -> Bool {
+        var isFound = false
+        try readArray { (element) throws(BusError) in
+            if try element.readCString().matches(name) { isFound = true }
+        }
+        return isFound
     }
 }
 

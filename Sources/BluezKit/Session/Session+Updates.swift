@@ -200,7 +200,7 @@ extension Session {
         let centrals = characteristic.book.subscribers.count
         characteristic.unconfirmed.append((delivery, centrals))
         // The Attribute Protocol ends the link of a central that does not confirm.
-        blueZ.after(.seconds(30)) { [weak self, weak characteristic, weak delivery] in
+        blueZ.after(blueZ.timing.confirmation) { [weak characteristic, weak delivery] in
             guard let characteristic, let delivery, characteristic.unconfirmed.first?.delivery === delivery else {
                 return
             }

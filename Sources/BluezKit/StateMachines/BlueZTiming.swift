@@ -42,6 +42,13 @@ struct BlueZTiming: Sendable {
     /// Within that time after a failed attempt, the end of bluetoothd is blamed on the peer's lost keys (5.66 crashes).
     var lostBondCrash = Duration.seconds(2)
 
+    // MARK: Pairing
+
+    /// Before the agent is registered again, where bonding is off after it was registered: by then bluetoothd knows that.
+    var agentRetry = Duration.milliseconds(100)
+    /// How often the agent is registered at most; bonding may be off because the user wants that.
+    var agentRetries = 3
+
     // MARK: GATT
 
     /// BlueZ announces a changed attribute table object by object, within some milliseconds.

@@ -48,9 +48,9 @@ import Testing
         }
         withExtendedLifetime(all) {}  // whoever is let go of is told nothing
         // Nothing is left of them.
-        let session = central.manager.core.session
+        let session = central.manager.session
         session.queue.sync {
-            #expect(session.linked.isEmpty && session.turns.waiting == 0 && session.turns.running == nil)
+            #expect(session.central.connected.isEmpty && session.central.connects.isEmpty)
         }
     }
 

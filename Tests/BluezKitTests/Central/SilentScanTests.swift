@@ -12,7 +12,7 @@ import Testing
         let world: SimulatedWorld
         let central: Central
         let beacon: VirtualPeripheral
-        var session: Session { central.manager.core.session }
+        var session: Session { central.manager.session }
 
         /// A scan that runs and has heard nothing yet. Calm: phones would break the silence.
         init(services: [CBUUID]? = nil, options: [String: Any] = [:]) async throws {
@@ -46,7 +46,7 @@ import Testing
         func passMinute() {
             settle()
             session.queue.sync {
-                session.scanMinuteIsOver()
+                session.central.discovery.watchTimerFired()
                 session.blueZ.flush()
             }
             settle()
@@ -75,7 +75,7 @@ import Testing
         func logged(_ part: String) -> Int { LogCapture.shared.count(part) }
     }
 
-    private static let restarted = "nothing for a minute: it is started anew"
+    private static let restarted = "nothing for a minute: restarting discovery"
     private static let advice = "with BluezManagerOptionMayPowerCycleKey this program does so"
     private static let cycled = "nothing for two minutes: switching hci0 off and on"
     private static var mayPowerCycle: [String: Any] { [BluezManagerOptionMayPowerCycleKey: true] }

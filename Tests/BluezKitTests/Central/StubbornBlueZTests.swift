@@ -113,7 +113,7 @@ import Testing
             let server = ObjectServer(connection: connection)
             // The session ends right here; in an app it does so on another thread, while the question is on its way.
             let session = Session.shared(Session.Key(address: world.simulator.address, adapter: nil))
-            server.add(Agent.interface, to: Agent.path, owner: Agent(session))
+            server.add(Agent.interface, to: Agent.path, owner: Agent(session.pairing))
             return server
         }
         func ask(_ member: String, _ arguments: [Value] = []) async throws {

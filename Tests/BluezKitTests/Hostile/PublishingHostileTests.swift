@@ -37,7 +37,7 @@ struct Victim {
     }
 
     func path(_ characteristic: CBMutableCharacteristic) -> ObjectPath { paths[characteristic.uuid] ?? "/" }
-    var session: Session { publisher.manager.core.session }
+    var session: Session { publisher.manager.session }
 
     /// It still serves.
     func goesOn(_ after: String) async throws {

@@ -18,7 +18,7 @@ import Testing
         _ = try await world.control("central subscribe \(characteristic.uuid.line)")
         _ = try await publisher.nextSubscription()
         let manager = try #require(publisher.manager)
-        let session = manager.core.session
+        let session = manager.session
         publisher.queue.suspend()
         let life = session.queue.sync { session.adapter.servicesGeneration }
         _ = try await world.control("rig unplug")
@@ -38,7 +38,7 @@ import Testing
         _ = try await world.control("central subscribe \(characteristic.uuid.line)")
         _ = try await publisher.nextSubscription()
         #expect(characteristic.subscribedCentrals?.count == 1)
-        let session = try #require(publisher.manager?.core.session)
+        let session = try #require(publisher.manager?.session)
         publisher.release()
         session.queue.sync {}
         #expect((characteristic.subscribedCentrals ?? []).isEmpty)
@@ -115,7 +115,7 @@ import Testing
         let sink = try await central.find("Rig Sink")
         try await central.connect(sink)
         let token = sink.core.link.load(ordering: .relaxed)
-        let session = central.manager.core.session
+        let session = central.manager.session
         // Writes wait, and are taken, as the bus queue sees them.
         func take(_ count: Int) { session.run { for _ in 0..<count { sink.commandDone(link: token) } } }
         sink.shared.withLock { ($0.commands, $0.isFull) = (64, true) }
@@ -150,7 +150,7 @@ import Testing
         let publisher = Publisher(world)
         try await publisher.powerOn()
         let manager = try #require(publisher.manager)
-        let (session, go) = (manager.core.session, DispatchSemaphore(value: 0))
+        let (session, go) = (manager.session, DispatchSemaphore(value: 0))
         let era = session.queue.sync { session.adapter.generation }
         publisher.queue.async { go.wait() }
         world.simulator.setPowered(false)
@@ -211,7 +211,7 @@ import Testing
                 continuation.resume()
             }
         }
-        let session = try #require(manager?.core.session)
+        let session = try #require(manager?.session)
         let life = session.queue.sync { session.adapter.servicesGeneration }
         try await world.simulator.restartDaemon()
         try await awaitBluetooth(session, \.adapter.servicesGeneration, after: life)
@@ -239,18 +239,18 @@ extension Central {
 
     /// Waits until the bus queue has done what it was given before.
     func passBusQueue() async {
-        await withCheckedContinuation { continuation in manager.core.session.run { continuation.resume() } }
+        await withCheckedContinuation { continuation in manager.session.run { continuation.resume() } }
     }
 
     /// Waits until the bus queue has reported the change of the table that `change` makes, and gathered it before that.
     func awaitReportedChange(of peripheral: CBPeripheral, _ change: () -> Void) async throws {
-        let session = manager.core.session
+        let session = manager.session
         let reported = EventLog<Bool>()
         session.run {
-            guard let link = peripheral.core.device?.link else { return }
+            guard let client = peripheral.core.device?.connection?.client else { return }
             func look(_ wasDue: Bool) {
-                if wasDue, !link.isChangeReportDue { return reported.append(true) }
-                let isDue = link.isChangeReportDue
+                if wasDue, !client.isChangeReportDue { return reported.append(true) }
+                let isDue = client.isChangeReportDue
                 session.queue.later(.milliseconds(5)) { look(isDue) }
             }
             look(false)

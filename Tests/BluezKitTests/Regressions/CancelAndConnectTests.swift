@@ -162,7 +162,7 @@ import Testing
             publisher.manager.stopAdvertising()
         }
         _ = try #require(await world.simulator.waitForCalls(call))
-        let session = Weak(session: publisher.manager.core.session)
+        let session = Weak(session: publisher.manager.session)
         publisher.release()
         return session
     }
@@ -210,7 +210,7 @@ import Testing
         }
         if call != "Disconnect" { _ = await world.simulator.waitForCalls(call) }
         central.forgetRecords()
-        let session = Weak(session: central.manager.core.session)
+        let session = Weak(session: central.manager.session)
         central.release()
         _ = await world.simulator.waitForCalls("Disconnect")
         return session

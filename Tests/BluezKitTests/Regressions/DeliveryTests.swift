@@ -21,7 +21,7 @@ import Testing
         let before = threads
         for _ in 0..<200 {
             let manager = CBCentralManager(delegate: nil, queue: queue, options: world.managerOptions)
-            let session = manager.core.session
+            let session = manager.session
             // The state is known, so there is something to tell.
             while session.queue.sync(execute: { manager.core.announcedState }) == .unknown { await Task.yield() }
         }
@@ -74,7 +74,7 @@ import Testing
         let identifiers = [1, 2].map { DeviceIdentity(address: 0xF0F1_F200_0000 + $0, isRandom: true).identifier }
         let central = Central(world)
         try await central.powerOn()
-        weak var core: ManagerCore?
+        weak var core: CentralManagerCore?
         try await follow(world, identifiers, central, &core)
         let deadline = ContinuousClock.now + .seconds(world_deadline)
         while core != nil, ContinuousClock.now < deadline { await Task.yield() }
@@ -82,7 +82,7 @@ import Testing
     }
 
     private func follow(
-        _ world: SimulatedWorld, _ identifiers: [UUID], _ central: Central, _ core: inout ManagerCore?
+        _ world: SimulatedWorld, _ identifiers: [UUID], _ central: Central, _ core: inout CentralManagerCore?
     ) async throws {
         let watcher = Central(world)
         try await watcher.powerOn()
@@ -120,7 +120,7 @@ import Testing
 extension Central {
     /// Waits until what was called has reached the bus queue.
     fileprivate func settleQueues() async throws {
-        manager.core.session.queue.sync {}
+        manager.session.queue.sync {}
         await perform {}
     }
 }

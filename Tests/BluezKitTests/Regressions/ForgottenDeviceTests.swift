@@ -9,10 +9,9 @@ import Testing
 // scans for weeks, among peripherals that change their addresses, grew by each of them. Now it goes with its link.
 @Suite struct ForgottenDeviceTests {
     private func isKnown(_ central: Central, _ peripheral: CBPeripheral) -> Bool {
-        let session = central.manager.core.session
+        let session = central.manager.session
         return session.queue.sync {
-            session.devicesByIdentity[peripheral.core.identity] != nil
-                || session.devicesByIdentity.count != session.devicesByPath.count
+            session.central.store.known(peripheral.core.identity) != nil || !session.central.store.isConsistent
         }
     }
 

@@ -13,12 +13,12 @@ import Testing
         let world = try await SimulatedWorld()
         let centrals = (0..<300).map { _ in Central(world) }
         for central in centrals { try await central.powerOn() }
-        #expect(Set(centrals.map { ObjectIdentifier($0.manager.core.session) }).count == 1)
+        #expect(Set(centrals.map { ObjectIdentifier($0.manager.session) }).count == 1)
     }
 
     @Test("of UUIDs that devices invent, 4,096 are remembered; the others are understood all the same")
     func inventedUUIDs() {
-        var pool = UUIDPool()
+        let pool = UUIDPool()
         for number in 0..<10_000 {
             let text = "\(String(0x1000_0000 + number, radix: 16))-dead-beef-dead-beefdeadbeef"
             #expect(text.withCString { pool[$0] } == CBUUID(string: text))

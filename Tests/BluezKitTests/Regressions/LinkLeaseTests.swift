@@ -231,7 +231,7 @@ import Testing
         let questions = world.simulator.calls("GetAll", path: Self.heartPath).count
         let go = DispatchSemaphore(value: 0)
         central.manager.connect(ours)
-        central.manager.core.session.queue.async { go.wait() }
+        central.manager.session.queue.async { go.wait() }
         _ = try #require(
             await world.simulator.waitForCalls("GetAll", path: Self.heartPath, count: questions + 1))
         try await other.disconnect(others)

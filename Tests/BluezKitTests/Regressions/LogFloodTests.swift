@@ -89,7 +89,7 @@ import Testing
 extension Central {
     /// What the manager's connection is called on its bus.
     fileprivate func busName() async -> String {
-        let session = manager.core.session
+        let session = manager.session
         return session.queue.sync { session.bus?.uniqueName ?? "" }
     }
 }

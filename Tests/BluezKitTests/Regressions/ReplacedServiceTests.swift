@@ -17,7 +17,7 @@ import Testing
         let peripheral: CBPeripheral
         let characteristic: CBCharacteristic
         let descriptor: CBDescriptor
-        var session: Session { central.manager.core.session }
+        var session: Session { central.manager.session }
 
         static func table(_ value: UInt8) -> [VirtualService] {
             [
@@ -113,9 +113,9 @@ import Testing
         } else {
             session.queue.sync { session.blueZ.timing.tableChange = .seconds(3600) }
             replace()
-            try await wait(session) { link in
-                link.changedServices.contains(AttributeTree.service(of: old.objectPath))
-                    && link.tree.descriptors[stage.descriptor.objectPath] != nil
+            try await wait(session) { client in
+                client.changedServices.contains(AttributeTree.service(of: old.objectPath))
+                    && client.tree.descriptors[stage.descriptor.objectPath] != nil
             }
         }
         for kind in Kind.allCases { stage.ask(kind) }
@@ -237,9 +237,9 @@ import Testing
         session.queue.sync { session.blueZ.timing.tableChange = .seconds(3600) }
         stage.device.addService(
             VirtualService("1809", [VirtualCharacteristic("2A1C", [.read, .notify], value: [5])]))
-        try await wait(session) { link in
-            link.tree.characteristics.values.contains {
-                link.tree.hasCCCD($0.path.rawValue) && $0.uuid == CBUUID(string: "2A1C")
+        try await wait(session) { client in
+            client.tree.characteristics.values.contains {
+                client.tree.hasCCCD($0.path.rawValue) && $0.uuid == CBUUID(string: "2A1C")
             }
         }
         let new = try await central.characteristic(
@@ -264,9 +264,9 @@ import Testing
         session.queue.sync { session.blueZ.timing.tableChange = .seconds(3600) }
         stage.device.replaceServices(
             [VirtualService("180F", [VirtualCharacteristic("2A19", .read, value: [50])])] + Stage.table(2))
-        try await wait(session) { link in
-            link.changedServices.contains(AttributeTree.service(of: stage.characteristic.objectPath))
-                && link.tree.descriptors[stage.descriptor.objectPath] != nil
+        try await wait(session) { client in
+            client.changedServices.contains(AttributeTree.service(of: stage.characteristic.objectPath))
+                && client.tree.descriptors[stage.descriptor.objectPath] != nil
         }
         let other = Central(stage.world)
         try await other.powerOn()
@@ -313,9 +313,9 @@ import Testing
         stage.session.queue.sync { stage.session.blueZ.timing.tableChange = .seconds(3600) }
         stage.device.replaceServices(
             [VirtualService("180F", [VirtualCharacteristic("2A19", .read, value: [50])])] + Stage.table(2))
-        try await wait(stage.session) { link in
-            link.changedServices.contains(AttributeTree.service(of: stage.characteristic.objectPath))
-                && link.tree.descriptors[stage.descriptor.objectPath] != nil
+        try await wait(stage.session) { client in
+            client.changedServices.contains(AttributeTree.service(of: stage.characteristic.objectPath))
+                && client.tree.descriptors[stage.descriptor.objectPath] != nil
         }
         let kept = ProtectedBox<(central: Central?, peripheral: CBPeripheral?)>((nil, nil))
         let (queue, watch) = (DispatchQueue(label: "restored"), ContractWatch())
@@ -350,9 +350,11 @@ import Testing
     }
 
     /// Waits until the bus queue has come to `condition`.
-    private func wait(_ session: Session, until condition: @escaping (Link) -> Bool) async throws {
+    private func wait(_ session: Session, until condition: @escaping (GATTClient) -> Bool) async throws {
         let deadline = ContinuousClock.now + .seconds(world_deadline)
-        while !session.queue.sync(execute: { session.linked.first?.link.map(condition) ?? false }) {
+        while !session.queue.sync(execute: {
+            session.central.connected.first?.connection.map { condition($0.client) } ?? false
+        }) {
             try #require(ContinuousClock.now < deadline)
             await Task.yield()
         }
@@ -363,7 +365,7 @@ extension Session {
     /// Tells now what has changed.
     fileprivate func reportChanges() {
         queue.sync {
-            for device in linked { device.link.map { reportChangedServices(of: device, $0) } }
+            for device in central.connected { device.connection?.client.reportChangedServices() }
             blueZ.flush()
         }
     }

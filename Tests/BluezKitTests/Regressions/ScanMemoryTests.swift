@@ -57,7 +57,7 @@ import Testing
             delegate: counter, queue: DispatchQueue(label: "test.day"), options: bluez.managerOptions)
         let core = manager.core
         let kept = {
-            core.session.queue.sync { (core.scan?.reported.count ?? -1, core.session.devicesByIdentity.count) }
+            manager.session.queue.sync { (core.scan?.reportedCount ?? -1, core.central.store.count) }
         }
         _ = try await bluez.calls.next("StartDiscovery") { $0.member == "StartDiscovery" ? true : nil }
         let (all, atOnce) = (100_000, 500)

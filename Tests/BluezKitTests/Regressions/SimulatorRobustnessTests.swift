@@ -20,7 +20,7 @@ import Testing
         let characteristic = local(0x112, [.read, .notify])
         let (world, publisher) = try await Publisher.connected([characteristic])
         let simulator = try #require((world as? SimulatedWorld)?.simulator)
-        let session = try #require(publisher.manager?.core.session)
+        let session = try #require(publisher.manager?.session)
         // The app answers nothing.
         session.queue.suspend()
         let subscription = Task { try await simulator.central().subscribe(characteristic.uuid.line) }

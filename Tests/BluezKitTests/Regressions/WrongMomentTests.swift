@@ -22,13 +22,13 @@ import Testing
 
     /// A loss is held back long enough for whatever a test does meanwhile.
     private func holdLosses(_ central: Central) {
-        let session = central.manager.core.session
+        let session = central.manager.session
         session.queue.sync { session.blueZ.timing.heldLoss = .seconds(2) }
     }
 
     /// Waits until the bus queue has come to `condition`.
     private func wait(_ central: Central, until condition: @escaping (Session) -> Bool) async throws {
-        let session = central.manager.core.session
+        let session = central.manager.session
         let deadline = ContinuousClock.now + .seconds(world_deadline)
         while !session.queue.sync(execute: { condition(session) }) {
             try #require(ContinuousClock.now < deadline)
@@ -36,7 +36,7 @@ import Testing
         }
     }
 
-    private func isUp(_ session: Session) -> Bool { session.linked.first?.link?.machine.phase == .up }
+    private func isUp(_ session: Session) -> Bool { session.central.connected.first?.connection?.isUp == true }
 
     @Test("O-10 O-15 O-43 DL-7 another manager connects while a loss is held back: its link is its own")
     func otherManagerConnects() async throws {
@@ -285,7 +285,7 @@ import Testing
 extension Central {
     /// Waits until what was called has reached the bus queue, and what that has posted has been delivered.
     fileprivate func settled() async throws {
-        manager.core.session.queue.sync {}
+        manager.session.queue.sync {}
         await perform {}
     }
 }

@@ -355,9 +355,11 @@ extension Scenarios {
             // BlueZ 5.66 crashes if the link is lost while it discovers.
             _ = try await central.discoverServices(heart)
             // The same goes for the attempt that we make when we hear it.
-            let session = central.manager.core.session
+            let session = central.manager.session
             let deadline = ContinuousClock.now + .seconds(world_deadline)
-            while session.queue.sync(execute: { session.linked.contains { $0.link?.failConnect != nil } }) {
+            while session.queue.sync(execute: {
+                session.central.connected.contains { $0.connection?.isAttempting == true }
+            }) {
                 try #require(ContinuousClock.now < deadline)
                 await Task.yield()
             }
@@ -455,7 +457,7 @@ extension Scenarios {
             let heart = try await central.find("Rig Heart", services: [heartRate])
             try await central.connect(heart)
             let location = try await central.characteristic(CBUUID(string: "2A38"), of: heartRate, on: heart)
-            let session = central.manager.core.session
+            let session = central.manager.session
             session.queue.sync {
                 session.blueZ.timing.patience = .seconds(world_deadline / 10)
                 session.bus?.patience = .seconds(world_deadline / 10)
@@ -485,7 +487,7 @@ extension Scenarios {
             let other = Central(world, options: [BluezManagerOptionAdapterKey: "hci0"])
             try await one.powerOn()
             try await other.powerOn()
-            #expect(one.manager.core.session !== other.manager.core.session)
+            #expect(one.manager.session !== other.manager.session)
             let mine = try await one.find("Rig Heart", services: [heartRate])
             let theirs = try #require(other.manager.retrievePeripherals(withIdentifiers: [mine.identifier]).first)
             try await one.connect(mine)

@@ -117,9 +117,10 @@ extension Scenarios {
             let central = Central(
                 world, options: [BluezManagerOptionMayPowerCycleKey: true, BluezManagerOptionResumeAfterResetKey: true])
             try await central.powerOn()
-            let session = central.manager.core.session
+            let session = central.manager.session
             // Two minutes of silence, shortened.
-            session.queue.sync { session.scanWatch.window = Worlds.isRig ? .seconds(2) : .milliseconds(20) }
+            let window: Duration = Worlds.isRig ? .seconds(2) : .milliseconds(20)
+            session.queue.sync { session.central.discovery.setWatchWindow(window) }
             try await world.control("rig deaf power")
             central.manager.scanForPeripherals(withServices: nil)
             for awaited in [CBManagerState.resetting, .poweredOn] {
@@ -127,7 +128,7 @@ extension Scenarios {
             }
             try await central.next("discovery") { if case .discovered = $0 { true } else { nil } }
             #expect(central.manager.isScanning)
-            #expect(LogCapture.shared.count("heard nothing for a minute: it is started anew") >= 1)
+            #expect(LogCapture.shared.count("heard nothing for a minute: restarting discovery") >= 1)
             #expect(LogCapture.shared.count("switching hci0 off and on") == 1)
         }
     }

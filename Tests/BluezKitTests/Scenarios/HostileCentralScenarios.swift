@@ -31,7 +31,7 @@ extension Scenarios {
 
         /// What is kept for requests and centrals.
         private func leftovers(of publisher: Publisher) -> Int {
-            let session = publisher.manager.core.session
+            let session = publisher.manager.session
             return session.queue.sync { session.requests.count + session.guests.count }
         }
 

@@ -227,22 +227,13 @@ private final class Storm: @unchecked Sendable {  // holds: used by one test, wh
 
     /// What the library makes of it.
     private func inside() async -> String {
-        let session = central.manager.core.session
+        let session = central.manager.session
         return await withCheckedContinuation { continuation in
             session.queue.async {
-                let links = session.linked.map { device -> String in
-                    guard let link = device.link else { return "  \(device.path)" }
-                    return "  \(device.path): \(link.machine), discovered \(link.isDiscovered), "
-                        + "table complete \(link.unreadObjects.isEmpty), connected \(device.properties.isConnected), "
-                        + "resolved \(device.properties.areServicesResolved)"
-                }
-                let subscriptions = session.subscriptions.values.map { subscription in
-                    "  \(subscription.path): \(subscription.machine.phase), \(subscription.machine.subscribers.count)"
-                }
+                let connections = session.central.connected.map { "  \($0.connection?.description ?? "\($0.path)")" }
                 continuation.resume(
-                    returning: "adapter \(session.adapter.state.rawValue), pauses \(session.discoveryPauses), "
-                        + "discovery \(session.discovery)\n" + links.joined(separator: "\n") + "\n"
-                        + subscriptions.joined(separator: "\n"))
+                    returning: "adapter \(session.adapter.state.rawValue), discovery \(session.central.discovery)\n"
+                        + connections.joined(separator: "\n"))
             }
         }
     }
@@ -298,7 +289,7 @@ private final class Storm: @unchecked Sendable {  // holds: used by one test, wh
     }
 
     private func measure() async -> Footprint {
-        let session = central.manager.core.session
+        let session = central.manager.session
         // BlueZ keeps a device to which another program has connected, so whoever heard it keeps it as well.
         let simulator = (world as? SimulatedWorld)?.simulator
         let kept = Set((simulator?.knownDevices() ?? []).map { "dev_" + $0.replacing(":", with: "_") })
@@ -306,8 +297,8 @@ private final class Storm: @unchecked Sendable {  // holds: used by one test, wh
             session.queue.async {
                 var footprint = Footprint()
                 footprint.matchRules = session.bus?.matchRuleCount ?? 0
-                footprint.devices = session.devicesByIdentity.values
-                    .filter { $0.link != nil || !kept.contains(String($0.path.lastElement)) }.map(\.path.rawValue)
+                footprint.devices = session.central.store.all
+                    .filter { $0.connection != nil || !kept.contains(String($0.path.lastElement)) }.map(\.path.rawValue)
                     .sorted()
                 footprint.descriptors =
                     (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd"))?.count ?? 0

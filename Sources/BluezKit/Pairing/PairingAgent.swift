@@ -2,26 +2,26 @@ import DBus
 
 /// This process as BlueZ's agent: an object that BlueZ asks when something is paired.
 ///
-/// Registered while somebody wants a link, and never as the default: where the desktop has an agent, that one is asked.
+/// Registered while an app wants a connection, and never as the default: where the desktop has an agent, that one is asked.
 /// - SeeAlso: BlueZ doc/org.bluez.Agent.rst; src/agent.c (5.87).
 final class PairingAgent {
     static let path: ObjectPath = "/org/bluezkit/agent"
     private static let name = "org.bluez.Agent1"
 
-    /// Nil when the last manager has gone, and the bus queue has yet to hear of it.
-    private weak var session: Session?
+    /// Nil when the last manager is gone and the bus queue has not seen it yet.
+    private weak var service: PairingService?
 
-    init(_ session: Session) { self.session = session }
+    init(_ service: PairingService) { self.service = service }
 
     static let interface = ExportedInterface(
         name, of: PairingAgent.self,
         methods: [
             .init("Release") { agent, call, server in
-                agent.session?.agentReleased()
+                agent.service?.agentReleased()
                 server.reply(to: call)
             },
             .init("Cancel") { agent, call, server in
-                agent.session?.pairingCancelled()
+                agent.service?.cancelled()
                 server.reply(to: call)
             },
             .init("RequestPasskey", takes: [.init("device", "o")], gives: [.init("passkey", "u")]) {
@@ -49,11 +49,11 @@ final class PairingAgent {
         _ call: IncomingCall, _ server: ObjectServer,
         _ question: (inout MessageReader) throws(BusError) -> PairingQuestion
     ) {
-        guard let session else { return server.reject(call) }
+        guard let service else { return server.reject(call) }
         var reader = call.reader
         do throws(BusError) {
             let path = try reader.readPath()
-            session.receive(try question(&reader), about: path, call)
+            service.receive(try question(&reader), about: path, call)
         } catch {
             Log.warning("\(call.member ?? "?"): \(error.message)")  // the types have been checked: cannot be
         }

@@ -4,14 +4,14 @@ import Dispatch
 import Foundation
 
 /// State that this app has preserved and that no manager has claimed: its radio work ends, the state stays (RS-6).
-extension Session {
+extension CentralRole {
     func endUnclaimed(in directory: StateDirectory) {
         guard let life = adapter.stackGeneration else { return }
         DispatchQueue.global(qos: .utility).async { [weak self] in
             for path in directory.files() {
                 guard let unclaimed = Self.release(path, in: directory, life) else { continue }
                 guard let self else { return }
-                run { self.endLinks(of: unclaimed) }
+                bus.run { self.endLinks(of: unclaimed) }
             }
         }
     }
@@ -43,7 +43,7 @@ extension Session {
     private func endLinks(of peripherals: [Snapshot.Peripheral]) {
         // One with a private address is to be found under that, or since bluetoothd's last start under its own.
         for identity in peripherals.flatMap({ [DeviceIdentity(identifier: $0.identifier), $0.resolved] }) {
-            guard let identity, let path = adapterPath?.appending(identity.pathElement) else { continue }
+            guard let identity, let path = adapter.path?.appending(identity.pathElement) else { continue }
             endOrphan(identity, at: path)
         }
     }
@@ -58,8 +58,8 @@ extension Session {
             for found in LinkLease.all(of: life.replacing("/", with: "_"), in: directory)
             where !found.states.contains(where: { Self.mayClaim($0, found.identity) }) {
                 guard let self else { return }
-                run {
-                    guard life == self.adapter.stackGeneration, let path = self.adapterPath?.appending(found.element)
+                bus.run {
+                    guard life == self.adapter.stackGeneration, let path = self.adapter.path?.appending(found.element)
                     else { return }
                     self.endOrphan(found.identity, at: path)
                 }
@@ -85,14 +85,17 @@ extension Session {
         guard adapter.state == .poweredOn, let directory = LinkLease.directory, let name = leaseName(of: path) else {
             return
         }
-        guard devicesByPath[path.rawValue]?.link == nil, let lease = LinkLease.inherit(name, in: directory) else {
+        guard store[path.rawValue]?.connection == nil, let lease = LinkLease.inherit(name, in: directory) else {
             return
         }
-        let device = known(identity, at: path)
-        guard device.link == nil else { return }
+        let device = store.device(identity, at: path)
+        guard device.connection == nil else { return }
         Log.debug("\(path): a process that has died has left it, and it is ended")
-        let link = makeLink(of: device)
-        link.lease = lease
-        apply(link.machine.inherit(), to: device)
+        connection(of: device).endOrphan(lease)
+    }
+
+    /// The name of a link's lease: by its path, as one device can have two addresses.
+    func leaseName(of path: ObjectPath) -> String? {
+        adapter.stackGeneration.map { "\($0) \(path.lastElement)".replacing("/", with: "_") }
     }
 }

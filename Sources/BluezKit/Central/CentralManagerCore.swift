@@ -1,0 +1,123 @@
+import BluezKitRestore
+import Dispatch
+import Foundation
+
+/// What the bus queue knows of one `CBCentralManager`. It outlives the manager where work is under way.
+// holds: `central`, `inbox` and `manager` are set before others see this; the rest is confined to the bus queue
+final class CentralManagerCore: Recipient, @unchecked Sendable {
+    let central: CentralRole
+    private let session: AnyObject
+    let inbox: Inbox<CentralManagerCore>
+    weak var manager: CBCentralManager?
+    let isOnMainQueue: Bool
+    /// For tests, which compare what an app asks with what it is answered: set before the first callback, and called
+    /// in the app's call.
+    var onRequest: (@Sendable (CBPeripheral, AttributeOperation.Kind) -> Void)?
+
+    enum Event {
+        case run((CBCentralManager) -> Void)
+        /// A notification or indication: by far the most frequent, so it carries no closure.
+        case value(Data, CBCharacteristic, PeripheralCore, link: UInt64)
+        /// The app waits for it, whether its manager is there or not.
+        case answer(() -> Void)
+    }
+
+    /// What the app has set when it made the manager.
+    struct Configuration: Sendable {
+        /// Where its state is preserved.
+        var statePath: String?
+        /// Where other managers of this app may have left state, and how long they have to claim it.
+        var claims: (directory: StateDirectory, period: Duration)?
+        var mayPowerCycle = false
+    }
+
+    let configuration: Configuration
+    private(set) var scan: Scan?
+    private(set) var pairing = BluezPairing()
+    private(set) var connectionEvents: ConnectionEventFilter?
+    /// `hci0` or the like. Any thread.
+    let adapterName = Protected<String?>(nil)
+    /// What the app was told last.
+    private(set) var announcedState = CBManagerState.unknown
+    /// Where the restoration of what an earlier process left has got to.
+    private(set) var restoration: Restoration
+    private var mustEndUnclaimed: Bool
+
+    /// Nothing is reported before it is over.
+    enum Restoration {
+        case waiting(Snapshot)
+        case asking(RestorationQuery)
+        case done
+    }
+
+    /// - Parameter session: Kept while the app has any of the manager's objects.
+    init(
+        central: CentralRole, of session: AnyObject, queue: DispatchQueue?, preserved: Snapshot?,
+        configuration: Configuration
+    ) {
+        (self.central, self.session, self.configuration) = (central, session, configuration)
+        restoration = preserved.map { .waiting($0) } ?? .done
+        mustEndUnclaimed = configuration.claims != nil
+        inbox = Inbox(queue: queue ?? .main)
+        // By name: every mention of `.main` makes an object of its own.
+        isOnMainQueue = queue == nil || queue?.label == DispatchQueue.main.label
+    }
+
+    deinit { inbox.end() }
+
+    // MARK: What the app asks for
+
+    func startScan(_ scan: Scan) { self.scan = scan }
+    func endScan() { scan = nil }
+    func setPairing(_ pairing: BluezPairing) { self.pairing = pairing }
+    func setConnectionEvents(_ filter: ConnectionEventFilter?) { connectionEvents = filter }
+
+    /// Whether the scan wants an advertisement of `device` to be reported.
+    func admits(_ device: Device) -> Bool { scan?.admit(device) ?? false }
+
+    /// What the scan has reported of `device`; nil: nothing, or there is no scan.
+    func reportedKinds(of device: DeviceIdentity) -> DeviceProperties.Kinds? { scan?.reportedKinds(of: device) }
+
+    // MARK: The adapter
+
+    func use(adapter name: String?) { adapterName.withLock { $0 = name } }
+
+    /// The app is told of `state`.
+    func announce(_ state: CBManagerState) { announcedState = state }
+
+    /// - Returns: Where unclaimed state is to be looked for, and after which time; once.
+    func takeClaims() -> (directory: StateDirectory, period: Duration)? {
+        defer { mustEndUnclaimed = false }
+        return mustEndUnclaimed ? configuration.claims : nil
+    }
+
+    // MARK: Restoration
+
+    func beginRestoration(_ query: RestorationQuery) { restoration = .asking(query) }
+    func endRestoration() { restoration = .done }
+
+    func isAsking(_ query: RestorationQuery) -> Bool {
+        if case .asking(let running) = restoration { running === query } else { false }
+    }
+
+    // MARK: To the app
+
+    /// Adds an event to what is delivered when the bus queue has done its turn.
+    func post(_ event: Event) {
+        central.bus.assertOnQueue()
+        if inbox.add(event) { central.bus.hasOutgoing(self) }
+    }
+
+    func post(_ body: @escaping (CBCentralManager) -> Void) { post(.run(body)) }
+
+    func flush() { inbox.flush(to: self) }
+
+    func deliver(_ event: Event) {
+        switch event {
+        case .run(let body): if let manager { body(manager) }
+        case .value(let data, let characteristic, let peripheral, let link):
+            if manager != nil { peripheral.deliver(data, of: characteristic, link: link) }
+        case .answer(let body): body()
+        }
+    }
+}

@@ -1,0 +1,299 @@
+import BluezKitRestore
+import DBus
+import Foundation
+
+/// The central role of this process on one BlueZ: the requests of all `CBCentralManager`s, merged, and the devices that they
+/// are about. Confined to the bus queue.
+final class CentralRole: @unchecked Sendable {  // holds: confined to the bus queue, but for constants
+    let bus: BlueZBus
+    let adapter: AdapterController
+    let pairing: PairingService
+    let store: DeviceStore
+    let discovery: DiscoveryController
+    let connects: ConnectQueue
+    let connectionEvents: ConnectionEventMonitor
+    let subscriptions = SubscriptionTable()
+
+    private(set) var managers: [CentralManagerCore] = []
+    /// Devices that an app is connected to or wants to be. While there are any, their signals are received.
+    private(set) var connected: [Device] = [] {
+        didSet { signalSource = connected.isEmpty ? nil : bus.observer }
+    }
+    private var signalSource: (any BlueZBusObserver)?
+    /// Bonded devices whose connection attempt has crashed bluetoothd, as 5.66 does when the peer has lost its keys.
+    private var lostBonds: Set<DeviceIdentity> = []
+
+    init(_ bus: BlueZBus, _ adapter: AdapterController, _ pairing: PairingService) {
+        (self.bus, self.adapter, self.pairing) = (bus, adapter, pairing)
+        store = DeviceStore(bus, adapter)
+        discovery = DiscoveryController(bus, adapter, store)
+        connects = ConnectQueue(bus, store, discovery)
+        connectionEvents = ConnectionEventMonitor(bus, store)
+        discovery.central = self
+        connectionEvents.central = self
+        pairing.add(self)
+    }
+
+    // MARK: Managers
+
+    func add(_ core: CentralManagerCore) {
+        bus.assertOnQueue()
+        managers.append(core)
+    }
+
+    /// The app has released the manager: its scan and its connections end, silently (CN-15).
+    func remove(_ core: CentralManagerCore) {
+        bus.assertOnQueue()
+        managers.removeAll { $0 === core }
+        core.endScan()
+        discovery.update()
+        connectionEvents.update()
+        connectionEvents.forget(core)
+        for device in connected {
+            for client in device.connection?.clients ?? [] where client.manager === core { release(client) }
+        }
+    }
+
+    func startScan(_ scan: Scan, of core: CentralManagerCore) {
+        guard adapter.state == .poweredOn else { return }
+        core.startScan(scan)
+        discovery.update(afresh: true)
+    }
+
+    func endScan(of core: CentralManagerCore) {
+        core.endScan()
+        discovery.update()
+    }
+
+    func setPairing(_ pairing: BluezPairing, of core: CentralManagerCore) {
+        core.setPairing(pairing)
+        self.pairing.updateAgent()
+    }
+
+    func setConnectionEvents(_ filter: ConnectionEventFilter?, of core: CentralManagerCore) {
+        core.setConnectionEvents(filter)
+        connectionEvents.update()
+    }
+
+    // MARK: Connections
+
+    /// `connect(_:options:)`.
+    /// - Parameter link: Which of the app's connects this is. Answers to an earlier one are not delivered.
+    func connect(_ core: PeripheralCore, link token: UInt64, reconnects: Bool) {
+        bus.assertOnQueue()
+        // The app may have cancelled or released it, or the manager, since: it may have waited for its start delay.
+        guard adapter.state == .poweredOn, core.link.load(ordering: .relaxed) == token,
+            managers.contains(where: { $0 === core.manager }), let device = store.device(core.identity)
+        else { return }
+        core.connect(link: token, reconnects: reconnects, to: device)
+        guard lostBonds.remove(device.identity) == nil else {
+            // Another attempt would crash bluetoothd again.
+            core.fail(
+                disconnectError(
+                    reason: "org.bluez.Reason.Authentication",
+                    message: "bluetoothd crashed because the peer has deleted its keys; remove the bond and pair again",
+                    isBonded: true))
+            device.connection?.remove(core)
+            return
+        }
+        connection(of: device).pursue(core)
+    }
+
+    /// `connect(_:options:)` of a peripheral that is connected, as far as the app knows (CN-4). If it is not any more the app
+    /// hears of that.
+    func connectAgain(_ core: PeripheralCore, link token: UInt64, reconnects: Bool) {
+        bus.assertOnQueue()
+        guard core.isUp, core.request?.link == token else { return }
+        core.renew(reconnects: reconnects)
+        core.announceConnection()
+    }
+
+    /// `cancelPeripheralConnection(_:)`: the app hears of it when the link is down, or at once if others use it. Each cancel
+    /// has an answer of its own (CN-7).
+    func cancel(_ core: PeripheralCore) {
+        bus.assertOnQueue()
+        guard let connection = core.device?.connection, core.request != nil else {
+            return core.reportRequestedDisconnect()
+        }
+        connection.cancel(core)
+    }
+
+    /// The app has released the peripheral, or its manager: as a cancel, but without a callback.
+    func release(_ core: PeripheralCore) {
+        bus.assertOnQueue()
+        core.device?.connection?.release(core)
+    }
+
+    /// An operation of an app, in the order of its calls.
+    func perform(_ kind: AttributeOperation.Kind, for core: PeripheralCore, link token: UInt64) {
+        bus.assertOnQueue()
+        guard core.isUp, core.request?.link == token, let client = core.device?.connection?.client else {
+            // The link has ended meanwhile: no answer (CN-10).
+            if case .writeWithoutResponse = kind { core.peripheral?.commandDone(link: token) }
+            return
+        }
+        client.add(AttributeOperation(core: core, link: token, kind: kind))
+    }
+
+    /// - Parameter completion: Gets nil also where there was nothing to remove.
+    func removeBond(with identity: DeviceIdentity, completion: @escaping ((any Error)?) -> Void) {
+        bus.assertOnQueue()
+        guard let path = adapter.path, let proxy = bus.proxy(path, BlueZ.adapter), let device = store.device(identity)
+        else { return completion(CBError(.notConnected)) }
+        let devicePath = device.path
+        if device.connection == nil { forgetIfUnknown(device) }
+        proxy.removeDevice(devicePath) { result in
+            guard let error = result.failure, error.name != "org.bluez.Error.DoesNotExist" else {
+                return completion(nil)
+            }
+            completion(
+                coreBluetoothError(name: error.name, message: error.message, context: .adapter, isBonded: false))
+        }
+    }
+
+    /// The device's connection; made if there is none.
+    func connection(of device: Device) -> DeviceConnection {
+        if let connection = device.connection { return connection }
+        connected.append(device)
+        let connection = DeviceConnection(of: device, in: self)
+        device.attach(connection)
+        connection.updateMatchRules()
+        pairing.updateAgent()
+        return connection
+    }
+
+    /// A device that no app is connected to keeps nothing.
+    func drop(_ connection: DeviceConnection) {
+        let device = connection.device
+        connection.end()
+        device.attach(nil)
+        discovery.forget(device)
+        connected.removeAll { $0 === device }
+        forgetIfUnknown(device)
+    }
+
+    private func forgetIfUnknown(_ device: Device) {
+        if !discovery.isFollowing || !device.isInBlueZ { store.forget(device) }
+    }
+
+    // MARK: The bus and the adapter
+
+    /// The links stay, as far as is known, and cannot be ended now: their files stay as well, until they can.
+    func busLost() {
+        connectionEvents.busLost()
+        abandonLeases()
+    }
+
+    func abandonLeases() { for device in connected { device.connection?.abandonLease() } }
+
+    /// bluetoothd has ended: was it because of one of these devices?
+    func daemonEnded() {
+        for device in connected where device.properties.isBonded {
+            if device.connection?.mayHaveLostBond == true { lostBonds.insert(device.identity) }
+        }
+    }
+
+    /// Bluetooth is off, or away: every scan and every link has ended (ST-4, ST-6).
+    func bluetoothEnded() {
+        bus.assertOnQueue()
+        discovery.reset()
+        connectionEvents.reset()
+        for core in managers { core.endScan() }
+        connects.reset()
+        for device in connected { device.connection.map { $0.bluetoothEnded() } }
+        subscriptions.removeAll()
+        store.removeAll()
+    }
+
+    func announceState() { for core in managers { announceState(to: core) } }
+
+    func announceState(to core: CentralManagerCore) {
+        let state = adapter.state
+        guard state != .unknown, state != core.announcedState else { return }
+        switch core.restoration {
+        case .waiting(let snapshot): return restore(snapshot, core)
+        // What was asked does not matter any longer: the state is another one.
+        case .asking(let query): return finish(query, of: core)
+        case .done: break
+        }
+        core.announce(state)
+        core.use(adapter: adapter.name)
+        let life = state == .poweredOn ? adapter.stackGeneration : nil
+        let generation = adapter.generation
+        core.post { manager in
+            // Not before: until then a command from another thread belongs to the generation that the app knows.
+            if state == .poweredOn { manager.shared.withLock { $0.generation = generation } }
+            manager.enter(state, life: life)
+        }
+        if state == .poweredOn, let claims = core.takeClaims() {
+            bus.after(claims.period) { [weak self] in self?.endUnclaimed(in: claims.directory) }
+        }
+    }
+}
+
+// MARK: - Devices
+
+extension CentralRole {
+    /// InterfacesAdded of a device: a new one, or one that is wanted and has come.
+    func deviceAdded(_ path: ObjectPath, _ properties: inout MessageReader) throws(BusError) {
+        guard store.isOurs(path) else { return }
+        var fields = DeviceProperties()
+        var changes = try fields.apply(&properties, of: path, uuids: store.uuids)
+        // Cached properties are not an advertisement; `RSSI` is there only while the device is being received.
+        if fields.rssiDBm == nil { changes.remove(.advertisement) }
+        guard let identity = fields.identity else { throw .malformed("\(path) has no address") }
+        let device = store.device(identity, at: path)
+        device.found(fields, scan: discovery.scanGeneration)
+        process(changes, of: device)
+    }
+
+    /// PropertiesChanged of a device, after its interface name.
+    func receiveChange(of device: Device, _ reader: inout MessageReader) throws(BusError) {
+        if device.connection == nil {
+            guard discovery.isFollowing else { return }
+            // Reported already, and no scan wants repetitions: look at the keys, decode nothing.
+            if try discovery.isOldNews(device, reader) { return }
+            if device.scanGeneration != discovery.scanGeneration { return discovery.readUnknown(device.path.rawValue) }
+        }
+        var changes = try device.apply(&reader, uuids: store.uuids)
+        try device.invalidate(&reader)
+        // BlueZ does not signal an RSSI that has not changed; without a link names and services come from the air too.
+        if device.connection == nil, !changes.isDisjoint(with: [.name, .services]) { changes.insert(.advertisement) }
+        process(changes, of: device)
+    }
+
+    /// What the changes of a device lead to, whichever message has brought them.
+    private func process(_ changes: DeviceProperties.Changes, of device: Device) {
+        AdvertisedServices.recall(device)
+        if changes.contains(.advertisement) {
+            device.heard()
+            discovery.report(device)
+        }
+        guard let connection = device.connection else { return }
+        store.noteIdentity(of: device)
+        connection.process(changes)
+    }
+
+    /// The object is gone: BlueZ has forgotten the device, and with it the link.
+    func deviceRemoved(_ device: Device) {
+        device.removed()
+        device.connection?.deviceRemoved()
+        if device.connection == nil { store.forget(device) }
+    }
+}
+
+// MARK: - Pairing
+
+extension CentralRole: PairingRole {
+    var needsAgent: Bool { !connected.isEmpty }
+    var pairings: [BluezPairing] { managers.map(\.pairing) }
+
+    func pairingPeers(at path: ObjectPath) -> [any PairingPeer]? {
+        guard let connection = store[path.rawValue]?.connection, connection.isWanted else { return nil }
+        return connection.clients.filter { $0.request != nil }
+    }
+
+    func mayPairUnasked(at path: ObjectPath) -> Bool { false }
+
+    func pairingRefused(at path: ObjectPath) { store[path.rawValue]?.connection?.pairingRefused() }
+}

@@ -1,0 +1,492 @@
+import DBus
+import Dispatch
+import Foundation
+
+/// One device's connection, from the first request of an app until no app uses it any longer: carries out what its
+/// ``LinkStateMachine`` decides, and shares its link among the apps' peripherals. Confined to the bus queue.
+final class DeviceConnection: CustomStringConvertible {
+    let device: Device
+    private let central: CentralRole
+    private var machine = LinkStateMachine()
+    /// The attributes of the link, or of the one that is being made. Replaced when that has ended.
+    private(set) var client: GATTClient
+    /// The peripherals that use the link. Few: one for each manager at most.
+    private(set) var clients: [PeripheralCore] = []
+    /// This process's part in the link or the attempt, if a program with BluezKit has made it.
+    private var lease: LinkLease?
+    /// `Connect` is on its way.
+    private var attempt: ConnectAttempt?
+    /// It was on its way when the last link ended.
+    private var earlierAttempt: ConnectAttempt?
+    /// When BlueZ said that the attempt had failed, though the link was up.
+    private var failedWhileUp: DispatchTime?
+    /// `Device1.Disconnected`, which comes right before the link ends.
+    private var disconnectReason: (name: String, message: String)?
+    /// When the last link has ended.
+    private var downSince = CFAbsoluteTime(0)
+    private var timer: (any DispatchSourceTimer)?
+    private var matchRules: [MatchRule] = []
+    private var isPausingDiscovery = false
+
+    init(of device: Device, in central: CentralRole) {
+        (self.device, self.central) = (device, central)
+        client = GATTClient(of: device, in: central)
+    }
+
+    private var bus: BlueZBus { central.bus }
+    private var proxy: BlueZProxy? { bus.proxy(device.path, BlueZ.device) }
+    private var isAttached: Bool { device.connection === self }
+
+    var description: String {
+        "\(device.path): \(machine), connected \(device.properties.isConnected), "
+            + "resolved \(device.properties.areServicesResolved), \(client)"
+    }
+
+    var phase: LinkStateMachine.Phase { machine.phase }
+    var isUp: Bool { machine.phase == .up }
+    var isWanted: Bool { clients.contains { $0.request != nil } }
+    var isAttempting: Bool { attempt != nil }
+
+    // MARK: What the apps ask for
+
+    /// Makes the link that `core` wants, or tells it that it is there.
+    func pursue(_ core: PeripheralCore) {
+        claim(for: core)
+        add(core)
+        if isUp { core.announceConnection() } else { handle(.want(true)) }
+    }
+
+    func add(_ core: PeripheralCore) {
+        if !clients.contains(where: { $0 === core }) { clients.append(core) }
+    }
+
+    func detach(_ core: PeripheralCore) { clients.removeAll { $0 === core } }
+
+    func remove(_ core: PeripheralCore) {
+        detach(core)
+        dropIfUnused()
+    }
+
+    func cancel(_ core: PeripheralCore) {
+        let wasUp = core.isUp
+        endWork(of: core)
+        // In the order of the calls: an earlier one may be waiting for the end of its link.
+        if isWanted || !wasUp, core.pendingCancels == 0 {
+            core.reportRequestedDisconnect()
+            clients.removeAll { $0 === core }
+        } else {
+            core.awaitEndOfLink()
+        }
+        if !isWanted { handle(.want(false)) }
+    }
+
+    func release(_ core: PeripheralCore) {
+        endWork(of: core)
+        core.forgetCancels()
+        clients.removeAll { $0 === core }
+        if !isWanted { handle(.want(false)) }
+        dropIfUnused()
+    }
+
+    private func endWork(of core: PeripheralCore) {
+        core.endRequest()
+        client.endWork(of: core)
+    }
+
+    // MARK: What BlueZ says
+
+    /// The device's properties have changed.
+    func process(_ changes: DeviceProperties.Changes) {
+        if changes.contains(.bonded) {
+            clients.forEach { $0.updateBond(device.properties.isBonded) }
+            central.pairing.endQuestion(about: device.path)
+        }
+        if changes.contains(.name), let name = device.properties.name { clients.forEach { $0.nameChanged(name) } }
+        if changes.contains(.connected), phase != .checking || !central.adapter.mayReportStaleLinks {
+            handle(.connectedChanged(device.properties.isConnected))
+        }
+        if changes.contains(.advertisement) {
+            central.connects.hear(device)
+            handle(.seen)
+        }
+        if changes.contains(.servicesResolved), device.properties.areServicesResolved { client.servicesResolved() }
+    }
+
+    /// BlueZ 5.83 and later say why a link ended, right before it ends.
+    func noteDisconnect(reason: String, message: String) { disconnectReason = (reason, message) }
+
+    func deviceRemoved() {
+        client.forgetTable()
+        handle(.connectedChanged(false))
+        // BlueZ 5.66 never answers a `Connect` to what it forgets meanwhile.
+        if phase == .attempting, let attempt { replied(to: attempt, .failure(ConnectFailure.forgotten)) }
+    }
+
+    /// Bluetooth is off, or away.
+    func bluetoothEnded() {
+        device.noteLinkLost()
+        // A `Connect` on its way gets there when Bluetooth may be on again: what follows it calls it off.
+        if attempt != nil { proxy?.disconnect { _ in } }
+        central.drop(self)
+    }
+
+    /// The connection to the bus is gone: the link stays, as far as is known, and so does its file.
+    func abandonLease() { lease = nil }
+
+    // MARK: What the machine decides
+
+    func handle(_ event: LinkStateMachine.Event) { apply(machine.handle(event)) }
+
+    private func apply(_ actions: [LinkStateMachine.Action]) {
+        for action in actions {
+            guard isAttached else { break }
+            switch action {
+            case .readDevice: readDevice()
+            case .connect: connect()
+            case .disconnect: disconnect()
+            case .disconnectAgain: callDisconnect()
+            case .look(let looks): central.discovery.listen(looks, for: device)
+            case .queue:
+                central.connects.request(device, isHeard: device.wasHeard(within: bus.timing.inRange))
+            case .startTimer(let delay): startTimer(delay)
+            case .startBackOff(let delay): startTimer(delay * Double.random(in: 0.75...1.25))
+            case .stopTimer: stopTimer()
+            case .linkUp: linkUp()
+            case .linkDown: linkDown()
+            case .hold: hold()
+            case .tellLoss: reportLoss()
+            case .giveUp: giveUp()
+            }
+        }
+        if !isAttached || !machine.holdsTurn { central.connects.end(device) }
+        dropIfUnused()
+    }
+
+    private func startTimer(_ delay: Duration) {
+        stopTimer()
+        timer = bus.timer(delay) { [weak self] in
+            self?.stopTimer()
+            self?.handle(.timerFired)
+        }
+    }
+
+    private func stopTimer() {
+        timer?.cancel()
+        timer = nil
+    }
+
+    private func pauseDiscovery(_ pauses: Bool) {
+        guard isPausingDiscovery != pauses else { return }
+        isPausingDiscovery = pauses
+        central.discovery.pause(pauses)
+    }
+
+    /// The signals of the device and its attributes.
+    func updateMatchRules() {
+        for rule in matchRules { bus.connection?.removeMatch(rule) }
+        let (interface, member) = ("org.freedesktop.DBus.Properties", "PropertiesChanged")
+        matchRules = [
+            // The bus allows some hundred rules: where many wait, those that come last share one.
+            central.connected.count <= 64
+                ? MatchRule(sender: BlueZ.busName, path: device.path)
+                : MatchRule(sender: BlueZ.busName, interface: interface, member: member, argument0: BlueZ.device),
+            // Of all devices: one rule for each link is not possible (see MatchRule).
+            MatchRule(sender: BlueZ.busName, interface: interface, member: member, argument0: BlueZ.characteristic),
+            MatchRule(sender: BlueZ.busName, interface: interface, member: member, argument0: BlueZ.service),
+        ]
+        for rule in matchRules { bus.connection?.addMatch(rule) }
+    }
+
+    // MARK: Asking BlueZ
+
+    /// Asks in one go whether BlueZ knows the device, and whether it has attributes of it already: those will not be
+    /// announced again.
+    private func readDevice() {
+        if central.adapter.mayReportStaleLinks { return readDeviceLater() }
+        let wasLeased = isLeased
+        ask { [weak self] isConnected in
+            guard let self else { return }
+            if isConnected == true, lease == nil, phase == .checking {
+                // Another program is ending the link, or has ended it since BlueZ was asked: it cannot be used any more,
+                // and there can be a new one soon.
+                do { lease = try sharedLease() } catch { return readDeviceLater() }
+                if wasLeased, !isLeased { return readDeviceLater() }
+            }
+            client.readUnreadObjects()
+            handle(.deviceRead(connected: isConnected))
+        }
+    }
+
+    private func readDeviceLater() {
+        bus.after(bus.timing.leaseRetry) { [weak self, weak client] in
+            if let self, client?.isCurrent == true, phase == .checking { readDevice() }
+        }
+    }
+
+    /// - Parameter answered: Gets whether it is connected; nil: BlueZ does not know it. Not called if the link has ended
+    ///   meanwhile.
+    func ask(hasFollowed: Bool = false, answered: @escaping (_ isConnected: Bool?) -> Void) {
+        guard let proxy else { return }
+        client.readTable()
+        bus.insist {
+            proxy.getAll(completion: $0)
+        } answered: { [weak self, weak client] result in
+            guard let self, client?.isCurrent == true else { return }
+            var isConnected: Bool?
+            switch result {
+            case .success(let reply):
+                noteProperties(in: reply)
+                isConnected = device.properties.isConnected
+            case .failure(let error) where !BlueZErrorName.meansUnknownObject(error.name):
+                isConnected = false  // try, and let Connect tell what is wrong
+            case .failure where !hasFollowed:
+                return central.store.follow(device, self) { [weak self] mustLookAgain in
+                    guard mustLookAgain else { return answered(nil) }
+                    self?.ask(hasFollowed: true, answered: answered)
+                }
+            case .failure: break
+            }
+            central.store.noteIdentity(of: device)
+            answered(isConnected)
+        }
+    }
+
+    private func noteProperties(in reply: Message) {
+        device.noteInBlueZ()
+        var reader = reply.reader
+        do throws(BusError) { _ = try device.apply(&reader, uuids: central.store.uuids) } catch {
+            Log.warning("\(device.path): \(error.message)")
+        }
+        for core in clients {
+            if let name = device.properties.name { core.updateName(name) }
+            core.updateBond(device.properties.isBonded)
+        }
+    }
+
+    // MARK: Connecting
+
+    private func connect() {
+        guard let proxy else { return }
+        let attempt: ConnectAttempt
+        do throws(LinkLease.IsEnding) {
+            // Another process has made an attempt, or a link, and may have died since.
+            let existing = try sharedLease()
+            if let existing { lease = existing } else { lease = try newLease() }
+            attempt = ConnectAttempt(hasExistingLease: existing != nil)
+        } catch {
+            // Another process is ending the link: an attempt would be cut with it.
+            return handle(.connectReply(.transient))
+        }
+        self.attempt = attempt
+        AdvertisedServices.note(device)
+        pauseDiscovery(true)
+        bus.after(bus.timing.discoveryPause) { [weak self, weak client] in
+            if client?.isCurrent == true { self?.pauseDiscovery(false) }
+        }
+        device.connect(by: proxy) { [weak self, weak device] result in
+            if attempt.isAnswered, result.failure == nil {
+                // BlueZ had forgotten the device, so that the `Connect` had failed, and heard it again before it came to
+                // that call: the link is this process's.
+                guard let connection = device?.connection, connection.isWanted else { return proxy.disconnect { _ in } }
+                return connection.claimLateLink()
+            }
+            self?.replied(to: attempt, result)
+        }
+    }
+
+    private func claimLateLink() { if lease == nil { lease = try? newLease() } }
+
+    private func replied(to attempt: ConnectAttempt, _ result: Result<Message, BusError>) {
+        guard attempt.answer() else { return }
+        let isCurrent = attempt === self.attempt
+        if result.failure != nil, isCurrent ? isUp : attempt === earlierAttempt { failedWhileUp = .now() }
+        guard isCurrent else { return }
+        self.attempt = nil
+        pauseDiscovery(false)
+        var failure: LinkStateMachine.Failure?
+        if case .failure(let error) = result {
+            Log.debug("connect \(device.path): \(error.name) \(error.message)")
+            failure = device.attemptFailed(error)
+            // The next link is another program's. But BlueZ may still be at the attempt that it gave no answer to,
+            // or at that of a process that has died.
+            let hasEnded = phase == .attempting && error != .timedOut
+            if failure == .inProgress ? !attempt.hasExistingLease : hasEnded { endLease() }
+        }
+        handle(.connectReply(failure))
+    }
+
+    private func disconnect() {
+        pauseDiscovery(false)
+        guard lease?.beginEnding() ?? (LinkLease.directory == nil) else {
+            Log.debug("\(device.path): other programs use the link, which stays")
+            lease = nil
+            return handle(.kept)
+        }
+        callDisconnect()
+    }
+
+    private func callDisconnect() {
+        // Until it is answered, or the link has gone: then the lease goes, and not before.
+        proxy?.disconnect { [weak self, weak client] result in
+            guard let self, client?.isCurrent == true else { return }
+            if result.failure.map({ BlueZErrorName.meansUnknownObject($0.name) }) ?? true { endLease() }
+            handle(.disconnectReply)
+        }
+    }
+
+    // MARK: The link is there, or has gone
+
+    private func linkUp() {
+        pauseDiscovery(false)
+        if lease == nil { lease = try? sharedLease() }
+        (disconnectReason, failedWhileUp) = (nil, nil)
+        device.linkUp()
+        for core in clients where core.request != nil && !core.isUp { core.announceConnection() }
+        // BlueZ may have told what is below the device while the attempt ran.
+        client.continueReading()
+    }
+
+    /// The link has ended. Those who have cancelled hear of it now; those who have not, by ``reportLoss()``.
+    private func linkDown() {
+        pauseDiscovery(false)
+        downSince = CFAbsoluteTimeGetCurrent()
+        endGeneration(keepsLease: phase == .lost)
+        for core in clients {
+            for _ in 0..<core.pendingCancels { core.reportRequestedDisconnect() }
+            if core.request == nil, core.pendingCancels > 0 { clients.removeAll { $0 === core } }
+            core.linkEnded()
+        }
+    }
+
+    /// When Bluetooth is switched off BlueZ ends the links first and says so some 50 ms later. Then the new state alone is
+    /// reported (O-18), so wait for it.
+    private func hold() {
+        if clients.contains(where: { $0.request?.wasUp == true }), !hasRemoteReason {
+            startTimer(bus.timing.heldLoss)
+        } else {
+            handle(.timerFired)
+        }
+    }
+
+    /// Whether BlueZ (5.83 and later) has said that it was not this computer that ended the link.
+    private var hasRemoteReason: Bool {
+        ["org.bluez.Reason.Remote", "org.bluez.Reason.Timeout"].contains(disconnectReason?.name)
+    }
+
+    /// Tells those who were connected. Others, who have begun to connect meanwhile, have lost nothing.
+    private func reportLoss() {
+        var reason = disconnectReason
+        if reason == nil, failedWhileUp != nil, device.properties.isBonded {
+            // It came up and was not encrypted: the peer has lost its keys (BlueZ before 5.83 gives no reason).
+            reason = ("org.bluez.Reason.Authentication", "the link could not be encrypted")
+        }
+        (disconnectReason, failedWhileUp) = (nil, nil)
+        for core in clients where core.request?.wasUp == true {
+            core.reportLoss(reason: reason, at: downSince)
+            if core.request == nil { clients.removeAll { $0 === core } }
+        }
+        // If there is a link again it may be the old one, and is ours to end.
+        if !device.properties.isConnected { endLease() }
+        handle(.lossTold(isWanted: isWanted))
+    }
+
+    /// No attempt will succeed: the apps hear why.
+    private func giveUp() {
+        let attempts = device.forgetAttempts()
+        endGeneration()
+        let error = coreBluetoothError(
+            name: attempts.last?.name ?? "", message: attempts.last?.message ?? "", context: .connect,
+            isBonded: device.properties.isBonded, attempts: attempts)
+        for core in clients { core.fail(error) }
+        clients.removeAll()
+        _ = machine.handle(.want(false))
+    }
+
+    /// Whether an attempt has failed so that bluetoothd, if it has ended now, has crashed of it.
+    var mayHaveLostBond: Bool { failedWhileUp.map { $0.later(by: bus.timing.lostBondCrash) > .now() } ?? false }
+
+    /// BlueZ began to pair for the operation that runs. Refused, it never answers that, nor anything that follows on
+    /// this link, and forgets the device 30 s later (seen with 5.66). So both end now.
+    func pairingRefused() {
+        guard client.pairingRefused() else { return }
+        disconnectReason = ("org.bluez.Reason.Authentication", "pairing was refused")
+        proxy?.disconnect { _ in }
+    }
+
+    /// Of the old link nothing is answered or delivered any more.
+    private func endGeneration(keepsLease: Bool = false) {
+        client.end()
+        (earlierAttempt, attempt) = (attempt, nil)
+        if !keepsLease {
+            if !device.properties.isConnected { endLease() }
+            lease = nil
+        }
+        central.pairing.endQuestion(about: device.path)
+        device.noteUnconnected()
+        client.endSubscriptions()
+        client = GATTClient(of: device, in: central)
+    }
+
+    func dropIfUnused() {
+        guard isAttached, clients.isEmpty, phase == .idle else { return }
+        if let lease, let proxy, lease.beginEnding() {
+            // BlueZ is at an attempt that another process has made, and has left to this one.
+            self.lease = nil
+            proxy.disconnect { _ in lease.end() }
+        }
+        central.drop(self)
+    }
+
+    /// For ``CentralRole/drop(_:)``.
+    func end() {
+        pauseDiscovery(false)
+        stopTimer()
+        central.connects.end(device)
+        endGeneration()
+        for rule in matchRules { bus.connection?.removeMatch(rule) }
+        clients.forEach { $0.drop() }
+        (matchRules, clients) = ([], [])
+    }
+}
+
+// MARK: - Links that several programs use
+
+extension DeviceConnection {
+    private var leaseName: String? { central.leaseName(of: device.path) }
+
+    /// Whether programs with BluezKit have made the link, or the attempt.
+    private var isLeased: Bool { leaseName.map { LinkLease.exists($0, in: LinkLease.directory) } ?? false }
+
+    /// Our part in a link that programs with BluezKit have made, if they have.
+    private func sharedLease() throws(LinkLease.IsEnding) -> LinkLease? {
+        guard let leaseName else { return nil }
+        return claimed(try LinkLease.share(leaseName, in: LinkLease.directory, for: device.identity.identifier))
+    }
+
+    private func newLease() throws(LinkLease.IsEnding) -> LinkLease? {
+        guard let leaseName else { return nil }
+        return claimed(try LinkLease.make(leaseName, in: LinkLease.directory, for: device.identity.identifier))
+    }
+
+    private func claimed(_ lease: LinkLease?) -> LinkLease? {
+        for core in clients where core.request != nil {
+            core.manager.configuration.statePath.map { lease?.claim(in: $0) }
+        }
+        return lease
+    }
+
+    /// The lease says whose preserved state wants the link.
+    func claim(for core: PeripheralCore) { core.manager.configuration.statePath.map { lease?.claim(in: $0) } }
+
+    /// The link has ended, or the attempt has.
+    private func endLease() {
+        lease?.end()
+        lease = nil
+    }
+
+    /// Ends a link, or an attempt, that a process has left which has died.
+    func endOrphan(_ lease: LinkLease) {
+        self.lease = lease
+        apply(machine.inherit())
+    }
+}

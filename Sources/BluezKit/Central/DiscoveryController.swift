@@ -1,0 +1,286 @@
+import DBus
+import Dispatch
+import Foundation
+
+/// Scans: one discovery of BlueZ for all managers, filtered again for each. Confined to the bus queue.
+final class DiscoveryController: CustomStringConvertible {
+    private let bus: BlueZBus
+    private let adapter: AdapterController
+    private let store: DeviceStore
+    /// Whose scans these are.
+    weak var central: CentralRole?
+    /// Whether another role has links that a power cycle would end.
+    var hasOtherLinks: () -> Bool = { false }
+
+    private var machine = DiscoveryStateMachine()
+    /// Counts the resets of ``machine``: answers to what it asked for before do not count.
+    private var generation = 0
+    /// Counts the new scans: what is known of a device from before may have changed.
+    private(set) var scanGeneration = 0
+    private var pauses = 0
+    /// Whether BlueZ's signals of all devices are received.
+    private(set) var isFollowing = false
+    private var watch = ScanWatch()
+    private var watchTimer: (any DispatchSourceTimer)?
+    /// Devices of which only a change is known.
+    private var unknownPaths = PathQueue()
+    /// Devices that are queued for a connection and have to be heard first.
+    private var listensForQueue = false
+    private var listening: Set<DeviceIdentity> = []
+
+    init(_ bus: BlueZBus, _ adapter: AdapterController, _ store: DeviceStore) {
+        (self.bus, self.adapter, self.store) = (bus, adapter, store)
+    }
+
+    var description: String { "\(machine), pauses \(pauses)" }
+
+    private var managers: [CentralManagerCore] { central?.managers ?? [] }
+
+    // MARK: What is wanted
+
+    /// A manager's scan has begun, changed or ended. A new one wants to hear again of what was reported already.
+    func update(afresh: Bool = false) {
+        bus.assertOnQueue()
+        guard adapter.state == .poweredOn else { return }
+        var filters = managers.compactMap { $0.scan?.filter }
+        central?.connects.scans(!filters.isEmpty)
+        // A connect that waits for its device needs every report: devices are not obliged to advertise a service.
+        if listensForQueue || !listening.isEmpty || !filters.isEmpty && watch.isInDoubt {
+            filters.append(DiscoveryStateMachine.Filter(services: nil, wantsDuplicates: false))
+        }
+        let wanted = filters.dropFirst().reduce(filters.first) { $0?.merged(with: $1) }
+        if afresh { scanGeneration += 1 }
+        follow(wanted != nil)
+        perform(machine.wish(wanted, afresh: afresh))
+        perform(watch.scan(wanted != nil))
+    }
+
+    /// Whether to listen for the devices that are queued for a connection.
+    func listenForQueue(_ listens: Bool) {
+        listensForQueue = listens
+        update()
+    }
+
+    /// Whether to listen for this device, which BlueZ does not know.
+    func listen(_ listens: Bool, for device: Device) {
+        if listens { listening.insert(device.identity) } else { listening.remove(device.identity) }
+        update()
+    }
+
+    /// The device is not used any longer.
+    func forget(_ device: Device) { listening.remove(device.identity) }
+
+    /// Connecting takes seconds while a scan goes on, and a fraction of one when it does not.
+    func pause(_ pauses: Bool) {
+        self.pauses += pauses ? 1 : -1
+        perform(machine.pause(self.pauses > 0))
+    }
+
+    /// Bluetooth is off, or was reset.
+    func reset() {
+        machine.reset()
+        generation += 1
+        follow(false)
+        unknownPaths = PathQueue()
+        watch.reset()
+        stopWatchTimer()
+        (listensForQueue, listening) = (false, [])
+    }
+
+    /// The rule for device signals exists only while an app scans: other programs' scans are broadcast too.
+    private func follow(_ follows: Bool) {
+        guard follows != isFollowing else { return }
+        isFollowing = follows
+        let rule = MatchRule(
+            sender: BlueZ.busName, interface: "org.freedesktop.DBus.Properties", member: "PropertiesChanged",
+            argument0: BlueZ.device)
+        if follows { bus.connection?.addMatch(rule) } else { bus.connection?.removeMatch(rule) }
+    }
+
+    // MARK: A scan that is silent
+
+    private func perform(_ actions: [ScanWatch.Action]) {
+        for action in actions {
+            switch action {
+            case .startTimer(let delay):
+                watchTimer = bus.timer(delay) { [weak self] in self?.watchTimerFired() }
+            case .stopTimer: stopWatchTimer()
+            case .restart:
+                let text = "the scan has heard nothing for a minute: restarting discovery"
+                machine.isFiltered ? Log.debug(text) : Log.warning(text)
+                watch.patience = machine.isFiltered ? 10 : 1
+                update(afresh: true)
+            case .trust: update()
+            case .powerCycle: powerCycle()
+            }
+        }
+    }
+
+    func watchTimerFired() { perform(watch.timerFired()) }
+
+    /// For tests: how long a scan may hear nothing.
+    func setWatchWindow(_ window: Duration) { watch.window = window }
+
+    private func stopWatchTimer() {
+        watchTimer?.cancel()
+        watchTimer = nil
+    }
+
+    /// The last resort, which ends the links of every program.
+    private func powerCycle() {
+        guard managers.contains(where: \.configuration.mayPowerCycle), let path = adapter.path,
+            central?.connected.isEmpty == true, !hasOtherLinks()
+        else {
+            return Log.warning(
+                "the scan has heard nothing for two minutes. If there are devices near, switching Bluetooth off and on "
+                    + "helps; with BluezManagerOptionMayPowerCycleKey this program does so where it has no connections")
+        }
+        Log.warning("the scan has heard nothing for two minutes: switching \(path.lastElement) off and on")
+        watch.hasPowerCycled = true
+        adapter.powerCycle()
+    }
+
+    // MARK: BlueZ
+
+    private func perform(_ actions: [DiscoveryStateMachine.Action]) {
+        guard let path = adapter.path, let proxy = bus.proxy(path, BlueZ.adapter) else { return }
+        let generation = generation
+        let replied: BlueZProxy.Completion = { [weak self] result in
+            if let self, self.generation == generation { self.replied(result) }
+        }
+        for action in actions {
+            switch action {
+            case .setFilter(let filter): proxy.setDiscoveryFilter(filter, completion: replied)
+            case .start: start(proxy)
+            case .stop: proxy.stopDiscovery(completion: replied)
+            case .startTimer(let delay):
+                bus.after(delay) { [weak self] in
+                    if let self, self.generation == generation { perform(machine.timerFired()) }
+                }
+            }
+        }
+    }
+
+    /// While another program scans, BlueZ's discovery does not begin with ours, and devices of which nothing changes are
+    /// not signalled: what it has heard is read.
+    private func start(_ proxy: BlueZProxy) {
+        let generation = generation
+        var wasRunning = false
+        proxy.get("Discovering") { wasRunning = (try? $0.get().values().first)?.boolValue == true }
+        proxy.startDiscovery { [weak self] result in
+            guard let self else { return }
+            if self.generation == generation {
+                replied(result)
+                if wasRunning, result.failure == nil { readHeardDevices() }
+            } else if result.failure == nil {
+                // It got there when Bluetooth was on again, and runs without being wanted.
+                perform(machine.strayed())
+            }
+        }
+    }
+
+    private func replied(_ result: Result<Message, BusError>) {
+        switch result {
+        case .success: perform(machine.replied(.done))
+        case .failure(let error) where error.name == BlueZErrorName.notReady: perform(machine.replied(.notReady))
+        case .failure(let error):
+            Log.debug("discovery: \(error.name) \(error.message)")
+            perform(machine.replied(.busy))
+        }
+    }
+
+    // MARK: Reports
+
+    /// Whether a change of a device brings nothing that a scan wants. Reads the keys and no value.
+    func isOldNews(_ device: Device, _ reader: MessageReader) throws(BusError) -> Bool {
+        guard device.scanGeneration == scanGeneration else { return false }
+        var reportedToAll: DeviceProperties.Kinds?
+        for core in managers {
+            guard let scan = core.scan else { continue }
+            guard !scan.wantsDuplicates, let kinds = core.reportedKinds(of: device.identity) else { return false }
+            reportedToAll = reportedToAll.map { $0.intersection(kinds) } ?? kinds
+        }
+        guard let reportedToAll else { return false }
+        var keys: DeviceProperties.Kinds = []
+        var isHeard = false
+        var reader = reader
+        try reader.readDictionary { (entry) throws(BusError) in
+            let key = try entry.readCString()
+            if key.matches("RSSI") { isHeard = true }
+            if key.matches("Name") { keys.insert(.name) }
+            if key.matches("UUIDs") { keys.insert(.services) }
+            if key.matches("ManufacturerData") { keys.insert(.manufacturerData) }
+            if key.matches("ServiceData") { keys.insert(.serviceData) }
+            if key.matches("TxPower") { keys.insert(.txPower) }
+            if key.matches("AdvertisingData") { keys.insert(.solicited) }
+        }
+        if isHeard { watch.hear() }
+        return keys.isSubset(of: reportedToAll)
+    }
+
+    /// An advertisement of `device` was received: every scan that wants it hears of it.
+    func report(_ device: Device) {
+        watch.hear()
+        tellScans(of: device)
+    }
+
+    private func tellScans(of device: Device) {
+        for core in managers {
+            guard core.admits(device), let token = core.scan?.token else { continue }
+            let (properties, identity) = (device.properties, device.identity)
+            core.post { manager in manager.discovered(identity, properties, scan: token) }
+        }
+    }
+
+    // MARK: Devices that BlueZ knew before we looked
+
+    /// Reads a device of which only a change is known.
+    func readUnknown(_ path: String) {
+        unknownPaths.add(path)
+        readUnknownDevices()
+    }
+
+    /// BlueZ has removed it.
+    func removeUnknown(_ path: UnsafePointer<CChar>) { unknownPaths.remove(path) }
+
+    /// A few at a time.
+    private func readUnknownDevices() {
+        guard bus.connection != nil else { return }
+        while let path = unknownPaths.next() {
+            guard let objectPath = ObjectPath(path), let proxy = bus.proxy(objectPath, BlueZ.device) else { continue }
+            let generation = scanGeneration
+            bus.insist {
+                proxy.getAll(completion: $0)
+            } answered: {
+                [weak self] result in
+                guard let self else { return }
+                // Asking took no longer than the answer is fresh: the change that made us ask is in it.
+                if unknownPaths.finish(path), case .success(let reply) = result, generation == scanGeneration {
+                    var reader = reply.reader
+                    do throws(BusError) { try central?.deviceAdded(objectPath, &reader) } catch {
+                        Log.warning("ignored \(path): \(error.message)")
+                    }
+                }
+                readUnknownDevices()
+            }
+        }
+    }
+
+    /// Reports what a discovery that ran before our scan began has heard. BlueZ keeps the strength of a device only while
+    /// one runs.
+    private func readHeardDevices() {
+        guard managers.contains(where: { $0.scan != nil }) else { return }
+        let generation = scanGeneration
+        store.readAll { [weak self] identity, path, fields in
+            // Of a connected one the strength may be from before the link (SC-12).
+            guard let self, fields.rssiDBm != nil, !fields.isConnected else { return }
+            let device = store.device(identity, at: path)
+            guard device.scanGeneration != generation else { return }
+            device.heardEarlier(fields, scan: generation)  // a connect does not wait for the next advertisement
+            tellScans(of: device)
+        } isWanted: { [weak self] in
+            guard let self else { return false }
+            return generation == scanGeneration && isFollowing
+        }
+    }
+}

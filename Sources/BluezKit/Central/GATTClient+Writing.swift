@@ -1,0 +1,132 @@
+import DBus
+import Dispatch
+import Foundation
+
+/// Writes without response: through BlueZ's socket where there is one, by `WriteValue` where there is not.
+extension GATTClient {
+    func writeWithoutResponse(
+        _ data: [UInt8], to characteristic: CBCharacteristic, _ entry: Entry
+    ) {
+        let path = characteristic.objectPath
+        if data.isEmpty {
+            // BlueZ takes an empty packet for the end of the socket.
+            releaseWriter(of: path)
+            return writeByCall(data, path, entry)
+        }
+        if let writer = writers[path] { return send(data, by: writer, path, entry) }
+        guard bus.connection?.carriesFileDescriptors == true, !withoutSocket.contains(path) else {
+            return writeByCall(data, path, entry)
+        }
+        guard let objectPath = ObjectPath(path), let proxy = bus.proxy(objectPath, BlueZ.characteristic) else { return }
+        awaitEnd(of: entry)
+        let id = entry.id
+        proxy.acquireWrite { [weak self] result in
+            let writer = Self.socket(in: result)
+            guard let self, let entry = running(id) else { return _ = writer?.close() }
+            guard let writer else {
+                withoutSocket.insert(path)
+                return writeByCall(data, path, entry)
+            }
+            writers[path] = writer
+            releaseWhenIdle(writer, path)
+            send(data, by: writer, path, entry)
+        }
+    }
+
+    /// The operation waits for BlueZ; but not longer than its characteristic is there.
+    private func awaitEnd(of entry: Entry) {
+        answerRunning = { [weak self] result in
+            guard let self, let failure = result.failure else { return }
+            entry.operation.fail(error(failure, .attributeWrite))
+            finish(entry.id)
+        }
+    }
+
+    private static func socket(in result: Result<Message, BusError>) -> CommandSocket? {
+        guard case .success(let reply) = result else { return nil }
+        var reader = reply.reader
+        guard let descriptor = try? reader.readFileDescriptor() else { return nil }
+        return CommandSocket(descriptor: descriptor, mtuBytes: Int((try? reader.readUInt16()) ?? 23))
+    }
+
+    private func send(
+        _ data: [UInt8], by writer: CommandSocket, _ path: String, _ entry: Entry
+    ) {
+        if data.count > writer.capacity {
+            // RW-7: never a truncated value.
+            Log.warning(
+                from: path,
+                "dropped a write without response of \(data.count) bytes: \(writer.capacity) is the limit")
+            return commandDone(entry)
+        }
+        switch writer.send(data) {
+        case .sent: commandDone(entry)
+        case .full:
+            awaitEnd(of: entry)
+            writer.whenWritable(on: bus.queue) { [weak self] in
+                guard let self, isRunning(entry.id) else { return }
+                send(data, by: writer, path, entry)
+                bus.flush()
+            }
+        case .broken:
+            releaseWriter(of: path)
+            writeByCall(data, path, entry)
+        }
+    }
+
+    private func writeByCall(_ data: [UInt8], _ path: String, _ entry: Entry) {
+        let operation = entry.operation
+        call(
+            path, BlueZ.characteristic, entry, { $0.writeValue(data, type: "command", completion: $1) }
+        ) { result in
+            if let error = result.failure {
+                Log.warning(
+                    from: path, "BlueZ dropped a write without response: \(error.message) (\(error.name))")
+            }
+            operation.core.peripheral?.commandDone(link: operation.link)
+        }
+    }
+
+    private func commandDone(_ entry: Entry) {
+        entry.operation.core.peripheral?.commandDone(link: entry.operation.link)
+        finish(entry.id)
+    }
+
+    /// The socket is exclusive: other programs may want to write as well.
+    private func releaseWhenIdle(_ writer: CommandSocket, _ path: String) {
+        bus.after(bus.timing.idleWriter) { [weak self, weak writer] in
+            guard let self, let writer, writers[path] === writer else { return }
+            guard writer.lastUse.later(by: bus.timing.idleWriter * 0.8) < .now(), writer.isDrained else {
+                return releaseWhenIdle(writer, path)
+            }
+            releaseWriter(of: path)
+        }
+    }
+
+    /// Waits until BlueZ has read what was written, then does what comes next. Nothing tells when a socket is empty, so
+    /// it is looked at again after 1, 2, 4 … 16 ms; it nearly always is at the first look.
+    func awaitDrained(_ entry: Entry, delay: Duration? = nil) {
+        let delay = delay ?? bus.timing.drain.shortest
+        bus.after(delay) { [weak self] in
+            guard let self, isRunning(entry.id) else { return }
+            guard isDrained(before: entry.operation) else {
+                return awaitDrained(entry, delay: min(delay * 2, bus.timing.drain.longest))
+            }
+            execute(entry)
+        }
+    }
+}
+
+extension GATTClient {
+    /// Whether all that was written to other sockets than the operation's own has reached BlueZ.
+    func isDrained(before operation: AttributeOperation) -> Bool {
+        guard !writers.isEmpty else { return true }
+        var own: String?
+        if case .writeWithoutResponse(let data, let characteristic) = operation.kind, !data.isEmpty {
+            own = characteristic.objectPath
+        }
+        return writers.allSatisfy { $0.key == own || $0.value.isDrained }
+    }
+
+    func releaseWriter(of path: String) { writers.removeValue(forKey: path)?.close() }
+}

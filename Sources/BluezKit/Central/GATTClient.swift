@@ -1,0 +1,265 @@
+import DBus
+import Foundation
+
+/// The attribute table of a connected device, and what apps do with it: one operation after the other (RW-1). Lives as long
+/// as its link, or the attempt to make it: what BlueZ answers later finds it gone. Confined to the bus queue.
+final class GATTClient: CustomStringConvertible {
+    let device: Device
+    let central: CentralRole
+    var tree = AttributeTree()
+    var queue = AttributeQueue<AttributeOperation>()
+    /// The operation that begins next, and whether one is beginning: see `execute`.
+    var nextEntry: AttributeQueue<AttributeOperation>.Entry?
+    var isExecuting = false
+    /// Sockets for writes without response, by characteristic.
+    var writers: [String: CommandSocket] = [:]
+    /// Characteristics whose socket BlueZ does not give us.
+    var withoutSocket: Set<String> = []
+    /// Attributes that BlueZ had before we looked: they are not announced, so they are read.
+    private var unreadObjects = PathQueue()
+    /// Whether the ATT_MTU may still be asked for.
+    private var mayAskMTU = true
+    /// Whether `ServicesResolved` is true and ``tree`` complete.
+    var isDiscovered = false
+    /// Whether an app was told why ``tree`` is not complete: the next discovery asks again.
+    var isFlawTold = false
+    /// Whether it was there before this process: attributes may be in use before ``tree`` is complete.
+    var isAdopted = false
+    /// Services that have changed since the app was told last, and whether a report is due.
+    private(set) var changedServices: Set<String> = []
+    var isChangeReportDue = false
+    /// Answers the running operation, also in BlueZ's place; nil: BlueZ is not asked anything for it.
+    var answerRunning: ((Result<Message, BusError>) -> Void)?
+    /// The operation that ran when its attribute went.
+    var lostOperation: Int?
+    /// Whether `Pair` is on its way.
+    var isPairing = false
+
+    init(of device: Device, in central: CentralRole) { (self.device, self.central) = (device, central) }
+
+    var description: String {
+        let subscriptions = central.subscriptions.all(of: self).map(\.description)
+        return (["discovered \(isDiscovered), table complete \(unreadObjects.isEmpty)"] + subscriptions)
+            .joined(separator: "\n    ")
+    }
+
+    var bus: BlueZBus { central.bus }
+    private var uuids: UUIDPool { central.store.uuids }
+    private var clients: [PeripheralCore] { device.connection?.clients ?? [] }
+
+    /// Whether its link, or the attempt, has not ended.
+    var isCurrent: Bool { device.connection?.client === self }
+    private var isUp: Bool { isCurrent && device.connection?.isUp == true }
+
+    /// Whether the operation is still to be answered: not if the link has ended, or the attribute has gone.
+    func isRunning(_ id: Int) -> Bool { queue.running?.id == id }
+
+    /// The operation, if it is still to be answered. For what waits for BlueZ, which may never answer: until then it keeps
+    /// nothing of the app.
+    func running(_ id: Int) -> AttributeQueue<AttributeOperation>.Entry? { isRunning(id) ? queue.running : nil }
+
+    // MARK: The end
+
+    /// The link has ended: nothing is answered any longer. ``endSubscriptions()`` follows.
+    func end() {
+        queue.removeAll()
+        answerRunning = nil
+        for writer in writers.values { writer.close() }
+        writers = [:]
+    }
+
+    /// A peripheral does not use the link any longer, without a callback.
+    func endWork(of core: PeripheralCore) {
+        queue.removeWaiting { $0.core === core }
+        unsubscribeAll(of: core)
+    }
+
+    // MARK: The table
+
+    /// BlueZ's object of the device is gone.
+    func forgetTable() { tree = AttributeTree() }
+
+    /// Begins to read what BlueZ has of the table already.
+    func readTable() {
+        forgetTable()
+        readChildren(of: device.path)
+    }
+
+    /// BlueZ has added an interface to an object below the device.
+    func added(_ path: ObjectPath, _ interfaces: inout MessageReader) throws(BusError) {
+        guard let service = try tree.add(path, &interfaces, uuids: uuids) else { return }
+        tableChanged(service)
+    }
+
+    /// BlueZ has removed an interface of an object below the device.
+    func removed(_ path: ObjectPath) {
+        guard let gone = tree.remove(path) else { return }
+        for characteristic in gone.characteristics { central.subscriptions[characteristic] = nil }
+        noteEnd(of: path)
+        for characteristic in gone.characteristics { releaseWriter(of: characteristic) }
+        tableChanged(gone.service)
+    }
+
+    /// `ServicesResolved` is true: BlueZ has announced all attributes that it did not have before.
+    func servicesResolved() {
+        guard isUp, unreadObjects.isEmpty, !isDiscovered else { return }
+        guard tree.mtuBytes != nil || !mayAskMTU else { return askMTU() }
+        isDiscovered = true
+        publishMTU()
+        reconcile()
+        if let running = queue.running, answerRunning == nil,
+            isAdopted || running.operation.waitsForServices
+        {
+            execute(running)
+        }
+    }
+
+    /// BlueZ announces the ATT_MTU with new attributes only: on a second link it must be asked. Old daemons do not know.
+    private func askMTU() {
+        mayAskMTU = false
+        guard let characteristic = tree.characteristics.first?.value else {
+            // BlueZ signals objects in the order in which they changed first, so that the services can come after
+            // `ServicesResolved`; but not after its next answer.
+            return readChildren(of: device.path)
+        }
+        bus.proxy(characteristic.path, BlueZ.characteristic)?.get("MTU") { [weak self] result in
+            guard let self, isCurrent else { return }
+            var reader = (try? result.get())?.reader
+            let mtu = try? reader?.readVariant { (value) throws(BusError) in try value.readUInt16() }
+            tree.setMTU(mtu.map(Int.init))
+            servicesResolved()
+        }
+    }
+
+    /// Reads attributes that were there before us, level by level: names of children from the introspection data,
+    /// properties by GetAll. What BlueZ adds or removes meanwhile it announces, in order with the answers.
+    func readUnreadObjects() {
+        guard let connection = bus.connection else { return }
+        while let text = unreadObjects.next() {
+            guard let path = ObjectPath(text), let interface = AttributeTree.interface(of: path) else {
+                _ = unreadObjects.finish(text)
+                continue
+            }
+            if interface != BlueZ.descriptor { readChildren(of: path) }
+            if tree.has(text) {
+                // It was read before, or has been announced meanwhile.
+                _ = unreadObjects.finish(text)
+                continue
+            }
+            bus.insist {
+                BlueZProxy(bus: connection, path: path, interface: interface).getAll(completion: $0)
+            } answered: {
+                [weak self] result in
+                guard let self, isCurrent else { return }
+                _ = unreadObjects.finish(text)
+                note(result.failure, reading: path)
+                if case .success(let reply) = result {
+                    var reader = reply.reader
+                    do throws(BusError) {
+                        _ = try tree.add(path, properties: &reader, uuids: uuids)
+                    } catch { Log.warning("\(path): \(error.message)") }
+                }
+                continueReading()
+            }
+        }
+    }
+
+    /// What is below a device or an attribute is added to what must be read.
+    func readChildren(of path: ObjectPath) {
+        guard let connection = bus.connection else { return }
+        unreadObjects.questionAsked()
+        bus.insist {
+            BlueZProxy.children(of: path, on: connection, completion: $0)
+        } answered: {
+            [weak self] result in
+            guard let self, isCurrent else { return }
+            unreadObjects.questionAnswered()
+            note(result.failure, reading: path)
+            for child in (try? result.get()) ?? [] where path != device.path || child.hasPrefix("service") {
+                unreadObjects.add(path.rawValue + "/" + child)
+            }
+            if path != device.path || isUp { continueReading() }
+        }
+    }
+
+    func continueReading() {
+        readUnreadObjects()
+        if device.properties.areServicesResolved { servicesResolved() }
+    }
+
+    /// Asks again for what BlueZ has not told. ``servicesResolved()`` follows, and continues the discovery that runs.
+    func readAgain() {
+        (isDiscovered, isFlawTold, tree.flaw) = (false, false, nil)
+        readChildren(of: device.path)
+    }
+
+    private func note(_ failure: BusError?, reading path: ObjectPath) {
+        guard let failure, BlueZErrorName.meansNoAnswer(failure) else { return }
+        Log.warning("the attributes of \(path) cannot be read: \(failure.message) (\(failure.name))")
+        tree.flaw = failure
+    }
+
+    /// PropertiesChanged of an attribute without a subscription.
+    func receiveChange(_ message: Message, of path: UnsafePointer<CChar>) throws(BusError) {
+        var reader = message.reader
+        let interface = try reader.readCString()
+        guard interface.matches("org.bluez.GattCharacteristic1") || interface.matches("org.bluez.GattService1") else {
+            return
+        }
+        try tree.change(String(cString: path), &reader, uuids: uuids)
+        publishMTU()
+    }
+
+    private func publishMTU() {
+        guard let mtu = tree.mtuBytes else { return }
+        for core in clients where core.isUp { core.peripheral?.mtuBytes = mtu }
+    }
+
+    /// A service has come, gone or changed while the link was up (IV-1): told once, when the changes have ended.
+    private func tableChanged(_ service: String) {
+        guard isDiscovered else { return }
+        changedServices.insert(service)
+        guard !isChangeReportDue else { return }
+        isChangeReportDue = true
+        bus.after(bus.timing.tableChange) { [weak self] in
+            guard let self, isCurrent else { return }
+            reportChangedServices()
+        }
+    }
+
+    func reportChangedServices() {
+        let changed = tree.versions(of: changedServices)
+        (changedServices, isChangeReportDue) = ([], false)
+        if let lost = lostOperation, queue.running?.id == lost {
+            answerRunning?(.failure(BlueZErrorName.gone))
+        }
+        endSubscriptions(in: changed)
+        for core in clients where core.isUp {
+            core.post { peripheral, delegate in
+                let invalidated = peripheral.invalidate(services: changed)
+                delegate?.peripheral(peripheral, didModifyServices: invalidated)
+            }
+        }
+    }
+
+    // MARK: What an earlier process knew
+
+    /// The link was there before this process: attributes are in use before the table is read.
+    func adopt() { if isDiscovered { reconcile() } else { isAdopted = true } }
+
+    /// Compares what an earlier process knew with the table, and reports what has changed.
+    private func reconcile() {
+        for core in clients {
+            // What has changed on this link and is not reported yet may look as before.
+            let changed = core.reconcile { service in
+                changedServices.contains(service) ? nil : (tree.layout(of: service), tree.version(of: service))
+            }
+            guard !changed.isEmpty else { continue }
+            let versions = tree.versions(of: changed)
+            core.post { peripheral, delegate in
+                let invalidated = peripheral.invalidate(services: versions)
+                delegate?.peripheral(peripheral, didModifyServices: invalidated)
+            }
+        }
+    }
+}

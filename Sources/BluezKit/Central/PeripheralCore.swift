@@ -1,0 +1,180 @@
+import Foundation
+import Synchronization
+
+/// What the bus queue knows of one `CBPeripheral`. Nothing in the library holds the peripheral itself (CN-1).
+// holds: constants, atomics, `peripheral` that is set before others see this; the rest is confined to the bus queue
+final class PeripheralCore: @unchecked Sendable {
+    let identity: DeviceIdentity
+    let manager: CentralManagerCore
+    weak var peripheral: CBPeripheral?
+
+    /// Which of the app's connects, cancels and links is the present one. What belongs to an earlier one is neither carried
+    /// out nor delivered. Changes under the peripheral's lock, while there is a peripheral.
+    let link = Atomic<UInt64>(0)
+    private let tokens = Atomic<UInt64>(0)
+
+    /// A token that no other connect, cancel or link of this peripheral has. Any thread.
+    func newToken() -> UInt64 { tokens.wrappingAdd(1, ordering: .relaxed).newValue }
+
+    /// Something new begins. Any thread.
+    @discardableResult
+    func begin() -> UInt64 {
+        let token = newToken()
+        link.store(token, ordering: .relaxed)
+        return token
+    }
+
+    /// `connect(_:options:)` of the app, until it is cancelled or the connection has ended for good.
+    struct ConnectRequest {
+        /// Which connect; and, where it reconnects automatically, which of its links.
+        var link: UInt64
+        var reconnects: Bool
+        /// Whether the app was connected: then it hears of the end of the link.
+        var wasUp = false
+    }
+
+    private(set) var request: ConnectRequest?
+    /// Whether the app was told that it is connected.
+    private(set) var isUp = false
+    /// How many cancels wait for the end of the link.
+    private(set) var pendingCancels = 0
+    private(set) weak var device: Device?
+    /// Services that are known from an earlier process, with what was in them; nil: nothing has to be compared.
+    private var restoredLayouts: [String: String]?
+    /// The versions of those of them that have not changed since.
+    private(set) var restoredVersions: [String: Int] = [:]
+
+    init(identity: DeviceIdentity, manager: CentralManagerCore) {
+        (self.identity, self.manager) = (identity, manager)
+    }
+
+    // MARK: What the app asks for
+
+    func connect(link: UInt64, reconnects: Bool, to device: Device) {
+        self.device = device
+        request = ConnectRequest(link: link, reconnects: reconnects)
+    }
+
+    /// A repeated connect of one that is connected.
+    func renew(reconnects: Bool) { request?.reconnects = reconnects }
+
+    /// A connection of an earlier process is this one's.
+    /// - Parameter isUp: Whether its link is still there.
+    func restore(link: UInt64, reconnects: Bool, layouts: [String: String]?, isUp: Bool) {
+        request = ConnectRequest(link: link, reconnects: reconnects, wasUp: true)
+        guard isUp else { return }
+        self.isUp = true
+        restoredLayouts = layouts
+    }
+
+    func attach(_ device: Device) { self.device = device }
+
+    /// The app has cancelled, or let go of it: nothing that it asked for is wanted any longer.
+    func endRequest() { (request, isUp) = (nil, false) }
+
+    func awaitEndOfLink() { pendingCancels += 1 }
+
+    func forgetCancels() { pendingCancels = 0 }
+
+    // MARK: What happens
+
+    func connected() {
+        isUp = true
+        request?.wasUp = true
+    }
+
+    func linkEnded() { (pendingCancels, isUp) = (0, false) }
+
+    /// The link is lost.
+    /// - Returns: The request that it was for, and the token of the next link, if it reconnects automatically.
+    func lost() -> (request: ConnectRequest, next: UInt64?)? {
+        guard let request else { return nil }
+        // Requests of the old link are not meant for the next one.
+        let next = request.reconnects ? newToken() : nil
+        self.request = next.map { ConnectRequest(link: $0, reconnects: true) }
+        return (request, next)
+    }
+
+    /// No attempt will succeed.
+    func failed() -> ConnectRequest? {
+        defer { request = nil }
+        return request
+    }
+
+    /// Bluetooth is off, or was reset.
+    func drop() { (request, isUp, pendingCancels, device) = (nil, false, 0, nil) }
+
+    /// Compares what an earlier process knew with the table, once.
+    /// - Parameter layout: Of a service in the table, with its version; nil: it has changed.
+    /// - Returns: The services that have changed.
+    func reconcile(_ layout: (_ service: String) -> (text: String?, version: Int)?) -> Set<String> {
+        guard let known = restoredLayouts else { return [] }
+        restoredLayouts = nil
+        var changed: Set<String> = []
+        for (service, text) in known {
+            if let found = layout(service), found.text == text {
+                restoredVersions[service] = found.version
+            } else {
+                changed.insert(service)
+            }
+        }
+        return changed
+    }
+
+    // MARK: To the app
+
+    /// Posts an event that belongs to the app's present connection.
+    func post(_ body: @escaping (CBPeripheral, (any CBPeripheralDelegate)?) -> Void) {
+        guard let link = request?.link else { return }
+        manager.post { [self] _ in
+            guard self.link.load(ordering: .relaxed) == link, let peripheral else { return }
+            body(peripheral, peripheral.delegate)
+        }
+    }
+
+    /// On the app's queue.
+    func deliver(_ value: Data, of characteristic: CBCharacteristic, link: UInt64) {
+        guard self.link.load(ordering: .relaxed) == link, let peripheral else { return }
+        characteristic.setValue(value)
+        peripheral.delegate?.peripheral(peripheral, didUpdateValueFor: characteristic, error: nil)
+    }
+
+    /// A name that BlueZ knew already: no callback.
+    func updateName(_ name: String) { manager.post { [self] _ in _ = peripheral?.takeName(name) } }
+
+    func nameChanged(_ name: String) {
+        manager.post { [self] _ in
+            guard let peripheral, peripheral.takeName(name) else { return }
+            peripheral.delegate?.peripheralDidUpdateName(peripheral)
+        }
+    }
+
+    func updateBond(_ isBonded: Bool) { manager.post { [self] _ in peripheral?.learn(isBonded: isBonded) } }
+
+    func updateIdentity(_ identity: DeviceIdentity) { manager.post { [self] _ in peripheral?.learn(identity) } }
+}
+
+extension PeripheralCore: PairingPeer {
+    var pairing: BluezPairing { manager.pairing }
+
+    func ask(
+        _ question: PairingQuestion, decide: @escaping BluezPairing.Decision, enter: @escaping BluezPairing.Entry
+    ) {
+        let handlers = pairing
+        manager.post { [self] _ in
+            guard let peripheral else { return decide(false) }
+            switch question {
+            case .passkey: handlers.enterPasskey?(peripheral, enter)
+            case .display(let passkey): handlers.displayPasskey?(peripheral, PairingQuestion.digits(passkey))
+            case .comparison(let passkey):
+                handlers.comparePasskey?(peripheral, PairingQuestion.digits(passkey), decide)
+            case .consent: handlers.consent?(peripheral, decide)
+            }
+        }
+    }
+
+    func questionEnded() {
+        let ended = pairing.ended
+        manager.post { [self] _ in if let peripheral { ended?(peripheral) } }
+    }
+}

@@ -1,0 +1,42 @@
+/// A running scan of one manager, and what it has reported.
+struct Scan {
+    let token: UInt64
+    /// Nil: everything.
+    let services: Set<CBUUID>?
+    let solicitedServices: Set<CBUUID>
+    let wantsDuplicates: Bool
+    private var reported = ScanMemory()
+
+    init(token: UInt64, services: Set<CBUUID>?, solicitedServices: Set<CBUUID>, wantsDuplicates: Bool) {
+        (self.token, self.services) = (token, services)
+        (self.solicitedServices, self.wantsDuplicates) = (solicitedServices, wantsDuplicates)
+    }
+
+    var reportedCount: Int { reported.count }
+
+    mutating func reportedKinds(of device: DeviceIdentity) -> DeviceProperties.Kinds? { reported.kinds(of: device) }
+
+    /// What BlueZ should look for. It knows nothing of solicitation, so that is filtered here.
+    var filter: DiscoveryStateMachine.Filter {
+        let names = solicitedServices.isEmpty ? services.map { Set($0.map(\.bluezString)) } : nil
+        return DiscoveryStateMachine.Filter(services: names, wantsDuplicates: wantsDuplicates)
+    }
+
+    /// Notes an advertisement of `device`.
+    /// - Returns: Whether the app hears of it: always with duplicates, else for a new kind of information (SC-6).
+    mutating func admit(_ device: Device) -> Bool {
+        guard accepts(device.properties) else { return false }
+        let kinds = device.properties.kinds
+        let known = reported.kinds(of: device.identity)
+        if let known, kinds.isSubset(of: known) { return wantsDuplicates }
+        reported.note(known?.union(kinds) ?? kinds, of: device.identity)
+        return true
+    }
+
+    /// SC-3: any of the services, advertised or solicited.
+    private func accepts(_ properties: DeviceProperties) -> Bool {
+        guard let services else { return true }
+        return properties.services.contains { services.contains($0) }
+            || properties.solicitedServices.contains { solicitedServices.contains($0) }
+    }
+}

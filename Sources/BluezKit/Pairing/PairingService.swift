@@ -1,0 +1,194 @@
+import DBus
+import Foundation
+
+/// What has a part in pairing: the central and the peripheral role.
+protocol PairingRole: AnyObject {
+    /// Whether a pairing may concern this role now. Without any agent BlueZ stores no keys, and never answers a read that
+    /// needs a pairing.
+    var needsAgent: Bool { get }
+    /// What the apps can do.
+    var pairings: [BluezPairing] { get }
+    /// The app's peripherals that BlueZ's device is; nil: this role does not use it.
+    func pairingPeers(at path: ObjectPath) -> [any PairingPeer]?
+    /// Whether a device that no role uses may pair without being asked about.
+    func mayPairUnasked(at path: ObjectPath) -> Bool
+    /// A pairing was refused: BlueZ does not answer what has led to it.
+    func pairingRefused(at path: ObjectPath)
+}
+
+/// An app's peripheral that may pair.
+protocol PairingPeer: AnyObject {
+    var pairing: BluezPairing { get }
+    /// Asks the app on its queue.
+    func ask(
+        _ question: PairingQuestion, decide: @escaping BluezPairing.Decision, enter: @escaping BluezPairing.Entry)
+    /// The question does not hold any longer.
+    func questionEnded()
+}
+
+/// This process as BlueZ's pairing agent: BlueZ's questions, and the answers of the apps. Confined to the bus queue.
+final class PairingService: @unchecked Sendable {  // holds: confined to the bus queue
+    /// A question that BlueZ waits for, or that an app was asked and may still show.
+    private struct AskedQuestion {
+        let id: Int
+        var call: IncomingCall?
+        let peer: any PairingPeer
+        let path: ObjectPath
+    }
+
+    private struct Role { weak var role: (any PairingRole)? }
+
+    private let bus: BlueZBus
+    private let adapter: AdapterController
+    private var roles: [Role] = []
+    /// Which bluetoothd knows the agent, and what it was told that the agent can do.
+    private var agent: Agent?
+    private struct Agent: Equatable {
+        let owner: String
+        let capability: String
+    }
+    private var question: AskedQuestion?
+    private var questionCount = 0
+
+    init(_ bus: BlueZBus, _ adapter: AdapterController) { (self.bus, self.adapter) = (bus, adapter) }
+
+    /// Set up before the bus is opened.
+    func add(_ role: any PairingRole) { roles.append(Role(role: role)) }
+
+    private var allRoles: [any PairingRole] { roles.compactMap(\.role) }
+
+    /// The connection to the bus is gone, and BlueZ's questions with it.
+    func busLost() { (agent, question) = (nil, nil) }
+
+    // MARK: The agent
+
+    /// Registers the agent if a role needs it. BlueZ takes another capability from a new registration only.
+    func updateAgent() {
+        bus.assertOnQueue()
+        guard let owner = bus.owner, allRoles.contains(where: \.needsAgent),
+            let proxy = bus.proxy(BlueZ.root, BlueZ.agentManager)
+        else { return }
+        let capability = BluezPairing.capability(allRoles.flatMap(\.pairings))
+        guard agent?.owner != owner || agent?.capability != capability, let objects = bus.exportObjects() else {
+            return
+        }
+        if agent?.owner == owner { proxy.unregisterAgent(PairingAgent.path) { _ in } }
+        let new = Agent(owner: owner, capability: capability)
+        agent = new
+        if !objects.has(PairingAgent.interface.name, at: PairingAgent.path) {
+            objects.add(PairingAgent.interface, to: PairingAgent.path, owner: PairingAgent(self))
+        }
+        register(new, proxy)
+    }
+
+    private func register(_ new: Agent, _ proxy: BlueZProxy, tries: Int = 1) {
+        proxy.registerAgent(PairingAgent.path, capability: new.capability) { [weak self] result in
+            if let error = result.failure {
+                return Log.warning(
+                    "BlueZ does not take this program's pairing agent: \(error.message) (\(error.name))")
+            }
+            self?.ensureBonding(new, proxy, tries)
+        }
+    }
+
+    /// While there is no agent, bluetoothd has the kernel keep no keys. It compares with the setting that the kernel has told
+    /// it last, so an agent that follows another one within a moment may find that still on, and have it go off: what pairs
+    /// then is not bonded. Seen with 5.66 (src/adapter.c, `adapter_set_io_capability`). The agent is registered again then.
+    private func ensureBonding(_ agent: Agent, _ proxy: BlueZProxy, _ tries: Int) {
+        guard self.agent == agent, let path = adapter.path, let settings = bus.proxy(path, BlueZ.adapter) else {
+            return
+        }
+        settings.get("Pairable") { [weak self] result in
+            guard let self, self.agent == agent, (try? result.get().values().first)?.boolValue == false else { return }
+            guard tries < bus.timing.agentRetries else {
+                return Log.warning(
+                    "\(path.lastElement) is not `Pairable`, so that no keys are kept of what pairs: `bluetoothctl pairable on`"
+                )
+            }
+            bus.after(bus.timing.agentRetry) { [weak self] in
+                guard let self, self.agent == agent else { return }
+                proxy.unregisterAgent(PairingAgent.path) { [weak self] _ in
+                    if let self, self.agent == agent { register(agent, proxy, tries: tries + 1) }
+                }
+            }
+        }
+    }
+
+    /// bluetoothd ends, or was made to drop the agent.
+    func agentReleased() {
+        agent = nil
+        cancelled()
+    }
+
+    // MARK: Questions
+
+    func receive(_ question: PairingQuestion, about path: ObjectPath, _ call: IncomingCall) {
+        bus.assertOnQueue()
+        let objects = bus.exportedObjects
+        // The first agent of a system is asked about the devices of every program.
+        guard let peers = allRoles.lazy.compactMap({ $0.pairingPeers(at: path) }).first else {
+            let isAllowed = question == .consent && allRoles.contains { $0.mayPairUnasked(at: path) }
+            return isAllowed ? objects?.reply(to: call) ?? () : objects?.reject(call) ?? ()
+        }
+        if peers.contains(where: { question.policy($0.pairing) == .accept }) {
+            objects?.reply(to: call)
+            return
+        }
+        guard let peer = peers.first(where: { question.policy($0.pairing) == .ask }) else {
+            let address = String(path.lastElement.dropFirst(4).replacing("_", with: ":"))
+            Log.warning(
+                from: address,
+                "\(address) wants to pair, and this program does not say how: refused (see CBCentralManager.pairing)")
+            objects?.reject(call)
+            return refused(at: path)
+        }
+        ask(question, of: peer, at: path, call)
+    }
+
+    private func ask(_ question: PairingQuestion, of peer: any PairingPeer, at path: ObjectPath, _ call: IncomingCall) {
+        endQuestion()
+        questionCount += 1
+        let id = questionCount
+        var pending: IncomingCall? = call
+        if case .display = question {
+            bus.exportedObjects?.reply(to: call)
+            pending = nil
+        }
+        self.question = AskedQuestion(id: id, call: pending, peer: peer, path: path)
+        peer.ask(question) { [weak self] accepts in
+            self?.bus.run { [weak self] in self?.answer(id, accepts) }
+        } enter: { [weak self] passkey in
+            self?.bus.run { [weak self] in self?.answer(id, passkey != nil, passkey) }
+        }
+    }
+
+    private func answer(_ id: Int, _ accepts: Bool, _ passkey: UInt32? = nil) {
+        guard let asked = question, asked.id == id, let call = asked.call else { return }
+        question?.call = nil
+        if accepts, (passkey ?? 0) < 1_000_000 {
+            bus.exportedObjects?.reply(to: call) { (writer) throws(BusError) in
+                if let passkey { try writer.write(passkey) }
+            }
+        } else {
+            bus.exportedObjects?.reject(call)
+            endQuestion()
+            refused(at: asked.path)
+        }
+    }
+
+    /// BlueZ has withdrawn its question.
+    func cancelled() {
+        bus.assertOnQueue()
+        if let call = question?.call { bus.exportedObjects?.reject(call) }
+        endQuestion()
+    }
+
+    /// Ends the question about the device at `path`, or any; its app may take the dialog away.
+    func endQuestion(about path: ObjectPath? = nil) {
+        guard let asked = question, path == nil || asked.path == path else { return }
+        question = nil
+        asked.peer.questionEnded()
+    }
+
+    private func refused(at path: ObjectPath) { for role in allRoles { role.pairingRefused(at: path) } }
+}
