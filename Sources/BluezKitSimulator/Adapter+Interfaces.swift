@@ -66,6 +66,16 @@ extension Adapter {
     static let media = ExportedInterface("org.bluez.Media1", of: Adapter.self)
     static let networkServer = ExportedInterface("org.bluez.NetworkServer1", of: Adapter.self)
 
+    /// bluetoothd changes the setting only if it differs from what the kernel has told it last, which comes a moment after
+    /// the change. Seen with 5.66.
+    func agentsChanged(exist: Bool) {
+        guard exist != isKnownPairable else { return }
+        setPairable(exist)
+        simulator.after(simulator.timing.attRoundTrip) { [weak self] in
+            self?.isKnownPairable = self?.isPairable ?? false
+        }
+    }
+
     func setPairable(_ on: Bool) {
         guard on != isPairable else { return }
         isPairable = on

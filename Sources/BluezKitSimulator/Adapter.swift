@@ -12,6 +12,8 @@ final class Adapter {
     var isDiscoverable = false
     var discoverableTimeout: UInt32 = 180
     var isPairable = false
+    /// What bluetoothd knows of ``isPairable``.
+    var isKnownPairable = false
     var pairableTimeout: UInt32 = 0
     var isDiscovering = false
     /// By the address in their path.

@@ -50,7 +50,7 @@ extension Simulator {
         agents.append(Agent(client: client, path: path, capability: known))
         watchClient(client)
         server.reply(to: call)
-        for adapter in adapters { adapter.setPairable(true) }
+        for adapter in adapters { adapter.agentsChanged(exist: true) }
     }
 
     private func agentIndex(_ call: IncomingCall) -> Int? {
@@ -79,7 +79,7 @@ extension Simulator {
     }
 
     private func agentsChanged() {
-        if agents.isEmpty { for adapter in adapters { adapter.setPairable(false) } }
+        if agents.isEmpty { for adapter in adapters { adapter.agentsChanged(exist: false) } }
     }
 
     // MARK: Clients

@@ -94,11 +94,13 @@ final class Pairing {
         simulator.after(simulator.timing.attRoundTrip) { [weak device] in
             guard let device else { return }
             device.reveal(identity)
-            device.isBonded = true
-            device.changed("Bonded")
+            if device.adapter.isPairable {
+                device.isBonded = true
+                device.changed("Bonded")
+            }
             device.isPaired = true
             device.changed("Paired")
-            device.store()
+            if device.isBonded { device.store() }
         }
         for continuation in continuations { continuation(nil) }
         if let call {

@@ -1,0 +1,42 @@
+import CoreBluetooth
+import Foundation
+import Testing
+
+@testable import BluezKit
+@testable import BluezKitSimulator
+
+// An app that changed what it can do for pairing got no bond: BluezKit registered its agent again right after it had
+// unregistered it, and bluetoothd, which compares with what the kernel has told it last, left bonding off. The peripheral
+// paired, the read went well, and the keys were gone with the link. Now the agent is registered once more.
+@Suite struct BondableAgentTests {
+    @Test("CN-14 what an app can do for pairing changes while it is connected: what pairs then is bonded")
+    func changesCapability() async throws {
+        let world = try await SimulatedWorld()
+        let central = Central(world)
+        try await central.powerOn()
+        try await world.control("sink pairing justworks")
+        central.manager.pairing = .justWorks
+        let sink = try await central.find("Rig Sink")
+        try await central.connect(sink)
+        var pairing = BluezPairing.justWorks
+        pairing.displayPasskey = { _, _ in }
+        central.manager.pairing = pairing
+        let secret = try await central.characteristic(sinkUUID(0x16), of: sinkUUID(1), on: sink)
+        try await awaitPairable(world)
+        #expect(try await central.read(secret).get() == Data("encrypted".utf8))
+        let deadline = ContinuousClock.now + .seconds(world_deadline)
+        while !central.manager.retrieveBondedPeripherals().contains(sink) {
+            try #require(ContinuousClock.now < deadline)
+            try await central.settle(sink)
+        }
+    }
+
+    private func awaitPairable(_ world: SimulatedWorld) async throws {
+        let client = try await BusClient(world.simulator.address)
+        let deadline = ContinuousClock.now + .seconds(world_deadline)
+        while try await client.property("/org/bluez/hci0", "org.bluez.Adapter1", "Pairable")?.boolValue != true {
+            try #require(ContinuousClock.now < deadline)
+            await Task.yield()
+        }
+    }
+}
