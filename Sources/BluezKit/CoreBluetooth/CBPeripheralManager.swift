@@ -12,9 +12,9 @@ import Foundation
 /// `Docs/COMPATIBILITY.md`.
 /// - SeeAlso: Apple, `CBPeripheralManager`; BlueZ doc/org.bluez.GattManager.rst, doc/org.bluez.LEAdvertisingManager.rst.
 open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what changes is under `shared`'s lock
-    let core: PublisherCore
+    let core: PeripheralManagerCore
     /// What all managers of this process share that use the same BlueZ.
-    var session: Session { core.session }
+    let session: Session
     /// What is preserved, or goes on after a reset.
     let book: IntentBook?
 
@@ -31,9 +31,9 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         var added: [Added] = []
         var adds: UInt64 = 0
         var services: [CBMutableService] { added.map(\.service) }
-        /// In which life of services the app is, as far as it has heard (`Session.servicesLife`).
+        /// In which life of services the app is, as far as it has heard (`AdapterController.servicesGeneration`).
         var servicesLife: UInt64 = 0
-        /// The same of Bluetooth (`Session.era`).
+        /// The same of Bluetooth (`AdapterController.generation`).
         var era: UInt64 = 0
         /// Services and advertisement are to be given to BlueZ when Bluetooth is on.
         var mustGoOn = false
@@ -84,25 +84,26 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     ///     ``BluezManagerOptionAllowJustWorksPairingKey``, ``BluezManagerOptionStateDirectoryKey`` and ``BluezManagerOptionResumeAfterResetKey``. Unknown keys are
     ///     ignored.
     public init(delegate: (any CBPeripheralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil) {
-        let session = Session.shared(Session.Key(options: options))
+        session = Session.shared(Session.Key(options: options))
         func isSet(_ key: String) -> Bool { (options?[key] as? NSNumber)?.boolValue ?? false }
         let identifier = options?[CBPeripheralManagerOptionRestoreIdentifierKey] as? String
         let (book, preserved) = IntentBook.open(.peripheral, identifier: identifier, options: options)
         self.book = book
-        core = PublisherCore(
-            session: session, queue: queue, allowsSystemServices: isSet(BluezManagerOptionAllowSystemServicesKey),
+        core = PeripheralManagerCore(
+            role: session.peripheral, of: session, queue: queue,
+            allowsSystemServices: isSet(BluezManagerOptionAllowSystemServicesKey),
             allowsJustWorks: isSet(BluezManagerOptionAllowJustWorksPairingKey), preserved: preserved)
         super.init(state: .unknown)
         self.delegate = delegate
-        core.manager = self
-        let core = core
+        core.setManager(self)
+        let (core, session) = (core, session)
         session.run { session.add(core) }
     }
 
     deinit {
         book?.end()
         let core = core
-        core.session.run { core.session.remove(core) }
+        core.bus.run { core.role.remove(core) }
     }
 
     /// **BluezKit addition.** What was brought back of an earlier process, for people: nil before `willRestoreState`, and
@@ -146,9 +147,9 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         do throws(CBError) {
             let content = try Advertisement(advertisementData)
             let start = preserve(Snapshot.Advertisement(advertisementData))
-            core.session.run { core.session.perform(.advertise(content, start, isResumed: false), for: core) }
+            core.bus.run { core.gattServer.perform(.advertise(content, start, isResumed: false)) }
         } catch {
-            core.session.run {
+            core.bus.run {
                 core.post { $0.delegate?.peripheralManagerDidStartAdvertising($0, error: error) }
             }
         }
@@ -160,7 +161,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         endAdvertising()
         preserveAdvertisement()
         let core = core
-        core.session.run { core.session.stopAdvertising(core) }
+        core.bus.run { core.advertiser.stop() }
     }
 
     /// On the delegate's queue. - Returns: whether that start was not taken back since.
@@ -221,11 +222,9 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         preserveServices()
         let core = core
         let published = PublishedService(service, core: core, call: place.call)
-        core.session.run {
+        core.bus.run {
             // After a reset that the app has not heard of yet there are no services, as it will hear.
-            if place.life == core.session.adapter.servicesGeneration {
-                core.session.perform(.add(published), for: core)
-            }
+            if place.life == core.role.adapter.servicesGeneration { core.gattServer.perform(.add(published)) }
         }
     }
 
@@ -235,7 +234,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         guard accepts("remove") else { return }
         forget { $0.service === service }
         let core = core
-        core.session.run { core.session.perform(.remove(service), for: core) }
+        core.bus.run { core.gattServer.perform(.remove(service)) }
     }
 
     /// Withdraws all services of this manager; see ``remove(_:)``.
@@ -243,7 +242,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         guard accepts("removeAllServices") else { return }
         forgetServices()
         let core = core
-        core.session.run { core.session.perform(.removeAll, for: core) }
+        core.bus.run { core.gattServer.perform(.removeAll) }
     }
 
     func forgetServices() { forget { _ in true } }
@@ -274,8 +273,8 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     ///   - result: `.success`, or what the central gets. BlueZ cannot send every code: see `Docs/ERRORS.md`.
     open func respond(to request: CBATTRequest, withResult result: CBATTError.Code) {
         guard request.ticket != 0 else { return }
-        let (ticket, value, session) = (request.ticket, request.value, core.session)
-        session.run { session.respond(ticket, result, value) }
+        let (ticket, value, core) = (request.ticket, request.value, core)
+        core.bus.run { core.role.requests.respond(ticket, result, value) }
     }
 
     /// Sends a value to subscribed centrals: by notification or indication, as each has asked for.
@@ -305,9 +304,9 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         let subscribed = Set((characteristic.subscribedCentrals ?? []).map(\.identifier))
         let wanted = centrals.map { Set($0.map(\.identifier)).intersection(subscribed) }
         guard !(wanted ?? subscribed).isEmpty else { return true }
-        guard core.windows.withLock({ $0.admit(ObjectIdentifier(characteristic)) }) else { return false }
+        guard core.updatesInFlight.admit(characteristic) else { return false }
         let core = core
-        core.session.run { core.session.update(characteristic, to: [UInt8](value), for: wanted, by: core) }
+        core.bus.run { core.role.updates.update(characteristic, to: [UInt8](value), for: wanted, by: core) }
         return true
     }
 
@@ -324,7 +323,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     /// - Parameter encryptionRequired: Whether only encrypted links may open the channel.
     open func publishL2CAPChannel(withEncryption encryptionRequired: Bool) {
         let core = core
-        core.session.run {
+        core.bus.run {
             core.post {
                 $0.delegate?.peripheralManager(
                     $0, didPublishL2CAPChannel: 0, error: CBError(.operationNotSupported))
@@ -335,7 +334,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     /// Ends listening, and closes what is open. Answered by `peripheralManager(_:didUnpublishL2CAPChannel:error:)`.
     open func unpublishL2CAPChannel(_ PSM: CBL2CAPPSM) {
         let core = core
-        core.session.run {
+        core.bus.run {
             core.post {
                 $0.delegate?.peripheralManager(
                     $0, didUnpublishL2CAPChannel: PSM, error: CBError(.operationNotSupported))

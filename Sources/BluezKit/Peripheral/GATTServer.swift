@@ -1,115 +1,112 @@
 import DBus
 import Foundation
 
-/// The services that one registration with BlueZ has. Confined to the bus queue.
-final class Application {
-    /// An object manager, with the services below it.
-    let root: ObjectPath
-    /// The adapter whose table it is in.
-    let adapter: ObjectPath
-    var machine = ApplicationStateMachine<Key>()
-    var services: [PublishedService] = []
-    /// Counts the losses of BlueZ: answers to what was asked before are void.
-    var life = 0
-    /// Answers `RegisterApplication`, while it is under way: BlueZ never does if it is told to unregister before.
-    var registered: ((Result<Message, BusError>) -> Void)?
-    /// What is on the bus, in the order in which it was put there.
-    var exported: [ObjectPath] = []
-
-    struct Key: Hashable {
-        let service: PublishedService
-        static func == (a: Key, b: Key) -> Bool { a.service === b.service }
-        func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(service)) }
+/// The services of one manager in BlueZ's table. Confined to the bus queue.
+final class GATTServer {
+    enum Command {
+        case add(PublishedService)
+        case remove(CBMutableService)
+        case removeAll
+        /// Once the services before it are there, so that a central that hears it finds them.
+        case advertise(Advertisement, Advertiser.Start, isResumed: Bool)
     }
 
-    init(root: ObjectPath, adapter: ObjectPath) { (self.root, self.adapter) = (root, adapter) }
-}
+    /// The owner, which the answers that this waits for hold.
+    private unowned let core: PeripheralManagerCore
+    private let bus: BlueZBus
+    private let adapter: AdapterController
+    /// Commands that are answered in order, one after the other (O-33).
+    private var commands: [Command] = []
+    private var isAdding = false
+    private(set) var applications: [GATTApplication] = []
 
-/// Services of this process in BlueZ's table.
-extension Session {
+    init(of core: PeripheralManagerCore) { (self.core, bus, adapter) = (core, core.bus, core.role.adapter) }
+
+    var services: [PublishedService] { applications.flatMap(\.services) }
+    var characteristics: [PublishedCharacteristic] { services.flatMap(\.characteristics) }
+
+    func characteristic(_ local: CBMutableCharacteristic) -> PublishedCharacteristic? {
+        applications.lazy.flatMap(\.services).flatMap(\.characteristics).first { $0.characteristic === local }
+    }
+
     // MARK: Commands, in the order of the app's calls
 
-    func perform(_ command: PublisherCore.Command, for core: PublisherCore) {
-        core.commands.append(command)
-        performNext(of: core)
+    func perform(_ command: Command) {
+        bus.assertOnQueue()
+        commands.append(command)
+        performNext()
     }
 
-    private func performNext(of core: PublisherCore) {
-        while !core.isAdding, !core.commands.isEmpty {
-            switch core.commands.removeFirst() {
+    private func performNext() {
+        while !isAdding, !commands.isEmpty {
+            switch commands.removeFirst() {
             case .add(let service): publish(service)
-            case .remove(let service): core.services.first { $0.service === service }.map { withdraw($0) }
-            case .removeAll: core.services.reversed().forEach { withdraw($0) }
+            case .remove(let service): services.first { $0.service === service }.map { withdraw($0) }
+            case .removeAll: services.reversed().forEach { withdraw($0) }
             case .advertise(let content, let start, let isResumed):
                 if start.era == adapter.generation {
-                    startAdvertising(content, core, token: start.token, isResumed: isResumed)
+                    core.advertiser.start(content, token: start.token, isResumed: isResumed)
                 }
             }
         }
     }
 
     private func publish(_ service: PublishedService) {
-        let core = service.core
-        guard adapter.state == .poweredOn, let adapterPath else {
+        guard adapter.state == .poweredOn, let adapterPath = adapter.path else {
             // Bluetooth has gone since the app asked, and the app hears of that (MIS-1).
             if !service.isResumed { core.post { $0.forget(service) } }
             return
         }
         if let flaw = service.flaw(allowsSystemServices: core.allowsSystemServices) { return answer(service, flaw) }
-        var homes: [Application] = []
+        var homes: [GATTApplication] = []
         for included in service.includes {
-            guard let home = core.applications.first(where: { $0.services.contains { $0.service === included } }) else {
+            guard let home = applications.first(where: { $0.contains(included) }) else {
                 let reason = "the included service \(included.uuid) was not added before"
                 return answer(service, CBError(.invalidParameters, reason: reason))
             }
             if !homes.contains(where: { $0 === home }) { homes.append(home) }
         }
-        core.isAdding = true
-        let application = homes.first ?? newApplication(of: core, on: adapterPath)
+        isAdding = true
+        let application = homes.first ?? newApplication(on: adapterPath)
         for other in homes.dropFirst() { move(other, into: application) }
-        application.services.append(service)
-        apply(application.machine.add(.init(service: service)), to: application, of: core)
+        apply(application.add(service), to: application)
     }
 
-    private func newApplication(of core: PublisherCore, on adapter: ObjectPath) -> Application {
-        let application = Application(root: blueZ.newPath("app"), adapter: adapter)
-        core.applications.append(application)
+    private func newApplication(on adapter: ObjectPath) -> GATTApplication {
+        let application = GATTApplication(bus, adapter: adapter)
+        applications.append(application)
         return application
     }
 
     /// BlueZ looks for included services in the same application only.
-    private func move(_ other: Application, into application: Application) {
-        guard let core = other.services.first?.core else { return }
+    private func move(_ other: GATTApplication, into application: GATTApplication) {
         let services = other.services
-        for service in services {
-            apply(other.machine.remove(.init(service: service)), to: other, of: core)
-        }
-        other.services = []
-        core.applications.removeAll { $0 === other }
-        application.services += services
-        apply(application.machine.adopt(services.map { .init(service: $0) }), to: application, of: core)
+        for service in services { apply(other.remove(service), to: other) }
+        applications.removeAll { $0 === other }
+        apply(application.adopt(services), to: application)
     }
 
     private func withdraw(_ service: PublishedService) {
-        let core = service.core
-        guard let application = core.applications.first(where: { $0.services.contains { $0 === service } }) else {
-            return
-        }
-        service.isPublished = false
-        application.services.removeAll { $0 === service }
-        if application.services.isEmpty { core.applications.removeAll { $0 === application } }
-        for characteristic in service.characteristics { allUnsubscribed(from: characteristic) }
-        endRequests { $0.service === service }
-        apply(application.machine.remove(.init(service: service)), to: application, of: core)
+        guard let application = applications.first(where: { $0.services.contains { $0 === service } }) else { return }
+        service.withdraw()
+        let actions = application.remove(service)
+        forgetIfEmpty(application)
+        for characteristic in service.characteristics { characteristic.subscribers.allUnsubscribed() }
+        core.role.requests.end { $0.characteristic.service === service }
+        apply(actions, to: application)
+    }
+
+    private func forgetIfEmpty(_ application: GATTApplication) {
+        if application.services.isEmpty { applications.removeAll { $0 === application } }
     }
 
     private func answer(_ service: PublishedService, _ error: (any Error)?) {
         if service.isResumed {
             guard let error else { return }
             Log.warning("the service \(service.service.uuid) cannot be published again: \(error)")
-            return service.core.post { $0.forget(service) }
+            return core.post { $0.forget(service) }
         }
-        service.core.post { manager in
+        core.post { manager in
             if error != nil { manager.forget(service) }
             manager.delegate?.peripheralManager(manager, didAdd: service.service, error: error)
         }
@@ -118,153 +115,55 @@ extension Session {
     // MARK: Registration
 
     private func apply(
-        _ actions: [ApplicationStateMachine<Application.Key>.Action], to application: Application,
-        of core: PublisherCore, error: (any Error)? = nil
+        _ actions: [GATTApplication.Machine.Action], to application: GATTApplication, error: (any Error)? = nil
     ) {
         for action in actions {
             switch action {
-            case .register(let keys): register(keys.map(\.service), application, core)
-            case .withdraw: unregister(application, core)
+            case .register(let keys): register(keys.map(\.service), application)
+            case .withdraw: unregister(application)
             case .confirm(let key):
-                core.isAdding = false
+                isAdding = false
                 answer(key.service, nil)
             case .fail(let key):
-                core.isAdding = false
-                application.services.removeAll { $0 === key.service }
-                if application.services.isEmpty { core.applications.removeAll { $0 === application } }
+                isAdding = false
+                forgetIfEmpty(application)
                 answer(key.service, error)
             }
         }
-        performNext(of: core)
+        performNext()
     }
 
-    private func register(_ services: [PublishedService], _ application: Application, _ core: PublisherCore) {
-        guard let bus, let server = blueZ.exportObjects() else { return }
-        learnAboutSockets(on: application.adapter)
-        export(services, of: application, by: server)
-        let proxy = BlueZProxy(bus: bus, path: application.adapter, interface: BlueZ.gattManager)
-        let life = application.life
-        application.registered = { [weak self] result in
-            application.registered = nil
-            guard let self, life == application.life else { return }
-            let error = result.failure.map {
-                coreBluetoothError(name: $0.name, message: $0.message, context: .publish, isBonded: false)
-            }
-            if error != nil { unexport(application) }
-            apply(application.machine.registerReplied(error == nil), to: application, of: core, error: error)
-        }
-        proxy.registerApplication(application.root) { [weak application] in application?.registered?($0) }
+    private func register(_ services: [PublishedService], _ application: GATTApplication) {
+        core.role.updates.learnAboutSockets(on: application.adapter)
+        application.register(services) { [core] in core.gattServer.registered(application, $0) }
     }
 
-    private func unregister(_ application: Application, _ core: PublisherCore) {
-        guard let bus else { return }
-        let proxy = BlueZProxy(bus: bus, path: application.adapter, interface: BlueZ.gattManager)
-        let life = application.life
-        proxy.unregisterApplication(application.root) { [weak self] _ in
-            guard let self, life == application.life else { return }
-            unexport(application)
-            apply(application.machine.withdrawReplied(), to: application, of: core)
+    private func registered(_ application: GATTApplication, _ result: Result<Message, BusError>) {
+        let error = result.failure.map {
+            coreBluetoothError(name: $0.name, message: $0.message, context: .publish, isBonded: false)
         }
+        if error != nil { application.unexport() }
+        apply(application.registerReplied(error == nil), to: application, error: error)
     }
 
-    /// BlueZ 5.76 and later send what comes by an acquired socket to one central. No property tells that; `Connectable`
-    /// came a little later (5.79). The answer is there long before a central can subscribe.
-    private func learnAboutSockets(on adapter: ObjectPath) {
-        guard givesSockets == nil, let bus else { return }
-        givesSockets = false
-        BlueZProxy(bus: bus, path: adapter, interface: BlueZ.adapter).get("Connectable") { [weak self] result in
-            if case .success = result { self?.givesSockets = true }
+    private func unregister(_ application: GATTApplication) {
+        application.unregister { [core] in
+            core.gattServer.apply(application.withdrawReplied(), to: application)
         }
-    }
-
-    // MARK: Objects
-
-    /// The order of the handles is that of the answer to GetManagedObjects, which lists the newest first. What is there
-    /// before its manager is not announced by signals: BlueZ asks.
-    private func export(_ services: [PublishedService], of application: Application, by server: ObjectServer) {
-        place(services, below: application.root)
-        var objects: [(ObjectPath, ExportedInterface, AnyObject)] = []
-        for service in services {
-            objects.append((service.path, PublishedInterface.service, service))
-            for characteristic in service.characteristics {
-                objects.append((characteristic.path, PublishedInterface.characteristic, characteristic))
-                for descriptor in characteristic.descriptors {
-                    objects.append((descriptor.path, PublishedInterface.descriptor, descriptor))
-                }
-            }
-        }
-        for (path, interface, owner) in objects.reversed() { server.add(interface, to: path, owner: owner) }
-        server.addManager(at: application.root)
-        application.exported = objects.map(\.0)
-    }
-
-    private func place(_ services: [PublishedService], below root: ObjectPath) {
-        func child(_ path: ObjectPath, _ kind: String, _ number: Int) -> ObjectPath {
-            path.appending("\(kind)\(number)") ?? path
-        }
-        for (number, service) in services.enumerated() {
-            service.path = child(root, "service", number)
-            for (number, characteristic) in service.characteristics.enumerated() {
-                characteristic.service = service
-                characteristic.path = child(service.path, "char", number)
-                for (number, descriptor) in characteristic.descriptors.enumerated() {
-                    descriptor.characteristicPath = characteristic.path
-                    descriptor.path = child(characteristic.path, "desc", number)
-                }
-            }
-        }
-        for service in services {
-            service.includedPaths = service.includes.compactMap { included in
-                services.first { $0.service === included }?.path
-            }
-        }
-    }
-
-    private func unexport(_ application: Application) {
-        for path in application.exported.reversed() { server?.remove(path) }
-        server?.removeManager(at: application.root)
-        application.exported = []
     }
 
     // MARK: The end
 
-    /// Bluetooth is not on any more. Off: BlueZ keeps the services and has dropped the links. Below that: it has
-    /// forgotten everything, and so does the manager (ST-6). The state callback alone tells of it.
-    func dropPublications(keepingServices: Bool) {
-        endRequests { _ in true }
-        for core in publishers {
-            core.epoch += 1
-            core.windows.withLock { $0.reset() }
-            for characteristic in core.services.flatMap(\.characteristics) { forgetSubscribers(of: characteristic) }
-            stopAdvertising(core)
-            if !keepingServices { withdrawAll(of: core) }
-        }
-        dropGuests()
-        awaitingPing = []
-        if !keepingServices { givesSockets = nil }
-    }
-
-    /// Withdraws everything of a manager at once, in silence.
-    func withdrawAll(of core: PublisherCore) {
-        core.epoch += 1
-        (core.commands, core.isAdding) = ([], false)
-        stopAdvertising(core)
-        endRequests { $0.service?.core === core }
-        for application in core.applications {
+    /// Withdraws everything at once, in silence.
+    func withdrawAll() {
+        (commands, isAdding) = ([], false)
+        for application in applications {
             for service in application.services {
-                service.isPublished = false
-                service.characteristics.forEach { forgetSubscribers(of: $0) }
+                service.withdraw()
+                service.characteristics.forEach { $0.subscribers.forget() }
             }
-            if let bus, bus.owner(of: BlueZ.busName) != nil, application.machine.phase != .idle {
-                let proxy = BlueZProxy(bus: bus, path: application.adapter, interface: BlueZ.gattManager)
-                // Follows a registration that is under way; the objects must stay until that is done.
-                proxy.unregisterApplication(application.root) { [weak self] _ in self?.unexport(application) }
-            } else {
-                unexport(application)
-            }
-            application.machine.lost()
-            (application.life, application.registered) = (application.life + 1, nil)
+            application.abandon()
         }
-        core.applications = []
+        applications = []
     }
 }

@@ -4,74 +4,92 @@ import Foundation
 
 /// What the bus queue knows of one `CBPeripheralManager`. It outlives the manager where work is under way.
 // holds: what other threads use is set before they see this, or locked; the rest is confined to the bus queue
-final class PublisherCore: Recipient, @unchecked Sendable {
+final class PeripheralManagerCore: Recipient, @unchecked Sendable {
     typealias Event = (CBPeripheralManager) -> Void
 
-    let session: Session
-    let inbox: Inbox<PublisherCore>
-    weak var manager: CBPeripheralManager?
-    /// Updates on their way to BlueZ. Any thread.
-    let windows = Protected(UpdateWindows<ObjectIdentifier>())
-
-    /// What an earlier process left, until the app is told.
-    var preserved: Snapshot?
-    /// What the app was told last.
-    var announcedState = CBManagerState.unknown
-    /// Commands that are answered in order, one after the other (O-33).
-    var commands: [Command] = []
-    var isAdding = false
-    var applications: [Application] = []
-    var advertiser = AdvertiserStateMachine()
-    /// What the app wants to advertise, while it does.
-    var advertisement: Advertisement?
-    /// The start that is under way is not the app's: it hears of no answer.
-    var isResumingAdvertising = false
-    /// Which of the app's starts that was.
-    var advertisingToken: UInt64 = 0
-    /// Advertisements on the bus, by their attempts: one, and those that are being withdrawn.
-    var onAir: [Int: PublishedAdvertisement] = [:]
-    /// Counts the ends of Bluetooth: updates from before it are void.
-    var epoch = 0
-
-    /// Which of the app's starts, and in which life of Bluetooth the app was, as far as it had heard (`Session.era`).
-    struct AdvertisingStart: Sendable {
-        let token: UInt64
-        let era: UInt64
-    }
-
-    enum Command {
-        case add(PublishedService)
-        case remove(CBMutableService)
-        case removeAll
-        /// Once the services before it are there, so that whoever hears it finds them.
-        case advertise(Advertisement, AdvertisingStart, isResumed: Bool)
-    }
+    let role: PeripheralRole
+    private let session: AnyObject
+    private let inbox: Inbox<PeripheralManagerCore>
+    private(set) weak var manager: CBPeripheralManager?
 
     /// The app's wish not to be kept from services of the system (PB-7).
     let allowsSystemServices: Bool
-    /// Whether centrals may pair without anybody being asked.
+    /// Whether centrals may pair although the app is not asked.
     let allowsJustWorks: Bool
 
+    /// Any thread.
+    let updatesInFlight = UpdatesInFlight()
+    private(set) lazy var gattServer = GATTServer(of: self)
+    private(set) lazy var advertiser = Advertiser(of: self)
+
+    /// What an earlier process left, until the app has heard of it.
+    private var preserved: Snapshot?
+    /// What the app has heard last.
+    private var announcedState = CBManagerState.unknown
+
+    /// - Parameter session: Kept while the app has the manager, or work is under way.
     init(
-        session: Session, queue: DispatchQueue?, allowsSystemServices: Bool, allowsJustWorks: Bool,
-        preserved: Snapshot?
+        role: PeripheralRole, of session: AnyObject, queue: DispatchQueue?, allowsSystemServices: Bool,
+        allowsJustWorks: Bool, preserved: Snapshot?
     ) {
-        (self.session, self.preserved) = (session, preserved)
+        (self.role, self.session, self.preserved) = (role, session, preserved)
         (self.allowsSystemServices, self.allowsJustWorks) = (allowsSystemServices, allowsJustWorks)
         inbox = Inbox(queue: queue ?? .main)
     }
 
     deinit { inbox.end() }
 
+    /// Once, before any other thread sees this.
+    func setManager(_ manager: CBPeripheralManager) { self.manager = manager }
+
+    var bus: BlueZBus { role.bus }
+
+    // MARK: Events
+
     /// Adds an event to what is delivered when the bus queue has done its turn.
     func post(_ event: @escaping Event) {
-        session.assertOnQueue()
-        if inbox.add(event) { session.blueZ.hasOutgoing(self) }
+        bus.assertOnQueue()
+        if inbox.add(event) { bus.hasOutgoing(self) }
     }
 
     func flush() { inbox.flush(to: self) }
 
     func deliver(_ event: Event) { if let manager { event(manager) } }
 
-    var services: [PublishedService] { applications.flatMap(\.services) }
+    // MARK: The state
+
+    /// Tells the app the adapter's state, and before that what was restored. - Returns: the state; nil: it knows it.
+    func announce(_ adapter: AdapterController) -> CBManagerState? {
+        let state = adapter.state
+        guard state != .unknown, state != announcedState else { return nil }
+        if let snapshot = preserved {
+            preserved = nil
+            let live = RestorationPlan.Live(bluetooth: nil, adapter: adapter.name, peripherals: [:])
+            manager?.restore(RestorationPlan(snapshot, live))
+            post { manager in manager.tellRestored() }
+        }
+        announcedState = state
+        let (life, era) = (adapter.servicesGeneration, adapter.generation)
+        post { manager in
+            if state == .poweredOn { manager.shared.withLock { ($0.servicesLife, $0.era) = (life, era) } }
+            manager.enter(state)
+        }
+        return state
+    }
+
+    // MARK: The end
+
+    /// Bluetooth is not on any more: there are no subscribers, and nothing is on its way to them.
+    func dropUpdates() {
+        updatesInFlight.reset()
+        for characteristic in gattServer.characteristics { characteristic.subscribers.forget() }
+    }
+
+    /// Withdraws everything at once, in silence.
+    func withdrawAll() {
+        updatesInFlight.reset()
+        advertiser.stop()
+        role.requests.end { $0.characteristic.core === self }
+        gattServer.withdrawAll()
+    }
 }

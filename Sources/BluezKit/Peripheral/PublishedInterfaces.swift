@@ -1,6 +1,6 @@
 import DBus
 
-/// What BlueZ finds at the objects of a published application. The calls are BlueZ's alone: ``Session`` refuses others'.
+/// What BlueZ finds at the objects of a published application. The calls are BlueZ's alone: ``BlueZBus`` refuses others'.
 enum PublishedInterface {
     /// - SeeAlso: BlueZ doc/org.bluez.GattService.rst.
     static let service = ExportedInterface(
@@ -26,22 +26,22 @@ enum PublishedInterface {
         methods: [
             ExportedMethod(
                 "ReadValue", takes: [ExportedArgument("options", "a{sv}")], gives: [ExportedArgument("value", "ay")]
-            ) { characteristic, call, _ in characteristic.core.session.answerRead(call, of: characteristic) },
+            ) { characteristic, call, _ in characteristic.core.role.requests.answerRead(call, of: characteristic) },
             ExportedMethod(
                 "WriteValue", takes: [ExportedArgument("value", "ay"), ExportedArgument("options", "a{sv}")]
-            ) { characteristic, call, _ in characteristic.core.session.answerWrite(call, to: characteristic) },
+            ) { characteristic, call, _ in characteristic.core.role.requests.answerWrite(call, to: characteristic) },
             ExportedMethod(
                 "AcquireNotify", takes: [ExportedArgument("options", "a{sv}")],
                 gives: [ExportedArgument("fd", "h"), ExportedArgument("mtu", "q")]
-            ) { characteristic, call, _ in characteristic.core.session.answerAcquire(call, of: characteristic) },
+            ) { characteristic, call, _ in characteristic.core.role.updates.answerAcquire(call, of: characteristic) },
             // Comes after each refused AcquireNotify, and says less.
             ExportedMethod("StartNotify") { $2.reply(to: $1) },
             ExportedMethod("StopNotify") { characteristic, call, server in
-                characteristic.core.session.allUnsubscribed(from: characteristic)
+                characteristic.subscribers.allUnsubscribed()
                 server.reply(to: call)
             },
             ExportedMethod("Confirm") { characteristic, call, server in
-                characteristic.core.session.confirmed(characteristic)
+                characteristic.subscribers.confirmed()
                 server.reply(to: call)
             },
         ])
@@ -57,6 +57,21 @@ enum PublishedInterface {
         methods: [
             ExportedMethod(
                 "ReadValue", takes: [ExportedArgument("options", "a{sv}")], gives: [ExportedArgument("value", "ay")]
-            ) { Session.answerRead($1, from: $0.value, on: $2) }
+            ) { RequestBroker.answerRead($1, from: $0.value, on: $2) }
         ])
+}
+
+extension PublishedService {
+    /// It and what is in it, in the order of the handles.
+    var objects: [(path: ObjectPath, interface: ExportedInterface, owner: AnyObject)] {
+        var objects: [(path: ObjectPath, interface: ExportedInterface, owner: AnyObject)] = []
+        objects.append((path, PublishedInterface.service, self))
+        for characteristic in characteristics {
+            objects.append((characteristic.path, PublishedInterface.characteristic, characteristic))
+            for descriptor in characteristic.descriptors {
+                objects.append((descriptor.path, PublishedInterface.descriptor, descriptor))
+            }
+        }
+        return objects
+    }
 }

@@ -4,7 +4,7 @@ import Foundation
 /// A service tree as it was when the app added it (PB-2). Read on the app's thread once, then confined to the bus queue.
 final class PublishedService: @unchecked Sendable {  // holds: `add` hands it to the bus queue, and keeps nothing of it
     let service: CBMutableService
-    let core: PublisherCore
+    let core: PeripheralManagerCore
     /// Which call of the app's has added it.
     let call: UInt64
     let characteristics: [PublishedCharacteristic]
@@ -12,40 +12,56 @@ final class PublishedService: @unchecked Sendable {  // holds: `add` hands it to
     /// The app did not add it, but finds it there: it hears of no answer.
     let isResumed: Bool
     /// False once the app has taken it back: BlueZ may not have heard yet.
-    var isPublished = true
-    var path: ObjectPath = "/"
+    private(set) var isPublished = true
+    private(set) var path: ObjectPath = "/"
     /// Where those are that it includes, which BlueZ finds in the same application only.
-    var includedPaths: [ObjectPath] = []
+    private(set) var includedPaths: [ObjectPath] = []
 
-    init(_ service: CBMutableService, core: PublisherCore, call: UInt64, isResumed: Bool = false) {
+    init(_ service: CBMutableService, core: PeripheralManagerCore, call: UInt64, isResumed: Bool = false) {
         (self.service, self.core, self.call, self.isResumed) = (service, core, call, isResumed)
         includes = service.includedServices ?? []
         characteristics = (service.characteristics ?? []).compactMap { $0 as? CBMutableCharacteristic }
             .map { PublishedCharacteristic($0, core: core) }
+        for characteristic in characteristics { characteristic.service = self }
+    }
+
+    /// The app has taken it back.
+    func withdraw() { isPublished = false }
+
+    /// Gives it, and all that is in it, their paths.
+    func place(at path: ObjectPath) {
+        self.path = path
+        for (number, characteristic) in characteristics.enumerated() {
+            characteristic.path = path.child("char", number)
+            for (number, descriptor) in characteristic.descriptors.enumerated() {
+                descriptor.characteristicPath = characteristic.path
+                descriptor.path = characteristic.path.child("desc", number)
+            }
+        }
+    }
+
+    /// - Parameter services: Those of its application, which have their paths.
+    func placeIncluded(among services: [PublishedService]) {
+        includedPaths = includes.compactMap { included in services.first { $0.service === included }?.path }
     }
 }
 
 /// A characteristic of a ``PublishedService``, as BlueZ sees it.
 final class PublishedCharacteristic {
     let characteristic: CBMutableCharacteristic
-    let core: PublisherCore
+    let core: PeripheralManagerCore
+    let subscribers: CharacteristicSubscribers
     let properties: CBCharacteristicProperties
     let permissions: CBAttributePermissions
     /// Fixed: the app is not asked (PB-3).
     let value: [UInt8]?
     let descriptors: [PublishedDescriptor]
-    var path: ObjectPath = "/"
-    weak var service: PublishedService?
+    fileprivate(set) var path: ObjectPath = "/"
+    fileprivate(set) weak var service: PublishedService?
 
-    /// By the paths of their devices.
-    var book = SubscriberBook<String>()
-    /// Those of them that BlueZ has taken a socket for.
-    var sockets: [String: UpdateSocket] = [:]
-    /// Indications, the oldest first, and how many centrals have yet to confirm them.
-    var unconfirmed: [(delivery: Delivery, centrals: Int)] = []
-
-    init(_ characteristic: CBMutableCharacteristic, core: PublisherCore) {
+    init(_ characteristic: CBMutableCharacteristic, core: PeripheralManagerCore) {
         (self.characteristic, self.core) = (characteristic, core)
+        subscribers = CharacteristicSubscribers(of: characteristic, core)
         properties = characteristic.properties
         permissions = characteristic.permissions
         value = characteristic.value.map { [UInt8]($0) }
@@ -92,8 +108,8 @@ final class PublishedDescriptor {
     let value: [UInt8]
     /// Whether the app gave a value of a kind that has bytes.
     let isValid: Bool
-    var path: ObjectPath = "/"
-    var characteristicPath: ObjectPath = "/"
+    fileprivate(set) var path: ObjectPath = "/"
+    fileprivate(set) var characteristicPath: ObjectPath = "/"
 
     init(_ descriptor: CBDescriptor) {
         uuid = descriptor.uuid

@@ -1,90 +1,86 @@
 import DBus
-import Foundation
 
-/// A central that uses what this process publishes. Confined to the bus queue.
-final class Guest {
-    let path: ObjectPath
-    /// Follows its link.
-    let rule: MatchRule
-    /// Nil until BlueZ has told its address.
-    var central: CBCentral?
-    /// What was asked for before that, in order.
-    var waiting: [(CBCentral) -> Void] = []
-    var mtuBytes = 23
-    var bond = Bond()
-    var isBonded: Bool { bond.exists }
-
-    init(_ path: ObjectPath) {
-        self.path = path
-        rule = MatchRule(
-            sender: BlueZ.busName, interface: "org.freedesktop.DBus.Properties", member: "PropertiesChanged", path: path
-        )
-    }
+/// Hears of the links of centrals. On the bus queue.
+protocol RemoteCentralsObserver: AnyObject {
+    func connected(_ central: RemoteCentral)
+    /// - Returns: Whether it stays subscribed, so that its next link matters.
+    func disconnected(_ central: RemoteCentral) -> Bool
 }
 
-/// Centrals, by the paths that BlueZ names them with.
-extension Session {
+/// Centrals, by the paths that BlueZ names them with. Confined to the bus queue.
+final class RemoteCentrals {
+    private let bus: BlueZBus
+    /// Set once, before the first central.
+    weak var observer: (any RemoteCentralsObserver)?
+    private var centrals = PathTable<RemoteCentral>()
+
+    init(_ bus: BlueZBus) { self.bus = bus }
+
+    var count: Int { centrals.count }
+
+    /// Nil also for one whose address is not known yet.
+    func central(at path: String) -> CBCentral? { centrals[path]?.central }
+
     /// Does `body` with the central at `path`, in the order of the calls; at once, but for the first time.
     func withCentral(_ path: ObjectPath, mtuBytes: Int?, _ body: @escaping (CBCentral) -> Void) {
-        let guest = guest(path)
-        if let mtuBytes {
-            guest.mtuBytes = mtuBytes
-            guest.central?.setMTU(mtuBytes)
-        }
-        guard let central = guest.central else { return guest.waiting.append(body) }
-        body(central)
+        bus.assertOnQueue()
+        let central = centrals[path.rawValue] ?? follow(path)
+        if let mtuBytes { central.setMTU(mtuBytes) }
+        central.perform(body)
     }
 
-    private func guest(_ path: ObjectPath) -> Guest {
-        if let guest = guests[path.rawValue] { return guest }
-        let guest = Guest(path)
-        guests[path.rawValue] = guest
-        guard let bus else { return guest }
-        bus.addMatch(guest.rule)
-        blueZ.insist {
-            BlueZProxy(bus: bus, path: path, interface: BlueZ.device).getAll(completion: $0)
-        } answered: {
-            [weak self, weak guest] result in
-            guard let self, let guest, guests[path.rawValue] === guest else { return }
-            var fields = DeviceProperties()
+    private func follow(_ path: ObjectPath) -> RemoteCentral {
+        let central = RemoteCentral(path)
+        centrals[path.rawValue] = central
+        guard let connection = bus.connection else { return central }
+        connection.addMatch(central.rule)
+        bus.insist {
+            BlueZProxy(bus: connection, path: path, interface: BlueZ.device).getAll(completion: $0)
+        } answered: { [weak self, weak central] result in
+            guard let self, let central, centrals[path.rawValue] === central else { return }
+            var properties = DeviceProperties()
             if case .success(let reply) = result {
                 var reader = reply.reader
-                _ = try? fields.apply(&reader, of: path, uuids: central.store.uuids)
+                _ = try? properties.apply(&reader, of: path, uuids: UUIDPool())
             }
-            introduce(guest, fields)
+            central.introduce(properties)
+            // It may have come and gone while BlueZ was asked.
+            if !properties.isConnected { disconnected(central) }
         }
-        return guest
+        return central
     }
 
-    private func introduce(_ guest: Guest, _ fields: DeviceProperties) {
-        // The address is in the path; that it is a random one is most likely.
-        let identity = fields.identity ?? DeviceIdentity(pathElement: guest.path.lastElement)
-        let central = CBCentral(identifier: identity?.identifier ?? UUID())
-        central.setMTU(guest.mtuBytes)
-        guest.bond = fields.bond
-        guest.central = central
-        let waiting = guest.waiting
-        guest.waiting = []
-        for body in waiting { body(central) }
-        // It may have come and gone while BlueZ was asked.
-        if !fields.isConnected { disconnected(guest) }
+    private func disconnected(_ central: RemoteCentral) {
+        if observer?.disconnected(central) != true { forget(central) }
     }
 
-    // MARK: Its link
+    private func forget(_ central: RemoteCentral) {
+        centrals[central.path.rawValue] = nil
+        bus.connection?.removeMatch(central.rule)
+    }
 
-    func receiveChange(_ message: Message, of guest: Guest) throws(BusError) {
+    /// Bluetooth is not on any more.
+    func removeAll() {
+        for central in centrals.values { forget(central) }
+    }
+
+    // MARK: Signals
+
+    /// PropertiesChanged of a device.
+    func receiveChange(_ message: Message, at path: UnsafePointer<CChar>) throws(BusError) {
+        guard centrals.count > 0, let central = centrals[path] else { return }
+        bus.assertOnQueue()
         var reader = message.reader
         guard try reader.readCString().matches("org.bluez.Device1") else { return }
-        var isConnected: Bool?
-        try reader.readProperties { (key, value) throws(BusError) in
-            try guest.bond.apply(key, &value)
-            if key.matches("Connected") { isConnected = try value.readBool() }
-        }
-        guard guest.central != nil, let isConnected else { return }
-        if isConnected { connected(guest) } else { disconnected(guest) }
+        let isConnected = try central.apply(&reader)
+        guard central.central != nil, let isConnected else { return }
+        if isConnected { observer?.connected(central) } else { disconnected(central) }
     }
 
-    func receiveRemoval(_ message: Message, of guest: Guest) throws(BusError) {
+    /// InterfacesRemoved of a device.
+    func receiveRemoval(_ message: Message, at path: UnsafePointer<CChar>) throws(BusError) {
+        guard centrals.count > 0, let central = centrals[path] else { return }
+        bus.assertOnQueue()
         var reader = message.reader
         _ = try reader.readPathC()
         var isDevice = false
@@ -92,50 +88,7 @@ extension Session {
             if try name.readCString().matches("org.bluez.Device1") { isDevice = true }
         }
         guard isDevice else { return }
-        guest.bond = Bond()
-        disconnected(guest)
-    }
-
-    private var publishedCharacteristics: [PublishedCharacteristic] {
-        publishers.flatMap { $0.services.flatMap(\.characteristics) }
-    }
-
-    /// BlueZ keeps the subscriptions of a bonded central, and says nothing when they count again.
-    private func connected(_ guest: Guest) {
-        for characteristic in publishedCharacteristics {
-            tell(characteristic.book.connected(guest.path.rawValue), about: characteristic)
-        }
-    }
-
-    private func disconnected(_ guest: Guest) {
-        let path = guest.path.rawValue
-        endRequests { _ in
-            false
-        } ofCentral: {
-            $0 == guest.path
-        }
-        var isAway = false
-        for characteristic in publishedCharacteristics {
-            tell(characteristic.book.disconnected(path, isBonded: guest.isBonded), about: characteristic)
-            isAway = isAway || characteristic.book.away.contains(path)
-        }
-        if !isAway { forget(guest) }
-    }
-
-    private func forget(_ guest: Guest) {
-        guests[guest.path.rawValue] = nil
-        bus?.removeMatch(guest.rule)
-    }
-
-    func dropGuests() {
-        for guest in guests.values { forget(guest) }
-    }
-}
-
-extension DeviceIdentity {
-    /// From the last element of a device's path, `dev_F0_F1_F2_00_00_01`. The type of the address is not in it.
-    init?(pathElement: Substring) {
-        let address = pathElement.dropFirst(4).replacing("_", with: ":")
-        self.init(address: String(address), isRandom: true)
+        central.removeBond()
+        disconnected(central)
     }
 }

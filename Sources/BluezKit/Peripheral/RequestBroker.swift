@@ -1,7 +1,7 @@
 import DBus
 import Foundation
 
-/// A read or write that the app has been asked about. Confined to the bus queue.
+/// A read or write that the app has been asked about.
 struct PendingRequest {
     let call: IncomingCall
     let characteristic: PublishedCharacteristic
@@ -10,35 +10,27 @@ struct PendingRequest {
     let isRead: Bool
 }
 
-/// What BlueZ says with each call about a local attribute.
-struct RequestOptions {
-    var offset = 0
-    var mtuBytes: Int?
-    var device: ObjectPath?
-    var isProbe = false
-
-    /// An `a{sv}`. What is missing has its default; what is of a wrong type is an error.
-    init(_ reader: inout MessageReader) throws(BusError) {
-        var options = (offset: 0, mtu: Int?.none, device: ObjectPath?.none, probe: false)
-        try reader.readProperties { (key, value) throws(BusError) in
-            if key.matches("offset") { options.offset = Int(try value.readUInt16()) }
-            // No link has less than 23 (Core Spec 5.4, Vol 3, Part G, 5.2.1).
-            if key.matches("mtu") { options.mtu = max(23, Int(try value.readUInt16())) }
-            if key.matches("device") { options.device = try value.readPath() }
-            if key.matches("prepare-authorize") { options.probe = try value.readBool() }
-        }
-        (offset, mtuBytes, device, isProbe) = options
-    }
-}
-
 /// Reads and writes by centrals. What permissions forbid, and what a fixed value answers, the app does not hear of.
-extension Session {
-    /// BlueZ answers the central by itself after 5 s; what the app says later is void.
-    private static let requestDeadline = Duration.seconds(5)
+/// Confined to the bus queue.
+final class RequestBroker {
     private static let longestValue = 512
 
+    private let bus: BlueZBus
+    private let remoteCentrals: RemoteCentrals
+    /// By their tickets, which the app's answers carry.
+    private var requests: [UInt64: PendingRequest] = [:]
+    private var lastTicket: UInt64 = 0
+
+    init(_ bus: BlueZBus, _ remoteCentrals: RemoteCentrals) { (self.bus, self.remoteCentrals) = (bus, remoteCentrals) }
+
+    /// How many have yet to be answered.
+    var count: Int { requests.count }
+
+    // MARK: BlueZ's calls
+
     func answerRead(_ call: IncomingCall, of characteristic: PublishedCharacteristic) {
-        guard let server else { return }
+        bus.assertOnQueue()
+        guard let server = bus.exportedObjects else { return }
         guard characteristic.service?.isPublished == true, characteristic.canBeRead else {
             return server.refuse(call, .readNotPermitted)
         }
@@ -61,7 +53,8 @@ extension Session {
     }
 
     func answerWrite(_ call: IncomingCall, to characteristic: PublishedCharacteristic) {
-        guard let server else { return }
+        bus.assertOnQueue()
+        guard let server = bus.exportedObjects else { return }
         var reader = call.reader
         guard let value = try? reader.readBytes(), let options = try? RequestOptions(&reader),
             let device = options.device
@@ -69,13 +62,15 @@ extension Session {
         guard characteristic.service?.isPublished == true, characteristic.canBeWritten else {
             return server.refuse(call, .writeNotPermitted)
         }
-        // Asks whether a prepared write may come; it does, as a write, when it is executed.
+        // A prepared write comes, as a write, when it is executed.
         if options.isProbe { return server.reply(to: call) }
         guard options.offset + value.count <= Self.longestValue else {
             return server.refuse(call, .invalidAttributeValueLength)
         }
         ask(call, characteristic, device, options, value: Data(value))
     }
+
+    // MARK: The app
 
     /// - Parameter value: What is to be written; nil: it is a read.
     private func ask(
@@ -85,14 +80,14 @@ extension Session {
     ) {
         var ticket: UInt64 = 0
         if call.expectsReply {
-            requestCount += 1
-            ticket = requestCount
+            lastTicket += 1
+            ticket = lastTicket
             requests[ticket] = PendingRequest(
                 call: call, characteristic: characteristic, central: device, offset: options.offset,
                 isRead: value == nil)
             expire(ticket)
         }
-        withCentral(device, mtuBytes: options.mtuBytes) { central in
+        remoteCentrals.withCentral(device, mtuBytes: options.mtuBytes) { central in
             let request = CBATTRequest(
                 central: central, characteristic: characteristic.characteristic, offset: options.offset, value: value,
                 ticket: ticket)
@@ -106,21 +101,24 @@ extension Session {
         }
     }
 
+    /// BlueZ answers the central by itself, and what the app says later has no effect.
     private func expire(_ ticket: UInt64) {
-        blueZ.after(Self.requestDeadline) { [weak self] in
+        let deadline = bus.timing.request
+        bus.after(deadline) { [weak self] in
             guard let self, let request = requests.removeValue(forKey: ticket) else { return }
             let kind = request.isRead ? "read" : "write"
             Log.warning(
                 from: "\(kind) \(request.characteristic.path)",
                 "the app has not answered a \(kind) of \(request.characteristic.characteristic.uuid) within "
-                    + "\(Self.requestDeadline): BlueZ waits no longer, and has told the central that it failed")
-            server?.refuse(request.call, .unlikelyError)
+                    + "\(deadline): BlueZ waits no longer, and has told the central that it failed")
+            bus.exportedObjects?.refuse(request.call, .unlikelyError)
         }
     }
 
     /// `respond(to:withResult:)`.
     func respond(_ ticket: UInt64, _ result: CBATTError.Code, _ value: Data?) {
-        guard let request = requests.removeValue(forKey: ticket), let server else {
+        bus.assertOnQueue()
+        guard let request = requests.removeValue(forKey: ticket), let server = bus.exportedObjects else {
             return Log.misuse("CBPeripheralManager respond: the request was answered already, or is gone; ignored")
         }
         guard result == .success else { return server.refuse(request.call, result) }
@@ -132,15 +130,11 @@ extension Session {
         }
     }
 
-    /// Nobody waits for these answers any more.
-    func endRequests(
-        _ isOfCharacteristic: (PublishedCharacteristic) -> Bool,
-        ofCentral isOfCentral: (ObjectPath) -> Bool = { _ in false }
-    ) {
-        for (ticket, request) in requests
-        where isOfCharacteristic(request.characteristic) || isOfCentral(request.central) {
+    /// These answers are not needed any more.
+    func end(where isOver: (PendingRequest) -> Bool) {
+        for (ticket, request) in requests where isOver(request) {
             requests[ticket] = nil
-            server?.refuse(request.call, .unlikelyError)
+            bus.exportedObjects?.refuse(request.call, .unlikelyError)
         }
     }
 }

@@ -8,21 +8,20 @@ final class UpdateSocket {
     private let reading: any DispatchSourceRead
     private var waiting: [(data: [UInt8], done: () -> Void)] = []
     private var isWaiting = false
-    private let queue: DispatchQueue
+    private let bus: BlueZBus
+    private let onEnd: () -> Void
 
-    /// BlueZ has closed its end: the central has unsubscribed, or is gone.
-    var onEnd: (() -> Void)?
-    /// Something has happened that no call or message led to.
-    var onTurnEnd: (() -> Void)?
-
-    /// - Parameter descriptor: Taken over, and closed by ``close()``; not if this fails, for want of descriptors.
-    init?(descriptor: Int32, mtuBytes: Int, queue: DispatchQueue) {
+    /// Fails for want of descriptors.
+    /// - Parameters:
+    ///   - descriptor: Taken over, unless this fails, and closed by ``close()``.
+    ///   - onEnd: BlueZ has closed its end: the central has unsubscribed, or is gone.
+    init?(descriptor: Int32, mtuBytes: Int, bus: BlueZBus, onEnd: @escaping () -> Void) {
         // One that a source watches must stay open until the source has let go of it.
         let second = fcntl(descriptor, F_DUPFD_CLOEXEC, 0)
         guard second >= 0 else { return nil }
         socket = CommandSocket(descriptor: descriptor, mtuBytes: mtuBytes)
-        self.queue = queue
-        reading = DispatchSource.makeReadSource(fileDescriptor: second, queue: queue)
+        (self.bus, self.onEnd) = (bus, onEnd)
+        reading = DispatchSource.makeReadSource(fileDescriptor: second, queue: bus.queue)
         reading.setCancelHandler { Glibc.close(second) }
         reading.setEventHandler { [weak self] in self?.read(from: second) }
         reading.activate()
@@ -38,8 +37,8 @@ final class UpdateSocket {
         } while count > 0 || count < 0 && errno == EINTR
         guard count == 0 || errno != EAGAIN else { return }
         reading.cancel()
-        onEnd?()
-        onTurnEnd?()
+        onEnd()
+        bus.flush()
     }
 
     /// Sends after all that was sent before. - Parameter done: BlueZ's end has it, or never will.
@@ -53,9 +52,9 @@ final class UpdateSocket {
         while let next = waiting.first {
             if socket.send(next.data) == .full {
                 isWaiting = true
-                return socket.whenWritable(on: queue) { [weak self] in
+                return socket.whenWritable(on: bus.queue) { [weak self] in
                     self?.sendWaiting()
-                    self?.onTurnEnd?()
+                    self?.bus.flush()
                 }
             }
             waiting.removeFirst().done()

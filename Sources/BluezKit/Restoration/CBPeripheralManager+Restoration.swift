@@ -25,10 +25,10 @@ extension CBPeripheralManager {
 
     /// The first start counts: another one, before that is over, changes nothing (AD-4).
     /// - Returns: Which start it is.
-    func preserve(_ advertisement: Snapshot.Advertisement) -> PublisherCore.AdvertisingStart {
+    func preserve(_ advertisement: Snapshot.Advertisement) -> Advertiser.Start {
         let start = shared.withLock { shared in
             if shared.advertisement == nil { shared.advertisement = advertisement }
-            return PublisherCore.AdvertisingStart(token: shared.advertisingToken, era: shared.era)
+            return Advertiser.Start(token: shared.advertisingToken, era: shared.era)
         }
         preserveAdvertisement()
         return start
@@ -71,18 +71,18 @@ extension CBPeripheralManager {
         let (services, advertisement, start) = shared.withLock { shared in
             defer { shared.mustGoOn = false }
             if wasSwitchedOff { (shared.advertisement, shared.isAdvertising) = (nil, false) }
-            let start = PublisherCore.AdvertisingStart(token: shared.advertisingToken, era: shared.era)
+            let start = Advertiser.Start(token: shared.advertisingToken, era: shared.era)
             return (shared.mustGoOn ? shared.added : [], shared.advertisement, start)
         }
         let core = core
         for (service, call) in services {
             let published = PublishedService(service, core: core, call: call, isResumed: true)
-            core.session.run { core.session.perform(.add(published), for: core) }
+            core.bus.run { core.gattServer.perform(.add(published)) }
         }
         guard let advertisement else { return }
         do throws(CBError) {
             let content = try Advertisement(advertisement.dictionary)
-            core.session.run { core.session.perform(.advertise(content, start, isResumed: true), for: core) }
+            core.bus.run { core.gattServer.perform(.advertise(content, start, isResumed: true)) }
         } catch {
             Log.warning("what was advertised cannot be advertised again: \(error)")
             endAdvertising()

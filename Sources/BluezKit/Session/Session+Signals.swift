@@ -42,7 +42,7 @@ extension Session {
             guard try reader.readCString().matches("org.bluez.Adapter1") else { return }
             return try adapter.receiveChange(message, &reader)
         }
-        if guests.count > 0, path[length] == 0, let guest = guests[path] { try receiveChange(message, of: guest) }
+        if path[length] == 0 { try peripheral.remoteCentrals.receiveChange(message, at: path) }
         let device = central.store.find(path, length)
         if path[length] != 0 { return try device?.connection?.client.receiveChange(message, of: path) ?? () }
         let isOfInterest = central.discovery.isFollowing || device?.connection != nil
@@ -84,7 +84,7 @@ extension Session {
             return
         }
         let isDevice = path[length] == 0
-        if guests.count > 0, isDevice, let guest = guests[path] { try receiveRemoval(message, of: guest) }
+        if isDevice { try peripheral.remoteCentrals.receiveRemoval(message, at: path) }
         if central.connectionEvents.isActive, isDevice { central.connectionEvents.peerGone(ObjectPath(at: path)) }
         guard let device = central.store.find(path, length) else { return central.discovery.removeUnknown(path) }
         if !isDevice { return device.connection?.client.removed(ObjectPath(at: path)) ?? () }

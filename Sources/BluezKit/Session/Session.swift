@@ -16,34 +16,20 @@ final class Session: @unchecked Sendable {  // holds: constants; what is below t
     let adapter: AdapterController
     let pairing: PairingService
     let central: CentralRole
+    let peripheral: PeripheralRole
     private let watchdog: DaemonWatchdog
 
     var queue: DispatchQueue { blueZ.queue }
     var bus: Connection? { blueZ.connection }
-    var adapterPath: ObjectPath? { adapter.path }
-
-    var server: ObjectServer? { blueZ.exportedObjects }
-
-    // The peripheral role: Session+Publishing.swift, +Advertising, +Guests, +Requests, +Updates
-    var guests = PathTable<Guest>()
-    var requests: [UInt64: PendingRequest] = [:]
-    var requestCount: UInt64 = 0
-    var awaitingPing: [() -> Void] = []
-    var isSendingPing = false
-    /// Whether BlueZ sends what it reads from an acquired socket to one central. Nil: not asked yet.
-    var givesSockets: Bool?
-    var hasNotedBroadcast = false
-
-    var publishers: [PublisherCore] = []
 
     private init(_ key: Key) {
         blueZ = BlueZBus(address: key.address)
         adapter = AdapterController(blueZ, choice: key.adapter)
         pairing = PairingService(blueZ, adapter)
         central = CentralRole(blueZ, adapter, pairing)
+        peripheral = PeripheralRole(blueZ, adapter, pairing)
         watchdog = DaemonWatchdog(blueZ)
-        pairing.add(self)
-        central.discovery.hasOtherLinks = { [weak self] in self.map { $0.guests.count > 0 } ?? false }
+        central.discovery.hasOtherLinks = { [weak peripheral] in (peripheral?.remoteCentrals.count ?? 0) > 0 }
         blueZ.observer = self
         adapter.onStateChange = { [weak self] state in self?.announce(state) }
         adapter.onDaemonEnd = { [weak self] in self?.central.daemonEnded() }
@@ -68,8 +54,6 @@ final class Session: @unchecked Sendable {  // holds: constants; what is below t
     /// Does `body` on the bus queue, then hands on the events it led to. Any thread.
     func run(_ body: @escaping @Sendable () -> Void) { blueZ.run(body) }
 
-    func assertOnQueue() { blueZ.assertOnQueue() }
-
     // MARK: Managers
 
     func add(_ core: CentralManagerCore) {
@@ -78,20 +62,14 @@ final class Session: @unchecked Sendable {  // holds: constants; what is below t
         central.announceState(to: core)
     }
 
-    func add(_ core: PublisherCore) {
-        publishers.append(core)
+    func add(_ core: PeripheralManagerCore) {
+        peripheral.add(core)
         connectIfFirst()
-        announceState(to: core)
+        peripheral.announceState(to: core)
     }
 
     private func connectIfFirst() {
-        if bus == nil, central.managers.count + publishers.count == 1 { blueZ.open() }
-    }
-
-    /// The app has released the manager: what it has published is withdrawn, silently.
-    func remove(_ core: PublisherCore) {
-        publishers.removeAll { $0 === core }
-        withdrawAll(of: core)
+        if bus == nil, central.managers.count + peripheral.managerCount == 1 { blueZ.open() }
     }
 
     // MARK: The state
@@ -100,10 +78,10 @@ final class Session: @unchecked Sendable {  // holds: constants; what is below t
     private func announce(_ state: CBManagerState) {
         if state != .poweredOn {
             central.bluetoothEnded()
-            dropPublications(keepingServices: state == .poweredOff)
+            peripheral.dropPublications(keepingServices: state == .poweredOff)
         }
         central.announceState()
-        for core in publishers { announceState(to: core) }
+        peripheral.announceState()
         if state == .poweredOn { central.endOrphans() }
     }
 }
@@ -111,7 +89,7 @@ final class Session: @unchecked Sendable {  // holds: constants; what is below t
 // MARK: - The connection to the bus
 
 extension Session: BlueZBusObserver {
-    var needsBus: Bool { !central.managers.isEmpty || !publishers.isEmpty }
+    var needsBus: Bool { !central.managers.isEmpty || peripheral.managerCount > 0 }
 
     func busOpened() {
         adapter.busOpened()
@@ -145,19 +123,6 @@ extension Session: BlueZBusObserver {
         watchdog.reset()
         pairing.busLost()
         central.busLost()
-        (isSendingPing, awaitingPing) = (false, [])
-    }
-}
-
-extension Session: PairingRole {
-    var needsAgent: Bool { publishers.contains(where: \.allowsJustWorks) }
-    var pairings: [BluezPairing] { [] }
-    func pairingPeers(at path: ObjectPath) -> [any PairingPeer]? { nil }
-    func pairingRefused(at path: ObjectPath) {}
-
-    /// Only where it may need that for what is published.
-    func mayPairUnasked(at path: ObjectPath) -> Bool {
-        guard let adapterPath, path.parent == adapterPath else { return false }
-        return publishers.contains { $0.allowsJustWorks && !$0.services.isEmpty }
+        peripheral.connectionEnded()
     }
 }

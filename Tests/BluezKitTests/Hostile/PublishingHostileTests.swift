@@ -55,7 +55,8 @@ struct Victim {
     }
 
     func isEmpty() -> Bool {
-        session.queue.sync { session.requests.isEmpty && session.guests.count == 0 }
+        let role = session.peripheral
+        return session.queue.sync { role.requests.count == 0 && role.remoteCentrals.count == 0 }
     }
 }
 
@@ -208,7 +209,10 @@ extension Hostile {
             #expect(await refusal != nil)
             _ = try await victim.fake.calls.next("withdrawal") { $0.member == "UnregisterApplication" ? true : nil }
             #expect(await victim.refusal { _ = try await victim.fake.read(path) } != nil)
-            #expect(session.queue.sync { session.requests.isEmpty && session.publishers.isEmpty })
+            #expect(
+                session.queue.sync {
+                    session.peripheral.requests.count == 0 && session.peripheral.managerCount == 0
+                })
             let deadline = ContinuousClock.now + .seconds(world_deadline)
             while core != nil, ContinuousClock.now < deadline { await Task.yield() }
             #expect(core == nil)
@@ -277,7 +281,7 @@ extension Hostile {
             let value = Data([UInt8(sent >> 8), UInt8(sent & 255)]) + Data(count: 500)
             if manager.updateValue(value, for: victim.notifying, onSubscribedCentrals: nil) {
                 sent += 1
-            } else if victim.session.queue.sync(execute: { manager.core.windows.withLock { $0.inFlight } }) > 32 {
+            } else if victim.session.queue.sync(execute: { manager.core.updatesInFlight.count }) > 32 {
                 // The socket is full: what waits now waits for the reader.
                 break
             } else {
@@ -336,7 +340,7 @@ extension Hostile {
         for _ in 0..<2 { #expect(manager.updateValue(Data([1]), for: victim.indicating, onSubscribedCentrals: nil)) }
         func inFlight() async throws -> Int {
             try await victim.fake.settle(at: path)
-            return manager.core.windows.withLock { $0.inFlight }
+            return manager.core.updatesInFlight.count
         }
         #expect(try await inFlight() == 2)
         try victim.fake.send(path, "Confirm", [])
@@ -404,7 +408,7 @@ extension Hostile {
         let services = objects.compactMap { $0.interfaces["org.bluez.GattService1"]?.dictionaryValue }
         #expect(services.compactMap { $0["UUID"]?.stringValue } == [one.uuid.line, two.uuid.line, both.uuid.line])
         #expect(services.last?["Includes"]?.stringsValue?.count == 2)
-        #expect(victim.session.queue.sync { victim.publisher.manager.core.applications.count } == 2)
+        #expect(victim.session.queue.sync { victim.publisher.manager.core.gattServer.applications.count } == 2)
         // Taken back, the others stay.
         victim.publisher.manager.remove(both)
         _ = try await victim.fake.calls.next("registration again") {

@@ -32,7 +32,9 @@ extension Scenarios {
         /// What is kept for requests and centrals.
         private func leftovers(of publisher: Publisher) -> Int {
             let session = publisher.manager.session
-            return session.queue.sync { session.requests.count + session.guests.count }
+            return session.queue.sync {
+                session.peripheral.requests.count + session.peripheral.remoteCentrals.count
+            }
         }
 
         @Test(

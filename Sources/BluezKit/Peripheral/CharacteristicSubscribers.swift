@@ -1,0 +1,135 @@
+import DBus
+import Foundation
+
+/// Who is subscribed to one characteristic, by what socket, and which indications they have yet to confirm. Confined to the
+/// bus queue.
+final class CharacteristicSubscribers {
+    private let core: PeripheralManagerCore
+    private let characteristic: CBMutableCharacteristic
+    /// By the paths of their devices.
+    private var book = SubscriberBook<String>()
+    /// Those of them that BlueZ has taken a socket for.
+    private var sockets: [String: UpdateSocket] = [:]
+    /// Indications, the oldest first, and how many centrals have yet to confirm them.
+    private var unconfirmed: [(delivery: Delivery, centrals: Int)] = []
+
+    init(of characteristic: CBMutableCharacteristic, _ core: PeripheralManagerCore) {
+        (self.characteristic, self.core) = (characteristic, core)
+    }
+
+    /// The paths of their devices, in the order in which they subscribed.
+    var paths: [String] { book.subscribers }
+
+    func socket(of path: String) -> UpdateSocket? { sockets[path] }
+
+    /// Whether BlueZ keeps the subscription of a central that is not connected.
+    func awaits(_ central: RemoteCentral) -> Bool { book.away.contains(central.path.rawValue) }
+
+    // MARK: Subscribing
+
+    func subscribed(_ central: ObjectPath) { tell(book.subscribed(central.rawValue)) }
+
+    func connected(_ central: RemoteCentral) { tell(book.connected(central.path.rawValue)) }
+
+    func disconnected(_ central: RemoteCentral) {
+        tell(book.disconnected(central.path.rawValue, isBonded: central.isBonded))
+    }
+
+    func allUnsubscribed() {
+        core.bus.assertOnQueue()
+        tell(book.allUnsubscribed())
+    }
+
+    /// Bluetooth is off, or the manager gone: the app does not hear of it.
+    func forget() {
+        for path in book.subscribers { closeSocket(of: path) }
+        _ = book.allUnsubscribed()
+        unconfirmed = []
+        let characteristic = characteristic
+        // Without a manager nothing is delivered.
+        guard core.manager != nil else { return characteristic.forgetSubscribers() }
+        // Not by the manager's list of services: the app may have taken this one back meanwhile.
+        core.post { _ in characteristic.forgetSubscribers() }
+    }
+
+    private func tell(_ actions: [SubscriberBook<String>.Action]) {
+        for action in actions {
+            let (path, isSubscribed) =
+                switch action {
+                case .subscribed(let path): (path, true)
+                case .unsubscribed(let path): (path, false)
+                }
+            if !isSubscribed {
+                closeSocket(of: path)
+                // It will not confirm any more.
+                confirmAll()
+            }
+            guard let path = ObjectPath(path) else { continue }
+            core.role.remoteCentrals.withCentral(path, mtuBytes: nil) { [core, characteristic] central in
+                core.post { manager in
+                    characteristic.setSubscribed(isSubscribed, central)
+                    manager.preserveSubscribers()
+                    if isSubscribed {
+                        manager.delegate?.peripheralManager(manager, central: central, didSubscribeTo: characteristic)
+                    } else {
+                        manager.delegate?.peripheralManager(
+                            manager, central: central, didUnsubscribeFrom: characteristic)
+                    }
+                }
+            }
+        }
+    }
+
+    // MARK: Sockets
+
+    /// Makes a socket to a subscriber. - Returns: BlueZ's end; nil: there are no descriptors, or no way to send one.
+    func openSocket(to central: ObjectPath, mtuBytes: Int) -> Int32? {
+        guard core.bus.connection?.carriesFileDescriptors == true else { return nil }
+        var ends: [Int32] = [-1, -1]
+        let type = Int32(SOCK_SEQPACKET.rawValue) | Int32(SOCK_CLOEXEC.rawValue) | Int32(SOCK_NONBLOCK.rawValue)
+        guard socketpair(AF_UNIX, type, 0, &ends) == 0 else { return nil }
+        let path = central.rawValue
+        let socket = UpdateSocket(descriptor: ends[0], mtuBytes: mtuBytes, bus: core.bus) { [weak self] in
+            guard let self else { return }
+            tell(book.unsubscribed(path))
+        }
+        guard let socket else {
+            ends.forEach { _ = Glibc.close($0) }
+            return nil
+        }
+        sockets[path] = socket
+        return ends[1]
+    }
+
+    private func closeSocket(of path: String) { sockets.removeValue(forKey: path)?.close() }
+
+    // MARK: Indications
+
+    /// An indication was sent to all of them. BlueZ tells of each confirmation, but not of whose it is, nor of which
+    /// indication.
+    func awaitConfirmation(of delivery: Delivery) {
+        unconfirmed.append((delivery, book.subscribers.count))
+        // The Attribute Protocol ends the link of a central that does not confirm.
+        core.bus.after(core.bus.timing.confirmation) { [weak self, weak delivery] in
+            guard let self, let delivery, unconfirmed.first?.delivery === delivery else { return }
+            unconfirmed.removeFirst()
+            delivery.finish()
+        }
+    }
+
+    /// One central has confirmed what was sent to all of them.
+    func confirmed() {
+        core.bus.assertOnQueue()
+        guard let first = unconfirmed.first else { return }
+        unconfirmed[0].centrals -= 1
+        guard first.centrals <= 1 else { return }
+        unconfirmed.removeFirst()
+        first.delivery.finish()
+    }
+
+    private func confirmAll() {
+        let deliveries = unconfirmed.map(\.delivery)
+        unconfirmed = []
+        for delivery in deliveries { delivery.finish() }
+    }
+}

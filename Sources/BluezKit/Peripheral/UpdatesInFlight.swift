@@ -1,0 +1,51 @@
+/// The updates of one manager that are on their way to BlueZ. Any thread.
+final class UpdatesInFlight: Sendable {
+    private struct State {
+        var windows = UpdateWindows<ObjectIdentifier>()
+        /// Counts the ends of Bluetooth: no update survives one.
+        var generation = 0
+    }
+
+    private let state = Protected(State())
+
+    var count: Int { state.withLock { $0.windows.inFlight } }
+    var generation: Int { state.withLock { $0.generation } }
+
+    /// - Returns: Whether there is room for one more of the characteristic, which then counts.
+    func admit(_ characteristic: CBMutableCharacteristic) -> Bool {
+        state.withLock { $0.windows.admit(ObjectIdentifier(characteristic)) }
+    }
+
+    /// BlueZ has taken one. - Returns: whether the app must be told that there is room.
+    func release(_ characteristic: CBMutableCharacteristic, of generation: Int) -> Bool {
+        state.withLock { $0.generation == generation && $0.windows.release(ObjectIdentifier(characteristic)) }
+    }
+
+    /// Bluetooth is not on any more.
+    func reset() {
+        state.withLock { state in
+            state.windows.reset()
+            state.generation += 1
+        }
+    }
+}
+
+/// One update on its way to BlueZ: it counts until it has left by all its ways. Confined to the bus queue.
+final class Delivery {
+    private let core: PeripheralManagerCore
+    private let characteristic: CBMutableCharacteristic
+    private let generation: Int
+    private var openWays: Int
+
+    init(of characteristic: CBMutableCharacteristic, by core: PeripheralManagerCore, ways: Int) {
+        (self.core, self.characteristic, openWays) = (core, characteristic, ways)
+        generation = core.updatesInFlight.generation
+    }
+
+    /// Done by one way.
+    func finish() {
+        openWays -= 1
+        guard openWays == 0, core.updatesInFlight.release(characteristic, of: generation) else { return }
+        core.post { manager in manager.delegate?.peripheralManagerIsReady(toUpdateSubscribers: manager) }
+    }
+}
