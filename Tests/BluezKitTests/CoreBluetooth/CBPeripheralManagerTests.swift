@@ -87,22 +87,13 @@ import Testing
         #expect(publisher.records.count == 2)
     }
 
-    @Test("PB-7 services of the system are refused in their short form, but for those who ask")
+    @Test("PB-7 services of the system are refused in their short form")
     func systemServices() async throws {
         let publisher = try await publisher()
         for uuid in ["1800", "1801", "1805", "180A", "180F", "1812", "181E"] {
             let service = CBMutableService(type: CBUUID(string: uuid), primary: true)
             #expect(code(try await publisher.add(service)) == .uuidNotAllowed, "\(uuid)")
         }
-        func flaw(_ uuid: String, _ allows: Bool) -> CBError.Code? {
-            PublishedService(
-                CBMutableService(type: CBUUID(string: uuid), primary: true), core: publisher.manager.core, call: 1
-            )
-            .flaw(allowsSystemServices: allows)?.code
-        }
-        #expect(flaw("0000180F-0000-1000-8000-00805F9B34FB", false) == nil)
-        #expect(flaw("180F", true) == nil)
-        #expect(flaw("180D", false) == nil)
     }
 
     @Test("PB-8 PB-9 what the system makes, or cannot make, is refused with the reason")
@@ -198,28 +189,5 @@ import Testing
             publisher.manager.add(service)
             publisher.manager.add(service)
         }
-    }
-
-    @Test("PB-10 properties and permissions in BlueZ's words")
-    func flags() async throws {
-        let core = try await publisher().manager.core
-        func flags(_ properties: CBCharacteristicProperties, _ permissions: CBAttributePermissions) -> [String] {
-            PublishedCharacteristic(local(0x110, properties, permissions), core: core).flags
-        }
-        #expect(flags([.read, .write], [.readable, .writeable]) == ["read", "write"])
-        #expect(
-            flags([.read, .write], [.readEncryptionRequired, .writeEncryptionRequired]) == [
-                "encrypt-read", "encrypt-write",
-            ])
-        #expect(flags([.writeWithoutResponse], .writeable) == ["write-without-response"])
-        #expect(
-            flags([.writeWithoutResponse], .writeEncryptionRequired) == ["write-without-response", "encrypt-write"])
-        #expect(flags([.notify, .indicate], []) == ["notify", "indicate"])
-        #expect(
-            flags([.notifyEncryptionRequired, .indicateEncryptionRequired], []) == [
-                "encrypt-notify", "encrypt-indicate",
-            ])
-        #expect(flags([.notify, .notifyEncryptionRequired], []) == ["encrypt-notify"])
-        #expect(flags(.authenticatedSignedWrites, .writeable) == ["authenticated-signed-writes"])
     }
 }
