@@ -1,6 +1,6 @@
 # Each target is a script of the same name in scripts/, which can be run by hand as well.
 .DEFAULT_GOAL := help
-.PHONY: help build test model storm fuzz soak tsan kill-anywhere demo demo-restore bench docs lint format rules clean
+.PHONY: help build test model storm fuzz soak tsan kill-anywhere demo demo-restore bench docs lint format rules structure clean
 
 help: ## list the targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -50,6 +50,9 @@ format: ## format the Swift sources
 
 rules: ## show which rules of the contract have tests
 	@scripts/rules
+
+structure: ## count how the library's types, functions and folders hang together
+	@scripts/structure
 
 clean: ## remove everything that building made
 	@scripts/clean
