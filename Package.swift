@@ -24,22 +24,12 @@ let package = Package(
         .target(name: "BluezKitSimulator", dependencies: ["DBus"]),
         .executableTarget(
             name: "bluez-demo", dependencies: ["BluezKit", "BluezKitProfiles", "BluezKitSimulator", "DBus"]),
-        .executableTarget(name: "bluezkit-bench", dependencies: ["BluezKit"], path: "Benchmarks/bluezkit-bench"),
         .testTarget(
             name: "BluezKitTests",
             dependencies: [
                 "CoreBluetooth", "BluezKit", "BluezKitProfiles", "BluezKitRestore", "BluezKitSimulator", "DBus",
                 "bluez-demo",
             ]),
-        // The app that tests of restoration kill and start again.
-        .executableTarget(
-            name: "restoration-probe", dependencies: ["CoreBluetooth", "BluezKit"], path: "Tests/Probe",
-            swiftSettings: [.swiftLanguageMode(.v5)]),
-        // A gateway's week, in two apps and a world around them.
-        .executableTarget(
-            name: "bluezkit-soak", dependencies: ["BluezKit", "BluezKitSimulator", "DBus"], path: "Tests/Soak"),
-        // Kills a program at its N-th system call.
-        .executableTarget(name: "kill-at", path: "Tests/KillAt"),
         // Code as apps have it, in both language modes: the folders are one. It is compiled, not run.
         .testTarget(
             name: "PortingSwift5", dependencies: ["CoreBluetooth", "BluezKitProfiles"], path: "Tests/Porting/Swift5",
@@ -49,6 +39,24 @@ let package = Package(
     ],
     swiftLanguageModes: [.v6]
 )
+
+// Programs that tests and measurements run. Whoever builds the package to use it has no need of them, and `swift build`
+// makes every executable of a root package: so the scripts, which need them, ask for them (scripts/lib.sh).
+if Context.environment["BLUEZKIT_TOOLS"] != nil {
+    package.targets += [
+        // The app that tests of restoration kill and start again.
+        .executableTarget(
+            name: "restoration-probe", dependencies: ["CoreBluetooth", "BluezKit"], path: "Tests/Probe",
+            swiftSettings: [.swiftLanguageMode(.v5)]),
+        // A gateway's week, in two apps and a world around them.
+        .executableTarget(
+            name: "bluezkit-soak", dependencies: ["BluezKit", "BluezKitSimulator", "DBus"], path: "Tests/Soak"),
+        // Kills a program at its N-th system call.
+        .executableTarget(name: "kill-at", path: "Tests/KillAt"),
+        // An app that is measured.
+        .executableTarget(name: "bluezkit-bench", dependencies: ["BluezKit"], path: "Benchmarks/bluezkit-bench"),
+    ]
+}
 
 // Needs coverage and libFuzzer, and sees what is internal: `scripts/fuzz` builds it, nothing else does.
 if Context.environment["BLUEZKIT_FUZZ"] != nil {

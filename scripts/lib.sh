@@ -3,6 +3,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+export BLUEZKIT_TOOLS=1  # Package.swift: with the programs that tests run
 script=scripts/$(basename "$0")
 say() { echo "$script: $*"; }
 fail() { echo "$script: $*" >&2; exit 1; }

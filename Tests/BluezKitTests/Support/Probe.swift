@@ -66,6 +66,10 @@ final class Probe: Sendable {
     }
 
     private init(_ words: [String]) throws {
+        guard access(words[0], X_OK) == 0 else {
+            throw SpawnFailure(
+                description: "no \(words[0]): it takes BLUEZKIT_TOOLS=1 swift build --build-tests, as in scripts/test")
+        }
         var toChild: [Int32] = [-1, -1], fromChild: [Int32] = [-1, -1]
         // Sockets, as they can be made close-on-exec in one step.
         let kind = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue)
