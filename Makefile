@@ -1,6 +1,6 @@
 # Each target is a script of the same name in scripts/, which can be run by hand as well.
 .DEFAULT_GOAL := help
-.PHONY: help build test model storm fuzz soak tsan kill-anywhere demo demo-restore bench docs lint format rules structure clean
+.PHONY: help build test model storm fuzz soak sanitize kill-anywhere demo demo-restore bench docs lint format rules structure clean
 
 help: ## list the targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -24,8 +24,8 @@ fuzz: ## a minute of invented input for all that reads bytes of others (scripts/
 soak: ## a gateway's week in compressed time (scripts/soak --days N --seed N)
 	@scripts/soak
 
-tsan: ## the unit tests under Thread Sanitizer
-	@scripts/tsan
+sanitize: ## the unit tests under Thread Sanitizer and Address Sanitizer (scripts/sanitize thread | address --filter SUITE)
+	@scripts/sanitize
 
 kill-anywhere: ## kill an app at every system call, start it again, and see what it had preserved
 	@scripts/kill-anywhere
