@@ -1,6 +1,6 @@
 # Each target is a script of the same name in scripts/, which can be run by hand as well.
 .DEFAULT_GOAL := help
-.PHONY: help build test model storm fuzz soak sanitize kill-anywhere demo demo-restore bench docs lint format rules structure clean
+.PHONY: help build test model storm fuzz soak sanitize kill-anywhere demo demo-restore bench docs lint format rules structure api-check clean
 
 help: ## list the targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -53,6 +53,9 @@ rules: ## show which rules of the contract have tests
 
 structure: ## count how the library's types, functions and folders hang together
 	@scripts/structure
+
+api-check: ## compare the public API with Docs/api (scripts/api-check --update --since TAG)
+	@scripts/api-check
 
 clean: ## remove everything that building made
 	@scripts/clean

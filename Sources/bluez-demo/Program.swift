@@ -4,7 +4,8 @@ import Glibc
 
 /// The process: its signals and its end.
 enum Program {
-    static let version = "0.1.0"
+    /// That of the package. It stands here and in CHANGELOG.md, and `scripts/check-sources` compares the two.
+    static let version = "0.9.0"
 
     /// What runs. Only touched on the main queue.
     private nonisolated(unsafe) static var command: (any Command)?
