@@ -13,21 +13,24 @@ let package = Package(
         .executable(name: "bluez-demo", targets: ["bluez-demo"]),
     ],
     targets: [
-        .systemLibrary(name: "CDBusSystem", pkgConfig: "dbus-1", providers: [.apt(["libdbus-1-dev"])]),
-        .target(name: "CDBus", dependencies: ["CDBusSystem"]),
-        .target(name: "DBus", dependencies: ["CDBus"]),
+        // Modules of a whole graph of packages share one name space, so none is called just `DBus`.
+        .systemLibrary(
+            name: "CBluezDBusSystem", path: "Sources/CDBusSystem", pkgConfig: "dbus-1",
+            providers: [.apt(["libdbus-1-dev"])]),
+        .target(name: "CBluezDBus", dependencies: ["CBluezDBusSystem"], path: "Sources/CDBus"),
+        .target(name: "BluezDBus", dependencies: ["CBluezDBus"]),
         .target(name: "CCoreBluetooth"),
         .target(name: "BluezKitRestore"),
-        .target(name: "BluezKit", dependencies: ["DBus", "BluezKitRestore", "CCoreBluetooth"]),
+        .target(name: "BluezKit", dependencies: ["BluezDBus", "BluezKitRestore", "CCoreBluetooth"]),
         .target(name: "CoreBluetooth", dependencies: ["BluezKit"]),
         .target(name: "BluezKitProfiles", dependencies: ["BluezKit"]),
-        .target(name: "BluezKitSimulator", dependencies: ["DBus"]),
+        .target(name: "BluezKitSimulator", dependencies: ["BluezDBus"]),
         .executableTarget(
-            name: "bluez-demo", dependencies: ["BluezKit", "BluezKitProfiles", "BluezKitSimulator", "DBus"]),
+            name: "bluez-demo", dependencies: ["BluezKit", "BluezKitProfiles", "BluezKitSimulator", "BluezDBus"]),
         .testTarget(
             name: "BluezKitTests",
             dependencies: [
-                "CoreBluetooth", "BluezKit", "BluezKitProfiles", "BluezKitRestore", "BluezKitSimulator", "DBus",
+                "CoreBluetooth", "BluezKit", "BluezKitProfiles", "BluezKitRestore", "BluezKitSimulator", "BluezDBus",
                 "bluez-demo",
             ]),
         // Code as apps have it, in both language modes: the folders are one. It is compiled, not run.
@@ -50,7 +53,7 @@ if Context.environment["BLUEZKIT_TOOLS"] != nil {
             swiftSettings: [.swiftLanguageMode(.v5)]),
         // A gateway's week, in two apps and a world around them.
         .executableTarget(
-            name: "bluezkit-soak", dependencies: ["BluezKit", "BluezKitSimulator", "DBus"], path: "Tests/Soak"),
+            name: "bluezkit-soak", dependencies: ["BluezKit", "BluezKitSimulator", "BluezDBus"], path: "Tests/Soak"),
         // Kills a program at its N-th system call.
         .executableTarget(name: "kill-at", path: "Tests/KillAt"),
         // An app that is measured.
@@ -63,6 +66,8 @@ if Context.environment["BLUEZKIT_FUZZ"] != nil {
     package.targets.append(
         .executableTarget(
             name: "bluezkit-fuzz",
-            dependencies: ["BluezKit", "BluezKitProfiles", "BluezKitRestore", "BluezKitSimulator", "CDBus", "DBus"],
+            dependencies: [
+                "BluezKit", "BluezKitProfiles", "BluezKitRestore", "BluezKitSimulator", "CBluezDBus", "BluezDBus",
+            ],
             path: "Tests/Fuzz", exclude: ["Corpus"]))
 }

@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 
 /// One advertisement that a client registered.
 final class AdvertisementInstance {

@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 
 /// Discovery: a session for each client, their filters merged, results for all.
 extension Adapter {

@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 
 /// What an adapter object offers on the bus.
 extension Adapter {

@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 
 /// The adapter in the peripheral role: applications of clients, and centrals that are connected.
 extension Adapter {

@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 
 /// One adapter object, `/org/bluez/hciN`. Lives as long as the daemon knows the controller.
 final class Adapter {

@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 
 /// Makes an advertisement of the properties of a client's object, with bluetoothd's checks.
 enum AdvertisementParser {

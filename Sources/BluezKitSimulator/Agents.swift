@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 
 /// A client that answers questions about pairing.
 struct Agent {

@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 
 /// A tree of GATT objects that a client registered, as bluetoothd took it over: later additions do not count.
 final class Application {

@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 
 /// An error as bluetoothd answers it.
 struct BlueZError: Error {

@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 
 /// Links: made, found out about, ended.
 extension Device {

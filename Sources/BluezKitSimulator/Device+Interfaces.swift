@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 
 /// What a device object offers on the bus.
 extension Device {

@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 
 /// One remote device, as bluetoothd knows it. There may be thousands: it is kept small.
 final class Device {

@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 
 /// What a client set with SetDiscoveryFilter.
 struct DiscoveryFilter: Equatable {

@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 
 /// One pairing of one device, asked for by Pair or needed by a characteristic.
 final class Pairing {

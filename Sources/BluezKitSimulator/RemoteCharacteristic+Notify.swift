@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 
 /// Subscriptions: by StartNotify, shared by clients; or by AcquireNotify, for one alone.
 extension RemoteCharacteristic {

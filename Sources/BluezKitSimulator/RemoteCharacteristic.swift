@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 
 /// A GATT characteristic object.
 final class RemoteCharacteristic {

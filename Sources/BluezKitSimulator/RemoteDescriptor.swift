@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 
 /// A GATT descriptor object.
 final class RemoteDescriptor {

@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 
 /// A GATT service object.
 final class RemoteService {

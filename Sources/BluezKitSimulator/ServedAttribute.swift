@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 
 /// A characteristic or descriptor that an application on the bus serves: each access becomes a call, as bluetoothd
 /// makes them.

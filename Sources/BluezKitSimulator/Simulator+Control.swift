@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 import Foundation
 
 /// A control line that makes no sense.

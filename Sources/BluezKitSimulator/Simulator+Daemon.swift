@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 
 /// The life of the simulated bluetoothd.
 extension Simulator {

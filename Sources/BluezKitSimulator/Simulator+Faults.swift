@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 
 /// How long a controller hears nothing.
 public enum SimulatorDeafness: String, Sendable {

@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 import Dispatch
 
 /// A world as busy as the real one. Set it in ``SimulatorOptions/bustle``.

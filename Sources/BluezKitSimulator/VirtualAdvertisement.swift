@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 
 /// What a peripheral or beacon advertises, scan response included.
 public struct VirtualAdvertisement: Hashable, Sendable {

@@ -1,10 +1,10 @@
 import BluezKitProfiles
-import CDBus
+import CBluezDBus
 import Foundation
 
 @testable import BluezKit
 @testable import BluezKitRestore
-@testable import DBus
+@testable import BluezDBus
 
 /// Everything that reads bytes of others and decides nothing: no bus, no thread.
 enum Decoders {

@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 
 /// What BlueZ sends: mostly of the type that it documents with odd content, else anything that D-Bus can carry.
 extension Choices {

@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 import Foundation
 
 /// What a manager advertises, as BlueZ takes it, and how much room that needs. A value made from the app's dictionary.

@@ -1,5 +1,5 @@
 import BluezKitRestore
-import DBus
+import BluezDBus
 
 /// The GATT table of one device as BlueZ shows it. Kept in step by `InterfacesAdded` and `InterfacesRemoved`; lists come
 /// out in the order of the remote table, by the handles that BlueZ writes into its paths.

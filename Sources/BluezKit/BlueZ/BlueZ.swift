@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 
 /// BlueZ's names on the bus.
 enum BlueZ {

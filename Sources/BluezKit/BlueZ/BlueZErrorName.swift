@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 
 /// D-Bus errors that mean something to the library itself. What the app is told of errors is in ErrorMapping.swift.
 enum BlueZErrorName {

@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 import Foundation
 
 /// Whether BlueZ holds keys for a device: its `Bonded`, or, before BlueZ 5.65 had that, its `Paired`.

@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 import Glibc
 
 /// A hash table by object path that is asked with a C string in a message, so that a signal nobody waits for is

@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 
 /// Notices that bluetoothd hangs, stopped or in an endless loop, which the bus does not report. It answers a `Ping` at once
 /// if it is well.

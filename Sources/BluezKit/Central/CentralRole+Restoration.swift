@@ -1,5 +1,5 @@
 import BluezKitRestore
-import DBus
+import BluezDBus
 import Foundation
 
 /// What BlueZ says of a manager's preserved peripherals, gathered before the app hears anything.

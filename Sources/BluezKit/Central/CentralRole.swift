@@ -1,5 +1,5 @@
 import BluezKitRestore
-import DBus
+import BluezDBus
 import Foundation
 
 /// The central role of this process on one BlueZ: the requests of all `CBCentralManager`s, merged, and the devices that they

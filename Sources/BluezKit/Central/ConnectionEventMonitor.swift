@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 import Foundation
 
 /// `registerForConnectionEvents`: which peers connect to this system, by whatever program (CE-1, CE-2). Confined to the bus

@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 import Dispatch
 import Foundation
 

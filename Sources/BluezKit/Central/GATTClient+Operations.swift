@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 import Foundation
 
 /// What apps do with the attributes, in the order of the calls (RW-1).

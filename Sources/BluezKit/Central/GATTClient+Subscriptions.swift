@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 import Foundation
 
 /// `setNotifyValue`, and the end of subscriptions.

@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 import Foundation
 
 /// The attribute table of a connected device, and what apps do with it: one operation after the other (RW-1). Lives as long

@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 import Foundation
 
 /// Who of this user's programs with BluezKit uses a link. BlueZ does not count: one program's `Disconnect` ends the link of

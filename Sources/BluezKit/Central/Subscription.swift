@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 import Foundation
 
 /// A subscription to one characteristic, shared by the apps' peripherals that asked for it. Confined to the bus queue.

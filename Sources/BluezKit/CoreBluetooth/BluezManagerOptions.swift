@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 import Foundation
 
 /// **BluezKit addition.** Manager option: the D-Bus address of the bus on which `org.bluez` is found, a `String` as

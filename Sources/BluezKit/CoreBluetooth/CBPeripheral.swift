@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 import Foundation
 
 /// A remote peripheral: its link, its services and their values.

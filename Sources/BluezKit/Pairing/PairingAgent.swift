@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 
 /// This process as BlueZ's agent: an object that BlueZ asks when something is paired.
 ///

@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 import Foundation
 
 /// What has a part in pairing: the central and the peripheral role.

@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 import Foundation
 
 /// One manager's advertisement. Carries out what ``AdvertiserStateMachine`` decides. Confined to the bus queue.

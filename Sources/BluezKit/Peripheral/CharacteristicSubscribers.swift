@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 import Foundation
 
 /// Who is subscribed to one characteristic, by what socket, and which indications they have yet to confirm. Confined to the

@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 
 /// Services that one registration with BlueZ has, and their objects on the bus. Confined to the bus queue.
 final class GATTApplication {

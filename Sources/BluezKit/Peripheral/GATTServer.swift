@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 import Foundation
 
 /// The services of one manager in BlueZ's table. Confined to the bus queue.

@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 
 /// All peripheral managers on one BlueZ, and what they share: the centrals, their requests, and the way of updates.
 /// Confined to the bus queue.

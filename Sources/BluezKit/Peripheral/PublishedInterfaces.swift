@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 
 /// What BlueZ finds at the objects of a published application. The calls are BlueZ's alone: ``BlueZBus`` refuses others'.
 enum PublishedInterface {

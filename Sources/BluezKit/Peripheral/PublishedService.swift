@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 import Foundation
 
 /// A service tree as it was when the app added it (PB-2). Read on the app's thread once, then confined to the bus queue.

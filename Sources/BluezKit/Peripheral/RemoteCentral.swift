@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 import Foundation
 
 /// A central that uses what this process publishes. Confined to the bus queue.

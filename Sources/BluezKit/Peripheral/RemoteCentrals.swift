@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 
 /// Hears of the links of centrals. On the bus queue.
 protocol RemoteCentralsObserver: AnyObject {

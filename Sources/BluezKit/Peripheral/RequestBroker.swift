@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 import Foundation
 
 /// A read or write that the app has been asked about.

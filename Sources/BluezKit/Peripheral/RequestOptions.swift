@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 
 /// What BlueZ says with each call about a local attribute.
 struct RequestOptions {

@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 import Foundation
 
 /// The way of updates to subscribers: by a socket, or by a signal to BlueZ. Confined to the bus queue.

@@ -1,5 +1,5 @@
 import BluezKitRestore
-import DBus
+import BluezDBus
 import Dispatch
 import Foundation
 

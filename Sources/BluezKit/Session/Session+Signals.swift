@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 import Foundation
 
 /// Where each signal goes. The common ones are decided by their header: a report that nobody asked for is dropped

@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 import Foundation
 
 /// What can be found out without the bus.

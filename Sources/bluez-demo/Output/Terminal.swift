@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 import Glibc
 
 /// The terminal that standard output goes to, if it does.

@@ -1,11 +1,11 @@
 import BluezKitSimulator
-import DBus
+import BluezDBus
 import Foundation
 import Testing
 
-@testable import DBus
+@testable import BluezDBus
 
-@Suite("DBus: the limit of open calls")
+@Suite("BluezDBus: the limit of open calls")
 struct CallLimitTests {
     @Test("calls above the bus' limit wait their turn, and are made in the order in which they were asked for")
     func waits() async throws {

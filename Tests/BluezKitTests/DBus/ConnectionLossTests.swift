@@ -1,10 +1,10 @@
 import BluezKitSimulator
-import DBus
+import BluezDBus
 import Dispatch
 import Foundation
 import Testing
 
-@Suite("DBus: loss of the bus")
+@Suite("BluezDBus: loss of the bus")
 struct ConnectionLossTests {
     @Test("the bus is killed: pending calls fail in order, then onDisconnected is called once, and calls fail at once")
     func killed() async throws {

@@ -1,10 +1,10 @@
 import BluezKitSimulator
-import DBus
+import BluezDBus
 import Dispatch
 import Foundation
 import Testing
 
-@Suite("DBus: calls")
+@Suite("BluezDBus: calls")
 struct ConnectionTests {
     @Test("the error of the other side comes with its name and message unchanged, whatever its arguments are")
     func remoteErrors() async throws {
@@ -205,7 +205,7 @@ struct ConnectionTests {
     }
 }
 
-@Suite("DBus: file descriptors")
+@Suite("BluezDBus: file descriptors")
 struct FileDescriptorTests {
     @Test("descriptors are duplicated both ways, close-on-exec, and work")
     func passes() async throws {

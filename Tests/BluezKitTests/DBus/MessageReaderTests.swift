@@ -1,9 +1,9 @@
 import BluezKitSimulator
-import DBus
+import BluezDBus
 import Foundation
 import Testing
 
-@Suite("DBus: reading")
+@Suite("BluezDBus: reading")
 struct MessageReaderTests {
     typealias Read = @Sendable (inout MessageReader) throws(BusError) -> Void
     /// Every way to read, and the signature that it takes.

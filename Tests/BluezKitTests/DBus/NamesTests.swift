@@ -1,9 +1,9 @@
 import BluezKitSimulator
-import DBus
+import BluezDBus
 import Foundation
 import Testing
 
-@Suite("DBus: names and paths")
+@Suite("BluezDBus: names and paths")
 struct NamesTests {
     @Test(
         "what is no object path gives nil",

@@ -1,9 +1,9 @@
 import BluezKitSimulator
-import DBus
+import BluezDBus
 import Foundation
 import Testing
 
-@Suite("DBus: values")
+@Suite("BluezDBus: values")
 struct ValueTests {
     /// One of each type, at its limits, and nested.
     static let all: [Value] = [

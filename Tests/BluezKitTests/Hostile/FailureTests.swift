@@ -1,6 +1,6 @@
 import BluezKitSimulator
 import CoreBluetooth
-import DBus
+import BluezDBus
 import Foundation
 import Testing
 

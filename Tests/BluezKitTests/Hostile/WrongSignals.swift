@@ -1,4 +1,4 @@
-import DBus
+import BluezDBus
 
 /// Signals that bluetoothd never sends: everything that BluezKit listens to, with wrong types, at wrong places.
 struct WrongSignals {

@@ -1,5 +1,5 @@
 import CoreBluetooth
-import DBus
+import BluezDBus
 import Foundation
 import Synchronization
 import Testing

@@ -1,7 +1,7 @@
 import Dispatch
 import Testing
 
-@testable import DBus
+@testable import BluezDBus
 
 // Nanoseconds in an `Int` end after 2.1 s where that has 32 bits, as on armhf, and the deadline of the first call was
 // 30 s: it would have trapped. Now times are computed in 64 bits, and numbers from the bus are converted only if they fit.

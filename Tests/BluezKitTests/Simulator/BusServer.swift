@@ -1,5 +1,5 @@
 import BluezKitSimulator
-import DBus
+import BluezDBus
 import Foundation
 
 /// A GATT application that knows D-Bus and nothing else: it answers as it is told, and writes down in its client's

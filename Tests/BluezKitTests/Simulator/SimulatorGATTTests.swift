@@ -1,5 +1,5 @@
 import BluezKitSimulator
-import DBus
+import BluezDBus
 import Foundation
 import Testing
 

@@ -1,5 +1,5 @@
 import BluezKitSimulator
-import DBus
+import BluezDBus
 import Foundation
 
 /// A D-Bus daemon that listens where a test wants it to. Ends with this object, and with this process however it ends.

@@ -1,6 +1,6 @@
 import BluezKitSimulator
 import CoreBluetooth
-import DBus
+import BluezDBus
 import Foundation
 
 /// Something that owns `org.bluez` on a bus of its own and does to the objects of a peripheral manager what a test says:

@@ -1,5 +1,5 @@
 import BluezKit
-import DBus
+import BluezDBus
 
 /// Lets everybody pair, as a desktop does whose user says yes.
 final class PairingAgent: Sendable {

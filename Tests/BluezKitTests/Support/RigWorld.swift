@@ -1,5 +1,5 @@
 import BluezKit
-import DBus
+import BluezDBus
 import Foundation
 import Testing
 

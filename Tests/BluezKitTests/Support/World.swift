@@ -1,6 +1,6 @@
 import BluezKit
 import BluezKitSimulator
-import DBus
+import BluezDBus
 import Foundation
 import Testing
 

@@ -1,4 +1,4 @@
-import CDBus
+import CBluezDBus
 
 /// The path of an object on the bus. Always well formed: libdbus aborts the process on one that is not.
 public struct ObjectPath: Hashable, Sendable, CustomStringConvertible {

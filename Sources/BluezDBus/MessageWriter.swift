@@ -1,4 +1,4 @@
-import CDBus
+import CBluezDBus
 import Glibc
 
 /// Writes the arguments of a message. Everything that libdbus would abort on is checked first and thrown.

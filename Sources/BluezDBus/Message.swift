@@ -1,4 +1,4 @@
-import CDBus
+import CBluezDBus
 import Glibc
 
 /// A received message. Its text and bytes are read in place, through ``MessageReader``; nothing is decoded before

@@ -1,4 +1,4 @@
-import CDBus
+import CBluezDBus
 import Glibc
 
 /// Who owns a well-known name, as the bus itself says.

@@ -1,4 +1,4 @@
-import CDBus
+import CBluezDBus
 import Foundation
 
 /// One connection to a bus, driven by one serial queue.

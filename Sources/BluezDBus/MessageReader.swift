@@ -1,4 +1,4 @@
-import CDBus
+import CBluezDBus
 
 /// Reads the arguments of a message, one after the other and in place: strings and byte arrays are handed out as
 /// pointers into the message, valid as long as it lives. A wrong type is a thrown error, never a trap.

@@ -1,4 +1,4 @@
-import CDBus
+import CBluezDBus
 import Foundation
 
 /// The value of an environment variable; nil if there is none or it is empty, and in a program that has more rights than
