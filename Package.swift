@@ -71,3 +71,12 @@ if Context.environment["BLUEZKIT_FUZZ"] != nil {
             ],
             path: "Tests/Fuzz", exclude: ["Corpus"]))
 }
+
+// What the next language mode has, for everything but apps' code, which is to compile as it stands.
+for target in package.targets where target.type != .system && !target.name.hasPrefix("Porting") {
+    target.swiftSettings =
+        (target.swiftSettings ?? []) + [
+            .enableUpcomingFeature("ExistentialAny"), .enableUpcomingFeature("InternalImportsByDefault"),
+            .enableUpcomingFeature("MemberImportVisibility"),
+        ]
+}

@@ -1,4 +1,5 @@
 import CBluezDBus
+public import Dispatch
 import Foundation
 
 /// One connection to a bus, driven by one serial queue.

@@ -1,4 +1,4 @@
-import Dispatch
+public import Dispatch
 
 /// One timer for all deadlines of a connection. Set again only when an earlier one comes, so a call that is answered
 /// in time costs no system call for its deadline; asleep when there is none.

@@ -1,4 +1,4 @@
-import Dispatch
+public import Dispatch
 
 extension DispatchQueue {
     /// Runs `body` on this queue, after what runs on it now. Call it on this queue, which must be serial: `body` may

@@ -1,4 +1,4 @@
-import BluezKit
+public import BluezKit
 import Foundation
 
 /// A typed value of a standard characteristic, in the layout of the Bluetooth SIG. BluezKit addition.

@@ -1,4 +1,4 @@
-import BluezKit
+public import BluezKit
 import Foundation
 
 /// The server side of a standard service: what to publish, and the answers to the requests of centrals. BluezKit

@@ -1,4 +1,4 @@
-import Foundation
+package import Foundation
 
 /// Records by identifier, in the order in which the app called. Adding, replacing and removing one costs the same however
 /// many there are. Encoded as an array.

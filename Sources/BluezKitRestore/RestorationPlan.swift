@@ -1,4 +1,4 @@
-import Foundation
+package import Foundation
 
 /// What it takes to bring an app back to where it was: what was preserved, held against what is. A pure function (D12).
 package struct RestorationPlan: Equatable, Sendable {

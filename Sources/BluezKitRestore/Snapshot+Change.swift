@@ -1,4 +1,4 @@
-import Foundation
+package import Foundation
 
 /// One step from a snapshot to the next.
 extension Snapshot {

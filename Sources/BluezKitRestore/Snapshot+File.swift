@@ -1,4 +1,4 @@
-import Foundation
+package import Foundation
 
 /// The file format: the snapshot as JSON that a person can read, with a version; then a line of JSON for each change
 /// since, so that a change costs a line and not a file. The first line that cannot be read ends it: power went while it was

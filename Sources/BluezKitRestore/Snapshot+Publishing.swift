@@ -1,4 +1,4 @@
-import Foundation
+package import Foundation
 
 /// What a peripheral manager is about.
 extension Snapshot {

@@ -1,4 +1,4 @@
-import Foundation
+package import Foundation
 
 /// What one manager is about: enough to bring it back in another process. There is one file for each role and
 /// identifier.

@@ -1,5 +1,5 @@
-import Dispatch
-import Foundation
+package import Dispatch
+package import Foundation
 import Synchronization
 
 /// The file of one role and identifier, for as long as a manager uses it. Nobody else does: a lock keeps a second

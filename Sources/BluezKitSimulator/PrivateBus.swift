@@ -1,4 +1,4 @@
-import BluezDBus
+public import BluezDBus
 import Foundation
 import Glibc
 

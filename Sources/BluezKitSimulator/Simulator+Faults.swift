@@ -1,4 +1,6 @@
-import BluezDBus
+import Dispatch
+import Synchronization
+public import BluezDBus
 
 /// How long a controller hears nothing.
 public enum SimulatorDeafness: String, Sendable {

@@ -1,4 +1,4 @@
-import BluezDBus
+public import BluezDBus
 import Foundation
 
 /// A method call that the simulated bluetoothd received.

@@ -1,3 +1,4 @@
+import Synchronization
 import BluezKitRestore
 import BluezDBus
 import Foundation

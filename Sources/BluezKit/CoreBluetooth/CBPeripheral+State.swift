@@ -1,3 +1,5 @@
+import Synchronization
+import BluezDBus
 import Foundation
 
 /// How the library changes what the app sees. On the delegate's queue, right before the callback that tells, but for the

@@ -1,3 +1,4 @@
+import Synchronization
 import Foundation
 
 /// Writes without response: what is accepted, and when there is room.

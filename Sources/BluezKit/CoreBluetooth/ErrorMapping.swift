@@ -1,3 +1,4 @@
+import BluezDBus
 import Foundation
 
 /// What the app, or the library for it, was doing when BlueZ answered with an error.

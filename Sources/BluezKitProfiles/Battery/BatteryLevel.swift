@@ -1,4 +1,4 @@
-import BluezKit
+public import BluezKit
 import Foundation
 
 /// How full a battery is, characteristic 2A19. BluezKit addition.

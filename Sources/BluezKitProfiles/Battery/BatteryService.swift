@@ -1,4 +1,4 @@
-import BluezKit
+public import BluezKit
 import Foundation
 
 /// The Battery service, 180F: a level that is read, and notified when it changes. BluezKit addition.

@@ -1,4 +1,4 @@
-import BluezKit
+public import BluezKit
 import Foundation
 
 /// What time it is where the device is, characteristic 2A2B. BluezKit addition.

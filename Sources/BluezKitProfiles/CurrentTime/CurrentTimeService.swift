@@ -1,4 +1,4 @@
-import BluezKit
+public import BluezKit
 import Foundation
 
 /// The Current Time service, 1805: tells centrals what time it is. They cannot set it. BluezKit addition.

@@ -1,4 +1,4 @@
-import Foundation
+public import Foundation
 
 /// A date and a time of day, to 1/256 s, somewhere: it does not say in which time zone. BluezKit addition.
 /// - SeeAlso: Bluetooth SIG, GATT Specification Supplement, "Exact Time 256", "Day Date Time", "Date Time".

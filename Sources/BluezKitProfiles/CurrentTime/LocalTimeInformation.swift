@@ -1,4 +1,4 @@
-import BluezKit
+public import BluezKit
 import Foundation
 
 /// How local time differs from UTC, characteristic 2A0F. BluezKit addition.

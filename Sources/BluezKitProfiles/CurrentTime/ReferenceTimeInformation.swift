@@ -1,4 +1,4 @@
-import BluezKit
+public import BluezKit
 import Foundation
 
 /// How far a device's clock can be trusted, characteristic 2A14. BluezKit addition.

@@ -1,4 +1,4 @@
-import BluezKit
+public import BluezKit
 import Foundation
 
 /// What a device says of itself. BluezKit addition.

@@ -1,4 +1,4 @@
-import BluezKit
+public import BluezKit
 import Foundation
 
 /// The Device Information service, 180A. Its values never change, and centrals read them without the app being asked.

@@ -1,4 +1,4 @@
-import BluezKit
+public import BluezKit
 import Foundation
 
 /// The characteristics of the Device Information service that are texts. BluezKit addition.

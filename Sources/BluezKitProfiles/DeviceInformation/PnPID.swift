@@ -1,4 +1,4 @@
-import BluezKit
+public import BluezKit
 import Foundation
 
 /// Which product, of which vendor, in which version: characteristic 2A50. BluezKit addition.

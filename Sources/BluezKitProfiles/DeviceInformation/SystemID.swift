@@ -1,4 +1,4 @@
-import BluezKit
+public import BluezKit
 import Foundation
 
 /// One device among all: characteristic 2A23. BluezKit addition.

@@ -1,4 +1,4 @@
-import BluezKit
+public import BluezKit
 import Foundation
 
 /// Where a heart-rate sensor is worn, characteristic 2A38. BluezKit addition.

@@ -1,4 +1,4 @@
-import BluezKit
+public import BluezKit
 import Foundation
 
 /// A command to a heart-rate sensor, characteristic 2A39; written with response. BluezKit addition.

@@ -1,4 +1,4 @@
-import BluezKit
+public import BluezKit
 import Foundation
 
 /// What a heart-rate sensor measured, characteristic 2A37. BluezKit addition.

@@ -1,4 +1,4 @@
-import BluezKit
+public import BluezKit
 import Foundation
 
 /// The Heart Rate service, 180D: measurements by notification, where the sensor is worn, and the energy to be reset.

@@ -1,3 +1,4 @@
+import BluezDBus
 import BluezKitSimulator
 import Dispatch
 import Foundation
@@ -7,7 +8,7 @@ final class SimulatedBus: @unchecked Sendable {  // holds: never changes, and th
     /// Where the bus is, as libdbus takes it.
     let address: String
     private let simulator: Simulator
-    private let strengths: DispatchSourceTimer
+    private let strengths: any DispatchSourceTimer
 
     /// Starts the simulator; `completion` runs on the main queue.
     static func start(_ scenario: Scenario, completion: @escaping (Result<SimulatedBus, any Error>) -> Void) {

@@ -1,3 +1,4 @@
+import BluezKit
 import BluezKitSimulator
 import Foundation
 

@@ -16,7 +16,9 @@ private func peripheral(of manager: CBCentralManager) -> CBPeripheral {
 private final class OldDelegate: NSObject, CBCentralManagerDelegate {
     var calls: [String] = []
     func centralManagerDidUpdateState(_ central: CBCentralManager) {}
-    func centralManager(_ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, error: Error?) {
+    func centralManager(
+        _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, error: (any Error)?
+    ) {
         calls.append("old \((error as? CBError)?.code.rawValue ?? -1)")
     }
 }
@@ -24,7 +26,9 @@ private final class OldDelegate: NSObject, CBCentralManagerDelegate {
 private final class BothDelegate: NSObject, CBCentralManagerDelegate {
     var calls: [String] = []
     func centralManagerDidUpdateState(_ central: CBCentralManager) {}
-    func centralManager(_ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, error: Error?) {
+    func centralManager(
+        _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, error: (any Error)?
+    ) {
         calls.append("old")
     }
     func centralManager(

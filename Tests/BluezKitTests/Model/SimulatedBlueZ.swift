@@ -1,3 +1,4 @@
+import BluezDBus
 @testable import BluezKitSimulator
 
 /// What a simulated BlueZ is busy with, and for what it was told to do so.

@@ -1,3 +1,4 @@
+import BluezDBus
 import CoreBluetooth
 import Foundation
 import Testing

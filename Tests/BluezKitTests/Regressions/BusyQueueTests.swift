@@ -1,3 +1,5 @@
+import Synchronization
+import BluezDBus
 import BluezKitSimulator
 import CoreBluetooth
 import Dispatch
@@ -134,7 +136,7 @@ import Testing
 
     /// Waits until Bluetooth was away and is back, as the bus queue sees it.
     private func awaitBluetooth(
-        _ session: Session, _ life: KeyPath<Session, UInt64> & Sendable, after earlier: UInt64
+        _ session: Session, _ life: any KeyPath<Session, UInt64> & Sendable, after earlier: UInt64
     ) async throws {
         let deadline = ContinuousClock.now + .seconds(world_deadline)
         while session.queue.sync(execute: { session[keyPath: life] == earlier || session.adapter.state != .poweredOn })

@@ -1,3 +1,4 @@
+import BluezKitSimulator
 import CoreBluetooth
 import BluezDBus
 import Foundation

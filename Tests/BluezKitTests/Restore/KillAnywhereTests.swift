@@ -1,3 +1,4 @@
+import BluezKitSimulator
 import BluezKit
 import Foundation
 import Testing

@@ -1,3 +1,4 @@
+import BluezKitSimulator
 import Foundation
 import Testing
 

@@ -1,3 +1,4 @@
+import BluezKitSimulator
 import BluezDBus
 import Foundation
 import Testing

@@ -1,3 +1,4 @@
+import BluezDBus
 import BluezKitSimulator
 import Dispatch
 import Foundation

@@ -1,3 +1,4 @@
+import BluezDBus
 import BluezKit
 import BluezKitSimulator
 import Foundation
