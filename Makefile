@@ -1,4 +1,4 @@
-# Each target is a script of the same name in scripts/, which can be run by hand as well.
+# Each target runs the script of the same name in scripts/, which can also be run directly.
 .DEFAULT_GOAL := help
 .PHONY: help build test model storm fuzz soak sanitize kill-anywhere demo demo-restore bench docs lint format rules structure api-check clean
 
@@ -12,28 +12,28 @@ build: ## build the package (debug)
 test: ## build with warnings as errors, unit tests, simulator, real BlueZ in a virtual machine
 	@scripts/test
 
-storm: ## two minutes of the worst weather in the simulator (scripts/storm --seconds N --seed N --rig)
+storm: ## two minutes of randomized fault injection in the simulator (scripts/storm --seconds N --seed N --rig)
 	@scripts/storm
 
 model: ## 10,000 random sequences of calls and events against a model of the contract (scripts/model --sequences N --seed N)
 	@scripts/model
 
-fuzz: ## a minute of invented input for all that reads bytes of others (scripts/fuzz --inputs N --seed N TARGET)
+fuzz: ## a minute of fuzzing everything that reads external input (scripts/fuzz --inputs N --seed N TARGET)
 	@scripts/fuzz
 
-soak: ## a gateway's week in compressed time (scripts/soak --days N --seed N)
+soak: ## a simulated gateway for a week of compressed time (scripts/soak --days N --seed N)
 	@scripts/soak
 
 sanitize: ## the unit tests under Thread Sanitizer and Address Sanitizer (scripts/sanitize thread | address --filter SUITE)
 	@scripts/sanitize
 
-kill-anywhere: ## kill an app at every system call, start it again, and see what it had preserved
+kill-anywhere: ## kill an app at every system call, restart it, and check what it preserved
 	@scripts/kill-anywhere
 
-demo: ## show a heart-rate sensor: a real one if there is an adapter, else a simulated one
+demo: ## show a heart-rate sensor: a real one if there is an adapter, otherwise a simulated one
 	@scripts/demo
 
-demo-restore: ## kill the demo while beats arrive, start it again, and see it go on
+demo-restore: ## kill the demo while measurements arrive, restart it, and check that it resumes
 	@scripts/demo-restore
 
 bench: ## measure the release build
@@ -51,11 +51,11 @@ format: ## format the Swift sources
 rules: ## show which rules of the contract have tests
 	@scripts/rules
 
-structure: ## count how the library's types, functions and folders hang together
+structure: ## measure how the library's types, functions and folders depend on each other
 	@scripts/structure
 
 api-check: ## compare the public API with Docs/api (scripts/api-check --update --since TAG)
 	@scripts/api-check
 
-clean: ## remove everything that building made
+clean: ## remove all build products
 	@scripts/clean

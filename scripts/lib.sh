@@ -1,4 +1,4 @@
-# Sourced by the scripts beside it: goes to the top of the repository and says things the same way everywhere.
+# Sourced by the other scripts: changes to the top of the repository and defines the functions that print messages.
 # shellcheck shell=bash
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

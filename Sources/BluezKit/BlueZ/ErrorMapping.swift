@@ -91,20 +91,20 @@ enum ErrorMapping {
         Row(
             attributes, bluez + "NotPermitted", "Not paired",
             .attIfBonded(.insufficientEncryption, else: .insufficientAuthentication),
-            "ATT error 0x05, 0x0c or 0x0f: BlueZ does not tell which"),
+            "ATT error 0x05, 0x0c or 0x0f: BlueZ does not say which"),
         Row(
             attributes, bluez + "NotPermitted", "* acquired", .cb(.unknown),
-            "another program has the characteristic to itself"),
+            "another program uses the characteristic exclusively"),
         Row(attributes, bluez + "InvalidArguments", "Invalid offset", .att(.invalidOffset), "ATT error 0x07"),
         Row(
             attributes, bluez + "InvalidArguments", "Invalid Length", .att(.invalidAttributeValueLength),
             "ATT error 0x0d"),
         Row(
             attributes, bluez + "NotAuthorized", .att(.insufficientAuthorization),
-            "ATT error 0x08, or a service that BlueZ keeps for itself"),
+            "ATT error 0x08, or a service that BlueZ reserves for itself"),
         Row(
             attributes, bluez + "NotSupported", .att(.requestNotSupported),
-            "ATT error 0x06, or the characteristic lacks the property"),
+            "ATT error 0x06, or the characteristic does not have the property"),
         // `!`: an enum that is imported from C takes every number.
         Row(attributes, bluez + "ImproperlyConfigured", .att(CBATTError.Code(rawValue: 0xFD)!), "ATT error 0xfd"),
         Row(
@@ -128,7 +128,7 @@ enum ErrorMapping {
     ]
 
     private static let insistsOnClassic =
-        "BlueZ insists on classic Bluetooth: set `ControllerMode = le` in its main.conf, or use BlueZ 5.86 or later"
+        "BlueZ tried classic Bluetooth, not LE: set `ControllerMode = le` in its main.conf, or use BlueZ 5.86 or later"
 
     private static let connectRows = [
         Row([.connect], bluez + "Failed", "br-connection-page-timeout", .cb(.connectionTimeout), insistsOnClassic),
@@ -139,13 +139,13 @@ enum ErrorMapping {
         Row([.connect], bluez + "Failed", "*-page-timeout", .cb(.connectionTimeout), "no answer from the peer"),
         Row(
             [.connect], bluez + "Failed", "*-connection-abort-by-remote", .cb(.peripheralDisconnected),
-            "the peer ended the link at once"),
+            "the peer ended the link immediately"),
         Row(
             [.connect], bluez + "Failed", "*-connection-aborted-by-remote", .cb(.peripheralDisconnected),
-            "the peer ended the link at once"),
+            "the peer ended the link immediately"),
         Row(
             [.connect], bluez + "Failed", "*-key-missing", .cb(.peerRemovedPairingInformation),
-            "the peer has forgotten the bond"),
+            "the peer has deleted its keys for the bond"),
         Row(
             [.connect], bluez + "Failed", "*-concurrent-connection-limit", .cb(.connectionLimitReached),
             "the adapter has no room for another link"),
@@ -158,13 +158,13 @@ enum ErrorMapping {
     ]
 
     private static let pairRows = [
-        Row([.pair], bluez + "Failed", "Not paired", .cb(.encryptionTimedOut), "the peer has exchanged no keys"),
+        Row([.pair], bluez + "Failed", "Not paired", .cb(.encryptionTimedOut), "no keys were exchanged with the peer"),
         Row([.pair], bluez + "AuthenticationTimeout", .cb(.encryptionTimedOut), "pairing took too long"),
         Row([.pair], bluez + "AuthenticationCanceled", .cb(.operationCancelled), "pairing was cancelled"),
         Row(
             [.pair], bluez + "AuthenticationRejected", .att(.insufficientAuthentication), "the peer refuses to pair"),
-        Row([.pair], bluez + "AuthenticationFailed", .att(.insufficientAuthentication), "pairing has failed"),
-        Row([.pair], bluez + "ConnectionAttemptFailed", .cb(.connectionFailed), "there is no link to pair on"),
+        Row([.pair], bluez + "AuthenticationFailed", .att(.insufficientAuthentication), "pairing failed"),
+        Row([.pair], bluez + "ConnectionAttemptFailed", .cb(.connectionFailed), "there is no link on which to pair"),
     ]
 
     private static let registerRows = [
@@ -184,23 +184,27 @@ enum ErrorMapping {
         Row([.adapter], bluez + "DoesNotExist", .cb(.unknownDevice), "BlueZ has forgotten the device"),
         Row(
             [.adapter, .advertise, .publish], bus + "UnknownMethod", .cb(.operationNotSupported),
-            "this bluetoothd cannot do it, or is not allowed to"),
+            "bluetoothd does not support this, or it is disabled"),
     ]
 
     private static let generalRows = [
-        Row(others, bluez + "NotSupported", .cb(.operationNotSupported), "this adapter or bluetoothd cannot do it"),
-        Row(others, bluez + "Unsupported", .cb(.operationNotSupported), "this adapter or bluetoothd cannot do it"),
+        Row(
+            others, bluez + "NotSupported", .cb(.operationNotSupported),
+            "the adapter or bluetoothd does not support this"),
+        Row(
+            others, bluez + "Unsupported", .cb(.operationNotSupported),
+            "the adapter or bluetoothd does not support this"),
         Row(any, bluez + "InvalidArguments", .cb(.invalidParameters), "BlueZ does not accept the parameters"),
         Row(any, bus + "InvalidArgs", .cb(.invalidParameters), "the bus does not accept the parameters"),
         Row(any, bus + "InvalidSignature", .cb(.invalidParameters), "a message has unexpected types"),
         Row(any, bus + "UnknownInterface", .cb(.invalidParameters), "BlueZ does not know the interface"),
         Row(any, bus + "UnknownProperty", .cb(.invalidParameters), "BlueZ does not know the property"),
         Row(any, bus + "PropertyReadOnly", .cb(.invalidParameters), "the property cannot be set"),
-        Row(any, bus + "LimitsExceeded", .cb(.outOfSpace), "a limit of the bus is exceeded"),
-        Row(any, bus + "NoMemory", .cb(.outOfSpace), "memory is used up"),
-        Row(any, bluez + "InProgress", .cb(.unknown), "another program does the same at this moment"),
+        Row(any, bus + "LimitsExceeded", .cb(.outOfSpace), "a limit of the bus was exceeded"),
+        Row(any, bus + "NoMemory", .cb(.outOfSpace), "out of memory"),
+        Row(any, bluez + "InProgress", .cb(.unknown), "another program is doing the same at this moment"),
         Row([.connect], "*", .cb(.connectionFailed), "no link could be established"),
-        Row(any, "*", .cb(.unknown), "anything else: look at BlueZ's name and message"),
+        Row(any, "*", .cb(.unknown), "any other error: see BlueZ's name and message"),
     ]
 
     /// Reasons of `Device1.Disconnected`. Where BlueZ gives none, as before 5.83, it is as with `Unknown`.
@@ -212,8 +216,8 @@ enum ErrorMapping {
             .cbIfBonded(.peerRemovedPairingInformation, else: .encryptionTimedOut), "the link could not be encrypted"
         ),
         ("org.bluez.Reason.Local", .cb(.peripheralDisconnected), "another program has ended the link"),
-        ("org.bluez.Reason.Suspend", .cb(.peripheralDisconnected), "the computer goes to sleep"),
-        ("org.bluez.Reason.Unknown", .cb(.peripheralDisconnected), "the adapter has told no reason"),
+        ("org.bluez.Reason.Suspend", .cb(.peripheralDisconnected), "the computer is going to sleep"),
+        ("org.bluez.Reason.Unknown", .cb(.peripheralDisconnected), "the adapter gave no reason"),
     ]
 
     /// What an app may answer a central's request with, and in which words BlueZ takes it (ERR-9). The central gets

@@ -2,14 +2,14 @@ import Testing
 
 @testable import BluezKit
 
-/// Docs/ERRORS.md is the table of ErrorMapping.swift for people. To write it anew:
+/// Docs/ERRORS.md is generated from the table in ErrorMapping.swift. To regenerate it:
 /// `BLUEZKIT_WRITE_DOCS=1 swift test --filter ErrorsDocumentTests`.
 @Suite struct ErrorsDocumentTests {
     private static let path = URL(fileURLWithPath: #filePath)
         .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
         .deletingLastPathComponent().appendingPathComponent("Docs/ERRORS.md")
 
-    @Test("ERR-8 Docs/ERRORS.md is the table as it is")
+    @Test("ERR-8 Docs/ERRORS.md matches the table of errors")
     func isUpToDate() throws {
         let text = Self.document()
         if ProcessInfo.processInfo.environment["BLUEZKIT_WRITE_DOCS"] != nil {
@@ -25,11 +25,11 @@ import Testing
         var lines = [
             "# Errors: from BlueZ to CoreBluetooth",
             "",
-            "Made from `Sources/BluezKit/CoreBluetooth/ErrorMapping.swift`, the one place where errors are translated.",
+            "Generated from `Sources/BluezKit/CoreBluetooth/ErrorMapping.swift`, the only place where errors are translated.",
             "Do not edit: change the table there, then run",
             "`BLUEZKIT_WRITE_DOCS=1 swift test --filter ErrorsDocumentTests`.",
             "",
-            "Each error that BlueZ had a part in carries BlueZ's own words:",
+            "Each error that originates in BlueZ carries BlueZ's own error name and message:",
             "",
             "```swift",
             "if let cause = (error as NSError).userInfo[NSUnderlyingErrorKey] as? NSError, cause.domain == BluezErrorDomain {",
@@ -37,11 +37,11 @@ import Testing
             "}",
             "```",
             "",
-            "## Answers to calls",
+            "## Replies to calls",
             "",
-            "The first row that matches counts; `*` stands for any text.",
+            "The first matching row applies; `*` stands for any text.",
             "",
-            "| Doing | Error name | Message | The app gets | Meaning |",
+            "| Operation | Error name | Message | The app gets | Meaning |",
             "|---|---|---|---|---|",
         ]
         for row in ErrorMapping.rows {
@@ -54,10 +54,10 @@ import Testing
         }
         lines += [
             "",
-            "## Ends of links",
+            "## Disconnections",
             "",
-            "What `didDisconnectPeripheral` reports when nobody in this process asked for it. BlueZ before 5.83 gives no",
-            "reason: then it is as with `org.bluez.Reason.Unknown`.",
+            "What `didDisconnectPeripheral` reports if the app did not request the disconnection. BlueZ before 5.83 gives no",
+            "reason, which is treated as `org.bluez.Reason.Unknown`.",
             "",
             "| Reason | The app gets | Meaning |",
             "|---|---|---|",
@@ -67,12 +67,12 @@ import Testing
         }
         lines += [
             "",
-            "## Answers of an app to a central",
+            "## Responses to a central",
             "",
-            "What the central gets when a peripheral manager calls `respond(to:withResult:)`. BlueZ has no words for the other",
-            "codes: encryption and pairing are demanded by permissions and properties, not by answers.",
+            "What the central gets when a peripheral manager calls `respond(to:withResult:)`. BlueZ cannot express the other",
+            "codes; encryption and pairing are required through permissions and properties, not through responses.",
             "",
-            "| The app answers | Error name for BlueZ | The central gets |",
+            "| The app responds | Error name for BlueZ | The central gets |",
             "|---|---|---|",
         ]
         for row in ErrorMapping.answerRows {
