@@ -1,19 +1,19 @@
-/// What can go wrong between this process and an object on the bus. Data, not text: nobody has to parse it.
+/// Errors between this process and an object on the bus, as data, so that no text needs to be parsed.
 public enum BusError: Error, Hashable, Sendable {
     /// The other side answered with an error. Name and message are unchanged.
     case remote(name: String, message: String)
     /// No answer within the deadline. The other side may still be working on the call.
     case timedOut
-    /// The connection to the bus is gone, or could not be made. `name` is libdbus' error name.
+    /// The connection to the bus was lost, or could not be made. `name` is libdbus' error name.
     case disconnected(name: String, message: String)
     /// A received message does not have the types it should have.
     case malformed(String)
-    /// A path, name, signature or text that D-Bus forbids; nothing was sent.
+    /// A path, name, signature or text that D-Bus does not allow; nothing was sent.
     case invalid(String)
     /// libdbus is out of memory, or a limit of the protocol is exceeded.
     case limit(String)
 
-    /// The D-Bus name of the error: the remote's own, or the standard one that fits.
+    /// The D-Bus name of the error: the remote's own, or the standard name that corresponds.
     public var name: String {
         switch self {
         case .remote(let name, _), .disconnected(let name, _): name
@@ -24,7 +24,7 @@ public enum BusError: Error, Hashable, Sendable {
         }
     }
 
-    /// The text that goes with the name.
+    /// The message that belongs to the name.
     public var message: String {
         switch self {
         case .remote(_, let message), .disconnected(_, let message): message

@@ -1,18 +1,18 @@
-/// The calls of one connection that wait until the bus takes more of them. A bus refuses the calls of a connection that
-/// has 128 open ones (dbus-daemon's `max_replies_per_connection`), so fewer are made, and the others take turns. Pure.
+/// The calls of one connection that wait until the bus accepts more. A bus refuses calls from a connection that has 128
+/// open ones (dbus-daemon's `max_replies_per_connection`), so fewer are made and the others wait. Pure.
 ///
-/// They are made in the order in which they were asked for. Urgent ones, which end something, come first; but never
-/// before one to the same object that was asked for earlier: a `Disconnect` must not overtake its `Connect`.
+/// Calls are made in the order in which they were requested. Urgent calls, which end something, go first, but never
+/// before an earlier call to the same object: a `Disconnect` must not overtake its `Connect`.
 struct CallQueue<Call> {
-    /// From so many open calls on, further ones wait…
+    /// From this number of open calls on, further ones wait…
     static var limit: Int { 100 }
-    /// …and urgent ones, too.
+    /// …and from this number on, urgent ones too.
     static var urgentLimit: Int { 120 }
 
     private typealias Entry = (path: ObjectPath, call: Call)
     private var urgent: [Entry] = []
     private var others: [Entry] = []
-    /// How many of ``others`` have gone.
+    /// How many of ``others`` have been made.
     private var first = 0
 
     mutating func add(_ call: Call, to path: ObjectPath, isUrgent: Bool) {
@@ -26,7 +26,7 @@ struct CallQueue<Call> {
         urgent.append((path, call))
     }
 
-    /// - Parameter open: How many calls are open.
+    /// - Parameter open: The number of open calls.
     /// - Returns: The call to make now, if any.
     mutating func next(open: Int) -> Call? {
         if !urgent.isEmpty { return open < Self.urgentLimit ? urgent.removeFirst().call : nil }
@@ -41,7 +41,7 @@ struct CallQueue<Call> {
         return others[first].call
     }
 
-    /// - Returns: All that waited, in the order in which they would have been made.
+    /// - Returns: All waiting calls, in the order in which they would have been made.
     mutating func removeAll() -> [Call] {
         defer { self = CallQueue() }
         return (urgent + others[first...]).map(\.call)

@@ -1,9 +1,9 @@
 import CBluezDBus
 import Glibc
 
-/// Who owns a well-known name, as the bus itself says.
+/// The owner of a well-known name, as the bus reports it.
 final class WatchedName {
-    /// The owner's unique name, with its terminating zero, for comparing without making a string; nil: nobody.
+    /// The owner's unique name, with its terminating zero, for comparing without creating a string; nil: no owner.
     var owner: ContiguousArray<CChar>?
     let rule: MatchRule
     let onChange: (_ owner: String?) -> Void
@@ -15,17 +15,17 @@ final class WatchedName {
 
 extension Connection {
     /// Follows the owner of a well-known name: `onChange` gets the present owner first, then each change; nil means
-    /// that nobody owns it. One watcher for each name.
+    /// that the name has no owner. One watcher for each name.
     public func watchName(_ name: String, onChange: @escaping (_ owner: String?) -> Void) {
         assertOnQueue()
         let rule = MatchRule(
             sender: "org.freedesktop.DBus", interface: "org.freedesktop.DBus", member: "NameOwnerChanged",
             path: "/org/freedesktop/DBus", argument0: name)
         watchedNames[name] = WatchedName(rule: rule, onChange: onChange)
-        addMatch(rule)  // before asking, so that no change falls between
+        addMatch(rule)  // before the query, so that no change is missed
         let question = MethodCall.bus("GetNameOwner") { (writer) throws(BusError) in try writer.write(name) }
         call(question, deadline: .seconds(30)) { [weak self] result in
-            guard let watched = self?.watchedNames[name], watched.owner == nil else { return }  // a signal was faster
+            guard let watched = self?.watchedNames[name], watched.owner == nil else { return }  // a signal was first
             var reader = (try? result.get())?.reader
             let owner = try? reader?.readString()
             watched.owner = owner.map { ContiguousArray($0.utf8CString) }
@@ -33,7 +33,7 @@ extension Connection {
         }
     }
 
-    /// Ends ``watchName(_:onChange:)``. Harmless if nobody watches.
+    /// Ends ``watchName(_:onChange:)``. Harmless if the name is not watched.
     public func unwatchName(_ name: String) {
         if let watched = watchedNames.removeValue(forKey: name) { removeMatch(watched.rule) }
     }
@@ -43,14 +43,14 @@ extension Connection {
         watchedNames[name]?.owner.map { $0.withUnsafeBufferPointer { String(cString: $0.baseAddress ?? emptyCString) } }
     }
 
-    /// Whether the owner of a watched name sent this message. Anybody on the bus can send a signal that looks like
-    /// the owner's, so ask before believing one.
+    /// Whether the owner of a watched name sent this message. Any program on the bus can send a signal that looks like
+    /// the owner's, so check before trusting one.
     public func isFromOwner(_ message: Message, of name: String) -> Bool {
         guard let owner = watchedNames[name]?.owner, let sender = message.senderC else { return false }
         return owner.withUnsafeBufferPointer { strcmp($0.baseAddress ?? emptyCString, sender) } == 0
     }
 
-    /// Calls `RequestName`: this process becomes `name` on the bus, or an error says why not.
+    /// Calls `RequestName`: this process becomes the owner of `name` on the bus, or the error says why not.
     public func requestName(_ name: String, completion: @escaping (Result<Void, BusError>) -> Void) {
         let doNotQueue = UInt32(DBUS_NAME_FLAG_DO_NOT_QUEUE)
         let request = MethodCall.bus("RequestName") { (writer) throws(BusError) in
@@ -69,7 +69,7 @@ extension Connection {
         }
     }
 
-    /// Gives a name back.
+    /// Releases a name.
     public func releaseName(_ name: String, completion: @escaping (Result<Message, BusError>) -> Void) {
         call(
             .bus("ReleaseName") { (writer) throws(BusError) in try writer.write(name) }, deadline: .seconds(30),
@@ -84,7 +84,7 @@ extension Connection {
         guard let name = try? reader.readString(), let watched = watchedNames[name],
             (try? reader.readCString()) != nil, let owner = try? reader.readString()
         else { return }
-        // The owner can change without a gap; whoever watches sees the old one go first.
+        // The owner can change without a gap; watchers are informed of the loss first.
         if watched.owner != nil, !owner.isEmpty {
             watched.owner = nil
             watched.onChange(nil)

@@ -4,28 +4,28 @@ import Foundation
 
 /// One connection to a bus, driven by one serial queue.
 ///
-/// A thread of its own waits for the socket, and does nothing else: what it finds it handles *on the queue*, by a
-/// `sync` that runs right there when the queue is idle. So a message costs one wake-up, as in a C program that polls,
-/// and still everything happens on the queue. (A dispatch source costs two: its manager thread, then a worker.)
+/// A dedicated thread waits for the socket and does nothing else: it handles what arrives *on the queue* with a `sync`
+/// that runs directly when the queue is idle. So a message costs one wake-up, as in a C program that polls, and
+/// everything still happens on the queue. (A dispatch source costs two: its manager thread, then a worker.)
 ///
-/// Confined to `queue`, but for what says otherwise. Ends with ``close()``; a connection that the bus ended is not
-/// revived: make a new one.
+/// Confined to `queue`, except where stated. Ends with ``close()``. A connection that the bus has closed cannot be
+/// reopened: make a new one.
 public final class Connection: @unchecked Sendable {  // holds: all state is confined to `queue`
-    /// The bus that this is a connection to.
+    /// The address of the bus.
     public let address: BusAddress
     /// The serial queue on which everything happens.
     public let queue: DispatchQueue
 
-    /// A signal that the bus delivered, whoever sent it: see ``isFromOwner(_:of:)``.
+    /// Called with each signal that the bus delivers, from any sender: see ``isFromOwner(_:of:)``.
     public var onSignal: ((Message) -> Void)?
-    /// A method call to this process.
+    /// Called with each method call to this process.
     public var onCall: ((IncomingCall) -> Void)?
-    /// The bus has gone. Called once, after every call that was not answered has failed; not after ``close()``.
+    /// Called once when the bus is lost, after every unanswered call has failed; not after ``close()``.
     public var onDisconnected: ((BusError) -> Void)?
-    /// All that had arrived is handled: the moment to hand on what it led to, in one piece.
+    /// Called when everything that had arrived is handled, so that the results can be delivered together.
     public var onTurnEnd: (() -> Void)?
 
-    /// The bus' own identifier: another one after each start. Nil while the connection is being made.
+    /// The bus' own identifier, which is new after each start. Nil while the connection is being made.
     public var serverGUID: String? {
         assertOnQueue()
         guard isOpen, let text = dbus_connection_get_server_id(raw) else { return nil }
@@ -33,13 +33,13 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         return String(cString: text)
     }
 
-    /// A call has waited for ``patience`` and still does: either it takes its time, or the other side does nothing any more.
-    /// Called once for each such call.
+    /// Called once for each call that has waited longer than ``patience``: either the call takes long, or the other
+    /// side hangs.
     public var onSlowCall: (() -> Void)?
     /// How long a call may take before it counts as slow.
     public var patience = Duration.seconds(10)
 
-    /// This connection's name on the bus, `:1.42`. Nil until the bus has answered the greeting.
+    /// This connection's name on the bus, `:1.42`. Nil until the bus has answered `Hello`.
     public private(set) var uniqueName: String?
 
     private let raw: OpaquePointer
@@ -51,14 +51,14 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     private var matches: [MatchRule: Int] = [:]
     var watchedNames: [String: WatchedName] = [:]
 
-    /// Gets the answer to a call, or why there is none.
+    /// Gets the answer to a call, or the error.
     public typealias Completion = (Result<Message, BusError>) -> Void
 
     private struct OpenCall {
         let deadline: DispatchTime
-        /// When it becomes slow; nil: it has.
+        /// When the call becomes slow; nil: it already has.
         var slow: DispatchTime?
-        /// Nil: the deadline is over. The bus counts the call until it is answered, however late.
+        /// Nil: the deadline has passed. The bus counts the call until it is answered, however late.
         var completion: Completion?
     }
 
@@ -68,9 +68,9 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         let completion: Completion
     }
 
-    /// Connects. The socket is opened before this returns; greeting the bus is not waited for: calls made meanwhile
-    /// follow it.
-    /// - Parameter queue: A serial queue; call this on it.
+    /// Connects. The socket is opened before this returns, but the answer of the bus to `Hello` is not awaited: calls
+    /// made meanwhile follow it.
+    /// - Parameter queue: A serial queue; call this method on it.
     public init(address: BusAddress, queue: DispatchQueue) throws(BusError) {
         dispatchPrecondition(condition: .onQueue(queue))
         var failure = cdbus_error_t()
@@ -94,11 +94,11 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     }
 
     deinit {
-        // The waiting thread holds the connection; so it has ended, and nobody uses these any more.
+        // The waiting thread holds the connection; so it has ended, and these are no longer used.
         cdbus_loop_free(loop)
     }
 
-    /// Ends the connection. The calls that are not answered fail before this returns. Harmless if it has ended already.
+    /// Closes the connection. Unanswered calls fail before this returns. Harmless if it is already closed.
     public func close() {
         end(.disconnected(name: Self.disconnected, message: "the connection to the bus was closed"))
     }
@@ -176,7 +176,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         if let onCall { return onCall(call) }
         refuse(
             call, name: "org.freedesktop.DBus.Error.UnknownObject",
-            message: "this process exports no object \(call.path?.rawValue ?? "")")
+            message: "this process does not export an object at \(call.path?.rawValue ?? "")")
     }
 
     private func lose() {
@@ -197,7 +197,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
             if case .success(let reply) = result, var reader = Optional(reply.reader) {
                 self?.uniqueName = try? reader.readString()
             } else {
-                self?.lose()  // a bus that refuses the greeting closes the connection; one that is mute is no bus
+                self?.lose()  // a bus that refuses `Hello` closes the connection; one that does not answer is not a bus
             }
         }
     }
@@ -205,10 +205,10 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     /// Makes a call. `completion` runs on the queue, exactly once, never before this returns, and after every signal
     /// that the other side sent before its answer.
     ///
-    /// A bus takes a limited number of open calls from one connection. Calls above it wait here and are made in the order
-    /// in which they were asked for, urgent ones first (``MethodCall/isUrgent``).
+    /// A bus accepts a limited number of open calls from one connection. Further calls wait here and are made in the
+    /// order in which they were requested, urgent ones first (``MethodCall/isUrgent``).
     /// - Parameter deadline: How long to wait for the answer, from the moment at which the call is made. The other side
-    ///   keeps working on the call after that.
+    ///   continues to process the call after that.
     public func call(_ call: MethodCall, deadline: Duration, completion: @escaping Completion) {
         assertOnQueue()
         do {
@@ -297,7 +297,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         if let next = moments.min() { deadlines.mustFire(by: next) }
         if !slow.isEmpty { onSlowCall?() }
         if open.count - moments.count >= CallQueue<WaitingCall>.limit {
-            // They are counted for as long as this connection lasts, and so no other could be made any more.
+            // They are counted as long as this connection lasts, so no other call could be made.
             lose(.limit("\(open.count - moments.count) calls were never answered, and the bus allows no more"))
         }
         if !overdue.isEmpty || !slow.isEmpty { turnEnd?() }
@@ -305,7 +305,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
 
     // MARK: Answering and signalling
 
-    /// Answers a call. Does nothing if the caller wants no answer.
+    /// Answers a call. Does nothing if the caller expects no answer.
     public func reply(to call: IncomingCall, _ arguments: ((inout MessageWriter) throws(BusError) -> Void)? = nil) {
         guard call.expectsReply else { return }
         guard let message = dbus_message_new_method_return(call.raw) else { return }
@@ -317,7 +317,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         }
     }
 
-    /// Answers a call with an error. A `name` that is no error name becomes `…Error.Failed`.
+    /// Answers a call with an error. A `name` that is not an error name becomes `…Error.Failed`.
     public func refuse(_ call: IncomingCall, name: String, message: String) {
         guard call.expectsReply else { return }
         let answer =
@@ -326,7 +326,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         if let answer { _ = try? send(answer) }
     }
 
-    /// Sends a signal, to all who have a rule for it or to `destination` alone.
+    /// Sends a signal, to all subscribers of a matching rule or only to `destination`.
     public func emit(
         path: ObjectPath, interface: String, member: String, to destination: String? = nil,
         _ arguments: (inout MessageWriter) throws(BusError) -> Void
@@ -338,19 +338,19 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         try send(message)
     }
 
-    /// Whether this bus carries file descriptors: those over tcp or ssh do not.
+    /// Whether this bus transfers file descriptors: those over tcp or ssh do not.
     public var carriesFileDescriptors: Bool { isOpen && dbus_connection_can_send_type(raw, CDBUS_TYPE_UNIX_FD) != 0 }
 
     // MARK: Match rules
 
-    /// Asks the bus for the signals of `rule`, until ``removeMatch(_:)`` was called as often.
+    /// Asks the bus for the signals of `rule`, until ``removeMatch(_:)`` has been called as often.
     public func addMatch(_ rule: MatchRule) {
         assertOnQueue()
         matches[rule, default: 0] += 1
         if matches[rule] == 1 { setMatch(rule, "AddMatch") }
     }
 
-    /// Takes back one ``addMatch(_:)``; with the last one the bus stops to send these signals.
+    /// Undoes one ``addMatch(_:)``; with the last one the bus stops sending these signals.
     public func removeMatch(_ rule: MatchRule) {
         assertOnQueue()
         guard let users = matches[rule] else { return }
@@ -358,11 +358,11 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         if users == 1 { setMatch(rule, "RemoveMatch") }
     }
 
-    /// How many different rules the bus holds for this connection.
+    /// The number of different rules that the bus holds for this connection.
     public var matchRuleCount: Int { matches.count }
 
     private func setMatch(_ rule: MatchRule, _ member: String) {
-        // Only a bus at its limit of rules refuses; its answer is awaited so that the refusal can be told.
+        // A bus refuses a rule only at its limit; the answer is awaited so that the refusal can be reported.
         call(.bus(member) { (writer) throws(BusError) in try writer.write(rule.text) }, deadline: .seconds(30)) {
             [weak self] result in
             if case .failure(let error) = result { self?.onRuleRefused?(rule, error) }
@@ -373,7 +373,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     public var onRuleRefused: ((MatchRule, BusError) -> Void)?
 }
 
-/// C would take a text with a NUL character for a shorter one: the name of somebody else.
+/// C would treat a text with a NUL character as a shorter one, which may be another program's name.
 private func isCString(_ text: String) -> Bool { !text.utf8.contains(0) }
 
 /// The C array as a string.

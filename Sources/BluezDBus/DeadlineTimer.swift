@@ -1,11 +1,11 @@
 public import Dispatch
 
-/// One timer for all deadlines of a connection. Set again only when an earlier one comes, so a call that is answered
-/// in time costs no system call for its deadline; asleep when there is none.
+/// One timer for all deadlines of a connection. It is set again only for an earlier deadline, so a call that is
+/// answered in time costs no system call for its deadline; it is inactive when there is no deadline.
 struct DeadlineTimer {
     private let timer: any DispatchSourceTimer
     private var next: DispatchTime?
-    /// Called on the queue when the earliest deadline may be over. Tell the next one by ``mustFire(by:)``.
+    /// Called on the queue when the earliest deadline may have passed. Set the next one with ``mustFire(by:)``.
     var onDue: (() -> Void)? {
         didSet {
             let handler = onDue
@@ -29,9 +29,9 @@ struct DeadlineTimer {
 }
 
 extension DispatchTime {
-    /// `duration` later; at once if it is negative. Durations beyond 292 years saturate.
+    /// `duration` from now; immediately if it is negative. Durations beyond 292 years saturate.
     ///
-    /// In `UInt64`, not by `DispatchTimeInterval`, which holds an `Int`: 32 bits of nanoseconds end after 2 s.
+    /// Uses `UInt64`, not `DispatchTimeInterval`, which holds an `Int`: 32 bits of nanoseconds end after 2 s.
     public func later(by duration: Duration) -> DispatchTime {
         let (seconds, attoseconds) = duration.components
         guard duration > .zero else { return self }

@@ -1,7 +1,7 @@
-/// What an exported object offers under one interface name: its properties, methods and signals, described once and
-/// shared by all objects that have it.
+/// An interface of exported objects: its properties, methods and signals, described once and shared by all objects that
+/// have it.
 ///
-/// The closures get the object that was registered; they capture nothing, so an object costs no closure.
+/// The closures receive the registered object and capture nothing, so an object costs no closure.
 public final class ExportedInterface: Sendable {
     /// The interface's name, `org.example.Thing1`.
     public let name: String
@@ -11,7 +11,7 @@ public final class ExportedInterface: Sendable {
     /// This interface as introspection data.
     let xml: String
 
-    /// - Parameter owner: The type of the objects that have this interface. Registering another one is a
+    /// - Parameter owner: The type of the objects that have this interface. Registering an object of another type is a
     ///   programming error.
     public init<Owner: AnyObject>(
         _ name: String, of owner: Owner.Type, properties: [ExportedProperty<Owner>] = [],
@@ -49,7 +49,7 @@ public final class ExportedInterface: Sendable {
     }
 }
 
-/// One argument of a method or signal, for introspection and for refusing calls with other types.
+/// An argument of a method or signal, for introspection and for refusing calls with other types.
 public struct ExportedArgument: Sendable {
     let name: String
     let signature: String
@@ -73,10 +73,10 @@ public struct ExportedProperty<Owner: AnyObject>: Sendable {
 
     /// - Parameters:
     ///   - flushes: Every change is signalled at once, never merged with a later one.
-    ///   - get: The present value. Nil: the object has no such property now; a change to nil is signalled as
+    ///   - get: The current value. Nil: the object does not have the property now; a change to nil is signalled as
     ///     invalidated.
-    ///   - set: Takes a new value, whose type has been checked, and answers the change, now or later. Nil:
-    ///     read-only. Signals nothing by itself.
+    ///   - set: Handles a new value, whose type has been checked, and answers the change, now or later. Nil:
+    ///     read-only. It does not signal anything.
     public init(
         _ name: String, _ signature: String, flushes: Bool = false, get: @escaping @Sendable (Owner) -> Value?,
         set: (@Sendable (Owner, PropertyChange) -> Void)? = nil
@@ -113,11 +113,11 @@ public struct ExportedSignal: Sendable {
     }
 }
 
-/// Somebody's wish to set a property. Answer it once, now or later.
+/// A request to set a property. Answer it once, now or later.
 public struct PropertyChange {
-    /// The new value; it has the type of the property.
+    /// The requested value; it has the type of the property.
     public let value: Value
-    /// The call that asks for it.
+    /// The call that requests it.
     public let call: IncomingCall
     let server: ObjectServer
 

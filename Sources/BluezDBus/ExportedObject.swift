@@ -1,10 +1,10 @@
-/// A place in the tree of exported objects: an object with interfaces, or only a step on the way to one.
+/// A node in the tree of exported objects: an object with interfaces, or only an intermediate node.
 final class ExportedObject {
     /// One interface of the object.
     struct Slot {
         let interface: ExportedInterface
         let owner: AnyObject
-        /// InterfacesAdded has told about it, or the object is the manager itself.
+        /// Whether InterfacesAdded has announced it, or the object is the manager itself.
         var isAnnounced = false
         /// Indices of properties whose change has not been signalled yet, in the order of the changes.
         var changed: [Int] = []
@@ -12,16 +12,16 @@ final class ExportedObject {
 
     let path: ObjectPath
     var slots: [Slot] = []
-    /// Names of interfaces taken away and not signalled yet.
+    /// Names of interfaces that were removed, not signalled yet.
     var removed: [String] = []
     var isManager = false
-    /// Whether it waits in the server's list of changes.
+    /// Whether it is in the server's list of changes.
     var isQueued = false
     /// Whether Introspectable (and Properties) have been announced.
     var isAnnounced = false
 
     // The tree. The server's table owns all objects; a list of siblings that owned each other would be freed
-    // recursively, which 10,000 of them would not survive. Newest first, as gdbus lists them.
+    // recursively, which would overflow the stack with 10,000 of them. Newest first, as gdbus lists them.
     unowned(unsafe) var parent: ExportedObject?
     unowned(unsafe) var firstChild: ExportedObject?
     unowned(unsafe) var nextSibling: ExportedObject?

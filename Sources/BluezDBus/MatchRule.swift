@@ -1,10 +1,10 @@
-/// Which broadcast signals the bus should send here. Every rule costs the bus work for each signal of its sender, so
-/// few and wide ones are right; ``Connection`` counts the users of equal rules.
+/// The broadcast signals that the bus should send to this process. Every rule costs the bus work for each signal of its
+/// sender, so few and broad rules are best; ``Connection`` counts the users of equal rules.
 ///
-/// There is no `path_namespace` here: dbus-daemon (seen with 1.14.10) takes rules that differ only in that for equal,
-/// and removes the wrong one.
+/// `path_namespace` is not supported: dbus-daemon (observed with 1.14.10) treats rules that differ only in that as
+/// equal, and removes the wrong one.
 public struct MatchRule: Hashable, Sendable {
-    /// The rule as the bus takes it.
+    /// The rule as the bus accepts it.
     let text: String
 
     /// - Parameters:

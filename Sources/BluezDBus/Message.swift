@@ -1,21 +1,21 @@
 import CBluezDBus
 import Glibc
 
-/// A received message. Its text and bytes are read in place, through ``MessageReader``; nothing is decoded before
-/// somebody asks for it.
+/// A received message. Its text and bytes are read in place, with ``MessageReader``; nothing is decoded until it is
+/// needed.
 ///
 /// Confined to the queue of its connection.
 public final class Message {
-    /// What a message is, by its header.
+    /// The type of a message, from its header.
     public enum Kind: Sendable { case call, reply, error, signal }
 
     let raw: OpaquePointer
 
-    /// Takes over the reference.
+    /// Takes ownership of the reference.
     init(adopting raw: OpaquePointer) { self.raw = raw }
     deinit { dbus_message_unref(raw) }
 
-    /// What this message is.
+    /// The type of this message.
     public var kind: Kind {
         switch dbus_message_get_type(raw) {
         case DBUS_MESSAGE_TYPE_METHOD_CALL: .call
@@ -29,7 +29,7 @@ public final class Message {
     public var serial: UInt32 { dbus_message_get_serial(raw) }
     var replySerial: UInt32 { dbus_message_get_reply_serial(raw) }
 
-    // C strings of the header are valid as long as the message lives. Nil where the header has no such field.
+    // C strings of the header are valid as long as the message exists. Nil if the header has no such field.
 
     /// The unique name of the sender, in place.
     public var senderC: UnsafePointer<CChar>? { dbus_message_get_sender(raw) }
@@ -54,7 +54,7 @@ public final class Message {
     public var signature: String { String(cString: dbus_message_get_signature(raw)) }
     /// The name of the error that an error reply carries.
     public var errorName: String? { dbus_message_get_error_name(raw).map { String(cString: $0) } }
-    /// Whether the caller waits for an answer.
+    /// Whether the caller expects an answer.
     public var expectsReply: Bool { dbus_message_get_no_reply(raw) == 0 }
 
     /// Whether this is the signal `interface.member`.
@@ -63,11 +63,12 @@ public final class Message {
             && interfaceC.matches(interface)
     }
 
-    /// Reads the arguments from the first on.
+    /// Reads the arguments, beginning with the first.
     public var reader: MessageReader { MessageReader(self) }
 
     /// All arguments as values.
-    /// - Parameter takesFileDescriptors: File descriptors among them are the caller's to close; without it they are an error.
+    /// - Parameter takesFileDescriptors: File descriptors among them are the caller's to close; without it they are an
+    ///   error.
     public func values(takesFileDescriptors: Bool = false) throws(BusError) -> [Value] {
         var reader = self.reader
         reader.takesFileDescriptors = takesFileDescriptors
@@ -76,7 +77,7 @@ public final class Message {
         return result
     }
 
-    /// The error that an error reply carries, whatever the types of its arguments are.
+    /// The error of an error reply, whatever the types of its arguments.
     var remoteError: BusError {
         var reader = self.reader
         let text = (try? reader.readString()) ?? ""
@@ -85,7 +86,7 @@ public final class Message {
 }
 
 extension UnsafePointer<CChar> {
-    /// Whether this C string is `string`. Compares bytes; makes no `String`.
+    /// Whether this C string is `string`. Compares bytes; creates no `String`.
     public func matches(_ string: StaticString) -> Bool {
         let count = string.utf8CodeUnitCount
         return string.withUTF8Buffer { bytes in

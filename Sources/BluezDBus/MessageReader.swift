@@ -1,15 +1,15 @@
 import CBluezDBus
 
-/// Reads the arguments of a message, one after the other and in place: strings and byte arrays are handed out as
-/// pointers into the message, valid as long as it lives. A wrong type is a thrown error, never a trap.
+/// Reads the arguments of a message in order and in place: strings and byte arrays are returned as pointers into the
+/// message, valid as long as it exists. A wrong type is a thrown error, never a trap.
 ///
-/// A value type: a copy reads on from the same place.
+/// A value type: a copy continues reading from the same position.
 public struct MessageReader {
     private var iterator = DBusMessageIter()
-    /// The message that owns the memory; also for sub-readers.
+    /// The message that owns the memory, also for sub-readers.
     private let message: Message
-    /// Whether ``readValue()`` takes file descriptors, which are then the caller's to close. False: they are a wrong type, so
-    /// that whoever does not think of them keeps none.
+    /// Whether ``readValue()`` returns file descriptors, which the caller must then close. False: they are a wrong
+    /// type, so that callers who do not expect them do not keep any.
     public var takesFileDescriptors = false
 
     init(_ message: Message) {
@@ -31,7 +31,7 @@ public struct MessageReader {
         mutating get { type == CDBUS_TYPE_INVALID }
     }
 
-    /// Passes one argument without looking into it.
+    /// Skips one argument.
     public mutating func skip() { dbus_message_iter_next(&iterator) }
 
     private mutating func expect(_ expected: Int32) throws(BusError) {
@@ -76,10 +76,10 @@ public struct MessageReader {
     /// A `d`.
     public mutating func readDouble() throws(BusError) -> Double { try readBasic(CDBUS_TYPE_DOUBLE, 0) }
 
-    /// A duplicate of the descriptor, close-on-exec: the caller closes it.
+    /// A duplicate of the descriptor, close-on-exec, which the caller must close.
     public mutating func readFileDescriptor() throws(BusError) -> Int32 {
         let descriptor: Int32 = try readBasic(CDBUS_TYPE_UNIX_FD, -1)
-        guard descriptor >= 0 else { throw .limit("no file descriptor left") }
+        guard descriptor >= 0 else { throw .limit("no file descriptor available") }
         return descriptor
     }
 
@@ -102,7 +102,7 @@ public struct MessageReader {
     /// An `s`, copied.
     public mutating func readString() throws(BusError) -> String { String(cString: try readCString()) }
 
-    /// libdbus has checked the path when the message came in.
+    /// libdbus checked the path when the message arrived.
     public mutating func readPath() throws(BusError) -> ObjectPath {
         ObjectPath(trusted: String(cString: try readPathC()))
     }
@@ -117,14 +117,14 @@ public struct MessageReader {
         return UnsafeRawBufferPointer(start: bytes, count: count)
     }
 
-    /// Opens a variant: `body` reads its one value, or does not.
+    /// Opens a variant: `body` may read its one value.
     public mutating func readVariant<R>(
         _ body: (inout MessageReader) throws(BusError) -> R
     ) throws(BusError) -> R {
         try enter(CDBUS_TYPE_VARIANT, body)
     }
 
-    /// Opens a structure: `body` reads its members from the first on, as many as it likes.
+    /// Opens a structure: `body` may read its members, beginning with the first.
     public mutating func readStruct<R>(_ body: (inout MessageReader) throws(BusError) -> R) throws(BusError) -> R {
         try enter(CDBUS_TYPE_STRUCT, body)
     }
@@ -139,7 +139,7 @@ public struct MessageReader {
         return result
     }
 
-    /// Calls `body` before each element of an array; what it does not read of one element is passed over.
+    /// Calls `body` before each element of an array; what it does not read of an element is skipped.
     public mutating func readArray(_ body: (inout MessageReader) throws(BusError) -> Void) throws(BusError) {
         try expect(CDBUS_TYPE_ARRAY)
         var inner = MessageReader(entering: &self)
@@ -176,7 +176,7 @@ public struct MessageReader {
 
     // MARK: Anything
 
-    /// Whatever comes next.
+    /// Any value.
     public mutating func readValue() throws(BusError) -> Value {
         switch type {
         case CDBUS_TYPE_BYTE: return .byte(try readByte())

@@ -1,17 +1,17 @@
 import CBluezDBus
 import Glibc
 
-/// Writes the arguments of a message. Everything that libdbus would abort on is checked first and thrown.
+/// Writes the arguments of a message. Everything on which libdbus would abort is checked first and thrown.
 ///
-/// After an error the message is incomplete and must be dropped; ``Connection`` does so.
+/// After an error the message is incomplete and must be discarded, as ``Connection`` does.
 public struct MessageWriter {
     private var iterator = DBusMessageIter()
-    /// Bytes written so far, or a few less: no padding is counted. And how many containers this is inside.
+    /// The approximate number of bytes written, without padding, and the nesting depth.
     private var size = 0
     private var depth = 0
 
-    // A bus hangs up on whoever exceeds these. D-Bus allows four times as much, but a system bus takes no more than 32 MiB,
-    // with the header and the padding.
+    // A bus closes connections that exceed these. D-Bus allows four times as much, but a system bus accepts at most 32
+    // MiB, including the header and the padding.
     private static let largestMessage = 31 << 20
     private static let deepest = 64
 
@@ -32,7 +32,7 @@ public struct MessageWriter {
         }
     }
 
-    private static let tooLarge = BusError.limit("a message exceeds the 32 MiB that a system bus takes")
+    private static let tooLarge = BusError.limit("a message exceeds the 32 MiB that a system bus accepts")
 
     // MARK: Basic types
 
@@ -44,7 +44,7 @@ public struct MessageWriter {
     private mutating func write(_ type: Int32, text: String, _ kind: StaticString) throws(BusError) {
         guard !text.utf8.contains(0) else { throw .invalid("\(kind) with a NUL character") }
         try add(text.utf8.count + 2)  // its length and a zero
-        try check(cdbus_iter_append_string(&iterator, type, text), "\"\(text)\" is no \(kind)")
+        try check(cdbus_iter_append_string(&iterator, type, text), "\"\(text)\" is not a valid \(kind)")
     }
 
     /// A `y`.
@@ -68,7 +68,7 @@ public struct MessageWriter {
         try write(CDBUS_TYPE_OBJECT_PATH, text: path.rawValue, "object path")
     }
 
-    /// Passes a duplicate of the descriptor; the caller keeps its own.
+    /// Appends a duplicate of the descriptor; the caller keeps its own.
     public mutating func write(fileDescriptor: Int32) throws(BusError) {
         try write(CDBUS_TYPE_UNIX_FD, basic: fileDescriptor)
     }
@@ -91,7 +91,7 @@ public struct MessageWriter {
         try check(cdbus_iter_open(&iterator, type, contained, &inner.iterator), "bad signature \(contained ?? "")")
         do throws(BusError) {
             try body(&inner)
-            if type == CDBUS_TYPE_STRUCT, inner.size == 0 { throw .invalid("a structure with nothing in it") }
+            if type == CDBUS_TYPE_STRUCT, inner.size == 0 { throw .invalid("an empty structure") }
             try add(inner.size + (type == CDBUS_TYPE_ARRAY ? 4 : 0))
         } catch {
             dbus_message_iter_abandon_container(&iterator, &inner.iterator)
@@ -107,7 +107,7 @@ public struct MessageWriter {
         try container(CDBUS_TYPE_VARIANT, signature, body)
     }
 
-    /// An array: `body` writes its elements, each of type `signature`; none is fine.
+    /// An array: `body` writes its elements, each of type `signature`; it may be empty.
     public mutating func array(
         of signature: String, _ body: (inout MessageWriter) throws(BusError) -> Void
     ) throws(BusError) {
@@ -126,7 +126,7 @@ public struct MessageWriter {
 
     // MARK: Anything
 
-    /// Any value. One whose elements are not of the type that it names is refused.
+    /// Any value. It is refused if an element does not have the type that its container names.
     public mutating func write(_ value: Value) throws(BusError) {
         switch value {
         case .byte(let v): try write(v)

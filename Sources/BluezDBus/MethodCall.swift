@@ -1,4 +1,4 @@
-/// A call to be made: where to, what, and a closure that writes the arguments straight into the message.
+/// A call to be made: its destination, its method, and a closure that writes the arguments directly into the message.
 public struct MethodCall {
     /// The bus name to call, well-known or unique.
     public var destination: String
@@ -10,9 +10,9 @@ public struct MethodCall {
     public var member: String
     /// Whether the bus may start the destination if it is not running.
     public var mayStartDestination: Bool
-    /// Whether it goes before others where calls wait; but not before those to the same object.
+    /// Whether it precedes other waiting calls; but never those to the same object.
     public var isUrgent: Bool
-    /// Writes the arguments, when the call is made; nil: there are none.
+    /// Writes the arguments when the call is made; nil: there are none.
     public var arguments: ((inout MessageWriter) throws(BusError) -> Void)?
 
     /// A call to be made with ``Connection/call(_:deadline:completion:)``.
@@ -65,6 +65,6 @@ public struct MethodCall {
     }
 }
 
-/// A call that somebody on the bus makes to this process. Answer it once, now or later, with
+/// A call from another program to this process. Answer it once, now or later, with
 /// ``Connection/reply(to:_:)`` or ``Connection/refuse(_:name:message:)``.
 public typealias IncomingCall = Message

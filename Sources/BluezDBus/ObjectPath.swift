@@ -1,20 +1,20 @@
 import CBluezDBus
 
-/// The path of an object on the bus. Always well formed: libdbus aborts the process on one that is not.
+/// The path of an object on the bus. It is always valid, because libdbus aborts the process on an invalid one.
 public struct ObjectPath: Hashable, Sendable, CustomStringConvertible {
     /// The path as text, `/org/bluez/hci0`.
     public let rawValue: String
 
-    /// Nil if `rawValue` is not a path by the D-Bus specification ("Valid Object Paths").
+    /// Nil if `rawValue` is not a valid path according to the D-Bus specification ("Valid Object Paths").
     public init?(_ rawValue: String) {
         guard !rawValue.utf8.contains(0), cdbus_is_path(rawValue) != 0 else { return nil }
         self.rawValue = rawValue
     }
 
-    /// A path that is known to be one: written in the source, or received in a message.
+    /// A path that is known to be valid: a literal in the source, or received in a message.
     init(trusted rawValue: String) { self.rawValue = rawValue }
 
-    /// The object one level up; nil for the root.
+    /// The parent object; nil for the root.
     public var parent: ObjectPath? {
         guard rawValue != "/", let slash = rawValue.lastIndex(of: "/") else { return nil }
         return slash == rawValue.startIndex ? ObjectPath(trusted: "/") : ObjectPath(trusted: String(rawValue[..<slash]))
@@ -34,7 +34,7 @@ public struct ObjectPath: Hashable, Sendable, CustomStringConvertible {
         return rest.isEmpty || rest.first == UInt8(ascii: "/")
     }
 
-    /// The object `name` below this one. Nil if that is no path element.
+    /// The object `name` below this one. Nil if that is not a valid path element.
     public func appending(_ name: String) -> ObjectPath? {
         ObjectPath(rawValue == "/" ? "/" + name : rawValue + "/" + name)
     }
@@ -44,7 +44,7 @@ public struct ObjectPath: Hashable, Sendable, CustomStringConvertible {
 }
 
 extension ObjectPath: ExpressibleByStringLiteral {
-    /// A path in the source. A typing error in it is a programming error.
+    /// A path in the source. An invalid one is a programming error.
     public init(stringLiteral value: StaticString) {
         guard let path = ObjectPath(String(describing: value)) else {
             preconditionFailure("\"\(value)\" is not a D-Bus object path")

@@ -1,6 +1,6 @@
 extension ObjectServer {
-    /// Answers a call that ``intercept`` has not dealt with. Public so that it can be deferred: keep the call, and
-    /// dispatch it later.
+    /// Answers a call that ``intercept`` did not handle. Public so that it can be deferred: keep the call, and dispatch
+    /// it later.
     public func dispatch(_ call: IncomingCall) {
         connection.assertOnQueue()
         guard let path = call.path, let object = objects[path.rawValue] else {
@@ -37,7 +37,7 @@ extension ObjectServer {
     }
 
     private func refuseUnknown(_ call: IncomingCall, _ name: String) {
-        // Name and text are libdbus'.
+        // The name and text are those of libdbus.
         let member = call.member ?? "", interface = call.interface ?? "(null)"
         refuse(
             call, name: name,
@@ -117,7 +117,7 @@ extension ObjectServer {
         }
     }
 
-    /// All objects below `top`, each before those below it. Not recursive over siblings: there may be thousands.
+    /// All objects below `top`, parents before children. Not recursive over siblings, because there may be thousands.
     private func writeObjects(below top: ExportedObject, into array: inout MessageWriter) throws(BusError) {
         var next = top.firstChild
         while let object = next {

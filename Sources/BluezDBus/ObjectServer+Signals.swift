@@ -1,4 +1,4 @@
-/// Names of the interfaces that every exported object has by itself.
+/// Names of the interfaces that every exported object has automatically.
 enum StandardInterface {
     static let introspectable = "org.freedesktop.DBus.Introspectable"
     static let properties = "org.freedesktop.DBus.Properties"
@@ -6,18 +6,18 @@ enum StandardInterface {
 }
 
 extension ObjectServer {
-    /// Sends all that waits for one object: what was added, changed and removed, in this order.
+    /// Sends all pending signals of one object: additions, changes and removals, in this order.
     func signalChanges(of object: ExportedObject) {
         announce(object)
         signalPropertyChanges(of: object)
         signalRemoval(of: object)
     }
 
-    /// InterfacesAdded for what is new of `object`, and before that for what is new above it.
+    /// InterfacesAdded for the new interfaces of `object`, after those of the objects above it.
     private func announce(_ object: ExportedObject) {
         guard object.slots.contains(where: { !$0.isAnnounced }), let manager = object.manager else { return }
         if let parent = object.parent { announce(parent) }
-        // What cannot be sent (a connection that is gone, a value that is no D-Bus value) is dropped, as in gdbus.
+        // What cannot be sent (the connection is closed, or a value is not a D-Bus value) is discarded, as in gdbus.
         try? connection.emit(
             path: manager.path, interface: StandardInterface.objectManager, member: "InterfacesAdded"
         ) { (writer) throws(BusError) in
@@ -32,7 +32,7 @@ extension ObjectServer {
         for index in object.slots.indices { signalChanges(of: object, slot: index) }
     }
 
-    /// One PropertiesChanged for all that has changed of one interface.
+    /// One PropertiesChanged for all changed properties of one interface.
     func signalChanges(of object: ExportedObject, slot index: Int) {
         let slot = object.slots[index]
         guard slot.isAnnounced, !slot.changed.isEmpty else { return }
@@ -57,7 +57,7 @@ extension ObjectServer {
         }
     }
 
-    /// InterfacesRemoved for what `object` has lost.
+    /// InterfacesRemoved for the interfaces that `object` has lost.
     func signalRemoval(of object: ExportedObject) {
         guard !object.removed.isEmpty, let manager = object.manager else { return }
         let names = object.removed
@@ -71,7 +71,7 @@ extension ObjectServer {
     }
 
     /// The `a{sa{sv}}` of an object. Introspectable comes first and Properties after the first interface that has
-    /// some, both empty: so gdbus registers them.
+    /// properties, both empty, in the order in which gdbus registers them.
     func writeInterfaces(
         of object: ExportedObject, into writer: inout MessageWriter, onlyNew: Bool
     ) throws(BusError) {
@@ -100,7 +100,7 @@ extension ObjectServer {
 }
 
 extension MessageWriter {
-    /// The `a{sv}` of all properties that an interface of an object has now.
+    /// The `a{sv}` of all current properties of an interface of an object.
     mutating func writeProperties(of slot: ExportedObject.Slot) throws(BusError) {
         try array(of: "{sv}") { (array) throws(BusError) in
             for property in slot.interface.properties {

@@ -1,15 +1,16 @@
-/// Exports objects on a connection: answers for their properties, methods and introspection, and signals what changes.
+/// Exports objects on a connection: answers calls for their properties, methods and introspection, and signals changes.
 ///
-/// Behaves as BlueZ's own D-Bus library (gdbus) does. Changes are queued and merged into one PropertiesChanged for each
-/// interface; whatever waits is sent before any reply, error or other signal, so that the changes a call causes arrive
-/// before its answer. Objects are announced parents first. The order of the keys in a signal is that of the changes.
+/// Behaves like BlueZ's own D-Bus library (gdbus). Changes are queued and merged into one PropertiesChanged for each
+/// interface; pending signals are sent before any reply, error or other signal, so that the changes that a call causes
+/// arrive before its answer. Parent objects are announced first. The order of the keys in a signal is that of the
+/// changes.
 ///
-/// Confined to the connection's queue. Takes over ``Connection/onCall``.
+/// Confined to the connection's queue. Sets ``Connection/onCall``.
 public final class ObjectServer {
-    /// Where the objects are exported.
+    /// The connection on which the objects are exported.
     public let connection: Connection
 
-    /// Sees each call before the objects do. True: it has been dealt with.
+    /// Called with each call before the objects. True: it has been handled.
     public var intercept: ((IncomingCall) -> Bool)?
 
     var objects: [String: ExportedObject] = [:]
@@ -22,7 +23,7 @@ public final class ObjectServer {
         connection.onCall = { [weak self] call in self?.receive(call) }
     }
 
-    /// Forgets all objects without a word, and answers no more calls. For when the connection ends.
+    /// Discards all objects without signals, and answers no more calls. For the end of the connection.
     public func close() {
         connection.assertOnQueue()
         intercept = nil
@@ -39,7 +40,7 @@ public final class ObjectServer {
         object(at: path).isManager = true
     }
 
-    /// Takes back ``addManager(at:)``.
+    /// Undoes ``addManager(at:)``.
     public func removeManager(at path: ObjectPath) {
         connection.assertOnQueue()
         guard let object = objects[path.rawValue] else { return }
@@ -47,7 +48,7 @@ public final class ObjectServer {
         prune(object)
     }
 
-    /// Adds an interface to the object at `path`, which appears if it was not there.
+    /// Adds an interface to the object at `path`, which is created if necessary.
     public func add(_ interface: ExportedInterface, to path: ObjectPath, owner: AnyObject) {
         connection.assertOnQueue()
         precondition(interface.accepts(owner), "\(interface.name) does not belong to a \(type(of: owner))")
@@ -61,7 +62,7 @@ public final class ObjectServer {
         }
     }
 
-    /// Takes an interface away from an object; with the last one the object goes, as by ``remove(_:)``.
+    /// Removes an interface from an object; with the last one the object is removed, as by ``remove(_:)``.
     public func remove(_ interface: String, from path: ObjectPath) {
         connection.assertOnQueue()
         guard let object = objects[path.rawValue], let index = object.slotIndex(interface) else { return }
@@ -73,8 +74,8 @@ public final class ObjectServer {
         }
     }
 
-    /// Takes an object away, at once: first its own pending changes are signalled, then its removal; nothing at all
-    /// if nobody has heard of it. Remove what is below it first.
+    /// Removes an object at once: first its pending changes are signalled, then its removal; nothing is signalled if it
+    /// was never announced. Remove the objects below it first.
     public func remove(_ path: ObjectPath) {
         connection.assertOnQueue()
         guard let object = objects[path.rawValue], !object.slots.isEmpty else { return }
@@ -104,7 +105,7 @@ public final class ObjectServer {
         return new
     }
 
-    /// Drops steps that lead nowhere any more.
+    /// Removes intermediate nodes that are no longer needed.
     private func prune(_ object: ExportedObject) {
         guard !object.isExported, object.firstChild == nil else { return }
         let parent = object.parent
@@ -115,8 +116,8 @@ public final class ObjectServer {
 
     // MARK: Changes
 
-    /// Says that a property has a new value, which is read when the signal is sent. Does nothing if the object or the
-    /// interface is not there, or not announced yet.
+    /// Marks a property as changed; its value is read when the signal is sent. Does nothing if the object or the
+    /// interface does not exist, or has not been announced yet.
     public func propertyChanged(_ name: String, of interface: String, at path: ObjectPath) {
         connection.assertOnQueue()
         guard let object = objects[path.rawValue], let slot = object.slotIndex(interface),
@@ -145,7 +146,7 @@ public final class ObjectServer {
         }
     }
 
-    /// Sends all signals that wait.
+    /// Sends all pending signals.
     public func flush() {
         connection.assertOnQueue()
         while !queued.isEmpty {
@@ -160,19 +161,19 @@ public final class ObjectServer {
 
     // MARK: Answers and signals
 
-    /// Answers a call, after everything that waits was signalled.
+    /// Answers a call, after all pending signals.
     public func reply(to call: IncomingCall, _ arguments: ((inout MessageWriter) throws(BusError) -> Void)? = nil) {
         flush()
         connection.reply(to: call, arguments)
     }
 
-    /// Answers a call with an error, after everything that waits was signalled.
+    /// Answers a call with an error, after all pending signals.
     public func refuse(_ call: IncomingCall, name: String, message: String) {
         flush()
         connection.refuse(call, name: name, message: message)
     }
 
-    /// Sends a signal of an object's own, after everything that waits.
+    /// Sends a signal of an object, after all pending signals.
     public func emit(
         path: ObjectPath, interface: String, member: String, to destination: String? = nil,
         _ arguments: (inout MessageWriter) throws(BusError) -> Void

@@ -1,14 +1,14 @@
-/// Any D-Bus value. For code that must not care for types, as a property table does; hot paths read with
-/// ``MessageReader`` and build nothing.
+/// Any D-Bus value. For code that is independent of types, such as a property table; frequently executed code reads
+/// with ``MessageReader`` and creates no values.
 public indirect enum Value: Hashable, Sendable {
     case byte(UInt8), bool(Bool), int16(Int16), uint16(UInt16), int32(Int32), uint32(UInt32)
     case int64(Int64), uint64(UInt64), double(Double)
     case string(String), path(ObjectPath), signature(String)
-    /// A file descriptor. When read from a message it is the reader's to close.
+    /// A file descriptor. The reader of a message must close it.
     case fileDescriptor(Int32)
-    /// `ay`, the commonest array by far.
+    /// `ay`, by far the most common array.
     case bytes([UInt8])
-    /// An array of anything but bytes. `element` is the signature of one element.
+    /// An array of other elements than bytes. `element` is the signature of one element.
     case array(element: String, [Value])
     /// A dictionary `a{key value}`, in the order in which it is or was sent.
     case dictionary(key: String, value: String, [Entry])
@@ -19,9 +19,9 @@ public indirect enum Value: Hashable, Sendable {
     public struct Entry: Hashable, Sendable {
         /// The key, of a basic type.
         public var key: Value
-        /// What belongs to it.
+        /// The value.
         public var value: Value
-        /// An entry. Writing it checks the types.
+        /// An entry. The types are checked when it is written.
         public init(_ key: Value, _ value: Value) {
             self.key = key
             self.value = value
@@ -70,7 +70,7 @@ extension Value {
     /// The value inside a variant, or the value itself.
     public var unwrapped: Value { if case .variant(let inner) = self { inner.unwrapped } else { self } }
 
-    /// The text of a string, path or signature, variants opened.
+    /// The text of a string, path or signature, also inside variants.
     public var stringValue: String? {
         switch unwrapped {
         case .string(let s), .signature(let s): s
@@ -79,12 +79,12 @@ extension Value {
         }
     }
 
-    /// The value of a `b`, variants opened.
+    /// The value of a `b`, also inside variants.
     public var boolValue: Bool? { if case .bool(let value) = unwrapped { value } else { nil } }
-    /// The bytes of an `ay`, variants opened.
+    /// The bytes of an `ay`, also inside variants.
     public var bytesValue: [UInt8]? { if case .bytes(let value) = unwrapped { value } else { nil } }
 
-    /// Any integer type as `Int`; nil if it is none or does not fit.
+    /// Any integer type as `Int`; nil if it is not an integer or does not fit.
     public var intValue: Int? {
         switch unwrapped {
         case .byte(let v): Int(v)
@@ -104,7 +104,7 @@ extension Value {
         return elements.compactMap(\.stringValue)
     }
 
-    /// A dictionary with text keys, variants opened.
+    /// A dictionary with text keys, also inside variants.
     public var dictionaryValue: [String: Value]? {
         guard case .dictionary(_, _, let entries) = unwrapped else { return nil }
         var result: [String: Value] = [:]

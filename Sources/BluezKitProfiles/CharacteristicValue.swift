@@ -14,24 +14,24 @@ import Foundation
 /// }
 /// ```
 ///
-/// Reading what ``data`` produced gives the same value again. Bytes after the last known field, and bits that are
-/// reserved, are left alone when they are read, since later versions of a service may define them, and are not produced.
-/// - SeeAlso: Bluetooth SIG, GATT Specification Supplement, 2 (how values are laid out: least significant byte first).
+/// Reading what ``data`` produced returns an equal value. Bytes after the last known field, and reserved bits, are
+/// ignored when reading, because later versions of a service may define them, and are never produced.
+/// - SeeAlso: Bluetooth SIG, GATT Specification Supplement, 2 (the layout of values: little-endian).
 public protocol CharacteristicValue: Equatable, Sendable {
-    /// The characteristic that has such values.
+    /// The characteristic that has values of this type.
     static var uuid: CBUUID { get }
 
-    /// Reads a value as the radio delivered it. Any bytes may come: they are read, or the error says what is wrong.
-    /// - Parameter value: `CBCharacteristic.value`. Nil, if there is none yet, is an error.
+    /// Reads a value as it was received. Any bytes are allowed: if they cannot be read, the error says why.
+    /// - Parameter value: `CBCharacteristic.value`. Nil, before the first value, is an error.
     init(_ value: Data?) throws(CharacteristicValueError)
 
-    /// The value as it goes on air: for `writeValue`, `updateValue`, or `CBATTRequest.value`.
+    /// The value as transmitted: for `writeValue`, `updateValue`, or `CBATTRequest.value`.
     var data: Data { get }
 }
 
-/// Why bytes are not a value of the characteristic. BluezKit addition.
+/// Why bytes are not a valid value of the characteristic. BluezKit addition.
 public enum CharacteristicValueError: Error, Hashable, Sendable {
-    /// There are no bytes: the characteristic has not been read yet.
+    /// There are no bytes, because the characteristic has not been read yet.
     case missing
     /// The bytes end before or within the field.
     case truncated(field: String)
@@ -40,7 +40,7 @@ public enum CharacteristicValueError: Error, Hashable, Sendable {
 }
 
 extension CharacteristicValueError: LocalizedError, CustomStringConvertible {
-    /// One sentence, without the full stop.
+    /// One sentence, without a full stop.
     public var description: String {
         switch self {
         case .missing: "there is no value yet"

@@ -1,6 +1,6 @@
 import Foundation
 
-/// Takes the fields of a value one after the other. Any bytes will do.
+/// Reads the fields of a value one after the other. Any bytes are allowed.
 struct FieldReader {
     private var rest: Data
 

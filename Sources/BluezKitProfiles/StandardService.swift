@@ -1,8 +1,7 @@
 public import BluezKit
 import Foundation
 
-/// The server side of a standard service: what to publish, and the answers to the requests of centrals. BluezKit
-/// addition.
+/// The server side of a standard service: the service to publish, and the answers to requests. BluezKit addition.
 ///
 /// ```swift
 /// let battery = BatteryService(level: BatteryLevel(percent: 80))
@@ -14,7 +13,7 @@ import Foundation
 /// }
 /// ```
 ///
-/// Use one object with one manager, and on that manager's queue only.
+/// Use one object with one manager, and only on that manager's queue.
 public protocol StandardService: AnyObject {
     /// Names the service, for scans, advertisements and discovery.
     static var uuid: CBUUID { get }
@@ -22,23 +21,23 @@ public protocol StandardService: AnyObject {
     /// The service, complete, for `CBPeripheralManager.add(_:)`.
     var service: CBMutableService { get }
 
-    /// What a central that reads the characteristic gets now; nil: it is not to be read.
+    /// The value that a central reads now; nil: reading is not permitted.
     func value(of characteristic: CBCharacteristic) -> Data?
 
-    /// Does what a central wrote.
-    /// - Returns: What to answer; `.success` if it was done.
+    /// Handles a write.
+    /// - Returns: The result to respond with; `.success` if it was accepted.
     func write(_ value: Data, to characteristic: CBCharacteristic) -> CBATTError.Code
 }
 
 extension StandardService {
-    /// Nothing of it can be read.
+    /// No characteristic can be read.
     public func value(of characteristic: CBCharacteristic) -> Data? { nil }
 
-    /// Nothing of it can be written.
+    /// No characteristic can be written.
     public func write(_ value: Data, to characteristic: CBCharacteristic) -> CBATTError.Code { .writeNotPermitted }
 
-    /// Answers a read, from `peripheralManager(_:didReceiveRead:)`.
-    /// - Returns: False if it is not about this service. Then it is not answered.
+    /// Responds to a read request, from `peripheralManager(_:didReceiveRead:)`.
+    /// - Returns: False if the request is for another service. It is not responded to then.
     public func answer(_ request: CBATTRequest, of manager: CBPeripheralManager) -> Bool {
         guard has(request.characteristic) else { return false }
         guard let value = value(of: request.characteristic) else {
@@ -54,8 +53,8 @@ extension StandardService {
         return true
     }
 
-    /// Answers writes, from `peripheralManager(_:didReceiveWrite:)`.
-    /// - Returns: False if they are not about this service, or not all of them. Then they are not answered.
+    /// Responds to write requests, from `peripheralManager(_:didReceiveWrite:)`.
+    /// - Returns: False if any of them is for another service. They are not responded to then.
     public func answer(_ requests: [CBATTRequest], of manager: CBPeripheralManager) -> Bool {
         guard let first = requests.first, requests.allSatisfy({ has($0.characteristic) }) else { return false }
         // All or nothing: no standard service here has values that are written in parts, or several at a time.
@@ -67,8 +66,8 @@ extension StandardService {
         return true
     }
 
-    /// Apple's API takes Battery, Device Information and Current Time for services of the system, and refuses them to
-    /// apps in their short form, `180F`. In the long form, which stands for the same service, it takes them.
+    /// Apple's API reserves Battery, Device Information and Current Time for the system, and refuses them to apps in
+    /// their short form, `180F`. It accepts the long form, which denotes the same service.
     static func makeService() -> CBMutableService {
         CBMutableService(type: CBUUID(string: "0000\(uuid.uuidString)-0000-1000-8000-00805F9B34FB"), primary: true)
     }

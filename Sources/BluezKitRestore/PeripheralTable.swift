@@ -1,9 +1,9 @@
 package import Foundation
 
-/// Records by identifier, in the order in which the app called. Adding, replacing and removing one costs the same however
-/// many there are. Encoded as an array.
+/// Records by identifier, in the order of the app's calls. Adding, replacing and removing one takes constant time.
+/// Encoded as an array.
 package struct PeripheralTable: Sequence, Codable, Equatable, Sendable, ExpressibleByArrayLiteral {
-    /// Nil where one was removed.
+    /// Nil where a record was removed.
     private var slots: [Snapshot.Peripheral?] = []
     private var places: [UUID: Int] = [:]
 
@@ -31,7 +31,7 @@ package struct PeripheralTable: Sequence, Codable, Equatable, Sendable, Expressi
         }
     }
 
-    /// - Returns: Whether that makes a difference.
+    /// - Returns: Whether this changed anything.
     mutating func replace(_ service: Snapshot.Service, of identifier: UUID) -> Bool {
         guard let place = places[identifier],
             let index = slots[place]?.services?.firstIndex(where: { $0.element == service.element }),
@@ -41,7 +41,7 @@ package struct PeripheralTable: Sequence, Codable, Equatable, Sendable, Expressi
         return true
     }
 
-    /// - Returns: Whether that makes a difference.
+    /// - Returns: Whether this changed anything.
     mutating func replace(
         _ characteristic: Snapshot.Characteristic, in service: PathElement, of identifier: UUID
     ) -> Bool {

@@ -1,13 +1,14 @@
 package import Foundation
 
-/// What it takes to bring an app back to where it was: what was preserved, held against what is. A pure function (D12).
+/// How to bring an app back to its previous state: compares what was preserved with the current state. A pure function
+/// (D12).
 package struct RestorationPlan: Equatable, Sendable {
-    /// What Bluetooth looks like now.
+    /// The current state of Bluetooth.
     package struct Live: Equatable, Sendable {
         /// As ``Snapshot/bluetooth``.
         package var bluetooth: String?
         package var adapter: String?
-        /// Only those that BlueZ has answered for. Empty while Bluetooth is not on.
+        /// Only the peripherals that BlueZ has reported. Empty while Bluetooth is not on.
         package var peripherals: [UUID: Peripheral]
 
         package init(bluetooth: String?, adapter: String?, peripherals: [UUID: Peripheral]) {
@@ -22,9 +23,9 @@ package struct RestorationPlan: Equatable, Sendable {
         package init(isConnected: Bool, isBonded: Bool) { (self.isConnected, self.isBonded) = (isConnected, isBonded) }
     }
 
-    /// What becomes of a peripheral.
+    /// The outcome for a peripheral.
     package enum Fate: Equatable, Sendable {
-        /// The link is there: `.connected`, with what was discovered, subscribed again. No `didConnect`.
+        /// The link is up: `.connected`, with the discovered attributes, subscribed again. No `didConnect`.
         case adopted
         /// `.connecting`; `didConnect` when there is a link, which may be at once.
         case connecting
@@ -37,15 +38,15 @@ package struct RestorationPlan: Equatable, Sendable {
     package struct Item: Equatable, Sendable {
         package let peripheral: Snapshot.Peripheral
         package let fate: Fate
-        /// Why, for people.
+        /// The reason in words.
         package let reason: String
     }
 
     package let scan: Snapshot.Scan?
     package let items: [Item]
-    /// To be published again: BlueZ withdraws them with the process, and ends the subscriptions to them.
+    /// The services to publish again, because BlueZ withdraws them with the process and ends the subscriptions to them.
     package let services: [Snapshot.LocalService]
-    /// To be on air again.
+    /// The advertisement to start again.
     package let advertisement: Snapshot.Advertisement?
 
     package init(_ snapshot: Snapshot, _ live: Live) {
@@ -60,17 +61,17 @@ package struct RestorationPlan: Equatable, Sendable {
     private static func fate(
         of preserved: Snapshot.Peripheral, _ now: Peripheral?, _ live: Live, _ isSameLife: Bool
     ) -> (Fate, String) {
-        guard let now else { return (.connecting, "it is not known yet whether it is there") }
+        guard let now else { return (.connecting, "its state is not known yet") }
         if preserved.isBonded, !now.isBonded, preserved.adapter == live.adapter {
-            return (.dropped, "it is not paired any more")
+            return (.dropped, "it is no longer paired")
         }
         switch (preserved.state, isSameLife, now.isConnected) {
         case (.connected, true, true): return (.adopted, "the link outlived the process")
-        case (.connected, true, false): return (.lost, "the link ended while no process was there")
+        case (.connected, true, false): return (.lost, "the link ended while no process was running")
         case (.connected, false, _):
             return (.connecting, "bluetoothd, the adapter or the computer was restarted, which ended the link")
-        case (.connecting, _, true): return (.connecting, "it was connected while no process was there")
-        case (.connecting, _, false): return (.connecting, "the attempt goes on")
+        case (.connecting, _, true): return (.connecting, "it was connected while no process was running")
+        case (.connecting, _, false): return (.connecting, "the attempt continues")
         }
     }
 }

@@ -1,19 +1,19 @@
 package import Foundation
 
-/// One step from a snapshot to the next.
+/// A change from one snapshot to the next.
 extension Snapshot {
-    /// What is new. Encoded as `{"peripheral":{"is":{…}}}`.
+    /// The new content. Encoded as `{"peripheral":{"is":{…}}}`.
     package enum Change: Codable, Equatable, Sendable {
-        /// Another process has it now.
+        /// Another process owns the state now.
         case writer(app: String, boot: String)
         case bluetooth(is: String?)
         case scan(is: Scan?)
-        /// A new one, or all that there is to say of a known one.
+        /// A new peripheral, or the complete new record of a known one.
         case peripheral(is: Peripheral)
         case removal(of: UUID)
         /// A known service of a known peripheral.
         case service(is: Service, of: UUID)
-        /// A known characteristic of one.
+        /// A known characteristic of a known service.
         case characteristic(is: Characteristic, in: PathElement, of: UUID)
         case services(are: [LocalService])
         case advertisement(is: Advertisement?)
@@ -21,7 +21,7 @@ extension Snapshot {
         case off
     }
 
-    /// - Returns: Whether that makes a difference.
+    /// - Returns: Whether this changed anything.
     package mutating func apply(_ change: Change) -> Bool {
         switch change {
         case .writer(let app, let boot):

@@ -1,8 +1,8 @@
 package import Foundation
 
-/// The file format: the snapshot as JSON that a person can read, with a version; then a line of JSON for each change
-/// since, so that a change costs a line and not a file. The first line that cannot be read ends it: power went while it was
-/// written.
+/// The file format: the snapshot as human-readable JSON, with a version, followed by one line of JSON for each change
+/// since, so that a change costs one line. The first line that cannot be read ends the file: it was torn by a power
+/// cut.
 extension Snapshot {
     /// Why a file cannot be used.
     package enum FileError: Error, Equatable, CustomStringConvertible {
@@ -10,29 +10,29 @@ extension Snapshot {
         case tooLarge(bytes: Int)
         /// Written by a later BluezKit.
         case unknownVersion(Int)
-        /// No JSON, or not the JSON of a snapshot; with where and what.
+        /// Not JSON, or not the JSON of a snapshot; with the position and the fault.
         case malformed(String)
 
         package var description: String {
             switch self {
             case .empty: "the file is empty"
-            case .tooLarge(let bytes): "the file has \(bytes) bytes, and at most \(maximumBytes) are believed"
+            case .tooLarge(let bytes): "the file has \(bytes) bytes, and at most \(maximumBytes) are read"
             case .unknownVersion(let version):
-                "the file has version \(version); this BluezKit knows versions 1 to \(currentVersion)"
+                "the file has version \(version); this BluezKit supports versions 1 to \(currentVersion)"
             case .malformed(let what): what
             }
         }
     }
 
-    /// The version that is written. A new one is needed where an older BluezKit would misread the file; new keys that it
-    /// may ignore need none.
+    /// The version that is written. A new version is needed if an older BluezKit would misread the file; new keys that
+    /// it can ignore do not need one.
     package static let currentVersion = 1
-    /// What turns a file of version n into one of version n + 1, at index n - 1.
+    /// Converts a file of version n to version n + 1, at index n - 1.
     package static let migrations: [Migration] = []
     package typealias Migration = @Sendable (inout [String: Any]) throws -> Void
-    /// What a file may have, and is written up to. Far more than any app has intents.
+    /// The maximum size of a file. Far more than any app needs.
     package static let maximumBytes = 16 << 20
-    /// Ends the snapshot: all that is inside it is indented.
+    /// Ends the snapshot: everything inside it is indented.
     private static let end = Data("\n}\n".utf8)
 
     private struct Version: Codable { var version: Int }
@@ -43,7 +43,7 @@ extension Snapshot {
 
         init(_ snapshot: Snapshot) { (version, self.snapshot) = (Snapshot.currentVersion, snapshot) }
 
-        // One level: `version` stands among the snapshot's own keys.
+        // One level: `version` is one of the snapshot's own keys.
         init(from decoder: any Decoder) throws {
             version = try Version(from: decoder).version
             snapshot = try Snapshot(from: decoder)
@@ -65,7 +65,7 @@ extension Snapshot {
         try Self.encoder(.prettyPrinted).encode(File(self)) + Data("\n".utf8)
     }
 
-    /// What is put behind it.
+    /// The line to append for a change.
     package static func lines(_ changes: [Change], saved: Date) throws -> Data {
         let encoder = encoder([])
         return try changes.reduce(into: Data()) { lines, change in
@@ -81,13 +81,13 @@ extension Snapshot {
         return encoder
     }
 
-    /// Reads the content of a file, whatever it is. Never traps.
+    /// Reads any content of a file. Never traps.
     /// - Parameter migrations: For tests; the version that is read is one more than their number.
     package init(fileContent data: Data, migrations: [Migration] = Snapshot.migrations) throws(FileError) {
         self = try Self.read(data, migrations).snapshot
     }
 
-    /// The same, with how much of it was used: less than all if the end is torn.
+    /// The same, with the number of bytes used: fewer than all if the end is torn.
     static func read(
         _ data: Data, _ migrations: [Migration] = Snapshot.migrations
     ) throws(FileError) -> (snapshot: Snapshot, headBytes: Int, bytes: Int) {
@@ -115,7 +115,7 @@ extension Snapshot {
             var data = data
             if version <= migrations.count {
                 guard var object = try JSONSerialization.jsonObject(with: data) as? [String: Any] else {
-                    throw FileError.malformed("the file holds no JSON object")
+                    throw FileError.malformed("the file does not contain a JSON object")
                 }
                 for migration in migrations[(version - 1)...] { try migration(&object) }
                 data = try JSONSerialization.data(withJSONObject: object)

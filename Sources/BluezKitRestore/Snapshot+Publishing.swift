@@ -1,12 +1,12 @@
 package import Foundation
 
-/// What a peripheral manager is about.
+/// The preserved state of a peripheral manager.
 extension Snapshot {
-    /// A service of this computer's own, with all that is in it.
+    /// A published service with all its contents.
     package struct LocalService: Codable, Equatable, Sendable {
         package var uuid: AttributeUUID
         package var isPrimary: Bool
-        /// Those that it includes, by their places in the list; they stand before it.
+        /// The included services by their index in the list; they precede this one.
         package var includedServices: [Int]
         package var characteristics: [LocalCharacteristic]
 
@@ -24,10 +24,10 @@ extension Snapshot {
         package var properties: UInt
         /// `CBAttributePermissions`.
         package var permissions: UInt
-        /// The fixed value; nil: the app is asked.
+        /// The fixed value; nil: the app answers reads.
         package var value: Data?
         package var descriptors: [LocalDescriptor]
-        /// `CBCentral.identifier` of those that are subscribed. BlueZ ends that with the process.
+        /// `CBCentral.identifier` of the subscribed centrals. BlueZ ends the subscriptions with the process.
         package var subscribers: [UUID]
 
         package init(
@@ -50,7 +50,7 @@ extension Snapshot {
         }
     }
 
-    /// What the app has passed to `startAdvertising`, as far as it counts.
+    /// The values passed to `startAdvertising` that take effect.
     package struct Advertisement: Codable, Equatable, Sendable {
         package struct ServiceData: Codable, Equatable, Sendable {
             package var uuid: AttributeUUID

@@ -1,46 +1,47 @@
 package import Foundation
 
-/// What one manager is about: enough to bring it back in another process. There is one file for each role and
+/// The preserved state of one manager: enough to recreate it in another process. There is one file for each role and
 /// identifier.
 package struct Snapshot: Codable, Equatable, Sendable {
-    /// The two kinds of manager. Equal identifiers of different roles have nothing to do with each other.
+    /// The two kinds of manager. Equal identifiers of different roles are unrelated.
     package enum Role: String, Codable, CaseIterable, Sendable { case central, peripheral }
 
     package var role: Role
     /// The app's restore identifier.
     package var identifier: String
-    /// The program that wrote this, as the kernel names it.
+    /// The program that wrote this, as the kernel reports it.
     package var app: String
-    /// Which start of the computer this is of (`/proc/sys/kernel/random/boot_id`).
+    /// The start of the computer in which this was written (`/proc/sys/kernel/random/boot_id`).
     package var boot: String
-    /// Which life of the bus, of bluetoothd and of the adapter the links below belong to. None of them survives it.
+    /// Identifies the run of the bus, of bluetoothd and of the adapter to which the links below belong. None of the
+    /// links survives it.
     package var bluetooth: String?
-    /// When it was written, for people: nothing expires (RS-18).
+    /// When it was written; informational only, because state does not expire (RS-18).
     package var saved: Date
 
     /// The running scan.
     package var scan: Scan?
-    /// Those that are connected or being connected, in the order of the app's calls.
+    /// Peripherals that are connected or being connected, in the order of the app's calls.
     package var peripherals: PeripheralTable = []
-    /// Those that are published, in the order of the app's calls.
+    /// Published services, in the order of the app's calls.
     package var services: [LocalService] = []
-    /// What is being advertised.
+    /// The advertisement.
     package var advertisement: Advertisement?
 
     package init(role: Role, identifier: String, app: String, boot: String, saved: Date) {
         (self.role, self.identifier, self.app, self.boot, self.saved) = (role, identifier, app, boot, saved)
     }
 
-    /// Whether there is nothing to bring back.
+    /// Whether there is nothing to restore.
     package var isEmpty: Bool { scan == nil && peripherals.isEmpty && services.isEmpty && advertisement == nil }
 
-    /// Ends what ends when Bluetooth is switched off: all but the services.
+    /// Removes what ends when Bluetooth is switched off: everything except the services.
     package mutating func switchOff() { (scan, peripherals, advertisement) = (nil, [], nil) }
 
     package struct Scan: Codable, Equatable, Sendable {
-        /// What the app filters by; nil: nothing.
+        /// The service filter; nil: none.
         package var services: [AttributeUUID]?
-        /// Nil where the app did not give the option.
+        /// Nil if the app did not give the option.
         package var allowsDuplicates: Bool?
         package var solicitedServices: [AttributeUUID]?
 
@@ -55,17 +56,18 @@ package struct Snapshot: Codable, Equatable, Sendable {
 
         /// `CBPeripheral.identifier`.
         package var identifier: UUID
-        /// Who it is, if `identifier` is of a private address that it had when it was found.
+        /// The identity address, if `identifier` is derived from a private address that the peripheral had when it was
+        /// found.
         package var identity: UUID?
         package var name: String?
-        /// `hci0` or the like.
+        /// Such as `hci0`.
         package var adapter: String?
         package var state: State
         /// Whether this computer and the peripheral were paired.
         package var isBonded: Bool
         /// The app's `CBConnectPeripheralOption…` values, all of them numbers.
         package var options: [String: Double]
-        /// What was discovered on this link; nil: nothing was asked for.
+        /// What was discovered on this link; nil: not discovered.
         package var services: [Service]?
 
         package init(
@@ -83,13 +85,13 @@ package struct Snapshot: Codable, Equatable, Sendable {
         package var element: PathElement
         package var uuid: AttributeUUID
         package var isPrimary: Bool
-        /// Not discovered by itself, but as included by another.
+        /// Discovered only as an included service of another one.
         package var isOnlyIncluded: Bool
-        /// A digest of all that is in it, discovered or not: tells whether it has changed.
+        /// A digest of the complete contents, discovered or not, to detect changes.
         package var layout: String
-        /// Nil: not asked for.
+        /// Nil: not discovered.
         package var includedServices: [PathElement]?
-        /// Nil: not asked for.
+        /// Nil: not discovered.
         package var characteristics: [Characteristic]?
 
         package init(
@@ -108,9 +110,9 @@ package struct Snapshot: Codable, Equatable, Sendable {
         package var uuid: AttributeUUID
         /// `CBCharacteristicProperties`.
         package var properties: UInt
-        /// Whether the app subscribes to it.
+        /// Whether the app is subscribed to it.
         package var isNotifying: Bool
-        /// Nil: not asked for.
+        /// Nil: not discovered.
         package var descriptors: [Descriptor]?
 
         package init(
@@ -130,12 +132,13 @@ package struct Snapshot: Codable, Equatable, Sendable {
     }
 }
 
-/// A UUID as `CBUUID` takes it: 4, 8 or 36 characters. A file may hold anything, and `CBUUID` traps on it.
+/// A UUID that `CBUUID` accepts: 4, 8 or 36 characters. It is validated because a file may contain anything, and
+/// `CBUUID` traps.
 package struct AttributeUUID: Codable, Hashable, Sendable {
     package let text: String
 
     package init?(_ text: String) {
-        // Not `UUID(uuidString:)`: that takes shorter ones, signs, and anything after a NUL.
+        // Not `UUID(uuidString:)`, because that accepts shorter texts, signs, and anything after a NUL.
         let bytes = Array(text.utf8)
         let hyphens: Set<Int> = bytes.count == 36 ? [8, 13, 18, 23] : []
         let isValid = bytes.enumerated().allSatisfy { index, byte in
@@ -147,7 +150,7 @@ package struct AttributeUUID: Codable, Hashable, Sendable {
 
     package init(from decoder: any Decoder) throws {
         let text = try decoder.singleValueContainer().decode(String.self)
-        guard let uuid = AttributeUUID(text) else { throw decoder.corrupted("\"\(text)\" is no attribute UUID") }
+        guard let uuid = AttributeUUID(text) else { throw decoder.corrupted("\"\(text)\" is not an attribute UUID") }
         self = uuid
     }
 
@@ -172,7 +175,9 @@ package struct PathElement: Codable, Hashable, Sendable {
 
     package init(from decoder: any Decoder) throws {
         let text = try decoder.singleValueContainer().decode(String.self)
-        guard let element = PathElement(text) else { throw decoder.corrupted("\"\(text)\" is no element of a path") }
+        guard let element = PathElement(text) else {
+            throw decoder.corrupted("\"\(text)\" is not an element of an object path")
+        }
         self = element
     }
 

@@ -2,33 +2,33 @@ package import Dispatch
 package import Foundation
 import Synchronization
 
-/// The file of one role and identifier, for as long as a manager uses it. Nobody else does: a lock keeps a second
-/// manager out, in this or in another process.
+/// The file of one role and identifier, while a manager uses it. A lock keeps other managers out, in this process and
+/// in others.
 ///
-/// A change is put behind what is there, and costs the same however much that is; when the changes outweigh the rest, the
-/// file is written anew in the background. What is saved is safe from the end of this process at once, as the kernel has it
-/// then; and from the end of power some milliseconds later, as the disk is waited for in the background. A file is replaced
-/// in one step, and only by one that is on the disk, so no file system can lose the old one and the new one.
+/// A change is appended, at the same cost however large the file is. When the changes outweigh the rest, the file is
+/// rewritten in the background. Saved state survives the end of this process at once, because the kernel has it, and a
+/// power cut some milliseconds later, because the disk is flushed in the background. A file is replaced in one step,
+/// and only by one that is on disk, so no file system can lose both the old one and the new one.
 package final class SnapshotStore: Sendable {
-    /// What stands in the way.
+    /// Why the store cannot be used.
     package struct Failure: Error, Equatable, CustomStringConvertible {
         package let description: String
         /// Another manager uses the file.
         package var isInUse = false
-        /// It was read, and is no use: another attempt would find the same.
+        /// The file was read and is invalid: another attempt would find the same.
         package var isBadContent = false
     }
 
     private struct State {
-        /// The lock's descriptor; nil: it is given up.
+        /// The lock's descriptor; nil: it has been released.
         var lock: Int32?
-        /// How long the file is; nil: it does not hold what was saved last, and has to be written anew.
+        /// The length of the file; nil: it does not contain what was saved last, and must be rewritten.
         var length: Int?
-        /// How much of that is not changes.
+        /// How much of it is not changes.
         var headLength = 0
-        /// What was saved since the file began to be written anew in the background; nil: it is not.
+        /// What was saved since a rewrite began in the background; nil: no rewrite is in progress.
         var late: Data?
-        /// Counts the files. What was written in the background for another one is void.
+        /// Counts the files. The result of a background rewrite for an earlier file is discarded.
         var generation: UInt64 = 0
         var isFlushDue = false
     }
@@ -39,7 +39,7 @@ package final class SnapshotStore: Sendable {
     private let role: Snapshot.Role
     private let identifier: String
     private let state: Mutex<State>
-    /// Waits for disks. What runs here keeps neither the store nor its lock meanwhile.
+    /// Waits for disks. Work here retains neither the store nor its lock.
     package static let background = DispatchQueue(label: "bluezkit.state", qos: .utility)
 
     /// Opens the store and locks it.
@@ -57,19 +57,19 @@ package final class SnapshotStore: Sendable {
             Glibc.close(lock)
             if isInUse {
                 failure = Failure(
-                    description: "another \(role) manager with the restore identifier \"\(identifier)\" is alive",
+                    description: "another \(role) manager with the restore identifier \"\(identifier)\" is in use",
                     isInUse: true)
             }
             throw failure
         }
         state = Mutex(State(lock: lock))
-        unlink(temporary)  // of a process that was killed
+        unlink(temporary)  // left by a process that was killed
     }
 
     deinit { close() }
 
-    /// Gives up the lock: nothing is saved any more. It ends with the process as well. Its file stays: whoever removed it
-    /// could remove the one that another process has just locked.
+    /// Releases the lock: nothing is saved any more. The lock also ends with the process. The lock file stays, because
+    /// whoever removed it could remove the one that another process has just locked.
     package func close() {
         state.withLock { state in
             guard let lock = state.lock else { return }
@@ -79,7 +79,7 @@ package final class SnapshotStore: Sendable {
         }
     }
 
-    /// All levels that are missing, for this user only.
+    /// Creates all missing levels, accessible to this user only.
     private static func makeDirectory(_ path: String) throws(Failure) {
         var missing: [String] = []
         var path = path
@@ -95,14 +95,14 @@ package final class SnapshotStore: Sendable {
         }
     }
 
-    /// Who can write there says what this app connects to and publishes.
+    /// A user who can write there decides what this app connects to and publishes.
     private static func check(_ path: String) throws(Failure) {
         var status = stat()
-        guard stat(path, &status) == 0 else { throw failure("cannot look at \(path)") }
+        guard stat(path, &status) == 0 else { throw failure("cannot examine \(path)") }
         guard isOurs(status) else {
             throw Failure(
                 description:
-                    "\(path) is not a directory that only this user (\(geteuid())) can write to: it is of user "
+                    "\(path) is not a directory that only this user (\(geteuid())) can write to: it belongs to user "
                     + "\(status.st_uid), with mode \(String(status.st_mode & 0o7777, radix: 8))")
         }
     }
@@ -115,9 +115,9 @@ package final class SnapshotStore: Sendable {
 
     // MARK: Reading
 
-    /// What was preserved, if anything.
-    /// - Throws: Why there is a file and it cannot be used. One with bad content is out of the way then, under another name;
-    ///   one that cannot be read now stays.
+    /// The preserved state, if any.
+    /// - Throws: If there is a file that cannot be used. One with invalid content has been moved aside under another
+    ///   name; one that is temporarily unreadable stays.
     package func load() throws(Failure) -> Snapshot? {
         do throws(Failure) {
             guard let content = try Self.content(of: path, mustBeOurs: true) else { return nil }
@@ -132,7 +132,7 @@ package final class SnapshotStore: Sendable {
         do throws(Snapshot.FileError) {
             let (snapshot, headLength, length) = try Snapshot.read(content)
             guard snapshot.role == role, snapshot.identifier == identifier else {
-                throw .malformed("it is of \(snapshot.role) \"\(snapshot.identifier)\"")
+                throw .malformed("it belongs to \(snapshot.role) \"\(snapshot.identifier)\"")
             }
             state.withLock { state in
                 state.length = length == content.count ? length : nil
@@ -143,9 +143,9 @@ package final class SnapshotStore: Sendable {
     }
 
     /// Nil if there is no such file.
-    /// - Parameter mustBeOurs: Whether the file is to be believed, so that nobody else may have written it.
+    /// - Parameter mustBeOurs: Whether no other user may have been able to write it.
     package static func content(of path: String, mustBeOurs: Bool = false) throws(Failure) -> Data? {
-        // Not waiting: it may be a pipe.
+        // Non-blocking, because it may be a pipe.
         let descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
         guard descriptor >= 0 else {
             if errno == ENOENT { return nil }
@@ -155,13 +155,13 @@ package final class SnapshotStore: Sendable {
         }
         defer { Glibc.close(descriptor) }
         var status = stat()
-        guard fstat(descriptor, &status) == 0 else { throw failure("cannot look at it") }
+        guard fstat(descriptor, &status) == 0 else { throw failure("cannot examine it") }
         guard status.st_mode & S_IFMT == S_IFREG else {
-            throw Failure(description: "it is no file", isBadContent: true)
+            throw Failure(description: "it is not a regular file", isBadContent: true)
         }
         guard !mustBeOurs || isOurs(status) else {
             throw Failure(
-                description: "it is of user \(status.st_uid), or others can write to it", isBadContent: true)
+                description: "it belongs to user \(status.st_uid), or others can write to it", isBadContent: true)
         }
         guard status.st_size <= Snapshot.maximumBytes else {
             let error = Snapshot.FileError.tooLarge(bytes: Int(clamping: status.st_size))
@@ -180,7 +180,7 @@ package final class SnapshotStore: Sendable {
         return data.prefix(count)
     }
 
-    /// The last one is kept, so that a person can look at it.
+    /// The last one is kept so that it can be examined.
     private func setAside(_ reason: String) -> Failure {
         let aside = path + ".damaged"
         let isAside = rename(path, aside) == 0
@@ -191,8 +191,8 @@ package final class SnapshotStore: Sendable {
 
     // MARK: Writing
 
-    /// Has the file say what `snapshot` says; removes it if there is nothing to preserve.
-    /// - Parameter changes: What is new since the last save, or since ``load()``; nil: the file is written as a whole.
+    /// Makes the file match `snapshot`; removes it if there is nothing to preserve.
+    /// - Parameter changes: The changes since the last save, or since ``load()``; nil: the whole file is written.
     package func save(_ snapshot: Snapshot, _ changes: [Snapshot.Change]? = nil) throws(Failure) {
         try state.withLock { (state) throws(Failure) in
             guard state.lock != nil else { return }
@@ -227,7 +227,7 @@ package final class SnapshotStore: Sendable {
         }
     }
 
-    /// - Returns: How long the file is then; nil: it is not the one that is expected, or there is no room in it.
+    /// - Returns: The new length of the file; nil: it is not the expected file, or there is no room in it.
     private func append(_ lines: Data, at length: Int) throws(Failure) -> Int? {
         guard length + lines.count <= Snapshot.maximumBytes else { return nil }
         let descriptor = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW)
@@ -239,7 +239,7 @@ package final class SnapshotStore: Sendable {
         var status = stat()
         guard fstat(descriptor, &status) == 0, status.st_size == length else { return nil }
         do { try Self.write(lines, to: descriptor, path) } catch {
-            ftruncate(descriptor, off_t(length))  // a torn line would end what is read for good
+            ftruncate(descriptor, off_t(length))  // a torn line would hide everything after it
             throw error
         }
         return length + lines.count
@@ -262,7 +262,7 @@ package final class SnapshotStore: Sendable {
         return content
     }
 
-    /// Waits for the disk if there is a file: that may be the only good one.
+    /// Waits for the disk if there is an older file, because that may be the only valid one.
     private func replace(with snapshot: Snapshot, _ state: inout State) throws(Failure) {
         abandonRewriting(&state)
         state.length = nil
@@ -297,10 +297,10 @@ package final class SnapshotStore: Sendable {
 
     // MARK: In the background
 
-    /// Changes are not worth it while they take less than this, in bytes.
+    /// Rewriting does not pay off while the changes take fewer bytes than this.
     package static let leastRewriting = 64 << 10
 
-    /// Writes the file anew, without the changes that it has gathered. What is saved meanwhile goes into both.
+    /// Rewrites the file without its accumulated changes. Changes that are saved meanwhile go into both files.
     private func rewrite(_ snapshot: Snapshot, _ state: inout State) {
         state.late = Data()
         let (temporary, generation) = (temporary, state.generation)
@@ -327,11 +327,11 @@ package final class SnapshotStore: Sendable {
         }
     }
 
-    /// - Parameter length: What was written; nil: that has failed.
+    /// - Parameter length: The length written; nil: it failed.
     private func endRewriting(_ generation: UInt64, _ descriptor: Int32, _ length: Int?) {
         state.withLock { state in
             guard state.generation == generation, let late = state.late else { return }
-            // What is late is not waited for: the disk does not have it in the present file either.
+            // Late changes are not flushed first: the present file does not have them on disk either.
             guard let length, state.length != nil, (try? Self.write(late, to: descriptor, temporary)) != nil,
                 rename(temporary, path) == 0
             else { return giveUpRewriting(&state) }
@@ -340,7 +340,7 @@ package final class SnapshotStore: Sendable {
         }
     }
 
-    /// The file is good as it is. It is tried again when it has grown once more by as much.
+    /// The file is valid as it is. The rewrite is tried again when the file has grown again by as much.
     private func giveUpRewriting(_ state: inout State) {
         abandonRewriting(&state)
         state.headLength = state.length ?? 0
@@ -353,7 +353,7 @@ package final class SnapshotStore: Sendable {
         unlink(temporary)
     }
 
-    /// Has the disk write it, once for all changes that come until it begins.
+    /// Flushes the file to disk, once for all changes that arrive before the flush begins.
     private func flush(_ state: inout State) {
         guard !state.isFlushDue else { return }
         state.isFlushDue = true

@@ -1,18 +1,18 @@
 import Foundation
 
-/// Where an app's state is kept: a directory of its own, with one file for each role and identifier.
+/// The directory of an app's state, with one file for each role and identifier.
 package struct StateDirectory: Equatable, Sendable {
     package let path: String
 
     package init(path: String) { self.path = path }
 
-    /// The first of: what the app says, `BLUEZKIT_STATE_DIR`, what systemd gives a unit with `StateDirectory=`, and
-    /// the user's state directory.
+    /// The first of: the app's option, `BLUEZKIT_STATE_DIR`, the directory that systemd provides for `StateDirectory=`,
+    /// and the user's state directory.
     /// - Parameters:
     ///   - choice: The app's option.
-    ///   - value: What an environment variable says; nil for an empty one.
-    ///   - app: The path of the executable; its name makes the directory under the user's.
-    /// - Returns: Nil if there is no home to put it in.
+    ///   - value: Returns the value of an environment variable; nil for an empty one.
+    ///   - app: The path of the executable; its name is used for the directory in the user's home.
+    /// - Returns: Nil if there is no home directory.
     /// - SeeAlso: systemd.exec(5), `StateDirectory=`; XDG Base Directory Specification, `XDG_STATE_HOME`.
     package init?(choice: String?, environment value: (String) -> String?, app: String) {
         if let choice, !choice.isEmpty {
@@ -23,14 +23,14 @@ package struct StateDirectory: Equatable, Sendable {
             path = first + "/bluezkit"
         } else {
             let name = app.split(separator: "/").last.map(String.init) ?? "app"
-            // The specification: paths that are not absolute are to be ignored.
+            // The specification requires that relative paths are ignored.
             let home = value("XDG_STATE_HOME").flatMap { $0.hasPrefix("/") ? $0 : nil }
             guard let base = home ?? value("HOME").map({ $0 + "/.local/state" }) else { return nil }
             path = "\(base)/\(name)/bluezkit"
         }
     }
 
-    /// The path of this process' executable. After an update of a running program the kernel adds " (deleted)".
+    /// The path of this process' executable. If a running program was updated, the kernel appends " (deleted)".
     package static let app: String = {
         var buffer = [CChar](repeating: 0, count: 4096)
         let count = readlink("/proc/self/exe", &buffer, buffer.count - 1)
@@ -39,12 +39,13 @@ package struct StateDirectory: Equatable, Sendable {
         return path.hasSuffix(" (deleted)") ? String(path.dropLast(10)) : path
     }()
 
-    /// Which start of this computer it is.
+    /// Identifies this start of the computer.
     package static let boot: String =
         (try? String(contentsOfFile: "/proc/sys/kernel/random/boot_id", encoding: .utf8))?
         .trimmingCharacters(in: .whitespacesAndNewlines) ?? "unknown"
 
-    /// `central-heart-rate.json`. Identifiers may be any text; what a file name cannot hold is written as `%2F`.
+    /// `central-heart-rate.json`. Identifiers may be any text; characters that a file name cannot contain are written
+    /// as `%2F`.
     package func file(_ role: Snapshot.Role, _ identifier: String) -> String {
         var name = ""
         for byte in identifier.utf8 {
@@ -54,12 +55,12 @@ package struct StateDirectory: Equatable, Sendable {
                 isPlain || "-_. ".unicodeScalars.contains(scalar)
                 ? String(Character(scalar)) : "%" + (byte < 16 ? "0" : "") + String(byte, radix: 16, uppercase: true)
         }
-        // A name has at most 255 bytes, with room for what stands around it.
+        // A name has at most 255 bytes, including the prefix and suffix.
         if name.utf8.count > 200 { name = name.prefix(180) + "~" + Digest.text(of: identifier) }
         return "\(path)/\(role.rawValue)-\(name).json"
     }
 
-    /// The paths of all state files, in the order of their names.
+    /// The paths of all state files, sorted by name.
     package func files() -> [String] {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: path)) ?? []
         return names.filter { name in
@@ -68,7 +69,7 @@ package struct StateDirectory: Equatable, Sendable {
     }
 }
 
-/// A digest that is the same in every process: FNV-1a. Tells changes, not forgeries.
+/// A digest that is the same in every process: FNV-1a. Detects changes, but not tampering.
 package enum Digest {
     package static func text(of text: String) -> String {
         let hash = text.utf8.reduce(0xCBF2_9CE4_8422_2325 as UInt64) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }

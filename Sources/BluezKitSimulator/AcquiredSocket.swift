@@ -1,16 +1,16 @@
 import Dispatch
 import Glibc
 
-/// bluetoothd's end of the socket that AcquireWrite and AcquireNotify hand out: packets, never waiting.
+/// bluetoothd's end of the socket that AcquireWrite and AcquireNotify return. It carries packets and never blocks.
 final class AcquiredSocket {
-    /// The client's end, until it was handed over.
+    /// The client's end, until it has been passed to the client.
     private(set) var clientEnd: Int32
     private let end: Int32
     private let source: any DispatchSourceRead
     private var isOpen = true
-    /// A packet came from the client.
+    /// Called with each packet from the client.
     var onPacket: (([UInt8]) -> Void)?
-    /// The client closed its end, or ``close()`` was called.
+    /// Called when the client has closed its end, or ``close()`` was called.
     var onClosed: (() -> Void)?
 
     convenience init?(queue: DispatchQueue) {
@@ -20,7 +20,7 @@ final class AcquiredSocket {
         self.init(ends[0], clientEnd: ends[1], queue: queue)
     }
 
-    /// The daemon's end of a socket, which it now owns; an application made it.
+    /// The daemon's end of a socket that an application created; the daemon now owns it.
     init(_ end: Int32, clientEnd: Int32 = -1, queue: DispatchQueue) {
         (self.end, self.clientEnd) = (end, clientEnd)
         source = DispatchSource.makeReadSource(fileDescriptor: end, queue: queue)
@@ -34,14 +34,14 @@ final class AcquiredSocket {
         handedOver()
     }
 
-    /// The client has its own copy now.
+    /// The client now has its own copy.
     func handedOver() {
         guard clientEnd >= 0 else { return }
         Glibc.close(clientEnd)
         clientEnd = -1
     }
 
-    /// Sends a packet; lost if the client has not read for long.
+    /// Sends a packet. It is lost if the client has not read for a long time.
     func send(_ bytes: [UInt8]) {
         guard isOpen else { return }
         _ = Glibc.send(end, bytes, bytes.count, Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT))
@@ -56,7 +56,7 @@ final class AcquiredSocket {
     }
 
     private func readable() {
-        var buffer = [UInt8](repeating: 0, count: 512)  // what bluetoothd reads of a packet
+        var buffer = [UInt8](repeating: 0, count: 512)  // the maximum that bluetoothd reads of a packet
         while isOpen {
             let count = recv(end, &buffer, buffer.count, Int32(MSG_DONTWAIT))
             if count > 0 {
@@ -64,7 +64,7 @@ final class AcquiredSocket {
             } else if count < 0, errno == EAGAIN || errno == EINTR {
                 return
             } else {
-                return close()  // an empty packet as well: bluetoothd takes it for the end
+                return close()  // an empty packet too: bluetoothd treats it as the end
             }
         }
     }

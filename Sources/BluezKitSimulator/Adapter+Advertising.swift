@@ -11,7 +11,7 @@ final class AdvertisementInstance {
     init(client: String, path: ObjectPath) { (self.client, self.path) = (client, path) }
 }
 
-/// Advertisements of clients.
+/// The advertisements of all clients.
 extension Adapter {
     static let advertisementCapacity = 5
 
@@ -50,7 +50,7 @@ extension Adapter {
         simulator.watchClient(client)
         ask(instance) { [weak self] result in
             guard let self, advertisements.contains(where: { $0 === instance }) else { return }
-            // Seen: a client that answers with an error is never answered itself.
+            // Observed: a client that answers with an error never gets a reply itself.
             guard let properties = result else { return }
             do {
                 try activate(instance, properties)
@@ -62,7 +62,7 @@ extension Adapter {
         }
     }
 
-    /// Asks the client for the properties, in bluetoothd's two ways.
+    /// Queries the client for the properties, in the two ways that bluetoothd uses.
     private func ask(_ instance: AdvertisementInstance, completion: @escaping ([String: Value]?) -> Void) {
         let tree = MethodCall(
             destination: instance.client, path: instance.path, interface: "org.freedesktop.DBus.ObjectManager",
@@ -81,7 +81,7 @@ extension Adapter {
         var content = try AdvertisementParser.parse(properties, isDiscoverable: isDiscoverable, name: alias ?? name)
         let size = content.dataFields.reduce(0) { $0 + $1.count }
         guard size <= 31 else { throw BlueZError.failed("Failed to register advertisement") }
-        // The kernel says that it is LE only, where that still fits.
+        // The kernel adds the flag for LE only if it still fits.
         if content.flags == nil, content.isConnectable, size <= 28 { content.flags = 0x04 }
         instance.content = content
         instance.isActive = true
@@ -99,7 +99,7 @@ extension Adapter {
         updatePresence()
     }
 
-    /// The client changed a property of a live advertisement.
+    /// The client changed a property of an active advertisement.
     func refresh(_ instance: AdvertisementInstance) {
         ask(instance) { [weak self] properties in
             guard let self, let properties, advertisements.contains(where: { $0 === instance }) else { return }
@@ -129,7 +129,7 @@ extension Adapter {
         updatePresence()
     }
 
-    /// Ends an advertisement and tells its client.
+    /// Ends an advertisement and informs its client.
     private func release(_ instance: AdvertisementInstance) {
         guard advertisements.contains(where: { $0 === instance }) else { return }
         try? simulator.connection?.send(
@@ -139,7 +139,7 @@ extension Adapter {
         remove(instance)
     }
 
-    /// The adapter goes or bluetoothd ends in order.
+    /// The adapter is removed, or bluetoothd exits normally.
     func releaseAdvertisements() { for instance in advertisements { release(instance) } }
 
     private func instancesChanged() {
@@ -148,7 +148,7 @@ extension Adapter {
         }
     }
 
-    /// What is on the air follows from the advertisements and the power.
+    /// Updates what is advertised, from the advertisements and the power state.
     func updatePresence() {
         let presence = controller.presence
         presence.rotation = isPowered && !simulator.isSuspended ? activeAdvertisements.map(\.content) : []

@@ -1,8 +1,8 @@
 import BluezDBus
 
-/// Discovery: a session for each client, their filters merged, results for all.
+/// Discovery: one session for each client, merged filters, results for all.
 extension Adapter {
-    /// Whether the controller scans.
+    /// Whether the controller is scanning.
     var isScanning: Bool { isPowered && !sessions.isEmpty && !simulator.isSuspended }
     private var isFiltered: Bool { sessions.contains { $0.filter != nil } }
     private var reportsDuplicates: Bool { sessions.contains { $0.filter?.reportsDuplicates == true } }
@@ -62,7 +62,7 @@ extension Adapter {
         if sessions.isEmpty { discoveryEnded() }
     }
 
-    /// Power off, or the adapter is gone: all sessions and filters are forgotten.
+    /// Power was switched off, or the adapter was removed: all sessions and filters are discarded.
     func endAllDiscovery() {
         filters = [:]
         sessions = []
@@ -92,7 +92,7 @@ extension Adapter {
                 device.changed("TxPower")
             }
         }
-        // What cannot be connected to has no reason to stay.
+        // Devices that cannot be connected are not kept.
         for device in devices where device.isTemporary && !device.isConnectable { remove(device) }
         isDiscovering = false
         changed("Discovering")
@@ -135,7 +135,7 @@ extension Adapter {
         device.update(from: report, isFiltered: isFiltered, always: reportsDuplicates)
     }
 
-    /// UUIDs and signal strength are checked by the kernel, if all sessions ask for it.
+    /// The kernel checks UUIDs and signal strength if all sessions filter by them.
     private func passesKernelFilter(_ report: AdvertisingReport) -> Bool {
         guard isFiltered, sessions.allSatisfy({ $0.filter != nil }) else { return true }
         let filters = sessions.compactMap(\.filter)
@@ -147,7 +147,7 @@ extension Adapter {
         return filters.contains { $0.uuids.contains { report.content.serviceUUIDs.contains($0) } }
     }
 
-    /// A pattern of any session hides all other devices from all sessions.
+    /// A pattern in any session hides all other devices from all sessions.
     private func passesPatterns(_ report: AdvertisingReport) -> Bool {
         let patterns = sessions.compactMap { $0.filter?.pattern }.filter { !$0.isEmpty }
         return patterns.isEmpty

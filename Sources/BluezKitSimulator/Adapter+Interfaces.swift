@@ -1,6 +1,6 @@
 import BluezDBus
 
-/// What an adapter object offers on the bus.
+/// The interfaces of an adapter object.
 extension Adapter {
     static let interface = ExportedInterface(
         "org.bluez.Adapter1", of: Adapter.self,

@@ -1,6 +1,6 @@
 import BluezDBus
 
-/// The adapter in the peripheral role: applications of clients, and centrals that are connected.
+/// The adapter in the peripheral role: the applications of clients, and connected centrals.
 extension Adapter {
     static let gattManager = ExportedInterface(
         "org.bluez.GattManager1", of: Adapter.self,
@@ -74,13 +74,13 @@ extension Adapter {
         }
     }
 
-    /// A client has left the bus: what it offered goes with it.
+    /// A client has left the bus: its applications are removed.
     func serverClientGone(_ client: String) {
         for application in applications where application.client == client { remove(application) }
         for instance in advertisements where instance.client == client { remove(instance) }
     }
 
-    /// A signal of a client.
+    /// Handles a signal from a client.
     func clientSignalled(_ message: Message) {
         guard message.member == "PropertiesChanged", let client = message.sender, let path = message.path,
             let values = try? message.values(), values.count == 3
@@ -97,7 +97,7 @@ extension Adapter {
 
     // MARK: Centrals
 
-    /// A central has connected: it gets a device object.
+    /// A central has connected and gets a device object.
     func inboundLinkUp(_ link: Link, address: String, type: String) {
         let known = devices[address]
         let device = known ?? addDevice(address, type: type)
@@ -132,7 +132,7 @@ extension Adapter {
         device.linkEnded(reason: reason)
     }
 
-    /// Ends all links to centrals, and takes the adapter off the air.
+    /// Ends all links to centrals, and stops the adapter's advertising.
     func endServing(reason: UInt8) {
         for link in controller.presence.links { link.end(reason: reason) }
         updatePresence()
@@ -163,7 +163,7 @@ extension Adapter {
 }
 
 extension VirtualPeripheral {
-    /// bluetoothd has died: nobody advertises or serves any more, though links live on for a moment.
+    /// bluetoothd has crashed: advertising and services stop, although links stay up for a moment.
     func leaveBus() {
         rotation = []
         isAdvertisingEnabled = false

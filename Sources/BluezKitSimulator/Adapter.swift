@@ -1,9 +1,9 @@
 import BluezDBus
 
-/// One adapter object, `/org/bluez/hciN`. Lives as long as the daemon knows the controller.
+/// One adapter object, `/org/bluez/hciN`. It exists as long as the daemon knows the controller.
 final class Adapter {
-    // holds: the simulator's deinit waits for its queue and there disconnects all that could still run, so no adapter
-    // is used after it. (A checked reference would trap in what runs on the queue meanwhile.)
+    // holds: the simulator's deinit waits for its queue and cancels everything that could still run on it, so no
+    // adapter is used afterwards. (A checked reference would trap in code that runs on the queue in the meantime.)
     unowned(unsafe) let simulator: Simulator
     let controller: Controller
     let path: ObjectPath
@@ -16,13 +16,13 @@ final class Adapter {
     var isKnownPairable = false
     var pairableTimeout: UInt32 = 0
     var isDiscovering = false
-    /// By the address in their path.
+    /// Devices by the address in their path.
     var devices: [String: Device] = [:]
-    /// Those that have bonded under a private address, by the one behind it.
+    /// Devices that bonded with a private address, by identity address.
     var identities: [String: Device] = [:]
     var applications: [Application] = []
     var advertisements: [AdvertisementInstance] = []
-    /// Client characteristic configurations of bonded centrals that are away, by address.
+    /// Client characteristic configurations of bonded centrals that are disconnected, by address.
     var rememberedConfigurations: [String: [UInt16: UInt16]] = [:]
 
     // Discovery; see Adapter+Discovery.swift.
@@ -56,14 +56,14 @@ final class Adapter {
         server.add(Self.advertisingManager, to: path, owner: self)
     }
 
-    /// Removes all objects, those of devices first.
+    /// Removes all objects, devices first.
     func unregister() {
         for device in devices.values.sorted(by: { $0.address > $1.address }) { device.unregister() }
         (devices, identities) = ([:], [:])
         simulator.server?.remove(path)
     }
 
-    /// The controller is gone.
+    /// The controller was removed.
     func unplugged() {
         endAllDiscovery()
         changed("Powered")
@@ -88,7 +88,7 @@ final class Adapter {
             for device in devices.values { device.attemptConnection() }
             return
         }
-        // Seen order: discovered devices go, links end, the reply, then the adapter's own properties.
+        // Observed order: discovered devices are removed, links end, the reply, then the adapter's own properties.
         for device in devices.values.sorted(by: { $0.address > $1.address }) where device.isTemporary {
             remove(device)
         }
@@ -106,7 +106,7 @@ final class Adapter {
 
     // MARK: Devices
 
-    /// Makes an object for a device that is new.
+    /// Creates an object for a new device.
     func addDevice(_ address: String, type: String) -> Device {
         let device = Device(adapter: self, address: address, type: type)
         devices[address] = device
@@ -134,16 +134,16 @@ final class Adapter {
         simulator.stored[controller.address]?[device.identityAddress] = nil
     }
 
-    /// The device that advertises from this address, if it is known.
+    /// The device that advertises from this address, if known.
     func device(at address: String) -> Device? {
         if let device = devices[address] { return device }
         let identity = simulator.privateAddresses[address]?.address ?? address
         return identities[identity] ?? devices[identity].flatMap { $0.isBonded ? $0 : nil }
     }
 
-    // MARK: The life of temporary devices
+    // MARK: The lifetime of temporary devices
 
-    /// Makes sure that devices whose time is over will be removed.
+    /// Ensures that expired devices will be removed.
     func armSweep() {
         guard sweep == nil else { return }
         var next: ContinuousClock.Instant?
@@ -151,7 +151,7 @@ final class Adapter {
             if let expiry = device.expiry, next.map({ expiry < $0 }) ?? true { next = expiry }
         }
         guard let next else { return }
-        // Not more often than 30 times in a device's life: each sweep looks at all.
+        // At most 30 times during a device's lifetime, because each sweep visits all devices.
         let pause = max(next - .now, simulator.temporaryTimeout / 30)
         sweep = simulator.after(pause) { [weak self] in
             guard let self else { return }

@@ -1,10 +1,10 @@
 import BluezDBus
 
-/// Makes an advertisement of the properties of a client's object, with bluetoothd's checks.
+/// Creates an advertisement from the properties of a client's object, with bluetoothd's checks.
 enum AdvertisementParser {
     private static let failure = BlueZError.failed("Failed to parse advertisement.")
 
-    /// - Throws: ``BlueZError``, the same for everything that is wrong.
+    /// - Throws: ``BlueZError``, the same one for every fault.
     static func parse(_ properties: [String: Value], isDiscoverable: Bool, name: String) throws -> VirtualAdvertisement
     {
         var content = VirtualAdvertisement(flags: nil, isConnectable: false)
@@ -21,7 +21,7 @@ enum AdvertisementParser {
         let includes = try texts(properties["Includes"])
         guard includes.allSatisfy({ ["tx-power", "appearance", "local-name"].contains($0) }) else { throw failure }
         if includes.contains("tx-power") { content.txPower = 0 }
-        // The adapter has none, and the kernel refuses to say so.
+        // The adapter has no appearance, so the kernel refuses.
         if includes.contains("appearance") { throw BlueZError.failed("Failed to register advertisement") }
         switch properties["Appearance"] {
         case .uint16(let number)?: content.appearance = number
@@ -91,7 +91,7 @@ enum AdvertisementParser {
     private static func otherData(_ value: Value?) throws -> [UInt8: [UInt8]] {
         guard let value else { return [:] }
         guard case .dictionary("y", "v", let entries) = value else { throw failure }
-        // What bluetoothd makes itself.
+        // Fields that bluetoothd generates.
         let reserved: Set<UInt8> = [
             0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x0A, 0x14, 0x15, 0x16, 0x19, 0x1F, 0x20, 0x21, 0xFF,
         ]

@@ -1,4 +1,4 @@
-/// An advertisement as it is on the air, and as the control line `advertisement` shows it.
+/// An advertisement as sent over the air, and as the control line `advertisement` shows it.
 extension VirtualAdvertisement {
     private static func field(_ type: UInt8, _ bytes: [UInt8]) -> [UInt8] { [UInt8(bytes.count + 1), type] + bytes }
 
@@ -8,7 +8,7 @@ extension VirtualAdvertisement {
             .filter { !$0.1.isEmpty }.map { field($0.0, $0.1.flatMap { $0 }) }
     }
 
-    /// All but the name, which is in the scan response.
+    /// All fields except the name, which is in the scan response.
     var dataFields: [[UInt8]] {
         var result: [[UInt8]] = []
         if let flags { result.append(Self.field(0x01, [flags])) }
@@ -27,14 +27,14 @@ extension VirtualAdvertisement {
         return result
     }
 
-    /// The name as far as it fits, and whether all of it does.
+    /// The name as far as it fits, and whether it is complete.
     private var shownName: (text: String, isWhole: Bool)? {
         guard let localName else { return nil }
         let bytes = Array(localName.utf8)
         return (String(decoding: bytes.prefix(29), as: UTF8.self), bytes.count <= 29)
     }
 
-    /// One line of all that it says.
+    /// All fields on one line.
     var line: String {
         let size = dataFields.reduce(0) { $0 + $1.count }
         let response = shownName.map { $0.text.utf8.count + 2 } ?? 0
@@ -60,7 +60,7 @@ extension VirtualAdvertisement {
 }
 
 extension UUIDText {
-    /// Four digits where they are enough.
+    /// Four digits where possible.
     static func short(_ full: String) -> String {
         let base = "-0000-1000-8000-00805f9b34fb"
         return full.hasPrefix("0000") && full.hasSuffix(base) ? full.shortNumber : full

@@ -1,6 +1,6 @@
 import BluezDBus
 
-/// A client that answers questions about pairing.
+/// A client that answers pairing requests.
 struct Agent {
     let client: String
     let path: ObjectPath
@@ -36,7 +36,7 @@ final class RootObject {
         ])
 }
 
-/// Agents: the first in the list is the default.
+/// The agents; the first one is the default.
 extension Simulator {
     fileprivate func registerAgent(_ call: IncomingCall) {
         guard let server, let client = call.sender else { return }
@@ -84,7 +84,7 @@ extension Simulator {
 
     // MARK: Clients
 
-    /// Learns when this client leaves the bus.
+    /// Watches for this client to leave the bus.
     func watchClient(_ client: String) {
         guard watchedClients.insert(client).inserted else { return }
         connection?.watchName(client) { [weak self] owner in if owner == nil { self?.clientGone(client) } }
@@ -93,7 +93,7 @@ extension Simulator {
     private func clientGone(_ client: String) {
         guard watchedClients.remove(client) != nil else { return }
         connection?.unwatchName(client)
-        // Seen order: subscriptions, then discovery.
+        // Observed order: subscriptions, then discovery.
         for adapter in adapters {
             for device in adapter.devices.values {
                 for service in device.services {

@@ -1,12 +1,12 @@
 import BluezDBus
 
-/// A tree of GATT objects that a client registered, as bluetoothd took it over: later additions do not count.
+/// A tree of GATT objects that a client registered, as bluetoothd read it: later additions are ignored.
 final class Application {
     unowned let adapter: Adapter
     let client: String
     let root: ObjectPath
     private(set) var services: [GATTTable.Service] = []
-    /// Characteristics by their object, for the values they signal.
+    /// Characteristics by their object, for the values that they signal.
     private var characteristics: [ObjectPath: GATTTable.Characteristic] = [:]
     private var paths: [ObjectPath: GATTTable.Service] = [:]
 
@@ -33,9 +33,9 @@ final class Application {
         }
     }
 
-    // MARK: Taking over
+    // MARK: Registering
 
-    /// Takes over the answer to GetManagedObjects, and adds the services to the adapter's table.
+    /// Reads the answer to GetManagedObjects, and adds the services to the adapter's table.
     /// - Throws: ``BlueZError``
     func take(_ reply: Message) throws {
         guard let objects = Self.objects(reply) else { throw BlueZError.failed("No object received") }
@@ -55,7 +55,7 @@ final class Application {
             else { throw Self.invalidTree }
             descriptors[characteristic, default: []].append(object)
         }
-        // All of it is checked before anything is added.
+        // Everything is checked before anything is added.
         let plans = try serviceObjects.map { try plan($0, definitions[$0.path] ?? [], descriptors) }
         let needed = plans.reduce(0) { $0 + $1.handleCount }
         guard needed <= adapter.controller.presence.table.room else {
@@ -78,7 +78,7 @@ final class Application {
         return result
     }
 
-    /// What bluetoothd says of any fault in a characteristic or descriptor.
+    /// bluetoothd's error for any fault in a characteristic or descriptor.
     private static let invalidTree = BlueZError.failed("No valid service object found")
 
     // MARK: One service
@@ -87,7 +87,7 @@ final class Application {
         var service: VirtualService
         var includes: [ObjectPath] = []
         var characteristics: [(path: ObjectPath, served: ServedAttribute)] = []
-        /// In the order of the table; nil: bluetoothd's own.
+        /// In the order of the table; nil for those that bluetoothd provides.
         var descriptors: [[ServedAttribute?]] = []
 
         var handleCount: Int {
@@ -168,7 +168,7 @@ final class Application {
                 ["encrypt", "encrypt-authenticated", "secure"].map { "\($0)-\(kind)" }
             })
 
-    // MARK: Life
+    // MARK: Events
 
     /// A characteristic's object signalled PropertiesChanged.
     func signalled(_ path: ObjectPath, value: [UInt8]) {
@@ -176,7 +176,7 @@ final class Application {
         characteristic.served?.signalled(value, of: characteristic)
     }
 
-    /// A link has ended: an unbonded central is subscribed no more.
+    /// A link has ended: an unbonded central is no longer subscribed.
     func linkEnded(_ link: Link) {
         for characteristic in characteristics.values.sorted(by: { $0.handle < $1.handle })
         where link.configurations[characteristic.handle + 1] ?? 0 != 0 {
@@ -190,7 +190,7 @@ final class Application {
 }
 
 extension VirtualCharacteristic.Flags {
-    /// The declaration's bits for the flags of an application's object.
+    /// The bits of the declaration for the flags of an application's object.
     init(texts: [String]) {
         self = []
         for text in texts {
@@ -212,7 +212,7 @@ extension VirtualCharacteristic.Flags {
 }
 
 extension UUIDText {
-    /// As ``full(_:)``, or nil if it is no UUID.
+    /// Like ``full(_:)``, but nil if it is not a UUID.
     static func checked(_ text: String) -> String? {
         let full = full(text)
         let parts = full.split(separator: "-", omittingEmptySubsequences: false)

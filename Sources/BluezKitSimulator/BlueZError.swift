@@ -1,6 +1,6 @@
 import BluezDBus
 
-/// An error as bluetoothd answers it.
+/// An error as bluetoothd returns it.
 struct BlueZError: Error {
     let name: String
     let message: String
@@ -22,7 +22,7 @@ struct BlueZError: Error {
     static let authenticationCanceled = BlueZError("AuthenticationCanceled", "Authentication Canceled")
     static func notPermitted(_ message: String) -> BlueZError { BlueZError("NotPermitted", message) }
 
-    /// What a client sees of an ATT error.
+    /// The D-Bus error for an ATT error.
     init(att code: UInt8) {
         self =
             switch code {

@@ -1,6 +1,6 @@
 import BluezDBus
 
-/// Links: made, found out about, ended.
+/// Making links, discovering services, ending links.
 extension Device {
     // MARK: Connect
 
@@ -20,7 +20,7 @@ extension Device {
         attemptConnection()
     }
 
-    /// Makes the link that is asked for, if the peripheral can be heard now.
+    /// Makes the requested link if the peripheral can be heard now.
     func attemptConnection() {
         guard wantsLink, setupAlarm == nil, adapter.isPowered, connectable() != nil else { return }
         setupAlarm = simulator.after(simulator.timing.linkSetup) { [weak self] in
@@ -61,11 +61,13 @@ extension Device {
         peripheral.host?.inboundLinkUp(link, address: adapter.controller.address, type: "public")
         isConnected = true
         changed("Connected")
-        // With their bond gone the peripheral refuses to encrypt; without one nobody tries.
+        // Without its bond, the peripheral refuses to encrypt; if neither side has one, no encryption is attempted.
         link.isEncrypted = isBonded && peripheral.holdsBond
         let call = connectCall
         connectCall = nil
-        if isBonded, !peripheral.holdsBond, simulator.optionsState.diesOfLostBonds { return dieOfLostBond(call) }
+        if isBonded, !peripheral.holdsBond, simulator.optionsState.crashesOnMissingBond {
+            return crashOnMissingBond(call)
+        }
         if let call { server?.reply(to: call) }
         restoreSubscriptions()
         let isKnown = !services.isEmpty
@@ -77,8 +79,8 @@ extension Device {
         pairing?.linkIsUp()
     }
 
-    /// What bluetoothd 5.66 does when a bonded peripheral has lost its bond.
-    private func dieOfLostBond(_ call: IncomingCall?) {
+    /// What bluetoothd 5.66 does if a bonded peripheral has lost its bond.
+    private func crashOnMissingBond(_ call: IncomingCall?) {
         simulator.after(simulator.timing.linkSetup) { [weak self] in
             guard let self else { return }
             if let call { server?.refuse(call, .failed("le-connection-abort-by-local")) }
@@ -89,7 +91,7 @@ extension Device {
 
     // MARK: Services
 
-    /// Discovery of the services is over: objects, `UUIDs`, `ServicesResolved`, in this order.
+    /// Service discovery has finished: objects, `UUIDs`, `ServicesResolved`, in this order.
     func resolve() {
         guard let link, !isResolved else { return }
         let peripheral = link.peripheral
@@ -130,14 +132,14 @@ extension Device {
         }
     }
 
-    /// Makes the GATT objects those of the table. Services that stayed keep their objects.
+    /// Updates the GATT objects to match the table. Unchanged services keep their objects.
     func synchronize(with table: GATTTable?) {
         let sources = table?.services ?? []
         for service in services where !sources.contains(where: { $0 === service.source }) {
             service.unregister()
             services.removeAll { $0 === service }
         }
-        // GAP has no objects; bluetoothd uses it itself.
+        // GAP has no objects; bluetoothd uses it internally.
         for source in sources
         where !services.contains(where: { $0.source === source }) && source.definition.uuid != "1800".asUUID {
             let service = RemoteService(device: self, source: source)
@@ -156,21 +158,21 @@ extension Device {
         guard let link, isResolved else { return }
         simulator.after(simulator.timing.serviceChanged) { [weak self, weak link] in
             guard let self, let link, self.link === link else { return }
-            // Seen: with a new service `UUIDs` comes first, with one that has gone last. Other objects' removals are
-            // sent at once, so marking first gives the first; a removal precedes what was only marked.
+            // Observed: if a service was added, `UUIDs` is signalled first; if one was removed, last. Removals of other
+            // objects are sent at once, so marking first puts it first; a removal precedes what was only marked.
             setUUIDs(link.peripheral.table.uuids)
             synchronize(with: link.peripheral.table)
         }
     }
 
-    /// Clients that stayed subscribed are subscribed again before anything else.
+    /// Clients that were still subscribed are subscribed again first.
     private func restoreSubscriptions() {
         for service in services { for characteristic in service.characteristics { characteristic.resubscribe() } }
     }
 
     // MARK: The end of a link
 
-    /// Ends the link, after bluetoothd's pause of 2 s; at once if there is none. A pending connect ends as well.
+    /// Ends the link after bluetoothd's pause of 2 s, or at once if there is none. A pending connect ends as well.
     func disconnect(completion: @escaping () -> Void) {
         if connectCall != nil { failConnect(.failed("br-connection-canceled")) }
         pairing?.cancel()
@@ -185,7 +187,7 @@ extension Device {
         }
     }
 
-    /// The link has ended, whoever did it.
+    /// The link has ended, for whatever reason.
     func linkEnded(reason: UInt8) {
         let isOwn = disconnectAlarm != nil && reason == 0x16
         disconnectAlarm?.cancel()
@@ -211,7 +213,7 @@ extension Device {
         }
         closeSockets()
         if !keepsServices {
-            // What waits for an answer on this link fails first.
+            // Requests that are waiting on this link fail first.
             simulator.after(.zero) { [weak self] in if let self, link == nil { synchronize(with: nil) } }
         }
         pairing?.linkEnded()
@@ -222,9 +224,9 @@ extension Device {
         if !isBonded { setTemporary() }
     }
 
-    /// Says why the link ends, as BlueZ makes it of the controller's reason.
+    /// Signals why the link ended, as BlueZ derives it from the controller's reason.
     private func tell(_ reason: UInt8) {
-        guard simulator.optionsState.tellsReasons else { return }
+        guard simulator.optionsState.signalsDisconnectReason else { return }
         let (name, text) =
             switch reason {
             case 0x15 where simulator.isSuspended: ("Suspend", "Connection terminated by local host for suspend")
@@ -240,13 +242,13 @@ extension Device {
         }
     }
 
-    /// The kernel calls off an attempt and ends the link, as the computer is to sleep.
+    /// The kernel cancels an attempt and ends the link, because the computer is going to sleep.
     func suspended() {
         failConnect(.failed("le-connection-abort-by-local"))
         link?.end(reason: 0x15)
     }
 
-    /// Power off or unplugged.
+    /// Bluetooth was switched off or the adapter unplugged.
     func adapterGone() {
         failConnect(.failed("le-connection-abort-by-local"))
         link?.end(reason: 0x16)
@@ -262,7 +264,7 @@ extension Device {
 }
 
 extension BlueZError {
-    /// Device1.Connect says so, with this name.
+    /// Device1.Connect reports it with this name.
     static let alreadyInProgressFailed = BlueZError.failed("Operation already in progress")
 }
 

@@ -1,6 +1,6 @@
 import BluezDBus
 
-/// What a device object offers on the bus.
+/// The interfaces of a device object.
 extension Device {
     static let interface = ExportedInterface(
         "org.bluez.Device1", of: Device.self,
@@ -16,7 +16,7 @@ extension Device {
             },
             .init("Appearance", "q") { $0.appearance.map { .uint16($0) } },
             .init("Paired", "b") { .bool($0.isPaired) },
-            .init("Bonded", "b") { $0.simulator.optionsState.tellsBonds ? .bool($0.isBonded) : nil },
+            .init("Bonded", "b") { $0.simulator.optionsState.exposesBonded ? .bool($0.isBonded) : nil },
             .init("Trusted", "b", get: { .bool($0.isTrusted) }) { device, change in
                 let on = change.value.boolValue ?? false
                 change.accept()

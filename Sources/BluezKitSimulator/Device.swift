@@ -1,14 +1,14 @@
 import BluezDBus
 
-/// One remote device, as bluetoothd knows it. There may be thousands: it is kept small.
+/// One remote device as bluetoothd knows it. It is kept small, because there may be thousands.
 final class Device {
     unowned let adapter: Adapter
     let address: String
     let addressType: String
     let path: ObjectPath
-    /// Whether ``address`` is a private one.
+    /// Whether ``address`` is private.
     let isPrivate: Bool
-    /// Who it is, if it has bonded under a private address. The path stays that of the private one.
+    /// The identity address, if the device bonded with a private address. Its path keeps the private address.
     var identity: String?
     var identityAddress: String { identity ?? address }
     var name: String?
@@ -30,17 +30,17 @@ final class Device {
     var isBonded = false
     var isTrusted = false
     var isBlocked = false
-    /// What D-Bus shows; the link may be up a moment longer or shorter.
+    /// What D-Bus shows; the link may end slightly earlier or later.
     var isConnected = false
     var isResolved = false
-    /// When it will be removed, if nothing happens.
+    /// When it will be removed if it is not heard again.
     var expiry: ContinuousClock.Instant? {
         didSet { if expiry != nil, oldValue == nil { adapter.armSweep() } }
     }
 
     // The link; see Device+Connection.swift.
     var link: Link?
-    /// The link that the device made, as a central.
+    /// The link that the device made as a central.
     var inbound: Link?
     var connectCall: IncomingCall?
     var connectAlarm: Alarm?
@@ -63,7 +63,7 @@ final class Device {
 
     func changed(_ property: String) { server?.propertyChanged(property, of: Self.interface.name, at: path) }
 
-    /// Removes all objects, the innermost first.
+    /// Removes all objects, the innermost ones first.
     func unregister() {
         link?.end(reason: 0x13, quietly: true)
         inbound?.end(reason: 0x16)
@@ -84,7 +84,7 @@ final class Device {
         for service in services { for characteristic in service.characteristics { characteristic.closeSockets() } }
     }
 
-    /// Writes down what outlives the daemon.
+    /// Stores what outlives the daemon.
     func store() {
         guard !isPrivate || identity != nil else { return }
         simulator.stored[adapter.controller.address, default: [:]][identityAddress] = StoredDevice(
@@ -97,13 +97,13 @@ final class Device {
         expiry = .now + simulator.temporaryTimeout
     }
 
-    /// A private address is never permanent, but is kept for as long as there is a link.
+    /// A device with a private address is never permanent, but is kept as long as it has a link.
     func setPermanent() {
         isTemporary = isPrivate && identity == nil
         expiry = nil
     }
 
-    /// It has bonded, and told who it is.
+    /// The device has bonded and revealed its identity address.
     func reveal(_ identity: String) {
         guard isPrivate, self.identity == nil else { return }
         self.identity = identity
@@ -114,7 +114,7 @@ final class Device {
 
     // MARK: Advertisements
 
-    /// Takes over what an advertisement says, in bluetoothd's order.
+    /// Updates the properties from an advertisement, in bluetoothd's order.
     func update(from report: AdvertisingReport, isFiltered: Bool, always: Bool) {
         let content = report.content
         updateRSSI(report.rssi, isFiltered: isFiltered)
@@ -166,7 +166,8 @@ final class Device {
         if alias == nil { changed("Alias") }
     }
 
-    /// Entries are merged by key. With DuplicateData only the last report's stay, and count as changed in any case.
+    /// Entries are merged by key. With DuplicateData only those of the last report are kept, and always count as
+    /// changed.
     private func merge<Key: Equatable>(
         _ new: [(key: Key, value: [UInt8])], into old: inout [(Key, [UInt8])], _ always: Bool
     ) -> Bool {

@@ -1,6 +1,6 @@
 import BluezDBus
 
-/// What a client set with SetDiscoveryFilter.
+/// A filter that a client set with SetDiscoveryFilter.
 struct DiscoveryFilter: Equatable {
     var uuids: [String] = []
     var rssi: Int16?
@@ -11,7 +11,7 @@ struct DiscoveryFilter: Equatable {
 
     static let keys = ["UUIDs", "RSSI", "Pathloss", "Transport", "DuplicateData", "Discoverable", "Pattern"]
 
-    /// - Throws: ``BlueZError/invalidArguments`` for what bluetoothd does not take.
+    /// - Throws: ``BlueZError/invalidArguments`` for values that bluetoothd rejects.
     init(_ values: [String: Value]) throws {
         for (key, value) in values {
             switch (key, value) {
@@ -35,7 +35,7 @@ struct DiscoverySession {
     var filter: DiscoveryFilter?
 }
 
-/// What the controller takes for the same report.
+/// What the controller considers the same report.
 struct ReportKey: Hashable {
     let address: String
     let content: VirtualAdvertisement?

@@ -1,6 +1,6 @@
-/// The attributes that a peripheral has now, with their handles and values.
+/// The current attributes of a peripheral, with their handles and values.
 struct GATTTable {
-    /// A service with its handles. A service that changes is a new one.
+    /// A service with its handles. A changed service is a new one.
     final class Service {
         let definition: VirtualService
         let handle: UInt16
@@ -19,7 +19,7 @@ struct GATTTable {
         let handle: UInt16
         var value: [UInt8]
         var descriptors: [Descriptor] = []
-        /// Who answers, if an application on the bus does.
+        /// The application's attribute that answers, if an application on the bus provides it.
         var served: ServedAttribute?
 
         init(_ definition: VirtualCharacteristic, handle: UInt16) {
@@ -40,7 +40,7 @@ struct GATTTable {
         let handle: UInt16
         let isWritable: Bool
         var value: [UInt8]
-        /// Who answers, if an application on the bus does.
+        /// The application's attribute that answers, if an application on the bus provides it.
         var served: ServedAttribute?
 
         init(_ definition: VirtualDescriptor, handle: UInt16) {
@@ -52,12 +52,12 @@ struct GATTTable {
     }
 
     private(set) var services: [Service] = []
-    /// GAP (without objects in BlueZ) takes the handles 1 to 5, as in most stacks.
+    /// GAP (which has no objects in BlueZ) uses the handles 1 to 5, as in most stacks.
     private var nextHandle = 6
     /// Handles have 16 bits.
     private static let lastHandle = 0xFFFF
 
-    /// The table of an adapter: what bluetoothd itself puts there, GAP included.
+    /// The table of an adapter: the services of bluetoothd itself, including GAP.
     static func ofAdapter(name: String) -> GATTTable {
         var table = GATTTable([])
         table.services = []
@@ -85,7 +85,7 @@ struct GATTTable {
         return table
     }
 
-    /// A table with these, and with the Generic Attribute service unless it is among them.
+    /// A table with these services, and with the Generic Attribute service if it is not among them.
     init(_ definitions: [VirtualService]) {
         if !definitions.contains(where: { $0.uuid == UUIDText.full("1801") }) {
             add(
@@ -100,12 +100,12 @@ struct GATTTable {
         for definition in definitions { add(definition) }
     }
 
-    /// Adds a service at the end.
+    /// Appends a service.
     @discardableResult
     mutating func add(_ definition: VirtualService, including others: [Service] = []) -> Service {
         var handle = nextHandle
         func take(_ count: Int = 1) -> UInt16 {
-            precondition(handle + count - 1 <= Self.lastHandle, "a table has room for 65,535 attributes, and no more")
+            precondition(handle + count - 1 <= Self.lastHandle, "a table cannot have more than 65,535 attributes")
             defer { handle += count }
             return UInt16(handle)
         }
@@ -137,7 +137,7 @@ struct GATTTable {
         return service
     }
 
-    /// Removes the last service with this UUID; its handles are free again if they were the last.
+    /// Removes the last service with this UUID; its handles become free if they were the last ones.
     mutating func remove(_ uuid: String) -> Service? {
         guard let index = services.lastIndex(where: { $0.definition.uuid == uuid }) else { return nil }
         let service = services.remove(at: index)
@@ -148,7 +148,7 @@ struct GATTTable {
     /// How many handles are left.
     var room: Int { Self.lastHandle + 1 - nextHandle }
 
-    /// Removes a service. Its handles are not used again.
+    /// Removes a service. Its handles are not reused.
     mutating func remove(_ service: Service) {
         services.removeAll { $0 === service }
     }
@@ -160,6 +160,6 @@ struct GATTTable {
         return nil
     }
 
-    /// All UUIDs as in `Device1.UUIDs`: sorted, GAP included.
+    /// All UUIDs as in `Device1.UUIDs`: sorted, including GAP.
     var uuids: [String] { Array(Set(services.map(\.definition.uuid) + [UUIDText.full("1800")])).sorted() }
 }

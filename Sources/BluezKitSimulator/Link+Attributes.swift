@@ -1,24 +1,24 @@
-/// One prepared write, as bluetoothd keeps it: what follows on what is there is joined to it.
+/// One prepared write as bluetoothd stores it: a write that continues it is joined to it.
 struct PreparedWrite {
     let attribute: Link.Attribute
     let offset: Int
     var value: [UInt8]
 }
 
-/// An indication on its way. One at a time is on the air.
+/// A pending indication. Only one at a time is sent.
 struct Indication {
     let characteristic: GATTTable.Characteristic
     let value: [UInt8]
-    /// The central confirmed it, or never can any more.
+    /// The central has confirmed it, or no longer can.
     let confirmed: () -> Void
 }
 
-/// The single steps of the Attribute Protocol, each one packet and its answer, as a central takes them.
+/// The individual steps of the Attribute Protocol, each one packet and its answer, as a central performs them.
 extension Link {
-    /// Something with a value.
+    /// An attribute with a value.
     enum Attribute {
         case value(GATTTable.Characteristic)
-        /// With the handle of its characteristic's value.
+        /// A descriptor, with the handle of its characteristic's value.
         case descriptor(GATTTable.Descriptor, UInt16)
 
         var served: ServedAttribute? {
@@ -67,7 +67,7 @@ extension Link {
             }, completion: cut)
     }
 
-    /// A Write Request, however long.
+    /// A Write Request of any length.
     func writePart(_ value: [UInt8], to attribute: Attribute, _ completion: @escaping Answer<Void>) {
         guard isThere(attribute) else { return completion(.failure(ATTFailure(0x01))) }
         if case .descriptor(let descriptor, let handle) = attribute, descriptor.isConfiguration {
@@ -84,7 +84,7 @@ extension Link {
         request(
             serve: { [weak self] answer in
                 guard let self else { return }
-                guard passesAny || value.count <= ServedAttribute.longestWrite else {
+                guard forwardsAny || value.count <= ServedAttribute.longestWrite else {
                     return answer(.failure(.invalidLength))
                 }
                 served.write(value, on: self, offset: 0, completion: answer)
@@ -100,7 +100,9 @@ extension Link {
 
     /// A Write Command.
     func commandServed(_ value: [UInt8], _ characteristic: GATTTable.Characteristic) {
-        guard isThere(.value(characteristic)), passesAny || value.count <= ServedAttribute.longestWrite else { return }
+        guard isThere(.value(characteristic)), forwardsAny || value.count <= ServedAttribute.longestWrite else {
+            return
+        }
         characteristic.served?.write(value, on: self, offset: 0) { _ in }
     }
 
@@ -110,8 +112,8 @@ extension Link {
         request(
             serve: { [weak self] answer in
                 guard let self else { return }
-                guard passesAny || offset <= 512 else { return answer(.failure(.invalidOffset)) }
-                guard passesAny || value.count + offset <= ServedAttribute.longestPreparedWrite else {
+                guard forwardsAny || offset <= 512 else { return answer(.failure(.invalidOffset)) }
+                guard forwardsAny || value.count + offset <= ServedAttribute.longestPreparedWrite else {
                     return answer(.failure(.invalidLength))
                 }
                 guard prepared.count < 30 else { return answer(.failure(ATTFailure(0x09))) }  // Prepare Queue Full
@@ -169,7 +171,7 @@ extension Link {
         }
     }
 
-    private var passesAny: Bool { peripheral.simulator?.optionsState.passesAnyWrite == true }
+    private var forwardsAny: Bool { peripheral.simulator?.optionsState.forwardsOutOfRangeWrites == true }
 
     private func isThere(_ attribute: Attribute) -> Bool {
         peripheral.table.services.contains { service in
@@ -188,9 +190,9 @@ extension Link {
         return false
     }
 
-    // MARK: What bluetoothd makes of these as a client
+    // MARK: Client procedures of bluetoothd
 
-    /// Reads on by blobs as long as answers are full.
+    /// Continues reading with Read Blob Requests as long as answers are full.
     func readServed(
         _ attribute: Attribute, _ offset: Int, _ before: [UInt8], _ completion: @escaping Answer<[UInt8]>
     ) {
@@ -199,7 +201,7 @@ extension Link {
             case .success(let part) where part.count == Int(self?.mtu ?? 0) - 1 && before.count + part.count < 512:
                 self?.readServed(attribute, offset, before + part, completion)
             case .success(let part): completion(.success(Array((before + part).prefix(512))))
-            // It ended with the last full answer.
+            // The value ended with the last full answer.
             case .failure(let failure) where !before.isEmpty && [0x07, 0x0B].contains(failure.code):
                 completion(.success(before))
             case .failure(let failure): completion(.failure(failure))
@@ -207,7 +209,7 @@ extension Link {
         }
     }
 
-    /// Writes: what does not fit into one request, or begins inside the value, by prepared writes.
+    /// Writes a value; if it does not fit into one request, or has an offset, with prepared writes.
     func writeServed(
         _ value: [UInt8], _ attribute: Attribute, _ offset: Int?, _ completion: @escaping Answer<Void>
     ) {
@@ -231,7 +233,7 @@ extension Link {
 
     // MARK: Indications
 
-    /// Sends an indication when those before it are confirmed.
+    /// Sends an indication when the previous ones have been confirmed.
     func indicate(_ indication: Indication) {
         indications.append(indication)
         if indications.count == 1 { indicateNext() }

@@ -1,28 +1,28 @@
 /// The central's end of a link: a device object of an adapter, or a central of the test.
 protocol LinkCentral: AnyObject {
-    /// As events show it: `00:B1:5E:00:00:01/P`, P for a public address.
+    /// As shown in events: `00:B1:5E:00:00:01/P`, P for a public address.
     var linkAddress: String { get }
-    /// A notification has come; or an indication, which is confirmed by calling `confirm`.
+    /// A notification has arrived, or an indication, which is confirmed by calling `confirm`.
     func received(_ value: [UInt8], of characteristic: GATTTable.Characteristic, confirm: (() -> Void)?)
     /// Service Changed was indicated.
     func servicesChanged(_ handles: ClosedRange<UInt16>)
-    /// - Parameter reason: As a controller says it; 0x16: this end did it.
+    /// - Parameter reason: The controller's reason; 0x16: this end closed the link.
     func linkEnded(reason: UInt8)
 }
 
 /// A link between a central and a peripheral, with the Attribute Protocol on it: one request at a time.
 final class Link {
-    /// Gone when the daemon has died and the kernel still holds the link.
+    /// Nil when the daemon has crashed and the kernel still holds the link.
     private(set) weak var central: (any LinkCentral)?
     let peripheral: VirtualPeripheral
     let mtu: UInt16
     var isEncrypted = false
-    /// Encrypted, by a pairing that somebody has watched over.
+    /// Encrypted with a pairing that the user confirmed.
     var isAuthenticated = false
-    /// Client characteristic configurations, by value handle. Those of clients on the bus, and bluetoothd's own.
+    /// Client characteristic configurations by value handle, for clients on the bus and for bluetoothd itself.
     var configurations: [UInt16: UInt16] = [:]
     var internalSubscriptions: Set<UInt16> = []
-    /// Prepared writes, and indications that wait for their confirmation; see Link+Attributes.swift.
+    /// Prepared writes, and indications that wait for confirmation; see Link+Attributes.swift.
     var prepared: [PreparedWrite] = []
     var indications: [Indication] = []
     private var requests: [Request] = []
@@ -45,8 +45,8 @@ final class Link {
 
     // MARK: Requests
 
-    /// Sends a request when those before it are answered. `completion` is called once: with what `serve` answers, or
-    /// with 0x0E if the link ends first.
+    /// Sends a request when the previous ones have been answered. `completion` is called once: with the answer of
+    /// `serve`, or with 0x0E if the link ends first.
     func request<Answer>(
         delay: Duration = .zero, isAnswered: Bool = true,
         serve: @escaping (_ answer: @escaping (Result<Answer, ATTFailure>) -> Void) -> Void,
@@ -58,7 +58,7 @@ final class Link {
                 delay: delay, isAnswered: isAnswered,
                 serve: { [weak self] done in
                     serve { result in
-                        guard self?.isUp == true else { return }  // it has failed already
+                        guard self?.isUp == true else { return }  // it has already failed
                         self?.requests.removeFirst()
                         completion(result)
                         done()
@@ -123,7 +123,7 @@ final class Link {
             }, completion: completion)
     }
 
-    /// Writes without response: nobody hears of a failure.
+    /// Writes without response: a failure is not reported.
     func command(_ value: [UInt8], to characteristic: GATTTable.Characteristic) {
         guard isUp else { return }
         if characteristic.served != nil { return commandServed(value, characteristic) }
@@ -222,12 +222,12 @@ final class Link {
 
     func servicesChanged(_ handles: ClosedRange<UInt16> = 1...0xFFFF) { central?.servicesChanged(handles) }
 
-    // MARK: The end
+    // MARK: The end of the link
 
-    /// Ends the link. Both ends learn of it, and what waits for an answer fails.
+    /// Ends the link. Both ends are informed, and pending requests fail.
     /// - Parameters:
-    ///   - reason: 0x16: the central did it, by its daemon if it has one.
-    ///   - quietly: The device object is being removed and says nothing more.
+    ///   - reason: 0x16: the central ended it, through its daemon if it has one.
+    ///   - quietly: The device object is being removed and signals nothing more.
     func end(reason: UInt8, quietly: Bool = false) {
         guard isUp else { return }
         let central = central
@@ -240,7 +240,7 @@ final class Link {
         for request in pending { request.fail(0x0E) }
     }
 
-    /// The kernel ends a link that no daemon knows any more.
+    /// The kernel ends a link that no daemon knows about any more.
     func dropped() {
         guard isUp else { return }
         let central = central as? VirtualCentral
@@ -262,6 +262,6 @@ final class Link {
 }
 
 extension String {
-    /// The four digits that tell a UUID from others on its base: `2a37`, or NNNN of the rig's own.
+    /// The four digits that distinguish a UUID from others on its base: `2a37`, or NNNN of the rig's own UUIDs.
     var shortNumber: String { String(dropFirst(4).prefix(4)) }
 }

@@ -1,11 +1,11 @@
 import BluezDBus
 
-/// One pairing of one device, asked for by Pair or needed by a characteristic.
+/// One pairing of one device, requested by Pair or required by a characteristic.
 final class Pairing {
     unowned let device: Device
-    /// Pair itself; nil when a read or write needs encryption.
+    /// The call of Pair; nil if a read or write needs encryption.
     private var call: IncomingCall?
-    /// Who asked for it by Pair.
+    /// The client that called Pair.
     private let client: String?
     private let agent: Agent?
     private var continuations: [(ATTFailure?) -> Void] = []
@@ -28,10 +28,10 @@ final class Pairing {
         let peripheral = link.peripheral
         guard peripheral.pairing != .reject else { return rejectedByPeer(link) }
         guard let agent else { return failed() }
-        // Who can neither show nor take a number cannot be asked about one.
+        // An agent that can neither display nor enter a number cannot be asked about one.
         switch agent.capability == "NoInputNoOutput" ? .justWorks : peripheral.pairing {
         case .justWorks, .reject:
-            // A pairing of one's own asks nobody; one that an access needs is to be authorised.
+            // Pairing by Pair asks for no authorization; pairing that an access requires does.
             if call != nil { return succeeded() }
             ask(agent, "RequestAuthorization") { _ in true }
         case .display:
@@ -79,7 +79,7 @@ final class Pairing {
         }
     }
 
-    /// What the agent has displayed is not what was typed: the peripheral refuses, and the link ends.
+    /// The entered passkey is not the displayed one: the peripheral refuses, and the link ends.
     private func wrongPasskey(_ link: Link) { rejectedByPeer(link) }
 
     private func succeeded() {
@@ -89,8 +89,8 @@ final class Pairing {
         link.peripheral.holdsBond = true
         link.peripheral.event("paired")
         let (device, identity) = (device, link.peripheral.address)
-        // Marked when the first answer over the encrypted link comes: so `Value` is signalled before them, and the
-        // reply after.
+        // Marked when the first answer over the encrypted link arrives, so `Value` is signalled before these
+        // properties, and the reply is sent after them.
         simulator.after(simulator.timing.attRoundTrip) { [weak device] in
             guard let device else { return }
             device.reveal(identity)
@@ -108,8 +108,8 @@ final class Pairing {
         }
     }
 
-    /// With no agent, or one that refuses. A read or write that waits is never answered, and in the end the device
-    /// is removed though it is connected.
+    /// Without an agent, or with one that refuses. A waiting read or write is never answered, and in the end the device
+    /// is removed although it is connected.
     private func failed() {
         let device = device
         device.pairing = nil
@@ -137,7 +137,7 @@ final class Pairing {
 
     func linkEnded() { cancel() }
 
-    /// Who asked for it left the bus: unlike with Connect, that ends it, and the link.
+    /// The caller of Pair left the bus: unlike with Connect, this ends the pairing and the link.
     func clientGone(_ client: String) {
         guard client == self.client else { return }
         device.pairing = nil
@@ -146,8 +146,8 @@ final class Pairing {
 }
 
 extension Device {
-    /// Calls back when the link is as secure as asked for, or with the error why it cannot be; or, as bluetoothd,
-    /// never.
+    /// Calls back when the link is as secure as required, or with the error why it cannot be; or never, as bluetoothd
+    /// does.
     func secured(_ security: VirtualSecurity, _ continuation: @escaping (ATTFailure?) -> Void) {
         guard security != .none, let link, !link.isEncrypted else { return continuation(nil) }
         if let pairing { return pairing.add(continuation) }

@@ -2,11 +2,11 @@ public import BluezDBus
 import Foundation
 import Glibc
 
-/// A D-Bus daemon of one's own, with the limits of a system bus: nobody else is on it, and it ends with this process
-/// however that ends. Needs the program `dbus-daemon`; with `BLUEZKIT_TEST_BUS=dbus-broker` in the environment the bus is
-/// one of `dbus-broker`, which other distributions have.
+/// A private D-Bus daemon with the limits of a system bus. It ends with this process, however that ends. Needs the
+/// program `dbus-daemon`; with `BLUEZKIT_TEST_BUS=dbus-broker` in the environment it uses `dbus-broker` instead, the
+/// default of other distributions.
 public final class PrivateBus: Sendable {
-    /// Where it listens; for other programs, put it into `DBUS_SYSTEM_BUS_ADDRESS`.
+    /// The address on which it listens. For other programs, set `DBUS_SYSTEM_BUS_ADDRESS` to it.
     public let address: BusAddress
 
     private let shell: pid_t
@@ -15,12 +15,12 @@ public final class PrivateBus: Sendable {
 
     /// Why a bus could not be started.
     public enum StartError: Error, CustomStringConvertible {
-        /// There is no program `dbus-daemon`.
+        /// The program `dbus-daemon` was not found.
         case notInstalled
-        /// It did not start; with what it said.
+        /// It did not start; with its output.
         case failed(String)
 
-        /// The reason, for people.
+        /// The reason in words.
         public var description: String {
             switch self {
             case .notInstalled: "dbus-daemon is not installed; it is in the package `dbus` (apt install dbus)"
@@ -29,7 +29,7 @@ public final class PrivateBus: Sendable {
         }
     }
 
-    /// Starts a daemon and returns when it listens.
+    /// Starts a daemon and returns when it is listening.
     public init(policy: Policy = .system) throws(StartError) {
         guard let program = Self.program() else { throw .notInstalled }
         var template = Array((NSTemporaryDirectory() + "/bluezkit-bus-XXXXXX").utf8CString)
@@ -40,12 +40,12 @@ public final class PrivateBus: Sendable {
                 toFile: directory + "/bus.conf", atomically: false, encoding: .utf8)
             try FileManager.default.createDirectory(
                 atPath: directory + "/services", withIntermediateDirectories: false)
-            // dbus-broker's launcher wants a bus on which it finds nothing.
+            // dbus-broker's launcher needs a bus on which it finds nothing.
             try """
             <busconfig><listen>unix:path=\(directory)/helper</listen><auth>EXTERNAL</auth>
             \(Self.openPolicy)</busconfig>
             """.write(toFile: directory + "/helper.conf", atomically: false, encoding: .utf8)
-            // As on a machine where bluetoothd cannot be started: calls while it is away get a Spawn error.
+            // As on a machine where bluetoothd cannot be started: calls in its absence get a Spawn error.
             try "[D-BUS Service]\nName=org.bluez\nExec=/bin/false\n".write(
                 toFile: directory + "/services/org.bluez.service", atomically: false, encoding: .utf8)
         } catch {
@@ -68,14 +68,14 @@ public final class PrivateBus: Sendable {
 
     /// What programs may do on a bus.
     public enum Policy: Sendable {
-        /// As on the system bus of a machine with BlueZ. This process' user is its root.
+        /// As on the system bus of a machine with BlueZ. The user of this process has the rights of root.
         case system
-        /// Any name may be owned, and anything sent.
+        /// Any name may be owned, and any message sent.
         case open
     }
 
     private static func configuration(_ directory: String, _ policy: Policy) -> String {
-        // No limits: those of a system bus are the daemon's defaults.
+        // No limits here: those of a system bus are the daemon's defaults.
         """
         <!DOCTYPE busconfig PUBLIC "-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN"
          "http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd">
@@ -97,8 +97,8 @@ public final class PrivateBus: Sendable {
         </policy>
         """
 
-    /// What dbus-daemon's `system.conf` says, and after it BlueZ's `bluetooth.conf`: BlueZ may call nothing on a program
-    /// but what the latter names.
+    /// The rules of dbus-daemon's `system.conf`, followed by BlueZ's `bluetooth.conf`: BlueZ may call only those
+    /// interfaces of a program that the latter names.
     private static var systemPolicy: String {
         let bus = "send_destination=\"org.freedesktop.DBus\""
         let busInterfaces = ["", ".Introspectable", ".Properties"].map {
@@ -136,8 +136,8 @@ public final class PrivateBus: Sendable {
             """
     }
 
-    /// As dbus-daemon, and as dbus-broker, whose launcher expects what systemd gives it: the socket, a log, and a bus to ask
-    /// for the start of services. The last two are replaced where there are none.
+    /// The configuration for dbus-daemon, and for dbus-broker, whose launcher expects what systemd provides: the
+    /// socket, a log, and a bus through which services are started. The last two are replaced where they do not exist.
     private static let daemonScript = """
         "$1" --nofork --nopidfile --nosyslog --config-file="$2/bus.conf" --print-address=1 2>"$2/log" &
         daemon=$!
@@ -169,7 +169,7 @@ public final class PrivateBus: Sendable {
 
     private static var isBroker: Bool { environment("BLUEZKIT_TEST_BUS") == "dbus-broker" }
 
-    /// A socket of our own at `path`, listening if it can.
+    /// A socket at `path`, listening if possible.
     private static func socket(_ type: __socket_type, at path: String) throws(StartError) -> Int32 {
         let descriptor = Glibc.socket(AF_UNIX, Int32(type.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
         var address = sockaddr_un()
@@ -183,14 +183,15 @@ public final class PrivateBus: Sendable {
         return descriptor
     }
 
-    /// Runs the daemon under a shell that waits for its standard input to end. The other end of it is held by
-    /// this process alone, so the kernel closes it whatever happens to us. (PR_SET_PDEATHSIG would watch the thread
-    /// that started the child, and threads of a dispatch queue come and go.)
+    /// Runs the daemon under a shell that waits for its standard input to end. The other end is held only by this
+    /// process, so the kernel closes it whatever happens to us. (PR_SET_PDEATHSIG would watch the thread that started
+    /// the child, and threads of a dispatch queue are short-lived.)
     private static func start(
         _ program: String, _ directory: String
     ) throws(StartError) -> (pid_t, Int32, BusAddress) {
         var life: [Int32] = [-1, -1], output: [Int32] = [-1, -1]
-        // Sockets, as they can be made close-on-exec in one step: a child of another thread must not get them.
+        // Sockets, because they can be created close-on-exec in one step: a child started by another thread must not
+        // inherit them.
         let kind = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue)
         guard socketpair(AF_UNIX, kind, 0, &life) == 0, socketpair(AF_UNIX, kind, 0, &output) == 0 else {
             throw .failed(errnoText)
@@ -204,7 +205,7 @@ public final class PrivateBus: Sendable {
         posix_spawn_file_actions_adddup2(&actions, output[1], 1)
         var sockets: [Int32] = []
         if isBroker {
-            // Nobody reads the log; a full one is passed over.
+            // The log is not read; when it is full, further lines are dropped.
             sockets.append(try socket(SOCK_STREAM, at: directory + "/bus"))
             sockets.append(try socket(SOCK_DGRAM, at: directory + "/journal"))
             for (number, socket) in sockets.enumerated() {
@@ -215,8 +216,8 @@ public final class PrivateBus: Sendable {
         var attributes = posix_spawnattr_t()
         posix_spawnattr_init(&attributes)
         defer { posix_spawnattr_destroy(&attributes) }
-        // Its own process group: Ctrl-C in a terminal ends the program, and that ends the bus.
-        // No blocked signals: threads of a dispatch queue block them all, and a child would inherit that.
+        // A separate process group: Ctrl-C in a terminal ends the program, and that ends the bus.
+        // No blocked signals: threads of a dispatch queue block all of them, and a child would inherit that.
         posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK))
         var noSignals = sigset_t()
         sigemptyset(&noSignals)
@@ -240,7 +241,7 @@ public final class PrivateBus: Sendable {
         return (pid, life[1], BusAddress(line))
     }
 
-    /// The first line of what comes in, or nil at its end or after 20 s.
+    /// The first line of the input, or nil at its end or after 20 s.
     private static func readLine(_ descriptor: Int32) -> String? {
         var bytes: [UInt8] = []
         while true {

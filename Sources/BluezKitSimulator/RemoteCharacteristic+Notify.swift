@@ -1,6 +1,6 @@
 import BluezDBus
 
-/// Subscriptions: by StartNotify, shared by clients; or by AcquireNotify, for one alone.
+/// Subscriptions: by StartNotify, shared by clients, or by AcquireNotify, for a single client.
 extension RemoteCharacteristic {
     private var subscription: UInt16 { flags.contains(.notify) ? 1 : 2 }
 
@@ -18,7 +18,7 @@ extension RemoteCharacteristic {
         let isFirst = notifyClients.isEmpty
         guard let link = device.link else {
             notifyClients.append((client, nil))
-            return server.reply(to: call)  // it is subscribed when the link comes up
+            return server.reply(to: call)  // it is subscribed when the link is up
         }
         let isPending = isFirst || notifyClients.contains { $0.pending != nil }
         notifyClients.append((client, isPending ? call : nil))
@@ -80,7 +80,7 @@ extension RemoteCharacteristic {
         }
     }
 
-    /// A notification or indication has come.
+    /// A notification or indication has arrived.
     func received(_ bytes: [UInt8]) {
         if let notifySocket {
             notifySocket.send(bytes)
@@ -88,7 +88,7 @@ extension RemoteCharacteristic {
         }
         guard !notifyClients.isEmpty else { return }
         value = bytes
-        // Each client's session broadcasts it: as many equal signals as clients.
+        // Each client's session broadcasts it, so there are as many equal signals as clients.
         for _ in notifyClients { changed("Value") }
     }
 
@@ -104,7 +104,7 @@ extension RemoteCharacteristic {
         guard flags.contains(.notify) else { return server.refuse(call, .notSupported) }
         isAcquiringNotify = true
         link.configure(source, 1) { [weak self] result in
-            // 5.66 never answers when the peripheral refuses, and stays half acquired.
+            // 5.66 never answers if the peripheral refuses, and stays half acquired.
             guard let self, case .success = result else { return }
             isAcquiringNotify = false
             guard let socket = AcquiredSocket(queue: simulator.queue) else {

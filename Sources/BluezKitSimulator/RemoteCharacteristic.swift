@@ -6,7 +6,7 @@ final class RemoteCharacteristic {
     let source: GATTTable.Characteristic
     let path: ObjectPath
     private(set) var descriptors: [RemoteDescriptor] = []
-    /// Last value read or notified.
+    /// The last value that was read or notified.
     var value: [UInt8]?
     var reads: [PendingRead] = []
     var isWriting = false
@@ -93,7 +93,7 @@ final class RemoteCharacteristic {
         device.secured(source.definition.security) { [weak self] failure in
             guard let self else { return }
             if let failure { return finishRead(.failure(failure)) }
-            // As with bluetoothd, nobody is answered if the service goes meanwhile.
+            // Like bluetoothd, gives no answer if the service is removed meanwhile.
             link.read(source, offset: offset) { [weak self] in self?.finishRead($0) }
         }
     }

@@ -1,4 +1,4 @@
-/// A generator that gives the same numbers everywhere (SplitMix64). Tests use it as well.
+/// A generator that produces the same numbers everywhere (SplitMix64). Tests use it as well.
 package struct SeededGenerator: RandomNumberGenerator {
     private var state: UInt64
 

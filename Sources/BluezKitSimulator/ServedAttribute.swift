@@ -1,7 +1,7 @@
 import BluezDBus
 
-/// A characteristic or descriptor that an application on the bus serves: each access becomes a call, as bluetoothd
-/// makes them.
+/// A characteristic or descriptor that an application on the bus provides: each access becomes a call, as made by
+/// bluetoothd.
 final class ServedAttribute {
     // bluetoothd 5.66 counts the packet's header as part of the value.
     static let longestWrite = 510
@@ -14,9 +14,10 @@ final class ServedAttribute {
     private let acquiresNotify: Bool
     private let acquiresWrite: Bool
 
-    /// Of all centrals, as bluetoothd counts: a change from notifications to indications counts twice.
+    /// Subscriptions of all centrals, as bluetoothd counts them: a change from notifications to indications counts
+    /// twice.
     private var subscriptions = 0
-    /// The application was told to start.
+    /// The application was asked to start notifying.
     private var isStarted = false
     private var notifySocket: AcquiredSocket?
     private var writeSocket: AcquiredSocket?
@@ -37,7 +38,8 @@ final class ServedAttribute {
 
     private enum Access { case read, write, subscribe }
 
-    /// What forbids the access; nil: nothing. An attribute whose flags name neither reading nor writing allows both.
+    /// The error that forbids the access, or nil. An attribute whose flags name neither reading nor writing allows
+    /// both.
     private func refusal(_ access: Access, on link: Link) -> ATTFailure? {
         let reads = flags.contains { $0 == "read" || $0.hasSuffix("-read") }
         let writes = flags.contains {
@@ -96,7 +98,7 @@ final class ServedAttribute {
         call("WriteValue", arguments, isRead: false) { completion($0.map { _ in () }) }
     }
 
-    /// A prepared write is about to be kept.
+    /// A prepared write is about to be stored.
     func authorize(on link: Link, completion: @escaping (Result<Void, ATTFailure>) -> Void) {
         if let refusal = refusal(.write, on: link) { return completion(.failure(refusal)) }
         guard flags.contains("authorize") else { return completion(.success(())) }
@@ -187,7 +189,7 @@ final class ServedAttribute {
         tell("StartNotify")
     }
 
-    /// The application signalled a value: to all that subscribed, the newest link first.
+    /// The application signalled a value: sent to all subscribers, the newest link first.
     func signalled(_ value: [UInt8], of characteristic: GATTTable.Characteristic) {
         guard let adapter = application?.adapter else { return }
         let handle = characteristic.handle + 1
@@ -274,7 +276,7 @@ final class ServedAttribute {
 }
 
 extension ATTFailure {
-    /// What a central sees of an application's error.
+    /// The ATT error for an application's error.
     fileprivate init(_ error: BusError, isRead: Bool) {
         self.init(Self.code(error, isRead))
     }
@@ -294,7 +296,7 @@ extension ATTFailure {
         }
     }
 
-    /// As strtol reads it: no text at all is 0.
+    /// Parsed like strtol: no digits at all is 0.
     private static func integer(_ text: String) -> Int? {
         if text.isEmpty { return 0 }
         return text.lowercased().hasPrefix("0x") ? Int(text.dropFirst(2), radix: 16) : Int(text)

@@ -1,7 +1,7 @@
 import BluezDBus
 import Foundation
 
-/// A control line that makes no sense.
+/// An invalid control line.
 public struct ControlError: Error, CustomStringConvertible {
     /// What is wrong with the line.
     public let description: String
@@ -9,37 +9,37 @@ public struct ControlError: Error, CustomStringConvertible {
 }
 
 extension ClosedRange where Bound: LosslessStringConvertible {
-    /// The number that a word of a control line says.
-    /// - Throws: ``ControlError`` if it is none, or not in this range.
+    /// The number in a word of a control line.
+    /// - Throws: ``ControlError`` if it is not a number, or not in this range.
     func number(_ word: String) throws -> Bound {
         guard let number = Bound(word), contains(number) else { throw ControlError("not in \(self): \(word)") }
         return number
     }
 }
 
-/// Control by lines of text: the same that the virtual machine with a real bluetoothd understands, so that one
-/// scenario runs in both worlds.
+/// Control by lines of text, the same as for the virtual machine with a real bluetoothd, so that one scenario runs in
+/// both worlds.
 extension Simulator {
     /// Carries out one line, `TARGET COMMAND [ARGUMENT…]`:
     ///
-    /// - `heart` or `sink`, which appear on the air when first named, or another peripheral by its address:
-    ///   `advertise on|off`, `manufacturer HEX`, `name TEXT`, `rssi DBM`, `disconnect [REASON]`, `vanish`, `return`,
-    ///   `state`, `connections`, `pairing justworks|display|keyboard|numeric|reject [PASSKEY]`, `enter PASSKEY`, `forget`, `value NUMBER [HEX]`,
-    ///   `private`, which answers the address that it advertises from now, `identity`, which ends that,
-    ///   `notify NUMBER HEX`, `indicate NUMBER HEX`, `burst NUMBER COUNT [SIZE [PER_SECOND]]`; also here: `once [DBM]`,
-    ///   one advertisement now
+    /// - `heart` or `sink`, which are added when first named, or another peripheral by its address: `advertise on|off`,
+    ///   `manufacturer HEX`, `name TEXT`, `rssi DBM`, `disconnect [REASON]`, `vanish`, `return`, `state`,
+    ///   `connections`, `pairing justworks|display|keyboard|numeric|reject [PASSKEY]`, `enter PASSKEY`, `forget`,
+    ///   `value NUMBER [HEX]`, `private`, which returns the address from which it now advertises, `identity`, which
+    ///   ends that, `notify NUMBER HEX`, `indicate NUMBER HEX`, `burst NUMBER COUNT [SIZE [PER_SECOND]]`; only here:
+    ///   `once [DBM]`, one advertisement now
     /// - `heart beat PER_SECOND`, `heart measure BPM`, `sink services add|remove`
-    /// - `crowd set COUNT [INTERVAL_MS [CHANGE]]`; also here: `crowd known COUNT`
-    /// - `central` and `central2`: see ``VirtualCentral``; their lines are listed there
-    /// - `rig sensors COUNT`: puts `sensor1`, `sensor2`… on the air, peripherals like the others
+    /// - `crowd set COUNT [INTERVAL_MS [CHANGE]]`; only here: `crowd known COUNT`
+    /// - `central` and `central2`: see ``VirtualCentral``, which lists their lines
+    /// - `rig sensors COUNT`: adds the peripherals `sensor1`, `sensor2`…
     /// - `rig adapters COUNT`, `rig unplug [N]`, `rig plug [N]`, `rig duplicates address|data|none`, `rig reports`,
-    ///   `rig power on|off`, `rig deaf on|off|scan|power`, see ``SimulatorDeafness``, and `rig suspend`, `rig resume`, see
-    ///   ``suspend()``
-    /// - `bluetoothd kill|stop|start|hang|continue`: while it hangs, nothing but `continue`
-    /// - `bluetoothd remove ADDRESS`: it forgets the device; `bluetoothd cache always|yes|no`: of which devices it keeps the
-    ///   services when a link ends, from its next start on: all, bonded ones, none
+    ///   `rig power on|off`, `rig deaf on|off|scan|power`, see ``SimulatorDeafness``, and `rig suspend`, `rig resume`,
+    ///   see ``suspend()``
+    /// - `bluetoothd kill|stop|start|hang|continue`: while it hangs, only `continue` is possible
+    /// - `bluetoothd remove ADDRESS`: it forgets the device; `bluetoothd cache always|yes|no`: which devices' services
+    ///   it keeps when a link ends, from its next start on: those of all devices, of bonded ones, of none
     ///
-    /// - Returns: The answer; empty for most.
+    /// - Returns: The answer; usually empty.
     /// - Throws: ``ControlError``
     @discardableResult
     public func control(_ line: String) async throws -> String {
@@ -58,7 +58,7 @@ extension Simulator {
         }
     }
 
-    /// `heart` and `sink` need not be added before.
+    /// `heart` and `sink` are added automatically.
     private func peripheralNamed(_ name: String) -> VirtualPeripheral? {
         sync {
             if let known = named[name] ?? peripherals[name.uppercased()] { return known }
@@ -82,7 +82,7 @@ extension Simulator {
             forgetDevice(peripheral)
         case ("cache", let mode?):
             guard let cache = SimulatorOptions.ServiceCache(rawValue: mode) else {
-                throw ControlError("no such cache: \(mode)")
+                throw ControlError("unknown cache mode: \(mode)")
             }
             sync { optionsState.serviceCache = cache }
         default: throw ControlError("unknown command: bluetoothd \(command)")
@@ -111,7 +111,7 @@ extension Simulator {
             setDeaf(deafness)
         case ("duplicates", let kind?):
             guard let filter = SimulatorOptions.DuplicateFilter(rawValue: kind) else {
-                throw ControlError("no filter: \(kind)")
+                throw ControlError("unknown filter: \(kind)")
             }
             sync { optionsState.duplicateFilter = filter }
         default: throw ControlError("unknown command: \(line)")
@@ -121,7 +121,7 @@ extension Simulator {
 
     private func controlCrowd(_ command: String, _ arguments: [String], _ line: String) throws -> String {
         guard let first = arguments.first else { throw ControlError("unknown command: \(line)") }
-        // As many as there are addresses for.
+        // As many as there are addresses.
         let count = try (0...65_536).number(first)
         switch command {
         case "set":
@@ -151,10 +151,10 @@ extension Simulator {
         case ("name", _?): peripheral.advertisement.localName = arguments.joined(separator: " ")
         case ("manufacturer", _?):
             let data = try bytes(0)
-            guard data.count >= 2 else { throw ControlError("a company has two bytes: \(line)") }
+            guard data.count >= 2 else { throw ControlError("a company identifier has two bytes: \(line)") }
             peripheral.advertisement.manufacturerData = [UInt16(data[0]) | UInt16(data[1]) << 8: Array(data[2...])]
         case ("disconnect", _):
-            guard peripheral.isConnected else { throw ControlError("ValueError: not connected") }
+            guard peripheral.isConnected else { throw ControlError("not connected") }
             peripheral.disconnect()
         case ("vanish", nil): peripheral.vanish()
         case ("return", nil): peripheral.comeBack()
@@ -175,7 +175,7 @@ extension Simulator {
         case ("notify", let number?), ("indicate", let number?):
             peripheral.notify(try uuid(number, of: peripheral), try bytes(1))
         case ("burst", let number?):
-            guard peripheral.isConnected else { throw ControlError("ValueError: not connected") }
+            guard peripheral.isConnected else { throw ControlError("not connected") }
             try await burst(peripheral, try uuid(number, of: peripheral), Array(arguments.dropFirst()))
         case ("measure", let text?):
             guard let rate = UInt16(text) else { throw unknown }
@@ -185,18 +185,18 @@ extension Simulator {
         case ("services", "add"): peripheral.addService(VirtualPeripheral.changingService)
         case ("services", "remove"):
             guard peripheral.removeService(VirtualPeripheral.testUUID(0x0003)) else {
-                throw ControlError("ValueError: service 0003 is not there")
+                throw ControlError("no service 0003")
             }
         default: throw unknown
         }
         return ""
     }
 
-    /// RSSI in dBm.
+    /// A signal strength in dBm.
     private static var strengths: ClosedRange<Int16> { -127...20 }
     private static var passkeys: ClosedRange<UInt32> { 0...999_999 }
 
-    /// So many a second; 0: none, or without a limit.
+    /// A rate per second; 0: none, or without a limit.
     private static func rate(_ word: String) throws -> Double {
         word == "0" ? 0 : try (0.001...1_000_000).number(word)
     }
@@ -208,7 +208,7 @@ extension Simulator {
         where peripheral.value(of: uuid) != nil {
             return uuid
         }
-        throw ControlError("ValueError: no characteristic \(number)")
+        throw ControlError("no characteristic \(number)")
     }
 
     private func state(of peripheral: VirtualPeripheral) -> String {
@@ -228,14 +228,14 @@ extension Simulator {
         }
     }
 
-    /// Notifications that start with a 4-byte counter. Answers when the last is sent.
+    /// Notifications that start with a 4-byte counter. Returns when the last one has been sent.
     private func burst(_ peripheral: VirtualPeripheral, _ uuid: String, _ arguments: [String]) async throws {
         let count = try (0...100_000_000).number(arguments.first ?? "")
         let size = max(arguments.count > 1 ? try (0...512).number(arguments[1]) : 20, 4)
         let rate = arguments.count > 2 ? try Self.rate(arguments[2]) : 0
         let padding = [UInt8](repeating: 0, count: size - 4)
         let start = ContinuousClock.now
-        // 16 at a time, so that a fast one leaves the queue to others.
+        // 16 at a time, so that a fast burst does not block the queue.
         let batch = rate > 0 ? max(1, Int(rate / 100)) : 16
         var sent = 0
         while sent < count {

@@ -1,9 +1,9 @@
 import BluezDBus
 
-/// The life of the simulated bluetoothd.
+/// The lifetime of the simulated bluetoothd.
 extension Simulator {
-    /// bluetoothd crashes: its name is lost and nothing else is said. Links are lost 2 s later, as the daemon's sockets
-    /// are gone.
+    /// bluetoothd crashes: its bus name is lost, and nothing else is signalled. Links are lost 2 s later, because the
+    /// daemon's sockets are closed.
     public func killDaemon() {
         sync {
             guard let connection else { return }
@@ -15,7 +15,8 @@ extension Simulator {
         }
     }
 
-    /// bluetoothd ends in order: links end, all objects go, the adapters are powered off, the name is released.
+    /// bluetoothd exits normally: links end, all objects are removed, the adapters are powered off, the name is
+    /// released.
     public func stopDaemon() {
         sync {
             guard let connection, let server else { return }
@@ -34,7 +35,7 @@ extension Simulator {
         }
     }
 
-    /// Calls a client, as bluetoothd. One that has ended gets no answer any more.
+    /// Calls a client, as bluetoothd. A daemon that has exited gets no answer.
     func call(_ call: MethodCall, deadline: Duration, completion: @escaping Connection.Completion) {
         connection?.call(call, deadline: deadline) { result in
             if case .failure(.disconnected) = result { return }
@@ -54,11 +55,11 @@ extension Simulator {
         scanningChanged()
     }
 
-    /// Whether bluetoothd runs.
+    /// Whether bluetoothd is running.
     public var isDaemonRunning: Bool { sync { connection != nil } }
 
-    /// Starts bluetoothd again: its name, `/org/bluez`, each plugged adapter with the devices it has stored. Returns
-    /// when all that has been announced.
+    /// Starts bluetoothd again: its name, `/org/bluez`, and each plugged adapter with its stored devices. Returns when
+    /// everything has been announced.
     public func startDaemon() async throws {
         try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<Void, any Error>) in
             sync {
@@ -77,7 +78,7 @@ extension Simulator {
         let server = ObjectServer(connection: connection)
         (self.connection, self.server) = (connection, server)
         server.intercept = { [weak self] call in
-            // The simulator stays alive while a call is dealt with.
+            // The simulator stays alive while a call is being handled.
             guard let self else { return true }
             if let traffic { traffic.receive(call) } else { handle(call) }
             return true
@@ -104,7 +105,7 @@ extension Simulator {
         }
     }
 
-    /// The bus may take a moment to see that the daemon before has gone.
+    /// The bus may take a moment to notice that the previous daemon has exited.
     private func takeName(
         by connection: Connection, until deadline: ContinuousClock.Instant = .now + .seconds(5),
         completion: @escaping (Result<Void, BusError>) -> Void
@@ -119,8 +120,9 @@ extension Simulator {
 
     // MARK: Adapters
 
-    /// The controller gets an adapter object; it is powered a moment later if the kernel does not say it is already.
-    /// - Parameter isFirst: The world begins, and the adapter is powered.
+    /// The controller gets an adapter object; it is powered a moment later if the kernel does not report it as powered
+    /// already.
+    /// - Parameter isFirst: The simulator is starting, and the adapter is powered.
     private func attach(_ controller: Controller, isFirst: Bool = false) {
         let adapter = Adapter(simulator: self, controller: controller)
         adapters.append(adapter)
@@ -142,7 +144,7 @@ extension Simulator {
         }
     }
 
-    /// Plugs in one more adapter, `hciN`.
+    /// Adds an adapter, `hciN`.
     /// - Returns: Its number.
     @discardableResult
     public func addAdapter(address: String) -> Int {
@@ -156,7 +158,7 @@ extension Simulator {
         }
     }
 
-    /// Makes it so many adapters, in range of each other.
+    /// Changes the number of adapters, which are in range of each other.
     func setAdapters(_ count: Int) {
         while let last = sync({ controllers.last }), last.index >= count {
             unplugAdapter(last.index)
@@ -170,7 +172,7 @@ extension Simulator {
         }
     }
 
-    /// Pulls out an adapter: its links are lost, all its objects go.
+    /// Unplugs an adapter: its links are lost, all its objects are removed.
     public func unplugAdapter(_ index: Int = 0) {
         sync {
             guard let controller = controllers.first(where: { $0.index == index }) else { return }
@@ -196,16 +198,16 @@ extension Simulator {
         sync { adapters.first { $0.controller.index == index }?.setPowered(on) }
     }
 
-    // MARK: The air
+    // MARK: The radio
 
-    /// A peripheral can be heard now, or cannot any more.
+    /// A peripheral has become audible, or inaudible.
     func airChanged(_ peripheral: VirtualPeripheral) {
         updateAdvertising(of: peripheral)
         guard peripheral.isOnAir else { return }
         for adapter in adapters { adapter.device(at: peripheral.airAddress)?.attemptConnection() }
     }
 
-    /// Reports an advertisement to all who scan.
+    /// Reports an advertisement to all scanning adapters.
     func emit(_ report: AdvertisingReport, unfiltered: Bool = false) {
         for adapter in adapters where adapter.isScanning && adapter.controller.address != report.address {
             adapter.receive(report, unfiltered: unfiltered)
@@ -213,7 +215,7 @@ extension Simulator {
         for listener in listeners where listener.address == report.address { listener.heard(report) }
     }
 
-    /// Advertisements cost something only while somebody scans.
+    /// Advertisements cost time only while an adapter scans.
     func updateAdvertising(of peripheral: VirtualPeripheral) {
         let due =
             peripheral.isOnAir
@@ -236,6 +238,6 @@ extension Simulator {
 
     func scanningChanged() {
         for peripheral in peripherals.values { updateAdvertising(of: peripheral) }
-        crowd?.update()
+        beacons?.update()
     }
 }

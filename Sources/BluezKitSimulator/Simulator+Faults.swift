@@ -2,29 +2,29 @@ import Dispatch
 import Synchronization
 public import BluezDBus
 
-/// How long a controller hears nothing.
+/// How long a controller receives nothing.
 public enum SimulatorDeafness: String, Sendable {
-    /// It hears.
+    /// It receives normally.
     case off
-    /// Until it is told so.
+    /// Until this is reset.
     case on
-    /// Until discovery is started the next time.
+    /// Until discovery is started again.
     case scan
-    /// Until it is switched on the next time.
+    /// Until the adapter is switched on again.
     case power
 }
 
-/// Things that go wrong in the daemon and below it.
+/// Failures of the daemon and of the layers below it.
 extension Simulator {
-    /// From its next connection on, the device resolves without its services being found, as when discovery failed.
+    /// From its next connection on, the device resolves without services, as if discovery had failed.
     public func hideServices(of peripheral: VirtualPeripheral, _ hide: Bool = true) {
         sync {
             if hide { hidesServices.insert(peripheral.address) } else { hidesServices.remove(peripheral.address) }
         }
     }
 
-    /// The device stays `Connected` when its link is lost, as with some controllers; also after Disconnect, which
-    /// then is never answered. When this ends, so does the connection.
+    /// The device stays `Connected` when its link is lost, as with some controllers; also after Disconnect, which is
+    /// then never answered. When this is reset, the connection ends.
     public func stickConnection(of peripheral: VirtualPeripheral, _ stick: Bool = true) {
         sync {
             if stick {
@@ -39,14 +39,14 @@ extension Simulator {
         }
     }
 
-    /// The controller scans and hears nothing, without an error, as some do now and then. Links are not affected.
+    /// The controller scans but receives nothing, without an error, as some do occasionally. Links are not affected.
     public func setDeaf(_ deafness: SimulatorDeafness, adapter index: Int = 0) {
         sync { controllers.first { $0.index == index }?.deafness = deafness }
     }
 
-    /// bluetoothd stops doing anything, as with SIGSTOP, and the simulated world with it, until ``continueDaemon()``:
-    /// calls are not answered, signals do not come. Nothing else of the simulator may be called meanwhile: it would
-    /// wait.
+    /// bluetoothd stops, as with SIGSTOP, and with it the whole simulator, until ``continueDaemon()``: calls are not
+    /// answered, signals are not sent. Do not call other methods of the simulator in the meantime, because they would
+    /// block.
     public func hangDaemon() {
         let mustStop = hanging.withLock { isHanging in
             defer { isHanging = true }
@@ -55,7 +55,7 @@ extension Simulator {
         if mustStop { queue.suspend() }
     }
 
-    /// bluetoothd goes on where it was, with all that has gathered.
+    /// bluetoothd resumes, and handles everything that has accumulated.
     public func continueDaemon() {
         let mustGoOn = hanging.withLock { isHanging in
             defer { isHanging = false }
@@ -79,7 +79,7 @@ extension Simulator {
         }
     }
 
-    /// Makes bluetoothd know a peripheral as if it had been connected before.
+    /// Adds a peripheral to those that bluetoothd knows, as if it had been connected before.
     public func remember(_ peripheral: VirtualPeripheral, bonded: Bool = false, adapter index: Int = 0) {
         sync {
             if bonded { peripheral.holdsBond = true }
@@ -99,19 +99,19 @@ extension Simulator {
         }
     }
 
-    /// From now on the applications that bluetoothd calls get this instead of the options of a read or write, whatever
-    /// type it has. Nil: the right ones again.
+    /// From now on the applications that bluetoothd calls get this value instead of the options of a read or write,
+    /// whatever its type. Nil: the correct options again.
     public func sendOptions(_ options: Value?) { sync { malformedOptions = options } }
 
-    /// How many advertising reports the controllers have sent to the kernel.
+    /// The number of advertising reports that the controllers have sent to the kernel.
     public var reportsSent: Int { sync { reportCount } }
 
-    /// Whether anybody has an adapter discover.
+    /// Whether any client has started discovery on an adapter.
     public func isDiscovering(adapter index: Int = 0) -> Bool {
         sync { adapters.contains { $0.controller.index == index && !$0.sessions.isEmpty } }
     }
 
-    /// Addresses of the devices that an adapter's daemon knows now.
+    /// Addresses of the devices that an adapter currently knows.
     public func knownDevices(adapter index: Int = 0) -> [String] {
         sync { adapters.first { $0.controller.index == index }?.devices.keys.sorted() ?? [] }
     }

@@ -5,25 +5,25 @@ import Foundation
 public struct RecordedCall: Hashable, Sendable {
     /// The caller's unique name, `:1.7`.
     public let sender: String
-    /// The object that was called.
+    /// The object path of the call.
     public let path: String
-    /// The interface named in the call; empty if none was.
+    /// The interface named in the call; empty if there was none.
     public let interface: String
-    /// The method, `StartDiscovery`.
+    /// The method, such as `StartDiscovery`.
     public let member: String
 }
 
-/// What happens to calls that match, instead of or before the usual.
+/// What happens to matching calls, instead of or before the normal handling.
 public struct SimulatorFault: Sendable {
-    /// What becomes of a call that matches.
+    /// The effect on a matching call.
     public enum Effect: Sendable {
-        /// The call is answered with this error, and has no effect.
+        /// The call fails with this error, and has no effect.
         case fail(name: String, message: String)
-        /// The call is answered with these arguments, whatever types they should have, and has no effect.
+        /// The call is answered with these arguments, whatever their types, and has no effect.
         case answer([Value])
         /// The call is never answered, and has no effect.
         case ignore
-        /// The call is dealt with as usual, but later.
+        /// The call is handled normally, but later.
         case delay(Duration)
     }
 
@@ -33,9 +33,9 @@ public struct SimulatorFault: Sendable {
     public var member: String?
     /// Nil: any.
     public var path: String?
-    /// What becomes of the call.
+    /// The effect on the call.
     public var effect: Effect
-    /// How many calls it strikes; nil: all.
+    /// The number of calls that it affects; nil: all.
     public var times: Int?
 
     /// - Parameter member: `Connect`, or `org.bluez.Device1.Connect`.
@@ -49,7 +49,7 @@ public struct SimulatorFault: Sendable {
         (self.path, self.times, self.effect) = (path, times, effect)
     }
 
-    /// Every call is refused as a bus policy without the right group does.
+    /// Every call is refused, as by a bus policy for users who are not in the right group.
     public static let accessDenied = SimulatorFault(
         times: nil,
         .fail(
@@ -62,7 +62,7 @@ public struct SimulatorFault: Sendable {
     }
 }
 
-/// Somebody waits for calls.
+/// A test waits for calls.
 struct Waiter {
     let id: UUID
     let isMet: () -> [RecordedCall]?
@@ -71,7 +71,7 @@ struct Waiter {
 
 extension Simulator {
     /// The method calls received so far, of all clients and on all interfaces: the last
-    /// ``SimulatorOptions/rememberedCalls``, and some more. Of others nothing here knows.
+    /// ``SimulatorOptions/rememberedCalls``, and possibly some more. Earlier calls are discarded.
     public var calls: [RecordedCall] { sync { recorded } }
 
     /// The calls of one method so far.
@@ -84,11 +84,11 @@ extension Simulator {
         recorded.filter { $0.member == member && (path ?? $0.path) == $0.path }
     }
 
-    /// Forgets the calls received so far.
+    /// Discards the calls received so far.
     public func forgetCalls() { sync { recorded = [] } }
 
     /// Waits until a method has been called `count` times.
-    /// - Returns: All its calls so far; nil if that did not happen in time.
+    /// - Returns: All its calls so far; nil if the time limit was reached.
     @discardableResult
     public func waitForCalls(
         _ member: String, path: String? = nil, count: Int = 1, timeout: Duration = .seconds(20)
@@ -110,7 +110,7 @@ extension Simulator {
         }
     }
 
-    /// Adds a fault. Faults strike in the order in which they were added.
+    /// Adds a fault. Faults apply in the order in which they were added.
     public func inject(_ fault: SimulatorFault) { sync { faults.append(fault) } }
 
     /// Removes all faults.
@@ -121,7 +121,7 @@ extension Simulator {
         path: String, interface: String, member: String, to destination: String? = nil, arguments: [Value] = []
     ) throws {
         try sync {
-            guard let path = ObjectPath(path) else { throw BusError.invalid("no object path: \(path)") }
+            guard let path = ObjectPath(path) else { throw BusError.invalid("not an object path: \(path)") }
             try server?.emit(path: path, interface: interface, member: member, to: destination) {
                 (writer) throws(BusError) in
                 for argument in arguments { try writer.write(argument) }
@@ -135,10 +135,10 @@ extension Simulator {
 
     func tell(_ event: String) { for handler in eventHandlers { handler(event) } }
 
-    /// An app's call, when bluetoothd gets to it.
+    /// Called for an app's call when bluetoothd handles it.
     func handle(_ call: IncomingCall) { if !intercept(call) { server?.dispatch(call) } }
 
-    /// Every call of an app passes here first.
+    /// Called first for every call of an app.
     private func intercept(_ call: IncomingCall) -> Bool {
         let record = RecordedCall(
             sender: call.sender ?? "", path: call.path?.rawValue ?? "", interface: call.interface ?? "",

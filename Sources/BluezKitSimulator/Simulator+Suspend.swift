@@ -1,8 +1,8 @@
-/// The computer sleeps and wakes: what the kernel does about Bluetooth then, as far as daemon and clients can see it. They
-/// are frozen meanwhile, and their clocks with them; here everybody goes on, and finds the radio silent.
+/// Sleeping and waking: what the kernel then does to Bluetooth, as far as the daemon and clients can see it. In reality
+/// they are frozen, and their clocks with them; here all programs keep running, and the radio is silent.
 extension Simulator {
-    /// The kernel keeps the radio silent and ends all links, and a connection attempt under way. Discovery,
-    /// advertisements and applications stay as they are in bluetoothd. Controllers that lose power are unplugged instead.
+    /// The kernel silences the radio and ends all links and a connection attempt in progress. Discovery, advertisements
+    /// and applications stay registered in bluetoothd. Controllers that lose power are unplugged instead.
     public func suspend() {
         sync {
             guard !isSuspended else { return }
@@ -15,7 +15,7 @@ extension Simulator {
         }
     }
 
-    /// Discovery and advertising go on; links do not come back by themselves.
+    /// Discovery and advertising resume; links do not.
     public func resume() {
         sync {
             guard isSuspended else { return }

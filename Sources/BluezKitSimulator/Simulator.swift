@@ -3,17 +3,17 @@ import Dispatch
 import Foundation
 import Synchronization
 
-/// BlueZ without Bluetooth: an `org.bluez` on a bus that imitates bluetoothd 5.66, over simulated adapters and a
-/// simulated air with peripherals on it.
+/// BlueZ without Bluetooth hardware: an `org.bluez` on a bus that imitates bluetoothd 5.66, with simulated adapters and
+/// simulated peripherals in range.
 ///
 /// ```swift
 /// let simulator = try await Simulator()
 /// simulator.add(.heart())
 /// // Any BlueZ client on simulator.address now finds a heart rate sensor.
 /// ```
-/// Everything may be called from any thread. Closures that are given to it run on its own queue, and may call it.
+/// All methods may be called from any thread. Closures that are passed to it run on its own queue, and may call it.
 public final class Simulator: @unchecked Sendable {  // holds: all state is touched inside `sync`
-    /// The bus it is on. A client connects there as it would to the system bus.
+    /// The address of its bus. A client connects to it as it would to the system bus.
     public let address: BusAddress
     let queue = DispatchQueue(label: "bluezkit.simulator")
     private let bus: PrivateBus?
@@ -28,38 +28,38 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
     // The daemon; nil while it is not running.
     var connection: Connection?
     var server: ObjectServer?
-    /// Counts the lives of the daemon: its timers die with it.
+    /// Counts the runs of the daemon: its timers end with it.
     var generation = 0
     var adapters: [Adapter] = []
     let root = RootObject()
     var watchedClients: Set<String> = []
     var agents: [Agent] = []
 
-    // The world: outlives the daemon.
+    // The environment, which outlives the daemon.
     var controllers: [Controller] = []
     var peripherals: [String: VirtualPeripheral] = [:]
     var named: [String: VirtualPeripheral] = [:]
-    /// By the private address that they advertise from now.
+    /// Peripherals by the private address from which they now advertise.
     var privateAddresses: [String: VirtualPeripheral] = [:]
-    /// What bluetoothd would keep in /var/lib/bluetooth: by adapter address, then by device address.
+    /// What bluetoothd would store in /var/lib/bluetooth: by adapter address, then by device address.
     var stored: [String: [String: StoredDevice]] = [:]
-    var crowd: Crowd?
+    var beacons: BeaconSwarm?
     var traffic: Traffic?
     var centrals: [String: VirtualCentral] = [:]
     var listeners: [AirListener] = []
     var reportCount = 0
 
-    /// The computer sleeps.
+    /// Whether the computer is asleep.
     var isSuspended = false
 
-    /// Addresses of peripherals whose services are not found, though they resolve.
+    /// Addresses of peripherals that resolve without services.
     var hidesServices: Set<String> = []
     /// Addresses of devices that stay `Connected` when their link is lost.
     var stuckConnections: Set<String> = []
     /// What applications get instead of the options of a read or write.
     var malformedOptions: Value?
 
-    // Testing.
+    // For tests.
     var recorded: [RecordedCall] = []
     var faults: [SimulatorFault] = []
     var waiters: [Waiter] = []
@@ -67,7 +67,7 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
 
     /// Starts a simulated bluetoothd with one powered adapter, `hci0`.
     /// - Parameters:
-    ///   - address: The bus to be on. Nil: one of its own, which ends with the simulator.
+    ///   - address: The bus to use. Nil: a private bus, which ends with the simulator.
     public init(
         timing: SimulatorTiming = .fast, options: SimulatorOptions = SimulatorOptions(), address: BusAddress? = nil,
         adapterAddresses: [String] = ["00:B1:5E:00:00:01"]
@@ -99,16 +99,16 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
 
     deinit {
         continueDaemon()
-        let (queue, connection, server, adapters, crowd, traffic) = (
-            queue, connection, server, adapters, crowd, traffic
+        let (queue, connection, server, adapters, beacons, traffic) = (
+            queue, connection, server, adapters, beacons, traffic
         )
         let end = {
-            crowd?.stop()
+            beacons?.stop()
             traffic?.stop()
             for adapter in adapters { adapter.closeSockets() }
             server?.close()  // a flush that waits on the queue must find nothing: objects refer to the simulator
             connection?.close()
-            // Calls that this has failed are yet to be told so; what they are about goes after them.
+            // Calls that this has failed have not been informed yet; the objects they refer to are released after them.
             queue.later { withExtendedLifetime(adapters) {} }
         }
         if DispatchQueue.getSpecific(key: Self.queueKey) == ObjectIdentifier(self) {
@@ -118,19 +118,19 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
         }
     }
 
-    /// Runs `body` on the simulator's queue; right here if this is it.
+    /// Runs `body` on the simulator's queue; directly if already on it.
     func sync<R>(_ body: () throws -> R) rethrows -> R {
         if DispatchQueue.getSpecific(key: Self.queueKey) == ObjectIdentifier(self) { return try body() }
         return try queue.sync(execute: body)
     }
 
-    /// The timers. A change holds for what starts after it.
+    /// The timers. A change applies to what starts after it.
     public var timing: SimulatorTiming {
         get { sync { timingState } }
         set { sync { timingState = newValue } }
     }
 
-    /// What the world is like. A change holds at once.
+    /// The options. A change applies at once.
     public var options: SimulatorOptions {
         get { sync { optionsState } }
         set {
@@ -142,13 +142,13 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
         }
     }
 
-    /// A controller is heard by others, once it advertises.
+    /// A controller is heard by others when it advertises.
     func putOnAir(_ controller: Controller) {
         controller.presence.move(to: self)
         sync { peripherals[controller.address] = controller.presence }
     }
 
-    /// How long a device that nobody hears is kept: a busy world does not wait longer than BlueZ.
+    /// How long an unheard device is kept: with background activity, as long as BlueZ keeps it.
     var temporaryTimeout: Duration {
         let timing = timingState
         return optionsState.bustle == nil
@@ -157,7 +157,7 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
 
     // MARK: Peripherals
 
-    /// Puts a peripheral on the air.
+    /// Adds a peripheral to those in range.
     @discardableResult
     public func add(_ peripheral: VirtualPeripheral) -> VirtualPeripheral {
         peripheral.move(to: self)
@@ -170,7 +170,7 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
         return peripheral
     }
 
-    /// Takes a peripheral off the air; its links are lost at once.
+    /// Removes a peripheral; its links are lost at once.
     public func remove(_ peripheral: VirtualPeripheral) {
         sync {
             peripheral.isInRange = false
@@ -183,8 +183,8 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
         peripheral.move(to: nil)
     }
 
-    /// The peripheral that a link to this device would reach now. The controller knows the private addresses of bonded
-    /// peripherals, and of no others.
+    /// The peripheral that a link to this device would reach now. The controller resolves the private addresses of
+    /// bonded peripherals only.
     func peripheral(behind device: Device) -> VirtualPeripheral? {
         if device.isBonded { return peripherals[device.identityAddress] }
         if let peripheral = privateAddresses[device.address] { return peripheral }
@@ -196,13 +196,13 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
 
     // MARK: Time
 
-    /// Runs `body` later, if the daemon still lives then.
+    /// Runs `body` later, if the daemon is still running then.
     @discardableResult
     func after(_ delay: Duration, _ body: @escaping () -> Void) -> Alarm {
         let life = generation
         return afterAlways(delay) { [weak self] in
             guard let self, generation == life else { return }
-            // Devices refer to it without holding it: it must not end meanwhile.
+            // Devices refer to the simulator without a strong reference: it must not be released in the meantime.
             withExtendedLifetime(self) { body() }
         }
     }
@@ -217,21 +217,21 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
     }
 }
 
-/// Something that will happen, unless it is cancelled.
+/// A scheduled action that can be cancelled.
 final class Alarm {
     private(set) var isCancelled = false
     func cancel() { isCancelled = true }
 }
 
-/// A controller, as the kernel has it.
+/// A controller as the kernel sees it.
 final class Controller {
     let index: Int
     let address: String
     var isPlugged = true
-    /// What the kernel keeps when bluetoothd dies.
+    /// What the kernel keeps when bluetoothd crashes.
     var isPowered = false
     var deafness = SimulatorDeafness.off
-    /// The controller in the peripheral role, as others hear it.
+    /// The controller in the peripheral role, as other devices hear it.
     let presence: VirtualPeripheral
 
     init(index: Int, address: String) {
@@ -242,7 +242,7 @@ final class Controller {
     }
 }
 
-/// What bluetoothd keeps of a device on disk.
+/// What bluetoothd stores about a device.
 struct StoredDevice {
     var addressType: String
     var name: String?

@@ -1,39 +1,39 @@
 import BluezDBus
 import Dispatch
 
-/// A world as busy as the real one. Set it in ``SimulatorOptions/bustle``.
+/// Background activity as in a real environment. Set it in ``SimulatorOptions/bustle``.
 ///
-/// bluetoothd takes its time: it gets to a call when its main loop does, in the order in which calls came, and what has to
-/// wait for the kernel or the radio takes longer, so that the answer to a later call about another device overtakes it.
-/// Signals and answers keep the order in which bluetoothd sends them. Devices that are not heard are forgotten after 30 s,
-/// in the simulator's time (``SimulatorTiming/scale``). Phones are near and change their addresses, and other programs come
-/// to the bus, scan, connect to the phones, and leave.
+/// bluetoothd handles calls with a delay: each call waits for its main loop, in order of arrival, and calls that
+/// involve the kernel or the radio take longer, so that the answer to a later call about another device overtakes them.
+/// Signals and answers keep the order in which bluetoothd sends them. Devices that are not heard are forgotten after 30
+/// s of simulated time (``SimulatorTiming/scale``). Phones are in range and change their addresses. Other programs
+/// connect to the bus, scan, connect to the phones, and exit.
 ///
-/// Nothing here breaks a rule of D-Bus or BlueZ: an app that fails in it would fail in the world.
+/// None of this breaks a rule of D-Bus or BlueZ: an app that fails here would also fail in reality.
 public struct SimulatorBustle: Sendable, Equatable {
-    /// The same seed makes the same choices, as far as the app's calls come in the same order.
+    /// The same seed makes the same choices, provided that the app's calls arrive in the same order.
     public var seed: UInt64
     /// How long calls wait for bluetoothd's main loop, at most.
     public var latency = Duration.milliseconds(3)
-    /// How much longer than otherwise what involves the kernel or the radio takes, at most.
+    /// The additional delay, at most, of calls that involve the kernel or the radio.
     public var operationDelay = Duration.milliseconds(6)
-    /// How many phones are near.
+    /// The number of phones in range.
     public var phones = 8
-    /// How long each keeps its address.
+    /// How long each phone keeps its address.
     public var addressLifetime = Duration.milliseconds(500)
-    /// How many other programs use bluetoothd.
+    /// The number of other programs that use bluetoothd.
     public var clients = 2
 
-    /// What is usual.
+    /// Typical background activity.
     public init(seed: UInt64) { self.seed = seed }
 }
 
-/// What ``SimulatorBustle`` describes, as it goes on. Confined to the simulator's queue.
+/// The running background activity of a ``SimulatorBustle``. Confined to the simulator's queue.
 final class Traffic {
     private unowned(unsafe) let simulator: Simulator  // holds: stopped by the simulator's deinit; see Adapter
     private let bustle: SimulatorBustle
     private var random: SeededGenerator
-    /// Calls that wait, in order, by what they wait for.
+    /// Waiting calls in order, by what they wait for.
     private var lanes: [String: [IncomingCall]] = [:]
     private var phones: [VirtualPeripheral] = []
     private var clients: [OtherClient] = []
@@ -57,14 +57,14 @@ final class Traffic {
         clients = []
     }
 
-    /// The phones go as well.
+    /// The phones are removed as well.
     func end() {
         stop()
         for phone in phones { simulator.remove(phone) }
         phones = []
     }
 
-    /// bluetoothd has died, and with it whatever waited.
+    /// bluetoothd has crashed, so the waiting calls are lost.
     func daemonGone() { lanes = [:] }
 
     // MARK: Calls
@@ -77,7 +77,7 @@ final class Traffic {
     }
 
     private func deal(with call: IncomingCall) {
-        // Faults and records are about the app's calls.
+        // Faults and recordings apply to the app's calls only.
         if clients.contains(where: { $0.made(call) }) {
             simulator.server?.dispatch(call)
         } else {
@@ -85,7 +85,7 @@ final class Traffic {
         }
     }
 
-    /// Calls in one lane stay in order. Half of the time there is no delay.
+    /// Calls in one lane stay in order. Half of them are not delayed.
     private func hold(
         _ call: IncomingCall, in lane: String, _ longest: Duration, then: @escaping (Traffic, IncomingCall) -> Void
     ) {
@@ -105,22 +105,22 @@ final class Traffic {
         "UnregisterApplication", "RegisterAdvertisement", "UnregisterAdvertisement", "Set",
     ]
 
-    /// The adapter or device that a call is about, if the kernel or the radio has a part in it.
+    /// The adapter or device of a call, if it involves the kernel or the radio.
     private static func operation(_ call: IncomingCall) -> String? {
         guard let member = call.member, operations.contains(member) else { return nil }
-        // /org/bluez/hci0/dev_F0_F1_F2_00_00_01, and not what is below it: one request at a time on a link.
+        // /org/bluez/hci0/dev_F0_F1_F2_00_00_01 and not the objects below it: a link handles one request at a time.
         return call.path.map { $0.rawValue.split(separator: "/").prefix(4).joined(separator: "/") }
     }
 
     // MARK: Neighbours
 
-    /// Each turn one phone changes its address, and one program does something.
+    /// In each step one phone changes its address, and one program does something.
     private func next() {
         let pause = bustle.addressLifetime / max(1, bustle.phones)
         turn = simulator.afterAlways(max(pause, .milliseconds(1)) * (0.5 + random.fraction())) {
             [weak self, weak simulator] in
             guard let self, let simulator else { return }
-            // Whoever has it may let go of it meanwhile.
+            // A connected program may disconnect in the meantime.
             withExtendedLifetime(simulator) { self.turnOver() }
         }
     }
@@ -134,7 +134,7 @@ final class Traffic {
         next()
     }
 
-    /// A phone with a new address. It says what phones say: nothing that a scan for a service looks for.
+    /// A phone with a new address. It advertises what phones do: nothing that a scan for a service matches.
     private func arrive() {
         let bytes = (0..<5).map { _ in UInt8.random(in: 0 ... .max, using: &random) }
         let phone = VirtualPeripheral(
@@ -147,12 +147,12 @@ final class Traffic {
     }
 }
 
-/// Another program on the bus. It does not look at answers.
+/// Another program on the bus. It ignores answers.
 private final class OtherClient {
     private let address: BusAddress
     private let queue: DispatchQueue
     private var connection: Connection?
-    /// Of the connections that have ended: their calls may still wait.
+    /// Names of connections that have closed: their calls may still be waiting.
     private var formerNames: Set<String> = []
 
     init(_ address: BusAddress, queue: DispatchQueue) { (self.address, self.queue) = (address, queue) }

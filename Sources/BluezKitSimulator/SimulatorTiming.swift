@@ -1,6 +1,6 @@
-/// How long things take in the simulated world: the timers of bluetoothd and the kernel, and the radio.
+/// The duration of events in the simulator: the timers of bluetoothd and the kernel, and the radio.
 ///
-/// Start from ``fast`` or ``real`` and set what a test is about.
+/// Start from ``fast`` or ``real`` and change what a test needs.
 public struct SimulatorTiming: Sendable {
     /// How long a device that was only discovered, or has lost its link unbonded, is kept. 30 s.
     public var temporaryTimeout: Duration
@@ -8,21 +8,21 @@ public struct SimulatorTiming: Sendable {
     public var disconnectDelay: Duration
     /// How long a `Connect` to an absent peripheral lasts. 40 s.
     public var connectTimeout: Duration
-    /// From a connectable peripheral being there to the link being up.
+    /// From a connectable peripheral being in range until the link is up.
     public var linkSetup: Duration
-    /// From the link being up to ServicesResolved, where the services are not known yet.
+    /// From the link being up to ServicesResolved, if the services are not cached.
     public var serviceDiscovery: Duration
-    /// The same where they are known.
+    /// The same if they are cached.
     public var serviceRediscovery: Duration
     /// One request to the peripheral and its answer.
     public var attRoundTrip: Duration
-    /// How long a peripheral may take to answer; then the link is ended. 30 s.
+    /// How long a peripheral may take to answer before the link is ended. 30 s.
     public var attTimeout: Duration
-    /// From a peripheral vanishing to its links being lost. 0.42 s.
+    /// From a peripheral going out of range until its links are lost. 0.42 s.
     public var supervisionTimeout: Duration
-    /// The controller forgets in this rhythm what it has reported already. 10 s.
+    /// How often the controller forgets what it has reported. 10 s.
     public var scanCycle: Duration
-    /// Between two advertisements of a peripheral that does not say so itself.
+    /// The interval between two advertisements of a peripheral that does not set its own.
     public var advertisingInterval: Duration
     /// From a Service Changed indication to the signals.
     public var serviceChanged: Duration
@@ -30,12 +30,12 @@ public struct SimulatorTiming: Sendable {
     public var adapterStart: Duration
     /// From a pairing that failed without an agent to the device's removal. 30 s.
     public var failedPairingRemoval: Duration
-    /// How long an application may take to answer bluetoothd about an attribute of its own. 5 s.
+    /// How long an application may take to answer bluetoothd about one of its attributes. 5 s.
     public var applicationTimeout: Duration
-    /// Factor for durations that control lines and built-in peripherals name, such as the sink's slow read of 5 s.
+    /// Factor for durations in control lines and built-in peripherals, such as the sink's slow read of 5 s.
     public var scale: Double
 
-    /// For tests: everything in milliseconds, but for what a slow machine must not miss.
+    /// For tests: all times in milliseconds, except for those that a slow machine must not exceed.
     public static let fast = SimulatorTiming(
         temporaryTimeout: .seconds(8), disconnectDelay: .milliseconds(20), connectTimeout: .milliseconds(400),
         linkSetup: .milliseconds(2), serviceDiscovery: .milliseconds(3), serviceRediscovery: .milliseconds(1),

@@ -1,10 +1,10 @@
 import BluezDBus
 
-/// What a peripheral or beacon advertises, scan response included.
+/// The content of an advertisement, including the scan response.
 public struct VirtualAdvertisement: Hashable, Sendable {
-    /// The name, complete.
+    /// The complete name.
     public var localName: String?
-    /// Services, all 36 characters each.
+    /// Service UUIDs, with all 36 characters.
     public var serviceUUIDs: [String]
     /// By UUID.
     public var serviceData: [String: [UInt8]]
@@ -12,9 +12,9 @@ public struct VirtualAdvertisement: Hashable, Sendable {
     public var manufacturerData: [UInt16: [UInt8]]
     /// In dBm.
     public var txPower: Int16?
-    /// What it looks like, a number of the Bluetooth SIG.
+    /// The appearance, an assigned number of the Bluetooth SIG.
     public var appearance: UInt16?
-    /// Only seen with ``SimulatorOptions/isExperimental``.
+    /// Visible only with ``SimulatorOptions/isExperimental``.
     public var solicitedServiceUUIDs: [String]
     /// The Flags field. Without one of its two lowest bits the device is not discoverable, and BlueZ shows it only in
     /// a discovery with a filter.
@@ -43,7 +43,7 @@ public struct VirtualAdvertisement: Hashable, Sendable {
 
     var isDiscoverable: Bool { (flags ?? 0) & 0x03 != 0 }
 
-    /// Fields that bluetoothd does not understand itself, by type.
+    /// Fields that bluetoothd does not interpret, by type.
     var unparsed: [UInt8: [UInt8]] {
         let bytes = solicitedServiceUUIDs.map(UUIDText.bytes)
         let short = bytes.filter { $0.count == 2 }.flatMap { $0 }, long = bytes.filter { $0.count == 16 }.flatMap { $0 }
@@ -54,7 +54,7 @@ public struct VirtualAdvertisement: Hashable, Sendable {
     }
 }
 
-/// One advertisement on the air, as a scanner reports it.
+/// One advertisement as a scanner reports it.
 struct AdvertisingReport {
     var address: String
     var addressType: String

@@ -2,15 +2,15 @@ import Foundation
 
 /// The control lines of a central. The rig's are the same (`Tests/Rig/central.py`).
 extension VirtualCentral {
-    /// - `advertisement ADDRESS`: the next one heard of it, on one line
+    /// - `advertisement ADDRESS`: the next one received from it, on one line
     /// - `connect ADDRESS[/P] [MTU]`: `mtu=N UUID…`; `disconnect`, `pair`, `forget`, `connections`, `state`
-    /// - `services`, `discover`: what was found, and found again
+    /// - `services`, `discover`: what was discovered; discovers again
     /// - `read UUID`, `readlong UUID`, `readat UUID OFFSET`, `readdescriptor UUID UUID`
     /// - `write UUID HEX [0]`, `writelong UUID HEX`, `preparewrite UUID OFFSET HEX`, `execute 0|1`,
     ///   `writedescriptor UUID UUID HEX`; `-` is an empty value
     /// - `subscribe UUID`, `indications UUID`, `unsubscribe UUID`, `configure UUID NUMBER`, `confirm on|off`
-    /// - `storm COUNT [SEED]`: so many requests that make little sense: see ``storm(_:seed:)``
-    /// - `churn ADDRESS[/P] UUID COUNT`: connect, subscribe, disconnect, so many times
+    /// - `storm COUNT [SEED]`: this many invalid or random requests: see ``storm(_:seed:)``
+    /// - `churn ADDRESS[/P] UUID COUNT`: connect, subscribe, disconnect, this many times
     ///
     /// An ATT error is thrown as `att 0xNN`.
     func control(_ command: String, _ arguments: [String], _ line: String) async throws -> String {
@@ -118,8 +118,8 @@ extension VirtualCentral {
 }
 
 extension Simulator {
-    /// The next advertisement of an address, as one line.
-    /// - Throws: ``ControlError`` if none comes within five seconds of the simulated world.
+    /// Waits for the next advertisement of an address, and returns it as one line.
+    /// - Throws: ``VirtualCentralError/nothingHeard(address:)`` if none arrives within five seconds of simulated time.
     public func advertisement(of address: String) async throws -> String {
         try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<String, any Error>) in
             sync {
@@ -133,7 +133,7 @@ extension Simulator {
                 afterAlways(max(.seconds(5) * timingState.scale, timingState.advertisingInterval * 20)) { [weak self] in
                     guard self?.listeners.contains(where: { $0 === listener }) == true else { return }
                     self?.stopListening(listener)
-                    continuation.resume(throwing: ControlError("ValueError: nothing heard"))
+                    continuation.resume(throwing: VirtualCentralError.nothingHeard(address: address))
                 }
             }
         }
@@ -144,11 +144,11 @@ extension Simulator {
         listenersChanged()
     }
 
-    /// Who is listened for advertises, though nobody scans.
+    /// A peripheral that a listener waits for advertises even if no adapter scans.
     func listenersChanged() { for peripheral in peripherals.values { updateAdvertising(of: peripheral) } }
 }
 
-/// A central that listens.
+/// A central that listens for advertisements.
 final class AirListener {
     let address: String
     var heard: (AdvertisingReport) -> Void = { _ in }

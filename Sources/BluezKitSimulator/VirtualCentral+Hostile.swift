@@ -1,21 +1,21 @@
-/// A central that means no good, or does not know what it does.
+/// A central that is hostile or faulty.
 extension VirtualCentral {
-    /// Does `count` random things to random attributes: writes and prepared writes of any length at any offset, blobs
-    /// from anywhere, configurations that do not exist, executes of what was not prepared. It connects again when the
-    /// link ends.
-    /// - Parameter seed: The same makes the same storm.
-    /// - Returns: How many were answered, and how many of them with an error.
+    /// Sends `count` random requests to random attributes: writes and prepared writes of any length at any offset,
+    /// reads at any offset, invalid configurations, executes without prepared writes. It connects again when the link
+    /// ends.
+    /// - Parameter seed: The same seed sends the same requests.
+    /// - Returns: The number of answers, and how many of them were errors.
     @discardableResult
     public func storm(_ count: Int, seed: UInt64 = 1) async throws -> (answers: Int, errors: Int) {
         var dice = Dice(state: seed), answers = 0, errors = 0
         let simulator = try simulator
         guard let address = simulator.sync({ link?.peripheral.address }) else {
-            throw ControlError("ValueError: not connected")
+            throw VirtualCentralError.notConnected
         }
         for _ in 0..<count {
             if !isConnected { try await connect(to: address) }
             let targets = simulator.sync { services.flatMap(\.characteristics).flatMap(Self.attributes) }
-            guard !targets.isEmpty else { throw ControlError("ValueError: no characteristics") }
+            guard !targets.isEmpty else { throw VirtualCentralError.noCharacteristics }
             let target = targets[dice.roll(targets.count)]
             // holds: read and used on the simulator's queue only
             nonisolated(unsafe) let attribute = target
@@ -43,7 +43,7 @@ extension VirtualCentral {
             } catch is ATTFailure {
                 answers += 1
                 errors += 1
-            } catch is ControlError {}  // the link has ended
+            } catch is VirtualCentralError {}  // the link has ended
         }
         return (answers, errors)
     }

@@ -1,37 +1,74 @@
 import Dispatch
 import Foundation
 
-/// A central on the simulated air: it connects to an adapter of the simulator that plays the peripheral, or to a
-/// ``VirtualPeripheral``, and takes the steps of GATT one by one.
+/// Why an operation of a ``VirtualCentral`` failed, if not because the peripheral answered with an ``ATTFailure``.
+public enum VirtualCentralError: Error, Hashable, CustomStringConvertible {
+    /// The central has no link.
+    case notConnected
+    /// The link ended before the operation was answered.
+    case disconnected
+    /// No link could be made within ``SimulatorTiming/connectTimeout``.
+    case timedOut(address: String)
+    /// No advertisement of this address was received.
+    case nothingHeard(address: String)
+    /// The peripheral refused to pair, or pairing failed.
+    case pairingFailed
+    /// The peripheral has no characteristic with this UUID.
+    case noCharacteristic(String)
+    /// The characteristic has no descriptor with this UUID.
+    case noDescriptor(String, characteristic: String)
+    /// The peripheral has no characteristics at all.
+    case noCharacteristics
+    /// The simulator was released.
+    case simulatorReleased
+
+    /// The reason in words.
+    public var description: String {
+        switch self {
+        case .notConnected: "not connected"
+        case .disconnected: "disconnected"
+        case .timedOut(let address): "timed out connecting to \(address)"
+        case .nothingHeard(let address): "nothing heard from \(address)"
+        case .pairingFailed: "pairing failed"
+        case .noCharacteristic(let uuid): "no characteristic \(uuid)"
+        case .noDescriptor(let uuid, let characteristic): "no descriptor \(uuid) of characteristic \(characteristic)"
+        case .noCharacteristics: "no characteristics"
+        case .simulatorReleased: "the simulator was released"
+        }
+    }
+}
+
+/// A simulated central: it connects to an adapter of the simulator in the peripheral role, or to a
+/// ``VirtualPeripheral``, and performs the procedures of GATT one by one.
 ///
 /// ```swift
 /// let central = simulator.central()
 /// try await central.connect(to: "00:B1:5E:00:00:01")
 /// let value = try await central.read("2A38")
 /// ```
-/// Errors are ``ATTFailure`` if the peripheral answered one, else ``ControlError``. Events, told to
+/// Errors are ``ATTFailure`` if the peripheral answered with one, otherwise ``VirtualCentralError``. Events for
 /// ``Simulator/onEvent(_:)``: `central connected 00:B1:5E:00:00:01/P`, `central mtu 517`,
 /// `central notified UUID HEX`, `central indicated UUID HEX`, `central paired`, `central disconnected 0x13`.
 public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds: all state is touched inside `sync`
     /// Six bytes in upper case, with colons. It is a random address.
     public let address: String
-    /// What it calls itself.
+    /// Its name.
     var name: String { key == "central" ? "Rig Central" : "Rig Central \(key.dropFirst(7))" }
-    /// Events of this central carry this name.
+    /// Events of this central begin with this name.
     public let key: String
 
     private weak var home: Simulator?
     var link: Link?
-    /// What was found; stays as it was when the peripheral's services change, until ``discover()``.
+    /// What was discovered. It stays unchanged when the peripheral's services change, until ``discover()``.
     var services: [GATTTable.Service] = []
     private var isConfirming = true
-    /// Confirmations that are held back.
+    /// Confirmations that are withheld.
     private var held: [() -> Void] = []
-    /// Addresses of peripherals with which it has a bond.
+    /// Addresses of bonded peripherals.
     private var bonds: Set<String> = []
-    /// As the words of the control line had it, for events.
+    /// Characteristics as the control line named them, for events.
     private var names: [ObjectIdentifier: String] = [:]
-    /// What ends the steps that have no answer yet, by their numbers.
+    /// Ends the steps that have not been answered, by number.
     private var unanswered: [Int: () -> Void] = [:]
     private var stepCount = 0
 
@@ -39,10 +76,10 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
         (self.address, self.key, home) = (address.uppercased(), key, simulator)
     }
 
-    /// - Throws: ``ControlError`` when the simulator has gone.
+    /// - Throws: ``VirtualCentralError/simulatorReleased``
     var simulator: Simulator {
         get throws {
-            guard let home else { throw ControlError("the simulator is gone") }
+            guard let home else { throw VirtualCentralError.simulatorReleased }
             return home
         }
     }
@@ -51,7 +88,7 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
 
     // MARK: Steps
 
-    /// Runs `body` on the simulator's queue and waits until it answers.
+    /// Runs `body` on the simulator's queue and waits for its answer.
     func step<T: Sendable>(
         _ body: @escaping (_ link: Link, _ answer: @escaping (Result<T, ATTFailure>) -> Void) throws -> Void
     ) async throws -> T {
@@ -60,7 +97,7 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
         let simulator = try simulator
         return try await withCheckedThrowingContinuation { continuation in
             simulator.sync {
-                guard let link else { return continuation.resume(throwing: ControlError("ValueError: not connected")) }
+                guard let link else { return continuation.resume(throwing: VirtualCentralError.notConnected) }
                 stepCount += 1
                 let number = stepCount
                 var resume: ((Result<T, any Error>) -> Void)? = { continuation.resume(with: $0) }
@@ -69,8 +106,8 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
                     resume = nil
                     waiting?(result)
                 }
-                // A daemon that has died answers nothing; the end of the link does.
-                unanswered[number] = { finish(.failure(ControlError("ConnectionError: disconnected"))) }
+                // A crashed daemon does not answer; the end of the link ends the step.
+                unanswered[number] = { finish(.failure(VirtualCentralError.disconnected)) }
                 do {
                     try body(link) { [weak self] result in
                         self?.unanswered[number] = nil
@@ -78,7 +115,7 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
                         finish(
                             isUp
                                 ? result.mapError { $0 as any Error }
-                                : .failure(ControlError("ConnectionError: disconnected")))
+                                : .failure(VirtualCentralError.disconnected))
                     }
                 } catch {
                     unanswered[number] = nil
@@ -88,17 +125,17 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
         }
     }
 
-    /// Connects, and finds out about the services.
+    /// Connects, and discovers the services.
     /// - Parameters:
-    ///   - address: The adapter's, `00:B1:5E:00:00:01`, or a peripheral's.
-    ///   - mtu: What this central offers, 23 to 517.
+    ///   - address: The address of an adapter, such as `00:B1:5E:00:00:01`, or of a peripheral.
+    ///   - mtu: The ATT MTU that this central offers, 23 to 517.
     /// - Returns: The ATT MTU and the UUIDs of the primary services.
     @discardableResult
     public func connect(to address: String, mtu: UInt16 = 517) async throws -> (mtu: UInt16, services: [String]) {
         let simulator = try simulator
         let deadline = ContinuousClock.now + simulator.timing.connectTimeout
         while !simulator.sync({ linkUp(to: address.uppercased(), mtu: mtu) }) {
-            guard ContinuousClock.now < deadline else { throw ControlError("TimeoutError: \(address) is not there") }
+            guard ContinuousClock.now < deadline else { throw VirtualCentralError.timedOut(address: address) }
             try await Task.sleep(for: .milliseconds(1))
         }
         return simulator.sync {
@@ -126,23 +163,23 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
     /// Ends the link.
     public func disconnect() throws {
         try simulator.sync {
-            guard let link else { throw ControlError("ValueError: not connected") }
+            guard let link else { throw VirtualCentralError.notConnected }
             link.end(reason: 0x13)
         }
     }
 
-    /// Whether it has a link.
+    /// Whether it is connected.
     public var isConnected: Bool { home?.sync { link != nil } ?? false }
 
-    /// Finds out about the services again.
+    /// Discovers the services again.
     public func discover() throws {
         try simulator.sync {
-            guard let link else { throw ControlError("ValueError: not connected") }
+            guard let link else { throw VirtualCentralError.notConnected }
             services = link.peripheral.table.services
         }
     }
 
-    /// Pairs, without anybody's help on this side.
+    /// Pairs, without user interaction on this side.
     public func pair() async throws {
         let done: Bool = try await step { link, answer in
             let finish = { (paired: Bool) in
@@ -159,52 +196,52 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
             guard let adapter = link.peripheral.host else { return finish(link.peripheral.pairing != .reject) }
             adapter.pairInbound(link, completion: finish)
         }
-        if !done { throw ControlError("ProtocolError: pairing failed") }
+        if !done { throw VirtualCentralError.pairingFailed }
     }
 
-    /// Forgets its bonds; the other side keeps its own.
+    /// Deletes its bonds; the peripherals keep theirs.
     public func forgetBonds() { home?.sync { bonds = [] } }
 
     // MARK: Attributes
 
-    /// A characteristic by its UUID; of several the first.
+    /// The first characteristic with this UUID.
     func remote(_ uuid: String) throws -> GATTTable.Characteristic {
         let full = UUIDText.full(uuid)
         for service in services {
             if let found = service.characteristics.first(where: { $0.definition.uuid == full }) { return found }
         }
-        throw ControlError("ValueError: no characteristic \(uuid)")
+        throw VirtualCentralError.noCharacteristic(uuid)
     }
 
     func attribute(_ uuid: String, _ descriptor: String? = nil) throws -> Link.Attribute {
         let characteristic = try remote(uuid)
         guard let descriptor else { return .value(characteristic) }
         guard let found = characteristic.descriptors.first(where: { $0.uuid == UUIDText.full(descriptor) }) else {
-            throw ControlError("ValueError: no descriptor \(descriptor) of \(uuid)")
+            throw VirtualCentralError.noDescriptor(descriptor, characteristic: uuid)
         }
         return .descriptor(found, characteristic.handle + 1)
     }
 
-    /// One Read Request; or, with an offset, one Read Blob Request.
+    /// Sends one Read Request or, with an offset, one Read Blob Request.
     public func readPart(_ uuid: String, descriptor: String? = nil, offset: Int = 0) async throws -> [UInt8] {
         try await step { link, answer in
             link.readPart(try self.attribute(uuid, descriptor), offset: offset, answer)
         }
     }
 
-    /// The whole value: what does not fit into one answer is asked for by blobs.
+    /// Reads the whole value, with Read Blob Requests if it does not fit into one answer.
     public func read(_ uuid: String, descriptor: String? = nil) async throws -> [UInt8] {
         try await step { link, answer in
             link.readServed(try self.attribute(uuid, descriptor), 0, [], answer)
         }
     }
 
-    /// One Write Request, however long the value.
+    /// Sends one Write Request, whatever the length of the value.
     public func write(_ value: [UInt8], to uuid: String, descriptor: String? = nil) async throws {
         try await step { link, answer in link.writePart(value, to: try self.attribute(uuid, descriptor), answer) }
     }
 
-    /// One Write Command: nobody answers.
+    /// Sends one Write Command, which is not answered.
     public func command(_ value: [UInt8], to uuid: String) async throws {
         try await step { (link: Link, answer: @escaping (Result<Void, ATTFailure>) -> Void) in
             link.command(value, to: try self.remote(uuid))
@@ -212,24 +249,25 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
         }
     }
 
-    /// One Prepare Write Request.
+    /// Sends one Prepare Write Request.
     public func prepare(_ value: [UInt8], for uuid: String, offset: Int) async throws {
         try await step { link, answer in
             link.prepare(value, for: try self.attribute(uuid), offset: offset, answer)
         }
     }
 
-    /// An Execute Write Request: carries out what was prepared, or drops it.
+    /// Sends an Execute Write Request, which executes or discards the prepared writes.
     public func execute(_ isCommit: Bool) async throws {
         try await step { link, answer in link.execute(isCommit, answer) }
     }
 
-    /// Prepared writes, as long as fit, then executed.
+    /// Sends as many Prepare Write Requests as needed, then executes them.
     public func writeLong(_ value: [UInt8], to uuid: String) async throws {
         try await step { link, answer in link.writeServed(value, try self.attribute(uuid), 0, answer) }
     }
 
-    /// Writes a client characteristic configuration: 0 none, 1 notifications, 2 indications; any other is wrong.
+    /// Writes a client characteristic configuration: 0 none, 1 notifications, 2 indications; all other values are
+    /// invalid.
     public func configure(_ uuid: String, _ value: UInt16) async throws {
         try await step { link, answer in
             let characteristic = try self.remote(uuid)
@@ -239,13 +277,13 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
         }
     }
 
-    /// Subscribes to notifications; to indications where there are no others.
+    /// Subscribes to notifications, or to indications if the characteristic has no notifications.
     public func subscribe(_ uuid: String) async throws {
         let flags = try simulator.sync { try remote(uuid).definition.flags }
         try await configure(uuid, flags.contains(.indicate) && !flags.contains(.notify) ? 2 : 1)
     }
 
-    /// Whether indications are confirmed as they come. What was held back is confirmed when this becomes true.
+    /// Whether indications are confirmed on arrival. Withheld confirmations are sent when this becomes true.
     public func setConfirming(_ on: Bool) {
         home?.sync {
             isConfirming = on
@@ -264,7 +302,7 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
         let uuid = names[ObjectIdentifier(characteristic)] ?? UUIDText.short(characteristic.definition.uuid)
         event("\(confirm == nil ? "notified" : "indicated") \(uuid) \(Hex.text(value))")
         guard let confirm else { return }
-        // Over the air and back, so that the daemon is done with what it does now.
+        // Over the air and back, so that the daemon has finished its current work.
         if isConfirming { home?.after(.zero, confirm) } else { held.append(confirm) }
     }
 
@@ -290,7 +328,7 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
 }
 
 extension Simulator {
-    /// The rig's central, `F0:F1:F2:00:00:04`; number 2 is another, `…:05`, and so on up to 9.
+    /// The rig's central, `F0:F1:F2:00:00:04`; number 2 is another one, `…:05`, and so on up to 9.
     public func central(_ number: Int = 1) -> VirtualCentral {
         sync {
             let key = number == 1 ? "central" : "central\(number)"

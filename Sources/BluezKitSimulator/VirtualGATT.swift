@@ -1,6 +1,6 @@
-/// An error of the Attribute Protocol, as a peripheral answers it. Throw one from a read or write closure.
+/// An error of the Attribute Protocol with which a peripheral answers. Throw one from a read or write closure.
 public struct ATTFailure: Error, Hashable, Sendable {
-    /// The error code; 0x80 to 0x9F are the application's.
+    /// The error code; 0x80 to 0x9F are application errors.
     public let code: UInt8
 
     /// The error with this code.
@@ -26,18 +26,18 @@ public struct ATTFailure: Error, Hashable, Sendable {
     public static let insufficientEncryption = ATTFailure(0x0F)
 }
 
-/// What a link must be like before a characteristic can be used.
+/// What a link must provide before a characteristic can be used.
 public enum VirtualSecurity: Sendable { case none, encrypted, authenticated }
 
 /// A service of a ``VirtualPeripheral``.
 public struct VirtualService: Sendable {
     /// All 36 characters, in lower case.
     public var uuid: String
-    /// Primary, or only there to be included.
+    /// Whether the service is primary, or exists only to be included.
     public var isPrimary: Bool
     /// The characteristics, in the order of their handles.
     public var characteristics: [VirtualCharacteristic]
-    /// UUIDs of services of the same peripheral, which must come before this one.
+    /// UUIDs of included services of the same peripheral, which must precede this one.
     public var includes: [String]
 
     /// - Parameter uuid: `180D`, or all 36 characters.
@@ -51,10 +51,10 @@ public struct VirtualService: Sendable {
     }
 }
 
-/// A characteristic of a ``VirtualService``. One that can notify or indicate gets its configuration descriptor 2902
-/// by itself.
+/// A characteristic of a ``VirtualService``. If it can notify or indicate, it automatically has a configuration
+/// descriptor 2902.
 public struct VirtualCharacteristic: Sendable {
-    /// What the characteristic declares that it can do.
+    /// The properties that the characteristic declares.
     public struct Flags: OptionSet, Hashable, Sendable {
         /// The bits of the declaration.
         public let rawValue: UInt16
@@ -65,17 +65,17 @@ public struct VirtualCharacteristic: Sendable {
         public static let broadcast = Flags(rawValue: 0x01)
         /// Can be read.
         public static let read = Flags(rawValue: 0x02)
-        /// Can be written without an answer.
+        /// Can be written without response.
         public static let writeWithoutResponse = Flags(rawValue: 0x04)
-        /// Can be written with an answer.
+        /// Can be written with response.
         public static let write = Flags(rawValue: 0x08)
         /// Can notify.
         public static let notify = Flags(rawValue: 0x10)
         /// Can indicate.
         public static let indicate = Flags(rawValue: 0x20)
-        /// Takes signed writes.
+        /// Accepts signed writes.
         public static let signedWrites = Flags(rawValue: 0x40)
-        /// Has a descriptor 2900 with more.
+        /// Has a descriptor 2900 with extended properties.
         public static let extendedProperties = Flags(rawValue: 0x80)
 
         private static let names = [
@@ -89,27 +89,26 @@ public struct VirtualCharacteristic: Sendable {
 
     /// All 36 characters, in lower case.
     public var uuid: String
-    /// What it declares.
+    /// The declared properties.
     public var flags: Flags
-    /// What a read answers and a write changes, where no closure does.
+    /// The value that a read returns and a write changes, unless a closure does.
     public var value: [UInt8]
     /// Answers a read. Runs on the simulator's queue.
     public var read: (@Sendable () throws -> [UInt8])?
-    /// Takes a write. Runs on the simulator's queue.
+    /// Handles a write. Runs on the simulator's queue.
     public var write: (@Sendable ([UInt8]) throws -> Void)?
-    /// Time that the peripheral takes to answer a read or a write.
+    /// The time that the peripheral takes to answer a read or a write.
     public var delay: Duration
     /// False: it never answers, and the link is ended after the ATT timeout.
     public var answers: Bool
-    /// The peripheral refuses to be subscribed to.
+    /// The peripheral refuses subscriptions.
     public var subscribeFailure: ATTFailure?
-    /// What the link must be like for reads and writes.
+    /// What the link must provide for reads and writes.
     public var security: VirtualSecurity
     /// Descriptors other than 2902.
     public var descriptors: [VirtualDescriptor]
 
-    /// A characteristic that answers reads with `value` and remembers what is written to it, unless closures say
-    /// otherwise.
+    /// A characteristic that answers reads with `value` and stores what is written to it, unless closures are given.
     public init(
         _ uuid: String, _ flags: Flags, value: [UInt8] = [], read: (@Sendable () throws -> [UInt8])? = nil,
         write: (@Sendable ([UInt8]) throws -> Void)? = nil, delay: Duration = .zero, answers: Bool = true,
@@ -159,7 +158,7 @@ enum UUIDText {
         }
     }
 
-    /// The UUID's bytes as they go over the air: 2 or 16, the last first.
+    /// The UUID's bytes as sent over the air: 2 or 16, in little-endian order.
     static func bytes(_ full: String) -> [UInt8] {
         let hex = full.filter { $0 != "-" }
         let bytes = Hex.bytes(hex) ?? []

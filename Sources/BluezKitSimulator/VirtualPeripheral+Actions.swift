@@ -1,6 +1,6 @@
-/// What a test makes a peripheral do.
+/// Actions of a peripheral in a test.
 extension VirtualPeripheral {
-    /// What it advertises. A change is on the air with the next advertisement.
+    /// What it advertises. A change takes effect with the next advertisement.
     public var advertisement: VirtualAdvertisement {
         get { sync { content } }
         set { sync { content = newValue } }
@@ -18,7 +18,7 @@ extension VirtualPeripheral {
         set { sync { refusesConnections = newValue } }
     }
 
-    /// The ATT_MTU that it agrees to; 517 unless set.
+    /// The ATT_MTU that it accepts; 517 by default.
     public var mtu: UInt16 {
         get { sync { offeredMTU } }
         set { sync { offeredMTU = newValue } }
@@ -29,7 +29,7 @@ extension VirtualPeripheral {
         sync { (self.pairing, self.passkey) = (pairing, passkey) }
     }
 
-    /// Types a passkey on it, which it asks for with the event `passkey?`.
+    /// Enters a passkey on it, which it requests with the event `passkey?`.
     public func type(passkey: UInt32) {
         sync {
             guard let passkeyTyped else { return typedPasskey = passkey }
@@ -38,8 +38,8 @@ extension VirtualPeripheral {
         }
     }
 
-    /// Advertises from a new resolvable private address from now on. Who has bonded with it knows it all the same; to others
-    /// it is a device that they have not met.
+    /// Advertises from a new resolvable private address from now on. Bonded devices resolve it; to others it is a new
+    /// device.
     /// - Returns: The address.
     @discardableResult
     public func usePrivateAddress() -> String {
@@ -62,13 +62,13 @@ extension VirtualPeripheral {
         }
     }
 
-    /// Loses its bond, while the other side keeps its own.
+    /// Deletes its bond, while the other side keeps its own.
     public func forgetBond() { sync { holdsBond = false } }
 
-    /// Whether a link to it is up.
+    /// Whether it is connected.
     public var isConnected: Bool { sync { !links.isEmpty } }
 
-    /// Starts or stops advertising; stopped, it also does not start again after a disconnection.
+    /// Starts or stops advertising. If stopped, it also does not resume after a disconnection.
     public func advertise(_ on: Bool) {
         sync {
             isAdvertisingEnabled = on
@@ -76,9 +76,9 @@ extension VirtualPeripheral {
         }
     }
 
-    /// Sends exactly one advertisement, now. It is reported whatever the controller's duplicate filter would say, if
-    /// anybody discovers.
-    /// - Returns: Whether anybody does.
+    /// Sends exactly one advertisement, now. If an adapter is discovering, it is reported regardless of the
+    /// controller's duplicate filter.
+    /// - Returns: Whether an adapter is discovering.
     @discardableResult
     public func advertiseOnce(rssi: Int16? = nil) -> Bool {
         sync {
@@ -89,12 +89,12 @@ extension VirtualPeripheral {
         }
     }
 
-    /// Ends its links, as a peripheral does that has no more to say.
+    /// Ends its links from the peripheral's side.
     public func disconnect() {
         sync { for link in links { link.end(reason: 0x13) } }
     }
 
-    /// Goes out of range: it is not heard any more, and its links are lost after the supervision timeout.
+    /// Goes out of range: it is no longer heard, and its links are lost after the supervision timeout.
     public func vanish() {
         sync {
             isInRange = false
@@ -125,7 +125,7 @@ extension VirtualPeripheral {
     }
 
     /// Sends one notification or indication, if a central subscribed to the characteristic.
-    /// - Returns: Whether anybody had.
+    /// - Returns: Whether a central was subscribed.
     @discardableResult
     public func notify(_ uuid: String, _ value: [UInt8]) -> Bool {
         sync {
@@ -139,7 +139,7 @@ extension VirtualPeripheral {
         }
     }
 
-    /// Whether a central subscribed to the characteristic.
+    /// Whether a central is subscribed to the characteristic.
     public func isSubscribed(to uuid: String) -> Bool {
         sync {
             guard let characteristic = table.characteristic(UUIDText.full(uuid)) else { return false }
@@ -147,9 +147,9 @@ extension VirtualPeripheral {
         }
     }
 
-    /// Notifies `value(0)`, `value(1)`… again and again; the previous stream of that characteristic ends.
+    /// Notifies `value(0)`, `value(1)`… repeatedly; the previous stream of that characteristic ends.
     /// - Parameters:
-    ///   - count: How many; nil: until ``stopNotifying(_:)``.
+    ///   - count: The number of notifications; nil: until ``stopNotifying(_:)``.
     public func notifyRepeatedly(
         _ uuid: String, every interval: Duration, count: Int? = nil, value: @escaping @Sendable (Int) -> [UInt8]
     ) {
@@ -168,8 +168,8 @@ extension VirtualPeripheral {
     /// Ends ``notifyRepeatedly(_:every:count:value:)``.
     public func stopNotifying(_ uuid: String) { sync { streams.removeValue(forKey: UUIDText.full(uuid))?.cancel() } }
 
-    /// Adds a service at the end of the table and indicates Service Changed where a link is up; otherwise the next
-    /// connection shows it.
+    /// Appends a service to the table and indicates Service Changed if a link is up; otherwise it is visible from the
+    /// next connection on.
     public func addService(_ service: VirtualService) {
         sync {
             table.add(service)
@@ -187,7 +187,7 @@ extension VirtualPeripheral {
         }
     }
 
-    /// Replaces the whole table, as new firmware does. Where a link is up, Service Changed is indicated.
+    /// Replaces the whole table, as a firmware update does. If a link is up, Service Changed is indicated.
     public func replaceServices(_ services: [VirtualService]) {
         sync {
             table = GATTTable(services)

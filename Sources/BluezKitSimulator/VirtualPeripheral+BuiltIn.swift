@@ -1,4 +1,4 @@
-/// Ready-made peripherals.
+/// Predefined peripherals.
 extension VirtualPeripheral {
     /// The UUID `bb1eNNNN-5d3b-4c6f-9a5e-000000000000`.
     public static func testUUID(_ number: UInt16) -> String {
@@ -31,7 +31,7 @@ extension VirtualPeripheral {
             ], key: "heart")
     }
 
-    /// A small sensor like many, `Rig Sensor N`, F0:F1:F2:00:01:0N: one value that can be read and that notifies.
+    /// A small typical sensor, `Rig Sensor N`, F0:F1:F2:00:01:0N: one value that can be read and notifies.
     public static func sensor(_ number: Int) -> VirtualPeripheral {
         VirtualPeripheral(
             "F0:F1:F2:00:01:0\(number)",
@@ -41,7 +41,7 @@ extension VirtualPeripheral {
     }
 
     /// The kitchen sink, `Rig Sink`, F0:F1:F2:00:00:02: every kind of characteristic.
-    /// - Parameter slowRead: How long the characteristic 001b takes to be read.
+    /// - Parameter slowRead: How long a read of the characteristic 001b takes.
     public static func sink(slowRead: Duration = .seconds(5)) -> VirtualPeripheral {
         typealias C = VirtualCharacteristic
         let received = Counter()
@@ -82,7 +82,7 @@ extension VirtualPeripheral {
             services: [included, main], key: "sink")
     }
 
-    /// The service that comes and goes in tests of Service Changed: 0003, with 0021 (read, notify).
+    /// The service that tests of Service Changed add and remove: 0003, with 0021 (read, notify).
     public static var changingService: VirtualService {
         VirtualService(
             testUUID(0x0003),
@@ -90,7 +90,7 @@ extension VirtualPeripheral {
     }
 }
 
-/// Counts the bytes that a characteristic got.
+/// Counts the bytes written to a characteristic.
 private final class Counter: @unchecked Sendable {  // holds: used on the simulator's queue only, in read and write
     private var count: UInt32 = 0
     func add(_ more: Int) { count &+= UInt32(truncatingIfNeeded: more) }

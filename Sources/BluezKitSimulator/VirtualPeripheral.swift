@@ -1,6 +1,6 @@
 import Foundation
 
-/// A Bluetooth LE peripheral on the simulated air.
+/// A simulated Bluetooth LE peripheral.
 ///
 /// ```swift
 /// let lamp = VirtualPeripheral(
@@ -18,12 +18,12 @@ public final class VirtualPeripheral: @unchecked Sendable {  // holds: all state
     private let lock = NSRecursiveLock()
     private weak var home: Simulator?
 
-    /// What it advertises from, if not from its identity address.
+    /// The address from which it advertises, if not its identity address.
     var privateAddress: String?
-    /// What it is called on the air now.
+    /// The address from which it advertises now.
     var airAddress: String { privateAddress ?? address }
 
-    // State. Of the simulator's queue, once the peripheral is on the air.
+    // State, confined to the simulator's queue once the peripheral has been added.
     var content: VirtualAdvertisement
     var interval: Duration?
     var isAdvertisingEnabled = true
@@ -39,24 +39,24 @@ public final class VirtualPeripheral: @unchecked Sendable {  // holds: all state
     var pairing = VirtualPairing.justWorks
     var passkey: UInt32 = 123_456
     var holdsBond = false
-    /// Waits for a passkey to be typed; and one that was typed before.
+    /// Waits for a passkey to be entered, or holds one that was entered before.
     var passkeyTyped: ((UInt32) -> Void)?
     var typedPasskey: UInt32?
     var offeredMTU: UInt16 = 517
-    /// This is an adapter of the simulator in the peripheral role: it goes on advertising while it is connected, to
-    /// several centrals at once.
+    /// Whether this is an adapter of the simulator in the peripheral role: it continues to advertise while connected,
+    /// to several centrals at once.
     var isAdapter = false
     /// The adapter object, while bluetoothd knows the controller.
     weak var host: Adapter?
     /// Its advertisements.
     var rotation: [VirtualAdvertisement] = []
     private var turn = 0
-    /// Events of this peripheral, as control lines show them, carry this name.
+    /// Events of this peripheral begin with this name, as in control lines.
     let key: String
 
     /// - Parameters:
-    ///   - address: `F0:00:00:00:00:01`; the path of its BlueZ object is made from it.
-    ///   - interval: Between two advertisements; nil: the simulator's ``SimulatorTiming/advertisingInterval``.
+    ///   - address: Such as `F0:00:00:00:00:01`; the path of its BlueZ object is derived from it.
+    ///   - interval: The time between two advertisements; nil: ``SimulatorTiming/advertisingInterval``.
     public init(
         _ address: String, _ advertisement: VirtualAdvertisement = VirtualAdvertisement(),
         services: [VirtualService] = [], interval: Duration? = nil, addressType: String = "random", key: String? = nil
@@ -80,16 +80,16 @@ public final class VirtualPeripheral: @unchecked Sendable {  // holds: all state
         return try lock.withLock(body)
     }
 
-    /// Whether somebody could hear it advertise now.
+    /// Whether it is advertising and in range now.
     var isOnAir: Bool { isAdvertisingEnabled && isInRange && (links.isEmpty || isAdapter) }
 
-    /// What it says next: an adapter's advertisements take turns.
+    /// What it advertises next: an adapter's advertisements alternate.
     func nextReport() -> AdvertisingReport {
         if !rotation.isEmpty {
             content = rotation[turn % rotation.count]
             turn += 1
         }
-        // What cannot be connected to has no address that lasts.
+        // Peripherals that cannot be connected have no permanent address.
         let hidden = isAdapter && !content.isConnectable
         return AdvertisingReport(
             address: hidden ? "3A" + address.dropFirst(2) : airAddress,
@@ -99,19 +99,19 @@ public final class VirtualPeripheral: @unchecked Sendable {  // holds: all state
 
     var isConnectableNow: Bool { rotation.isEmpty ? content.isConnectable : rotation.contains(where: \.isConnectable) }
 
-    /// An adapter says nothing itself; what happens to it is said by the other end.
+    /// An adapter reports nothing itself; the other end reports its events.
     func event(_ text: String) { if !isAdapter { simulator?.tell("\(key) \(text)") } }
 }
 
 /// How a peripheral pairs.
 public enum VirtualPairing: String, Sendable {
-    /// Without anybody's help.
+    /// Without user interaction.
     case justWorks = "justworks"
-    /// It displays a passkey, which the other side's agent must type.
+    /// It displays a passkey, which must be entered on the other side's agent.
     case display
-    /// The passkey that the other side's agent displays is typed on it, with ``VirtualPeripheral/type(passkey:)``.
+    /// The passkey that the other side's agent displays is entered on it, with ``VirtualPeripheral/type(passkey:)``.
     case keyboard
-    /// Both sides show a number.
+    /// Both sides display a number.
     case numeric
     /// It refuses.
     case reject

@@ -60,7 +60,7 @@ void cdbus_loop_wake(cdbus_loop_t *loop) {
     if (!loop->woken) {
         uint64_t one = 1;
         loop->woken = 1;
-        // Cannot fail but by overflow, and then the wait ends as well.
+        // Can only fail by overflow, and then the wait ends as well.
         if (write(loop->wake_fd, &one, sizeof one) < 0) loop->woken = 1;
     }
     pthread_mutex_unlock(&loop->lock);
@@ -109,7 +109,7 @@ static void watch_toggled(DBusWatch *watch, void *data) {
         more = loop->watches[i].events & ~before;
     }
     pthread_mutex_unlock(&loop->lock);
-    // Only a new interest has to end a wait. A lost one makes `handle` find nothing, once.
+    // Only an added interest has to end a wait. For a removed one, `handle` finds nothing once.
     if (more) cdbus_loop_wake(loop);
 }
 
@@ -198,13 +198,13 @@ void cdbus_loop_wait(cdbus_loop_t *loop) {
         if (read(loop->wake_fd, &ignored, sizeof ignored) < 0) loop->woken = 0;  // EAGAIN: nothing to clear
     }
     for (int k = 0; k < count; k++)
-        for (int i = 0; i < MAX_WATCHES; i++)  // a watch may have gone meanwhile
+        for (int i = 0; i < MAX_WATCHES; i++)  // a watch may have been removed meanwhile
             if (loop->watches[i].watch == polled[k] && loop->watches[i].fd == fds[k].fd)
                 loop->watches[i].ready = fds[k].revents;
     pthread_mutex_unlock(&loop->lock);
 }
 
-/// Takes a watch that the last wait found ready; NULL: no more. `flags` is what for.
+/// Returns a watch that the last wait found ready; NULL: no more. `flags` is for what.
 static DBusWatch *take_ready(cdbus_loop_t *loop, unsigned *flags) {
     DBusWatch *watch = NULL;
     short ready = 0;
@@ -224,7 +224,7 @@ static DBusWatch *take_ready(cdbus_loop_t *loop, unsigned *flags) {
     return watch;
 }
 
-/// Takes a timeout that was due at `now`, and sets it again; NULL: no more.
+/// Returns a timeout that was due at `now`, and sets it again; NULL: no more.
 static DBusTimeout *take_due(cdbus_loop_t *loop, int64_t now) {
     DBusTimeout *timeout = NULL;
     pthread_mutex_lock(&loop->lock);

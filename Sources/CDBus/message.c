@@ -55,7 +55,7 @@ int cdbus_iter_append_basic(DBusMessageIter *iter, int type, const void *value) 
         case DBUS_TYPE_UNIX_FD:
             if (fcntl(*(const int *)value, F_GETFD) < 0) return -EINVAL;
             break;
-        case DBUS_TYPE_BOOLEAN:  // libdbus aborts on anything but 0 and 1
+        case DBUS_TYPE_BOOLEAN:  // libdbus aborts on anything other than 0 and 1
             if (*(const dbus_bool_t *)value > 1) return -EINVAL;
             break;
         default:

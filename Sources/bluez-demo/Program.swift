@@ -2,21 +2,21 @@ import BluezKit
 import Dispatch
 import Glibc
 
-/// The process: its signals and its end.
+/// The process: its signals and its exit.
 enum Program {
     /// That of the package. It stands here and in CHANGELOG.md, and `scripts/check-sources` compares the two.
     static let version = "0.9.0"
 
-    /// What runs. Only touched on the main queue.
+    /// The running command. Used only on the main queue.
     private nonisolated(unsafe) static var command: (any Command)?
     private nonisolated(unsafe) static var output: Output?
     private nonisolated(unsafe) static var sources: [any DispatchSourceSignal] = []
 
-    /// Runs a command; it ends the process.
+    /// Runs a command, which ends the process.
     static func run(_ command: any Command, output: Output) -> Never {
         (self.command, self.output) = (command, output)
-        output.onClosed = { command.stop(.success) }  // the reader of a pipe has seen enough
-        // The command itself says what matters; what the library logs besides is there for those who ask.
+        output.onClosed = { command.stop(.success) }  // the reader of a pipe has closed it
+        // The command reports what matters; the library's own log is shown only if requested.
         BluezKitLog.handler = { level, text in
             if level == .misuse || BluezKitLog.level == .debug { BluezKitLog.writeToStandardError(level, text) }
         }
@@ -38,7 +38,7 @@ enum Program {
         dispatchMain()
     }
 
-    /// Gives the terminal back and ends the process.
+    /// Restores the terminal and ends the process.
     static func quit(_ status: ExitStatus) -> Never {
         output?.restoreTerminal()
         exit(status.rawValue)

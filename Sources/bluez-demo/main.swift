@@ -1,6 +1,6 @@
 import Glibc
 
-/// Runs a command with the output that is asked for.
+/// Runs a command with the requested output.
 func run(_ common: CommonOptions, _ command: (Output) -> any Command) -> Never {
     let output = Output(isJSON: common.isJSON)
     Program.run(command(output), output: output)

@@ -1,7 +1,7 @@
 public import BluezKit
 import Foundation
 
-/// How full a battery is, characteristic 2A19. BluezKit addition.
+/// The charge level of a battery, characteristic 2A19. BluezKit addition.
 /// - SeeAlso: Bluetooth SIG, Battery Service 1.0, 3.1; GATT Specification Supplement, "Battery Level".
 public struct BatteryLevel: CharacteristicValue, Hashable {
     /// 2A19.
@@ -10,7 +10,7 @@ public struct BatteryLevel: CharacteristicValue, Hashable {
     /// 0 to 100.
     public let percent: Int
 
-    /// A level. Less than 0 % counts as 0 %, more than 100 % as 100 %: gauges have their errors.
+    /// A level. Values below 0 % become 0 %, values above 100 % become 100 %, because gauges are inexact.
     public init(percent: Int) { self.percent = min(max(percent, 0), 100) }
 
     /// Reads a level.
@@ -19,6 +19,6 @@ public struct BatteryLevel: CharacteristicValue, Hashable {
         percent = try fields.uint8("battery level", in: 0...100)
     }
 
-    /// The level as it goes on air.
+    /// The level as transmitted.
     public var data: Data { Data([UInt8(percent)]) }
 }

@@ -10,21 +10,21 @@ public final class BatteryService: StandardService {
     /// For `CBPeripheralManager.add(_:)`.
     public let service = makeService()
 
-    /// What a central that reads gets.
+    /// The value that a central reads.
     public private(set) var level: BatteryLevel
 
     private let characteristic = CBMutableCharacteristic(
         type: BatteryLevel.uuid, properties: [.read, .notify], value: nil, permissions: .readable)
 
     /// A battery.
-    /// - Parameter level: How full it is now.
+    /// - Parameter level: The current level.
     public init(level: BatteryLevel) {
         self.level = level
         service.characteristics = [characteristic]
     }
 
-    /// The level is another one: centrals that read get it from now on, those that subscribed are sent it.
-    /// - Returns: What `updateValue` did: false if there was no room; true if the level is the same as before.
+    /// Sets the level. Centrals that read get it from now on; it is sent to subscribed centrals.
+    /// - Returns: The result of `updateValue`: false if there was no room; true if the level has not changed.
     @discardableResult
     public func update(_ level: BatteryLevel, by manager: CBPeripheralManager) -> Bool {
         guard level != self.level else { return true }

@@ -1,7 +1,7 @@
 public import BluezKit
 import Foundation
 
-/// What time it is where the device is, characteristic 2A2B. BluezKit addition.
+/// The local time of a device, characteristic 2A2B. BluezKit addition.
 /// - SeeAlso: Bluetooth SIG, Current Time Service 1.1, 3.1; GATT Specification Supplement, "Current Time".
 public struct CurrentTime: CharacteristicValue, Hashable {
     /// 2A2B.
@@ -15,11 +15,11 @@ public struct CurrentTime: CharacteristicValue, Hashable {
         /// Reasons from their bits.
         public init(rawValue: UInt8) { self.rawValue = rawValue }
 
-        /// Somebody set it.
+        /// The user set it.
         public static let manualTimeUpdate = Self(rawValue: 0x01)
-        /// It follows another clock.
+        /// It was synchronized with another clock.
         public static let externalReferenceTimeUpdate = Self(rawValue: 0x02)
-        /// The device is in another time zone.
+        /// The time zone has changed.
         public static let changeOfTimeZone = Self(rawValue: 0x04)
         /// Daylight saving time has begun or ended.
         public static let changeOfDaylightSavingTime = Self(rawValue: 0x08)
@@ -29,9 +29,9 @@ public struct CurrentTime: CharacteristicValue, Hashable {
         ]
     }
 
-    /// Local time, to 1/256 s. ``LocalTimeInformation`` says where.
+    /// Local time, to 1/256 s. ``LocalTimeInformation`` has its offset from UTC.
     public var time: ExactTime256
-    /// Why the clock was set; of a value that is only read, nothing.
+    /// Why the clock was set; empty in a value that was only read.
     public let adjustReason: AdjustReason
 
     /// A local time.
@@ -52,9 +52,9 @@ public struct CurrentTime: CharacteristicValue, Hashable {
         self.init(time, adjustReason: AdjustReason(rawValue: try fields.uint8("adjust reason")))
     }
 
-    /// The time as it goes on air.
+    /// The time as transmitted.
     public var data: Data { time.data + [adjustReason.rawValue] }
 
-    /// The moment, if the device is in this time zone; nil if it did not tell the whole date, or one that does not exist.
+    /// The point in time, if the device is in this time zone; nil if the date is incomplete or does not exist.
     public func date(in timeZone: TimeZone = .autoupdatingCurrent) -> Date? { time.date(in: timeZone) }
 }

@@ -1,7 +1,7 @@
 public import BluezKit
 import Foundation
 
-/// The Current Time service, 1805: tells centrals what time it is. They cannot set it. BluezKit addition.
+/// The Current Time service, 1805, which tells centrals the time. They cannot set it. BluezKit addition.
 /// - SeeAlso: Bluetooth SIG, Current Time Service 1.1.
 public final class CurrentTimeService: StandardService {
     /// 1805.
@@ -18,9 +18,9 @@ public final class CurrentTimeService: StandardService {
 
     /// A clock.
     /// - Parameters:
-    ///   - timeZone: Where it is.
-    ///   - reference: How far it can be trusted, at the moment that a central asks; nil: it does not say.
-    ///   - clock: What time it is, at the moment that a central asks.
+    ///   - timeZone: The time zone of the clock.
+    ///   - reference: The accuracy of the clock when a central reads it; nil: not available.
+    ///   - clock: The time when a central reads it.
     public init(
         timeZone: TimeZone = .autoupdatingCurrent, reference: (() -> ReferenceTimeInformation)? = nil,
         clock: @escaping () -> Date = { Date() }
@@ -32,18 +32,18 @@ public final class CurrentTimeService: StandardService {
             + others.map { CBMutableCharacteristic(type: $0, properties: .read, value: nil, permissions: .readable) }
     }
 
-    /// Tells the centrals that subscribed that the clock, or the time zone, is another one now.
+    /// Notifies the subscribed centrals that the clock, or the time zone, has changed.
     /// - Parameters:
-    ///   - reason: Why.
-    ///   - manager: The manager that the service was added to.
-    /// - Returns: What `updateValue` did: false if there was no room.
+    ///   - reason: Why it has changed.
+    ///   - manager: The manager to which the service was added.
+    /// - Returns: The result of `updateValue`: false if there was no room.
     @discardableResult
     public func announce(_ reason: CurrentTime.AdjustReason, by manager: CBPeripheralManager) -> Bool {
         let now = CurrentTime(clock(), in: timeZone, adjustReason: reason)
         return manager.updateValue(now.data, for: time, onSubscribedCentrals: nil)
     }
 
-    /// The time, and what is known of it, now.
+    /// The current time and its accuracy.
     public func value(of characteristic: CBCharacteristic) -> Data? {
         switch characteristic.uuid {
         case CurrentTime.uuid: CurrentTime(clock(), in: timeZone).data

@@ -1,6 +1,6 @@
 public import Foundation
 
-/// A date and a time of day, to 1/256 s, somewhere: it does not say in which time zone. BluezKit addition.
+/// A date and a time of day, to 1/256 s, without a time zone. BluezKit addition.
 /// - SeeAlso: Bluetooth SIG, GATT Specification Supplement, "Exact Time 256", "Day Date Time", "Date Time".
 public struct ExactTime256: Hashable, Sendable {
     /// 1582 to 9999, of the Gregorian calendar; nil: unknown.
@@ -20,7 +20,7 @@ public struct ExactTime256: Hashable, Sendable {
     /// 0 to 255, in 1/256 s.
     public let fractions256: Int
 
-    /// A date and time; nil if a number is out of its range. That the month has such a day is not looked at.
+    /// A date and time; nil if a number is out of range. Whether the day exists in the month is not checked.
     public init?(
         year: Int?, month: Int?, day: Int?, hours: Int, minutes: Int, seconds: Int, dayOfWeek: Int? = nil,
         fractions256: Int = 0
@@ -34,7 +34,7 @@ public struct ExactTime256: Hashable, Sendable {
         (self.dayOfWeek, self.fractions256) = (dayOfWeek, fractions256)
     }
 
-    /// What clocks and calendars in a time zone show. Dates outside the years 1582 to 9999 have no year here.
+    /// The date and time in a time zone. Years outside 1582 to 9999 are unknown.
     public init(_ date: Date, in timeZone: TimeZone) {
         let whole = date.timeIntervalSinceReferenceDate.rounded(.down)
         let parts = Self.calendar(timeZone).dateComponents(
@@ -43,12 +43,12 @@ public struct ExactTime256: Hashable, Sendable {
         year = parts.era == 1 ? parts.year.flatMap { Self.years.contains($0) ? $0 : nil } : nil
         (month, day) = (parts.month, parts.day)
         (hours, minutes, seconds) = (parts.hour ?? 0, parts.minute ?? 0, parts.second ?? 0)
-        dayOfWeek = parts.weekday.map { ($0 + 5) % 7 + 1 }  // Foundation begins with Sunday
+        dayOfWeek = parts.weekday.map { ($0 + 5) % 7 + 1 }  // Foundation starts with Sunday
         fractions256 = min(255, Int((date.timeIntervalSinceReferenceDate - whole) * 256))
     }
 
-    /// The moment when clocks in a time zone show this; nil if the date is not known whole, or there is no such day.
-    /// Of an hour that a zone leaves out or has twice, a moment close to it.
+    /// The point in time in a time zone; nil if the date is incomplete or does not exist. For an hour that a zone skips
+    /// or repeats, a point close to it.
     public func date(in timeZone: TimeZone) -> Date? {
         guard let year, let month, let day else { return nil }
         let calendar = Self.calendar(timeZone)

@@ -1,7 +1,7 @@
 public import BluezKit
 import Foundation
 
-/// How local time differs from UTC, characteristic 2A0F. BluezKit addition.
+/// The offset of local time from UTC, characteristic 2A0F. BluezKit addition.
 /// - SeeAlso: Bluetooth SIG, Current Time Service 1.1, 3.2; GATT Specification Supplement, "Local Time Information",
 ///   "Time Zone", "DST Offset".
 public struct LocalTimeInformation: CharacteristicValue, Hashable {
@@ -10,7 +10,7 @@ public struct LocalTimeInformation: CharacteristicValue, Hashable {
 
     /// How far clocks are ahead of standard time, in units of 15 minutes.
     public enum DaylightSaving: UInt8, Sendable {
-        /// Not ahead.
+        /// No daylight saving time.
         case standardTime = 0
         /// Half an hour.
         case halfAnHour = 2
@@ -18,25 +18,25 @@ public struct LocalTimeInformation: CharacteristicValue, Hashable {
         case daylightTime = 4
         /// Two hours.
         case doubleDaylightTime = 8
-        /// The device does not know.
+        /// Unknown.
         case unknown = 255
     }
 
     /// How far standard time is ahead of UTC, in units of 15 minutes, -48 to 56; nil: unknown.
     public let standardOffset: Int?
-    /// How far clocks are ahead of that.
+    /// How far clocks are ahead of standard time.
     public let daylightSaving: DaylightSaving
 
-    /// An offset; nil if it is out of its range.
+    /// An offset; nil if it is out of range.
     /// - Parameters:
     ///   - standardOffset: In units of 15 minutes, -48 to 56; nil: unknown.
-    ///   - daylightSaving: How far clocks are ahead of that.
+    ///   - daylightSaving: How far clocks are ahead of standard time.
     public init?(standardOffset: Int?, daylightSaving: DaylightSaving) {
         guard standardOffset.map(Self.offsets.contains) ?? true else { return nil }
         (self.standardOffset, self.daylightSaving) = (standardOffset, daylightSaving)
     }
 
-    /// What is the case in a time zone. What cannot be said in units of 15 minutes is unknown.
+    /// The offset in a time zone. Values that are not multiples of 15 minutes are unknown.
     public init(_ timeZone: TimeZone, at date: Date) {
         let saving = Int(timeZone.daylightSavingTimeOffset(for: date))
         let standard = timeZone.secondsFromGMT(for: date) - saving
@@ -58,10 +58,10 @@ public struct LocalTimeInformation: CharacteristicValue, Hashable {
         daylightSaving = try fields.one("DST offset", of: DaylightSaving.self)
     }
 
-    /// The offset as it goes on air.
+    /// The offset as transmitted.
     public var data: Data { Data([UInt8(bitPattern: Int8(standardOffset ?? Self.unknown)), daylightSaving.rawValue]) }
 
-    /// How far clocks are ahead of UTC, in seconds; nil if a part of it is unknown.
+    /// How far clocks are ahead of UTC, in seconds; nil if one of the offsets is unknown.
     public var secondsFromGMT: Int? {
         guard let standardOffset, daylightSaving != .unknown else { return nil }
         return (standardOffset + Int(daylightSaving.rawValue)) * 900

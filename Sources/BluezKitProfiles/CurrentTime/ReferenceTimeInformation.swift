@@ -1,20 +1,20 @@
 public import BluezKit
 import Foundation
 
-/// How far a device's clock can be trusted, characteristic 2A14. BluezKit addition.
+/// The source and accuracy of a device's clock, characteristic 2A14. BluezKit addition.
 /// - SeeAlso: Bluetooth SIG, Current Time Service 1.1, 3.3; GATT Specification Supplement,
 ///   "Reference Time Information", "Time Source", "Time Accuracy".
 public struct ReferenceTimeInformation: CharacteristicValue, Hashable {
     /// 2A14.
     public static let uuid = CBUUID(string: "2A14")
 
-    /// Where the time comes from.
+    /// The source of the time.
     public enum Source: UInt8, Sendable {
         /// A kind of clock.
         case unknown, networkTimeProtocol, gps, radioTimeSignal, manual, atomicClock, cellularNetwork, notSynchronized
     }
 
-    /// How far the clock may be off.
+    /// The accuracy of the clock.
     public struct Accuracy: RawRepresentable, Hashable, Sendable {
         /// In 1/8 s, up to 253; 254: more than that; 255: unknown.
         public let rawValue: UInt8
@@ -22,8 +22,8 @@ public struct ReferenceTimeInformation: CharacteristicValue, Hashable {
         /// An accuracy from its number.
         public init(rawValue: UInt8) { self.rawValue = rawValue }
 
-        /// The smallest one that is no better than this. Above 31.625 s it is ``outOfRange``.
-        /// - Parameter seconds: Negative numbers count as 0; what is no number is ``unknown``.
+        /// The best accuracy that is not better than this. Above 31.625 s it is ``outOfRange``.
+        /// - Parameter seconds: Negative numbers become 0; NaN is ``unknown``.
         public init(seconds: Double) {
             guard !seconds.isNaN else {
                 self = .unknown
@@ -34,31 +34,32 @@ public struct ReferenceTimeInformation: CharacteristicValue, Hashable {
 
         /// More than 31.625 s.
         public static let outOfRange = Self(rawValue: 254)
-        /// The device does not know.
+        /// Unknown.
         public static let unknown = Self(rawValue: 255)
 
         /// In seconds; nil: out of range or unknown.
         public var seconds: Double? { rawValue <= 253 ? Double(rawValue) / 8 : nil }
     }
 
-    /// Where the time comes from.
+    /// The source of the time.
     public var source: Source
-    /// How far the clock may be off.
+    /// The accuracy of the clock.
     public var accuracy: Accuracy
-    /// When it was last set, in hours: up to 6119, which is 254 days and 23 hours; nil: 255 days ago, or earlier.
+    /// The time since the last update, in hours: up to 6119, which is 254 days and 23 hours; nil: 255 days or more.
     public let hoursSinceUpdate: Int?
 
-    /// What can be said of a clock.
+    /// Information about a clock.
     /// - Parameters:
-    ///   - source: Where the time comes from.
-    ///   - accuracy: How far it may be off.
-    ///   - hoursSinceUpdate: When it was last set. 6120 hours (255 days) and more count as nil, less than 0 as 0.
+    ///   - source: The source of the time.
+    ///   - accuracy: The accuracy of the clock.
+    ///   - hoursSinceUpdate: The time since the last update. 6120 hours (255 days) and more become nil, less than 0
+    ///     becomes 0.
     public init(source: Source, accuracy: Accuracy, hoursSinceUpdate: Int?) {
         (self.source, self.accuracy) = (source, accuracy)
         self.hoursSinceUpdate = hoursSinceUpdate.flatMap { $0 < 255 * 24 ? max(0, $0) : nil }
     }
 
-    /// Reads what can be said of a clock.
+    /// Reads the information about a clock.
     public init(_ value: Data?) throws(CharacteristicValueError) {
         var fields = try FieldReader(value)
         source = try fields.one("time source", of: Source.self)
@@ -72,7 +73,7 @@ public struct ReferenceTimeInformation: CharacteristicValue, Hashable {
         hoursSinceUpdate = days == 255 ? nil : days * 24 + hours
     }
 
-    /// It, as it goes on air.
+    /// The information as transmitted.
     public var data: Data {
         let (days, hours) = hoursSinceUpdate.map { ($0 / 24, $0 % 24) } ?? (255, 255)
         return Data([source.rawValue, accuracy.rawValue, UInt8(days), UInt8(hours)])

@@ -1,31 +1,31 @@
 public import BluezKit
 import Foundation
 
-/// What a device says of itself. BluezKit addition.
+/// Information about a device. BluezKit addition.
 ///
-/// A client collects it: discover ``DeviceInformationService``, read ``characteristics``, and hand each value to
-/// ``take(_:)``. A server gives it to ``DeviceInformationService/init(_:)``.
+/// A client collects it: discover ``DeviceInformationService``, read ``characteristics``, and pass each value to
+/// ``take(_:)``. A server passes it to ``DeviceInformationService/init(_:)``.
 /// - SeeAlso: Bluetooth SIG, Device Information Service 1.1.
 public struct DeviceInformation: Equatable, Sendable {
-    /// The texts, as far as there are any.
+    /// The texts that are known.
     public var texts: [DeviceInformationText: String]
-    /// One device among all.
+    /// The unique identifier of the device.
     public var systemID: SystemID?
-    /// Which product, of which vendor, in which version.
+    /// The product, vendor and version.
     public var pnpID: PnPID?
 
-    /// Nothing, or what is named.
+    /// Information with these values; all are optional.
     public init(_ texts: [DeviceInformationText: String] = [:], systemID: SystemID? = nil, pnpID: PnPID? = nil) {
         (self.texts, self.systemID, self.pnpID) = (texts, systemID, pnpID)
     }
 
-    /// The characteristics that are worth reading.
+    /// The characteristics to read.
     public static var characteristics: [CBUUID] {
         DeviceInformationText.allCases.map(\.uuid) + [SystemID.uuid, PnPID.uuid]
     }
 
-    /// Takes the value of a characteristic that was read.
-    /// - Returns: False if it is none of ``characteristics``.
+    /// Stores the value of a characteristic that was read.
+    /// - Returns: False if it is not one of ``characteristics``.
     @discardableResult
     public mutating func take(_ characteristic: CBCharacteristic) throws(CharacteristicValueError) -> Bool {
         if let text = DeviceInformationText(characteristic.uuid) {

@@ -1,7 +1,7 @@
 public import BluezKit
 import Foundation
 
-/// The Device Information service, 180A. Its values never change, and centrals read them without the app being asked.
+/// The Device Information service, 180A. Its values never change, and BlueZ answers reads without asking the app.
 /// BluezKit addition.
 /// - SeeAlso: Bluetooth SIG, Device Information Service 1.1.
 public final class DeviceInformationService: StandardService {
@@ -11,7 +11,7 @@ public final class DeviceInformationService: StandardService {
     /// For `CBPeripheralManager.add(_:)`.
     public let service = makeService()
 
-    /// A service with a characteristic for each thing that is known.
+    /// A service with a characteristic for each known value.
     public init(_ information: DeviceInformation) {
         var values = DeviceInformationText.allCases.compactMap { text in
             information.texts[text].map { (text.uuid, DeviceInformationText.data($0)) }

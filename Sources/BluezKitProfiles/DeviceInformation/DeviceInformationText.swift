@@ -1,19 +1,19 @@
 public import BluezKit
 import Foundation
 
-/// The characteristics of the Device Information service that are texts. BluezKit addition.
+/// The text characteristics of the Device Information service. BluezKit addition.
 /// - SeeAlso: Bluetooth SIG, Device Information Service 1.1, 3.1 to 3.6.
 public enum DeviceInformationText: CaseIterable, Sendable {
     /// A text: 2A29, 2A24, 2A25, 2A27, 2A26 and 2A28, in this order.
     case manufacturerName, modelNumber, serialNumber, hardwareRevision, firmwareRevision, softwareRevision
 
-    /// The text that this characteristic has; nil: another kind of characteristic.
+    /// The text in this characteristic; nil: not a text characteristic.
     public init?(_ uuid: CBUUID) {
         guard let text = Self.allCases.first(where: { $0.uuid == uuid }) else { return nil }
         self = text
     }
 
-    /// The characteristic that has it.
+    /// The characteristic that contains it.
     public var uuid: CBUUID {
         switch self {
         case .manufacturerName: Self.uuids[0]
@@ -27,19 +27,19 @@ public enum DeviceInformationText: CaseIterable, Sendable {
 
     private static let uuids = ["2A29", "2A24", "2A25", "2A27", "2A26", "2A28"].map { CBUUID(string: $0) }
 
-    /// Reads a text. Bytes that are no UTF-8 become U+FFFD; some devices end their texts with zeros: it ends at the
-    /// first.
-    /// - Important: It comes from the radio, and may hold line breaks and control characters.
-    /// - Parameter value: `CBCharacteristic.value`. Nil, if there is none yet, is the only error.
+    /// Reads a text. Invalid UTF-8 becomes U+FFFD. The text ends at the first zero byte, because some devices terminate
+    /// their texts with zeros.
+    /// - Important: The text comes from another device and may contain line breaks and control characters.
+    /// - Parameter value: `CBCharacteristic.value`. Nil, before the first value, is the only error.
     public static func text(of value: Data?) throws(CharacteristicValueError) -> String {
         guard let value else { throw .missing }
         return String(decoding: value.prefix { $0 != 0 }, as: UTF8.self)
     }
 
-    /// A text as it goes on air: up to the first zero, and no longer than an attribute can be, 512 bytes.
+    /// A text as transmitted: up to the first zero, and no longer than the maximum of an attribute, 512 bytes.
     public static func data(_ text: String) -> Data {
         var data = Data()
-        // Whole characters only: half a one would be read as something else.
+        // Whole characters only, because a truncated one would be read as something else.
         for character in text.prefix(while: { $0 != "\0" }) {
             guard data.count + character.utf8.count <= 512 else { break }
             data += Data(character.utf8)

@@ -1,25 +1,25 @@
 public import BluezKit
 import Foundation
 
-/// Which product, of which vendor, in which version: characteristic 2A50. BluezKit addition.
+/// The product, vendor and version of a device: characteristic 2A50. BluezKit addition.
 /// - SeeAlso: Bluetooth SIG, Device Information Service 1.1, 3.9; GATT Specification Supplement, "PnP ID".
 public struct PnPID: CharacteristicValue, Hashable {
     /// 2A50.
     public static let uuid = CBUUID(string: "2A50")
 
-    /// Who assigned the vendor its number.
+    /// The authority that assigned the vendor's number.
     public enum VendorSource: UInt8, Sendable {
-        /// The Bluetooth SIG: it is a company identifier.
+        /// The Bluetooth SIG: the number is a company identifier.
         case bluetoothSIG = 1
         /// The USB Implementer's Forum.
         case usb = 2
     }
 
-    /// Who assigned ``vendor``.
+    /// The authority that assigned ``vendor``.
     public var source: VendorSource
     /// The vendor.
     public var vendor: UInt16
-    /// The product, as the vendor counts.
+    /// The product, as numbered by the vendor.
     public var product: UInt16
     /// In binary-coded decimal digits, JJ.M.N as 0xJJMN: 2.1.3 is 0x0213.
     public var version: UInt16
@@ -38,7 +38,7 @@ public struct PnPID: CharacteristicValue, Hashable {
         version = try fields.uint16("product version")
     }
 
-    /// The ID as it goes on air.
+    /// The ID as transmitted.
     public var data: Data {
         var data = Data([source.rawValue])
         for number in [vendor, product, version] { data.append(number) }

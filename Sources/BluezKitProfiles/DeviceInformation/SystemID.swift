@@ -1,18 +1,18 @@
 public import BluezKit
 import Foundation
 
-/// One device among all: characteristic 2A23. BluezKit addition.
+/// The unique identifier of a device: characteristic 2A23. BluezKit addition.
 /// - SeeAlso: Bluetooth SIG, Device Information Service 1.1, 3.7; GATT Specification Supplement, "System ID".
 public struct SystemID: CharacteristicValue, Hashable {
     /// 2A23.
     public static let uuid = CBUUID(string: "2A23")
 
-    /// What the IEEE has assigned the manufacturer (OUI), 24 bits.
+    /// The manufacturer's identifier, assigned by the IEEE (OUI), 24 bits.
     public let organization: UInt32
-    /// What the manufacturer has assigned the device, 40 bits.
+    /// The device's identifier, assigned by the manufacturer, 40 bits.
     public let device: UInt64
 
-    /// An ID; nil if a number has more bits than it may.
+    /// An ID; nil if a number has too many bits.
     /// - Parameters:
     ///   - organization: 24 bits.
     ///   - device: 40 bits.
@@ -28,7 +28,7 @@ public struct SystemID: CharacteristicValue, Hashable {
         organization = UInt32(truncatingIfNeeded: try fields.number("organizationally unique identifier", bytes: 3))
     }
 
-    /// The ID as it goes on air.
+    /// The ID as transmitted.
     public var data: Data {
         var data = Data()
         data.append(number: device, bytes: 5)

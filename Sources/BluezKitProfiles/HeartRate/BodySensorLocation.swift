@@ -16,10 +16,10 @@ public enum BodySensorLocation: UInt8, CharacteristicValue, CaseIterable, Custom
         self = try fields.one("body sensor location", of: Self.self)
     }
 
-    /// The location as it goes on air.
+    /// The location as transmitted.
     public var data: Data { Data([rawValue]) }
 
-    /// In English: `ear lobe`.
+    /// The location in words: `ear lobe`.
     public var description: String {
         switch self {
         case .other: "other"

@@ -1,7 +1,7 @@
 public import BluezKit
 import Foundation
 
-/// What a heart-rate sensor measured, characteristic 2A37. BluezKit addition.
+/// A measurement of a heart-rate sensor, characteristic 2A37. BluezKit addition.
 /// - SeeAlso: Bluetooth SIG, Heart Rate Service 1.0, 3.1; GATT Specification Supplement, "Heart Rate Measurement".
 public struct HeartRateMeasurement: CharacteristicValue {
     /// 2A37.
@@ -9,20 +9,20 @@ public struct HeartRateMeasurement: CharacteristicValue {
 
     /// Whether the sensor touches the skin.
     public enum Contact: Hashable, Sendable {
-        /// The sensor cannot tell.
+        /// The sensor does not support contact detection.
         case notSupported
-        /// It does not touch the skin, or hardly.
+        /// It does not touch the skin, or only poorly.
         case notDetected
         /// It does.
         case detected
     }
 
-    /// Beats per minute. Up to 255 it takes one byte on air, above that two.
+    /// Beats per minute. Up to 255 it takes one byte, above that two.
     public var beatsPerMinute: UInt16
     /// Whether the sensor touches the skin.
     public var contact: Contact
-    /// The energy spent since it was last reset, in kilojoules; 65535 means that much or more. Most sensors send it with
-    /// every tenth measurement or so; nil: not with this one.
+    /// The energy expended since the last reset, in kilojoules; 65535 means at least that much. Most sensors send it
+    /// with about every tenth measurement; nil: not included.
     public var energyExpended: UInt16?
     /// The times between two beats since the last measurement, oldest first, in 1/1024 s.
     public var rrIntervals: [UInt16]
@@ -56,11 +56,11 @@ public struct HeartRateMeasurement: CharacteristicValue {
         energyExpended = flags & Flag.hasEnergy == 0 ? nil : try fields.uint16("energy expended")
         rrIntervals = []
         guard flags & Flag.hasIntervals != 0 else { return }
-        // One or more, up to the end.
+        // One or more, to the end of the value.
         repeat { rrIntervals.append(try fields.uint16("RR interval")) } while !fields.isAtEnd
     }
 
-    /// The measurement as it goes on air, in the shortest form.
+    /// The measurement as transmitted, in the shortest form.
     public var data: Data {
         var flags: UInt8 = beatsPerMinute > 255 ? Flag.isWide : 0
         switch contact {
@@ -77,9 +77,9 @@ public struct HeartRateMeasurement: CharacteristicValue {
         return data
     }
 
-    /// The measurement without the oldest intervals that a notification of this length has no room for.
-    /// - Parameter length: In bytes, as `CBCentral.maximumUpdateValueLength` has it. Without any intervals a measurement
-    ///   has at most five, which always fit.
+    /// The measurement without the oldest intervals that do not fit into a notification of this length.
+    /// - Parameter length: In bytes, such as `CBCentral.maximumUpdateValueLength`. Without intervals a measurement has
+    ///   at most five bytes, which always fit.
     public func fitting(_ length: Int) -> Self {
         var bare = self
         bare.rrIntervals = []

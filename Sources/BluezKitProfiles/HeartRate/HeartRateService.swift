@@ -1,7 +1,7 @@
 public import BluezKit
 import Foundation
 
-/// The Heart Rate service, 180D: measurements by notification, where the sensor is worn, and the energy to be reset.
+/// The Heart Rate service, 180D: measurements by notification, the sensor location, and resetting the energy expended.
 /// BluezKit addition.
 /// - SeeAlso: Bluetooth SIG, Heart Rate Service 1.0.
 public final class HeartRateService: StandardService {
@@ -20,9 +20,9 @@ public final class HeartRateService: StandardService {
 
     /// A heart-rate sensor.
     /// - Parameters:
-    ///   - location: Where it is worn; nil: it does not say.
-    ///   - resetEnergyExpended: A central wants the energy to count from 0 again; called on the queue that calls
-    ///     `answer(_:of:)`. Required of sensors that send the energy; nil: this one does not.
+    ///   - location: Where the sensor is worn; nil: not available.
+    ///   - resetEnergyExpended: Called if a central requests that the energy is reset to 0, on the queue that calls
+    ///     `answer(_:of:)`. Required for sensors that send the energy; nil: not supported.
     public init(location: BodySensorLocation? = nil, resetEnergyExpended: (() -> Void)? = nil) {
         self.resetEnergyExpended = resetEnergyExpended
         controlPoint = resetEnergyExpended.map { _ in
@@ -36,15 +36,16 @@ public final class HeartRateService: StandardService {
         service.characteristics = [measurement, place, controlPoint].compactMap(\.self)
     }
 
-    /// Sends a measurement to all centrals that subscribed, without the oldest RR intervals if it is too long for one.
-    /// - Returns: What `updateValue` did: false if there was no room. The next measurement will do as well as this one.
+    /// Sends a measurement to all subscribed centrals, without the oldest RR intervals if it is too long for one.
+    /// - Returns: The result of `updateValue`: false if there was no room. It need not be repeated: send the next
+    ///   measurement.
     @discardableResult
     public func send(_ measurement: HeartRateMeasurement, by manager: CBPeripheralManager) -> Bool {
         let room = self.measurement.subscribedCentrals?.map(\.maximumUpdateValueLength).min() ?? 20
         return manager.updateValue(measurement.fitting(room).data, for: self.measurement, onSubscribedCentrals: nil)
     }
 
-    /// Does what a central wrote to the control point.
+    /// Handles a write to the control point.
     public func write(_ value: Data, to characteristic: CBCharacteristic) -> CBATTError.Code {
         guard characteristic === controlPoint else { return .writeNotPermitted }
         switch try? HeartRateControlPoint(value) {

@@ -1,6 +1,6 @@
-// CDBus: what Swift needs of libdbus-1 that libdbus does not offer as Swift can use it: an event loop for one
-// connection, appends that validate first (libdbus aborts the process on a bad path, name or UTF-8), and
-// constants that are macros. No globals, no logging, no policy. Functions return 0 or -errno.
+// CDBus: what Swift needs from libdbus-1 and cannot use directly: an event loop for one connection, appends that
+// validate first (libdbus aborts the process on an invalid path, name or UTF-8), and constants that are macros. No
+// globals, no logging, no policy. Functions return 0 or -errno.
 #ifndef CDBUS_H
 #define CDBUS_H
 
@@ -34,15 +34,15 @@ static const int CDBUS_TYPE_DICT_ENTRY = DBUS_TYPE_DICT_ENTRY;
 
 // connection.c ------------------------------------------------------------------------------------------------
 
-/// An error of libdbus, copied out so that nobody has to free it. Empty strings: no error.
+/// An error of libdbus, copied so that it need not be freed. Empty strings: no error.
 typedef struct {
     char name[256];
     char message[512];
 } cdbus_error_t;
 
-/// Opens a private connection to `address` (any address that libdbus takes). Authentication goes on in the
-/// background; nothing was sent yet. The process will not exit when the bus goes away, as libdbus would have it.
-/// Returns NULL and fills `error` on failure. Give it back with `cdbus_connection_close`.
+/// Opens a private connection to `address` (any address that libdbus accepts). Authentication continues in the
+/// background; nothing has been sent yet. The process does not exit when the bus is lost, unlike libdbus' default.
+/// Returns NULL and fills `error` on failure. Close it with `cdbus_connection_close`.
 DBusConnection *_Nullable cdbus_connection_open(const char *address, cdbus_error_t *error);
 
 /// Closes the connection and drops the last reference. No callback follows.
@@ -50,31 +50,31 @@ void cdbus_connection_close(DBusConnection *connection);
 
 // loop.c ------------------------------------------------------------------------------------------------------
 
-/// Waits for what one connection waits for. One thread calls `wait`, which touches nothing but file descriptors;
-/// whoever owns the connection then calls `handle`, which does the reading and writing.
+/// Waits for events of one connection. One thread calls `wait`, which uses only file descriptors; the owner of the
+/// connection then calls `handle`, which reads and writes.
 typedef struct cdbus_loop cdbus_loop_t;
 
 cdbus_loop_t *_Nullable cdbus_loop_new(void);
 void cdbus_loop_free(cdbus_loop_t *loop);
 
-/// Puts the connection's watches and timeouts into the loop. -ENOMEM if libdbus has no memory.
+/// Adds the connection's watches and timeouts to the loop. -ENOMEM if libdbus has no memory.
 int cdbus_loop_attach(cdbus_loop_t *loop, DBusConnection *connection);
 
-/// Takes them out again. Call it before the connection is closed.
+/// Removes them. Call it before the connection is closed.
 void cdbus_loop_detach(cdbus_loop_t *loop, DBusConnection *connection);
 
 /// Blocks until something is ready, a timeout is due or `wake` was called. Never calls libdbus.
 void cdbus_loop_wait(cdbus_loop_t *loop);
 
-/// Lets libdbus read, write and run its timeouts for what the last `wait` found.
+/// Lets libdbus read, write and run its timeouts for the events that the last `wait` found.
 void cdbus_loop_handle(cdbus_loop_t *loop);
 
-/// Ends the present or the next `wait`. Any thread.
+/// Ends the current or the next `wait`. May be called on any thread.
 void cdbus_loop_wake(cdbus_loop_t *loop);
 
 // message.c ---------------------------------------------------------------------------------------------------
 
-/// A new method call, or NULL if a name, the path or memory does not allow it. `destination` and `interface`
+/// A new method call, or NULL if a name or the path is invalid or there is no memory. `destination` and `interface`
 /// may be NULL (peer-to-peer; any interface).
 DBusMessage *_Nullable cdbus_message_new_call(const char *_Nullable destination, const char *path,
                                               const char *_Nullable interface, const char *member);
@@ -83,10 +83,10 @@ DBusMessage *_Nullable cdbus_message_new_call(const char *_Nullable destination,
 DBusMessage *_Nullable cdbus_message_new_signal(const char *_Nullable destination, const char *path,
                                                 const char *interface, const char *member);
 
-/// A new error reply, or NULL if the name is no error name or the message no UTF-8.
+/// A new error reply, or NULL if the name is not an error name or the message not UTF-8.
 DBusMessage *_Nullable cdbus_message_new_error(DBusMessage *call, const char *name, const char *message);
 
-/// Appends a string ('s'), object path ('o') or signature ('g'). -EINVAL if it is none; -ENOMEM.
+/// Appends a string ('s'), object path ('o') or signature ('g'). -EINVAL if it is invalid; -ENOMEM.
 int cdbus_iter_append_string(DBusMessageIter *iter, int type, const char *string);
 
 /// Appends a number, boolean or file descriptor of D-Bus type `type` (the descriptor is duplicated).
@@ -94,19 +94,19 @@ int cdbus_iter_append_string(DBusMessageIter *iter, int type, const char *string
 int cdbus_iter_append_basic(DBusMessageIter *iter, int type, const void *value);
 
 /// Appends `count` bytes as one `ay` value (the payload of GattCharacteristic1.WriteValue).
-/// Shimmed because dbus_message_iter_append_fixed_array wants a pointer to a pointer to the data.
-/// -E2BIG above the 64 MiB D-Bus array limit; -ENOMEM, after which the whole message must be dropped.
+/// Needed because dbus_message_iter_append_fixed_array expects a pointer to a pointer to the data.
+/// -E2BIG above the 64 MiB D-Bus array limit; -ENOMEM, after which the whole message must be discarded.
 int cdbus_iter_append_bytes(DBusMessageIter *iter, const uint8_t *_Nullable bytes, size_t count);
 
 /// Opens a container. `contained` is NULL for structs and dict entries. -EINVAL for a bad signature; -ENOMEM.
 int cdbus_iter_open(DBusMessageIter *iter, int type, const char *_Nullable contained, DBusMessageIter *sub);
-/// Closes it: -ENOMEM means that the whole message must be dropped.
+/// Closes it: -ENOMEM means that the whole message must be discarded.
 int cdbus_iter_close(DBusMessageIter *iter, DBusMessageIter *sub);
 
-/// The bytes of an `ay` at `iter`, inside the message: valid as long as it lives. NULL if it is no `ay`.
+/// The bytes of an `ay` at `iter`, inside the message: valid as long as it exists. NULL if it is not an `ay`.
 const uint8_t *_Nullable cdbus_iter_get_bytes(DBusMessageIter *iter, size_t *count);
 
-/// Whether a match rule, name or path is well formed: what libdbus would abort on.
+/// Whether a match rule, name or path is valid; libdbus would abort on an invalid one.
 int cdbus_is_path(const char *string);
 int cdbus_is_interface(const char *string);
 int cdbus_is_member(const char *string);

@@ -1,31 +1,31 @@
-/// An option, as the command line and the help know it.
+/// An option of the command line, with its help.
 struct OptionSpec: Sendable {
-    /// With its dashes: `--count`.
+    /// Including its dashes: `--count`.
     let name: String
-    /// What its value is called in the help; nil: the option has none.
+    /// The name of its value in the help; nil: the option has no value.
     var value: String?
-    /// Stands for a value that was left out; nil: it must be given.
+    /// Used if the value is omitted; nil: it is required.
     var defaultValue: String?
     let help: String
     var repeats = false
 }
 
-/// A command: what it accepts, and what its help says.
+/// A command: what it accepts, and its help.
 struct CommandSpec: Sendable {
     /// One word or two: `card share`.
     let name: String
     let summary: String
-    /// What comes after the options; nil: nothing.
+    /// The operand after the options; nil: none.
     var operand: String?
     let options: [OptionSpec]
-    /// What the help says in the end.
+    /// Notes at the end of the help.
     var notes = ""
 
     func option(_ name: String) -> OptionSpec? { options.first { $0.name == name } }
 }
 
 extension CommandSpec {
-    static let json = OptionSpec(name: "--json", help: "print one JSON object a line, for programs")
+    static let json = OptionSpec(name: "--json", help: "print one JSON object per line, for programs")
     static let simulated = OptionSpec(
         name: "--simulated", help: "use simulated devices: no adapter and no bluetoothd needed")
     static let adapter = OptionSpec(
@@ -34,7 +34,7 @@ extension CommandSpec {
     static let common = [json, simulated, adapter, help]
 
     static let scan = CommandSpec(
-        name: "scan", summary: "show which devices are near, and how near",
+        name: "scan", summary: "show the devices in range and their signal strength",
         options: [
             OptionSpec(name: "--duration", value: "SECONDS", help: "end after this long (default: with Ctrl-C)"),
             OptionSpec(
@@ -57,7 +57,7 @@ extension CommandSpec {
                 name: "--timeout", value: "SECONDS", help: "give up if there is no measurement for this long"),
             OptionSpec(
                 name: "--restore", value: "IDENTIFIER", defaultValue: "heart-rate",
-                help: "go on where a killed process with this restore identifier was"),
+                help: "continue where a killed process with this restore identifier was"),
         ] + common,
         notes: """
             When the link is lost the sensor is waited for, and its measurements go on. With --restore also after a
@@ -65,11 +65,11 @@ extension CommandSpec {
             """)
 
     static let state = CommandSpec(
-        name: "state", summary: "show what is preserved for the next start, and forget it if told so",
+        name: "state", summary: "show what is preserved for the next start, or delete it",
         options: [
-            OptionSpec(name: "--discard", value: "IDENTIFIER", help: "forget the state of this restore identifier"),
+            OptionSpec(name: "--discard", value: "IDENTIFIER", help: "delete the state of this restore identifier"),
             OptionSpec(
-                name: "--directory", value: "PATH", help: "look here, at the state of another program, instead"),
+                name: "--directory", value: "PATH", help: "show the state of another program in this directory"),
             json, help,
         ])
 
@@ -82,27 +82,27 @@ extension CommandSpec {
         notes: "IDENTIFIER is what `bluez-demo scan` shows. Reads every value that can be read.")
 
     static let doctor = CommandSpec(
-        name: "doctor", summary: "say whether Bluetooth works here, and if not what to do",
+        name: "doctor", summary: "check whether Bluetooth works, and suggest remedies",
         options: [json, adapter, help],
         notes: "Exit status 0: usable. 3: not usable; each problem comes with its remedy.")
 
     static let simulate = CommandSpec(
-        name: "simulate", summary: "serve simulated devices on a private bus, for this and other programs",
+        name: "simulate", summary: "provide simulated devices on a private bus, for this and other programs",
         operand: "[SCENARIO [N]]",
         options: [OptionSpec(name: "--list", help: "list the scenarios"), json, help],
-        notes: "Runs until Ctrl-C. Any BlueZ client that is told the address of the bus sees the devices.")
+        notes: "Runs until Ctrl-C. Any BlueZ client that is given the address of the bus sees the devices.")
 
     static let virtualHeartRate = CommandSpec(
-        name: "peripheral heart-rate", summary: "be a heart-rate sensor that phones and computers can find",
+        name: "peripheral heart-rate", summary: "act as a heart-rate sensor that phones and computers can find",
         options: [
-            OptionSpec(name: "--name", value: "NAME", help: "what it is called (default: BluezKit Heart)"),
-            OptionSpec(name: "--rate", value: "BPM", help: "beats per minute, about (30 to 220; default: 72)"),
+            OptionSpec(name: "--name", value: "NAME", help: "its name (default: BluezKit Heart)"),
+            OptionSpec(name: "--rate", value: "BPM", help: "approximate beats per minute (30 to 220; default: 72)"),
             OptionSpec(name: "--duration", value: "SECONDS", help: "end after this long (default: with Ctrl-C)"),
         ] + common,
         notes: "Heart rate with RR intervals and energy, battery, and device information. One measurement a second.")
 
     static let cardShare = CommandSpec(
-        name: "card share", summary: "send a business card to machines that are near", operand: "FILE",
+        name: "card share", summary: "send a business card to machines nearby", operand: "FILE",
         options: [
             OptionSpec(name: "--count", value: "N", help: "end when N have received it (default: with Ctrl-C)")
         ] + common,
@@ -112,14 +112,14 @@ extension CommandSpec {
             """)
 
     static let cardReceive = CommandSpec(
-        name: "card receive", summary: "receive the business card of a machine that is near",
+        name: "card receive", summary: "receive the business card of a machine nearby",
         options: [
             OptionSpec(
                 name: "--output", value: "FILE", help: "write the card to FILE, replacing it (default: show it)"),
             OptionSpec(
                 name: "--min-rssi", value: "DBM",
                 help:
-                    "how strong its signal must be (-127 to 20; default: \(CardReceiveOptions.nearRSSI), an arm's length)"
+                    "the minimum signal strength (-127 to 20; default: \(CardReceiveOptions.nearRSSI), an arm's length)"
             ),
             OptionSpec(
                 name: "--max-size", value: "BYTES",

@@ -1,7 +1,7 @@
 import BluezKit
 import Foundation
 
-/// What the command line asks for, checked.
+/// The validated command line.
 enum Invocation: Equatable {
     case help(command: String?)
     case version
@@ -17,7 +17,7 @@ enum Invocation: Equatable {
 
     /// - Parameter arguments: Without the name of the program.
     init(_ arguments: [String]) throws(UsageError) {
-        // Options of every command may stand before its name as well.
+        // Options of every command may also precede its name.
         var leading: [String] = []
         var rest = arguments[...]
         while let first = rest.first, first.hasPrefix("-") {
@@ -71,7 +71,7 @@ enum Invocation: Equatable {
         }
     }
 
-    /// The command that the arguments begin with, in one word or two.
+    /// The command at the start of the arguments, in one word or two.
     private static func takeSpec(_ arguments: inout ArraySlice<String>) -> CommandSpec? {
         for count in [1, 2] {
             let name = arguments.prefix(count).joined(separator: " ")
@@ -83,7 +83,7 @@ enum Invocation: Equatable {
     }
 }
 
-/// What most commands have in common.
+/// Options that most commands share.
 struct CommonOptions: Equatable {
     var isJSON = false
     var isSimulated = false
@@ -108,7 +108,7 @@ struct ScanOptions: Equatable {
     init(_ parsed: ParsedArguments) throws(UsageError) {
         duration = try parsed.seconds("--duration")
         for text in parsed.all("--service") {
-            // CBUUID traps on what is no UUID, as Apple's does.
+            // CBUUID traps on an invalid UUID, as Apple's does.
             let isShort = (text.count == 4 || text.count == 8) && text.utf8.allSatisfy { isHexDigit($0) }
             guard isShort || (text.utf8.count == 36 && UUID(uuidString: text) != nil) else {
                 throw parsed.error("'\(text)' is not a service UUID such as 180D")
@@ -185,12 +185,12 @@ struct VirtualHeartRateOptions: Equatable {
     var name: String
     /// In beats per minute.
     var rate: Int
-    /// In seconds; nil: for ever.
+    /// In seconds; nil: no limit.
     var duration: Int?
 
     init(_ parsed: ParsedArguments) throws(UsageError) {
         name = parsed.first("--name") ?? "BluezKit Heart"
-        // What is left of 31 bytes beside the flags and two services.
+        // The part of 31 bytes that the flags and two services leave.
         guard name.utf8.count <= 20 else { throw parsed.error("--name has room for 20 bytes, not \(name.utf8.count)") }
         rate = try parsed.integer("--rate", in: 30...220) ?? 72
         duration = try parsed.seconds("--duration").map { max(1, Int($0)) }
@@ -210,7 +210,7 @@ struct CardShareOptions: Equatable {
 }
 
 struct CardReceiveOptions: Equatable {
-    /// About as far as one can reach. Apple's later version of the sample takes -50 dBm; antennas of laptops are worse.
+    /// About an arm's length. Apple's later version of the sample uses -50 dBm; antennas of laptops are worse.
     static let nearRSSI = -60
 
     /// Nil: the card is shown.

@@ -1,12 +1,12 @@
 import Foundation
 
-/// The arguments of one command, sorted into options and operands, not yet looked at.
+/// The arguments of one command, separated into options and operands, not validated yet.
 struct ParsedArguments: Equatable {
     private(set) var operands: [String] = []
     private var values: [String: [String]] = [:]
     private let command: String
 
-    /// Takes `--name VALUE`, `--name=VALUE`, `--flag`, and operands in between; after `--` all are operands.
+    /// Parses `--name VALUE`, `--name=VALUE`, `--flag`, and operands in between; after `--` all are operands.
     init(_ arguments: [String], of spec: CommandSpec) throws(UsageError) {
         command = spec.name
         var rest = arguments[...]
@@ -47,7 +47,7 @@ struct ParsedArguments: Equatable {
         values[option.name, default: []].append(value)
     }
 
-    /// Says that an argument is wrong.
+    /// An error about an argument.
     func error(_ message: String) -> UsageError { UsageError(message: message, command: command) }
 
     func has(_ option: OptionSpec) -> Bool { values[option.name] != nil }

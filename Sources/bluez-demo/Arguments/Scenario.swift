@@ -1,12 +1,12 @@
-/// What can be simulated.
+/// A simulated environment.
 enum Scenario: Equatable, Sendable {
     case heartRate
     case kitchenSink
     case card
     case twoAdapters
-    /// Somebody who subscribes to this characteristic of ours. Only for `--simulated`.
+    /// A central that subscribes to this characteristic of ours. Only for `--simulated`.
     case subscriber(String)
-    /// So many beacons.
+    /// This many beacons.
     case crowd(Int)
 
     static let all: [Scenario] = [.heartRate, .kitchenSink, .card, .twoAdapters, .crowd(20)]
@@ -27,17 +27,17 @@ enum Scenario: Equatable, Sendable {
         }
     }
 
-    /// What to write on the command line.
+    /// The name on the command line.
     var usage: String { if case .crowd = self { "crowd [N]" } else { name } }
 
     var summary: String {
         switch self {
-        case .heartRate: "a heart-rate sensor, beating"
+        case .heartRate: "a heart-rate sensor that sends measurements"
         case .kitchenSink: "a device with every kind of service, characteristic and descriptor"
-        case .card: "somebody who shares a business card"
-        case .twoAdapters: "nothing but two adapters in range of each other: hci0 and hci1"
-        case .subscriber: "somebody who subscribes to a characteristic of ours"
-        case .crowd(let size): "a heart-rate sensor, the kitchen sink, and N others to be scanned (default: \(size))"
+        case .card: "a device that shares a business card"
+        case .twoAdapters: "only two adapters in range of each other: hci0 and hci1"
+        case .subscriber: "a central that subscribes to a characteristic of ours"
+        case .crowd(let size): "a heart-rate sensor, the kitchen sink, and N other devices (default: \(size))"
         }
     }
 }

@@ -1,6 +1,6 @@
-/// The command line makes no sense. `message` is one sentence that says why.
+/// An invalid command line. `message` is one sentence that says why.
 struct UsageError: Error, Equatable {
     let message: String
-    /// Whose help says more; nil: the general one.
+    /// The command whose help to refer to; nil: the general help.
     var command: String?
 }

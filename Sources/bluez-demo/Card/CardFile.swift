@@ -1,14 +1,14 @@
 import Foundation
 
-/// The files that cards are read from and written to.
+/// Reading and writing the files of cards.
 enum CardFile {
-    /// One sentence, with what to do.
+    /// One sentence that says what to do.
     struct Failure: Error, Equatable { let message: String }
 
     static func read(_ path: String) throws(Failure) -> Data {
         do {
             let handle = try FileHandle(forReadingFrom: URL(fileURLWithPath: path))
-            // One byte more than may be: a file can be without end.
+            // One byte more than allowed, because a file can be endless.
             let card = try handle.read(upToCount: CardProtocol.sizeLimit + 1) ?? Data()
             guard card.count <= CardProtocol.sizeLimit else {
                 throw Failure(
@@ -23,7 +23,7 @@ enum CardFile {
         }
     }
 
-    /// Replaces the file, whole or not at all.
+    /// Replaces the file, completely or not at all.
     static func write(_ card: Data, to path: String) throws(Failure) {
         do {
             try card.write(to: URL(fileURLWithPath: path), options: .atomic)
@@ -32,7 +32,7 @@ enum CardFile {
         }
     }
 
-    /// Says beforehand whether a card could not be written there.
+    /// Reports in advance if a card could not be written there.
     static func checkWritable(_ path: String) throws(Failure) {
         let folder = URL(fileURLWithPath: path).deletingLastPathComponent().path
         var isFolder: ObjCBool = false

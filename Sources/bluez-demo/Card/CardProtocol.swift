@@ -1,22 +1,23 @@
 import BluezKit
 
-/// How a business card goes from one machine to another: a service with one characteristic, which notifies.
+/// The transfer of a business card from one machine to another: a service with one characteristic, which notifies.
 ///
-/// A central that subscribes is sent a message, once; subscribing anew asks for it again. A message is a sequence of
+/// A central that subscribes is sent one message; subscribing again requests it again. A message is a sequence of
 /// frames, each of which is one notification of any length that the link allows (ATT_MTU - 3, at least 20):
 ///
-///     01  length of the card, CRC-32 of the card            begins a message
-///     02  offset, and the bytes of the card from there on   as often as it takes, not at all if the card is empty
-///     03                                                    the end-of-message mark: everything was sent
+///     01  length of the card, CRC-32 of the card            start of a message
+///     02  offset, and the bytes of the card from there      repeated as needed, absent if the card is empty
+///     03                                                    end of the message: everything was sent
 ///
-/// Numbers have four bytes, the least significant one first. The kind of a frame is apart from what it carries, so that
-/// a card may hold any bytes; Apple's sample "BTLE Transfer" (2012), whose idea this is, ends with the text `EOM`, which
-/// could be in a card as well.
+/// Numbers are four bytes, little-endian. The type of a frame is separate from its content, so that a card may contain
+/// any bytes; Apple's sample "BTLE Transfer" (2012), on which this is based, ends with the text `EOM`, which could also
+/// occur in a card.
 ///
-/// Frames may overtake each other: BlueZ spreads notifications over several bearers where both ends have the Enhanced
-/// Attribute Protocol. And a notification can reach more centrals than it is for, so frames of somebody else's message
-/// may come before, between and after; they are of the same card. Therefore each piece says where it belongs, and the
-/// card is complete when all of it is there. One message is on the way at a time; other centrals wait for theirs.
+/// Frames may overtake each other, because BlueZ distributes notifications over several bearers if both ends support
+/// the Enhanced Attribute Protocol. A notification can also reach other centrals than the intended one, so frames of
+/// another central's message may arrive before, between and after; they belong to the same card. Therefore each piece
+/// carries its offset, and the card is complete when all pieces are there. One message is sent at a time; other
+/// centrals wait for theirs.
 enum CardProtocol {
     static let service = CBUUID(string: "0E9C0001-6B1A-4C57-8D3F-5A1E2B7C9D40")
     static let characteristic = CBUUID(string: "0E9C0002-6B1A-4C57-8D3F-5A1E2B7C9D40")
@@ -24,14 +25,14 @@ enum CardProtocol {
     /// The first byte of a frame.
     enum Kind: UInt8 { case begin = 1, data, end }
 
-    /// The largest card, in bytes, that is sent, and that is received if nothing else is asked for.
+    /// The largest card, in bytes, that is sent, and that is received by default.
     static let sizeLimit = 1_000_000
 
-    /// What every link carries in one notification, in bytes.
+    /// The number of bytes that every link carries in one notification.
     static let leastFrame = 20
 }
 
-/// CRC-32 of IEEE 802.3, as zip and PNG have it, of bytes that come in pieces.
+/// CRC-32 of IEEE 802.3, as used by zip and PNG, of bytes that arrive in pieces.
 struct CRC32: Equatable {
     private var register: UInt32 = .max
 

@@ -1,18 +1,18 @@
 import Foundation
 
-/// Who is to get the card: one central at a time, the others in the order in which they came. Pure.
+/// The centrals that wait for the card: one is served at a time, in order of arrival. Pure.
 struct CardQueue {
-    /// How far the card of a central was that has left.
+    /// How much of the card a central had received when it left.
     enum Departure: Equatable {
         /// It had everything.
         case complete
         case early(sent: Int)
-        /// It never had its turn, or is not known.
+        /// It was never served, or is unknown.
         case unserved
     }
 
     let card: Data
-    /// Whose turn it is.
+    /// The central that is being served.
     private(set) var current: UUID?
     private var sender: CardSender
     private var waiting: [UUID] = []
@@ -20,13 +20,13 @@ struct CardQueue {
 
     init(_ card: Data) { (self.card, sender) = (card, CardSender(card)) }
 
-    /// How much of the card the central whose turn it is has been sent.
+    /// How much of the card has been sent to the current central.
     var sent: Int { sender.sent }
 
-    /// How many wait for their turn.
+    /// The number of waiting centrals.
     var waitingCount: Int { waiting.count }
 
-    /// A central wants the card; one that had it wants it again.
+    /// A central requests the card, possibly again.
     mutating func join(_ central: UUID) {
         guard current != central, !waiting.contains(central) else { return }
         finished.remove(central)
@@ -34,7 +34,7 @@ struct CardQueue {
         if current == nil { advance() }
     }
 
-    /// A central does not want it any more, or has gone.
+    /// A central no longer requests the card, or has disconnected.
     mutating func leave(_ central: UUID) -> Departure {
         if central == current {
             defer { advance() }
@@ -48,7 +48,7 @@ struct CardQueue {
     /// - Parameters:
     ///   - length: The longest frame that a central can receive.
     ///   - send: Sends a frame; false: there is no room.
-    /// - Returns: Who was sent the last frame.
+    /// - Returns: The central that was sent the last frame.
     mutating func send(upTo length: (UUID) -> Int, by send: (Data, UUID) -> Bool) -> [UUID] {
         var done: [UUID] = []
         while let current {

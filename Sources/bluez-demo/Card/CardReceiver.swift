@@ -1,9 +1,9 @@
 import Foundation
 
-/// Puts a card together from the frames of messages, in whatever order they come. Pure; any bytes may come.
+/// Assembles a card from the frames of messages, in any order. Pure; accepts any bytes.
 struct CardReceiver {
     enum Progress: Equatable {
-        /// How large the card is has not been said yet.
+        /// The size of the card is not known yet.
         case unannounced
         case received(Int, of: Int)
         case complete(Data)
@@ -12,18 +12,18 @@ struct CardReceiver {
     /// The largest card that is accepted, in bytes.
     let limit: Int
     private var announced: (size: Int, checksum: UInt32)?
-    /// The bytes that have come, and where some are missing.
+    /// The bytes received so far, and the gaps.
     private var card: [UInt8?] = []
-    /// How many have come.
+    /// The number of bytes received.
     private var count = 0
     private var hasEnded = false
 
     init(limit: Int) { self.limit = limit }
 
-    /// Nil unless everything was sent, and some of it has not come: how many bytes that is.
+    /// The number of missing bytes, if everything was sent; otherwise nil.
     var missing: Int? { hasEnded ? announced.map { $0.size - count } : nil }
 
-    /// The card was asked for again. What is there is kept.
+    /// The card was requested again. The bytes received so far are kept.
     mutating func askAgain() { hasEnded = false }
 
     mutating func take(_ frame: Data) throws(CardError) -> Progress {
@@ -47,7 +47,7 @@ struct CardReceiver {
 
     private mutating func begin(_ size: Int, _ checksum: UInt32) throws(CardError) {
         guard size <= limit else { throw .tooLarge(size, limit: limit) }
-        // Of another card than what came before?
+        // A card other than the one received so far?
         if let announced, announced != (size, checksum) { self = CardReceiver(limit: limit) }
         if card.count > size { self = CardReceiver(limit: limit) }
         announced = (size, checksum)
@@ -55,7 +55,7 @@ struct CardReceiver {
 
     private mutating func put(_ bytes: [UInt8], at offset: Int) throws(CardError) {
         let size = announced?.size ?? limit
-        // On machines with 32 bits the sum may be more than an `Int` can hold.
+        // On 32-bit machines the sum may exceed `Int`.
         guard bytes.count <= size, offset <= size - bytes.count else { throw .tooMuch(of: size) }
         let end = offset + bytes.count
         if card.count < end { card += repeatElement(nil, count: end - card.count) }
@@ -83,7 +83,7 @@ struct CardReceiver {
     }
 }
 
-/// Why a message is no card.
+/// Why a message is not a valid card.
 enum CardError: Error, Equatable {
     case tooLarge(Int, limit: Int)
     case tooMuch(of: Int)
@@ -93,7 +93,7 @@ enum CardError: Error, Equatable {
 }
 
 extension CardError: LocalizedError {
-    /// One sentence, without the full stop.
+    /// One sentence, without a full stop.
     var errorDescription: String? {
         switch self {
         case .tooLarge(let size, let limit):

@@ -1,6 +1,6 @@
 import Foundation
 
-/// One message to one central: the frames that are still to be sent. Pure.
+/// One message to one central: the frames that remain to be sent. Pure.
 struct CardSender: Equatable {
     private enum Step: Equatable { case begin, data, end, done }
 
@@ -21,7 +21,7 @@ struct CardSender: Equatable {
         while let (frame, next) = frame(upTo: max(length, CardProtocol.leastFrame)), send(frame) { self = next }
     }
 
-    /// The next frame, and what is left when it has been sent.
+    /// The next frame, and what remains when it has been sent.
     private func frame(upTo length: Int) -> (Data, CardSender)? {
         var next = self
         switch step {

@@ -1,13 +1,13 @@
 import Foundation
 
-/// What people are shown of a card. It may come from the radio: everything is made harmless.
+/// A card as shown to people. It may come from another device, so control characters are neutralized.
 enum CardText {
-    /// The name on the card (vCard, `FN`); nil: there is none, or it is no vCard.
+    /// The name on the card (vCard, `FN`); nil: there is none, or it is not a vCard.
     /// - SeeAlso: RFC 6350, 6.2.1.
     static func name(_ card: Data) -> String? {
         for line in lines(card) ?? [] {
             let parts = line.split(separator: ":", maxSplits: 1)
-            // Before the value there may be a group and parameters: `item1.FN;LANGUAGE=en:Ada`.
+            // A group and parameters may precede the value: `item1.FN;LANGUAGE=en:Ada`.
             guard parts.count == 2, let property = parts[0].split(separator: ";").first?.split(separator: ".").last,
                 property.uppercased() == "FN"
             else { continue }
@@ -17,7 +17,7 @@ enum CardText {
         return nil
     }
 
-    /// The lines of a text; nil: it is no text.
+    /// The lines of a text; nil: it is not a text.
     static func lines(_ card: Data) -> [String]? {
         guard let text = String(validating: card, as: UTF8.self) else { return nil }
         return text.split(omittingEmptySubsequences: false) { $0.isNewline }.map { String($0).harmless }
@@ -26,7 +26,7 @@ enum CardText {
     /// `312 bytes`.
     static func size(_ bytes: Int) -> String { bytes == 1 ? "1 byte" : "\(grouped(bytes)) bytes" }
 
-    /// `[#####.....]  50 %  50,000 of 100,000 bytes`, as wide as there is room.
+    /// `[#####.....]  50 %  50,000 of 100,000 bytes`, using the available width.
     static func progress(_ done: Int, of size: Int, width: Int) -> Line {
         let share = size == 0 ? 1 : Double(done) / Double(size)
         let numbers = "  \(Int(share * 100)) %  \(grouped(done)) of \(Self.size(size))"

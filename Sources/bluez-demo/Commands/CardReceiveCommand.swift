@@ -1,25 +1,25 @@
 import BluezKit
 import Foundation
 
-/// Receives the business card of a machine that is near.
+/// Receives the business card of a machine nearby.
 final class CardReceiveCommand: CentralCommand, CBPeripheralDelegate {
-    /// How long a sender may take to connect, or be silent in the middle of a card, in seconds.
+    /// How long a sender may take to connect, or be silent during a transfer, in seconds.
     private static let patience = 30.0
-    /// How often a card is asked for from one sender.
+    /// How often a card is requested from one sender.
     private static let attempts = 3
-    /// How long what is missing may take when everything was sent, in seconds.
+    /// How long missing pieces may take after everything was sent, in seconds.
     private static let patienceForRest = 5.0
 
     private let options: CardReceiveOptions
     private var receiver: CardReceiver
-    /// Held: a peripheral that is released is disconnected.
+    /// Kept, because a peripheral that is released is disconnected.
     private var sender: CBPeripheral?
     private var characteristic: CBCharacteristic?
     private var attempt = 1
     private var toldFar: Set<UUID> = []
     private var began: ContinuousClock.Instant?
     private var shown = -1
-    /// Grows with all that happens, so that a time limit can tell whether anything did.
+    /// Incremented with every event, so that a time limit can detect progress.
     private var events = 0
 
     init(_ options: CardReceiveOptions, common: CommonOptions, output: Output) {
@@ -96,7 +96,7 @@ final class CardReceiveCommand: CentralCommand, CBPeripheralDelegate {
         limitSilence()
     }
 
-    /// A threshold that this strength would pass.
+    /// A threshold that this signal strength would satisfy.
     private static func further(_ strength: Int?) -> Int { strength.map { max(-127, $0 - 5) } ?? -127 }
 
     override func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {
@@ -131,13 +131,13 @@ final class CardReceiveCommand: CentralCommand, CBPeripheralDelegate {
         }
     }
 
-    /// Leaves a sender that says nothing.
+    /// Leaves a sender that is silent.
     private func limitSilence() {
         let (before, peripheral) = (events, sender)
         after(Self.patience) { [self] _ in
             guard ending == nil, let peripheral, sender === peripheral else { return }
             guard events == before else { return limitSilence() }
-            output.say(Line("Nothing came for \(Int(Self.patience)) s.", .yellow))
+            output.say(Line("Nothing arrived for \(Int(Self.patience)) s.", .yellow))
             central?.cancelPeripheralConnection(peripheral)
         }
     }
@@ -146,7 +146,7 @@ final class CardReceiveCommand: CentralCommand, CBPeripheralDelegate {
         guard let central, central.state == .poweredOn else { return false }
         central.stopScan()
         guard let sender, sender.state != .disconnected else { return false }
-        // Subscriptions end with the link, but that takes longer, and the sender waits to see it.
+        // Subscriptions end with the link, but that takes longer, and the sender waits for it.
         if let characteristic { sender.setNotifyValue(false, for: characteristic) }
         central.cancelPeripheralConnection(sender)
         return true
@@ -158,7 +158,7 @@ final class CardReceiveCommand: CentralCommand, CBPeripheralDelegate {
         guard ending == nil else { return }
         if let error { return leave(peripheral, "the services cannot be discovered: \(error.sentence)") }
         guard let service = peripheral.services?.first(where: { $0.uuid == CardProtocol.service }) else {
-            return leave(peripheral, "it has no card any more")
+            return leave(peripheral, "it no longer has a card")
         }
         peripheral.discoverCharacteristics([CardProtocol.characteristic], for: service)
     }
@@ -170,7 +170,7 @@ final class CardReceiveCommand: CentralCommand, CBPeripheralDelegate {
         if let error { return leave(peripheral, "the characteristics cannot be discovered: \(error.sentence)") }
         let found = service.characteristics?.first { $0.uuid == CardProtocol.characteristic }
         guard let found, found.properties.contains(.notify) else {
-            return leave(peripheral, "its card cannot be subscribed to; use the same version at both ends")
+            return leave(peripheral, "cannot subscribe to its card; use the same version at both ends")
         }
         characteristic = found
         began = .now
@@ -182,9 +182,9 @@ final class CardReceiveCommand: CentralCommand, CBPeripheralDelegate {
         error: (any Error)?
     ) {
         guard ending == nil else { return }
-        if let error { return leave(peripheral, "the card cannot be subscribed to: \(error.sentence)") }
+        if let error { return leave(peripheral, "cannot subscribe to the card: \(error.sentence)") }
         events += 1
-        // Unsubscribed, to ask for the card again.
+        // Unsubscribed, in order to request the card again.
         if !characteristic.isNotifying, sender === peripheral { peripheral.setNotifyValue(true, for: characteristic) }
     }
 
@@ -215,7 +215,7 @@ final class CardReceiveCommand: CentralCommand, CBPeripheralDelegate {
         }
     }
 
-    /// Everything was sent. What is still missing has been overtaken, or is lost.
+    /// Everything was sent. Missing pieces were overtaken by others, or are lost.
     private func awaitRest(_ peripheral: CBPeripheral, _ characteristic: CBCharacteristic, _ missing: Int) {
         let before = events
         after(Self.patienceForRest) { [self] _ in
@@ -229,12 +229,12 @@ final class CardReceiveCommand: CentralCommand, CBPeripheralDelegate {
 
     private func askAgain(_ peripheral: CBPeripheral, _ characteristic: CBCharacteristic, _ reason: String) {
         attempt += 1
-        output.say(Line("\(reason). Asking for it again.", .yellow))
+        output.say(Line("\(reason). Requesting it again.", .yellow))
         receiver.askAgain()
         peripheral.setNotifyValue(false, for: characteristic)
     }
 
-    /// Gives this sender up, and looks again.
+    /// Gives up on this sender, and searches again.
     private func leave(_ peripheral: CBPeripheral, _ reason: String) {
         output.complain(reason)
         central?.cancelPeripheralConnection(peripheral)
@@ -268,12 +268,12 @@ final class CardReceiveCommand: CentralCommand, CBPeripheralDelegate {
         stop(.success)
     }
 
-    /// For people; `--output` is for the bytes.
+    /// For people; the bytes go to `--output`.
     private func print(_ card: Data) {
         guard let lines = CardText.lines(card) else {
-            return output.say(Line("It is no text. --output FILE keeps it.", .yellow))
+            return output.say(Line("It is not a text. --output FILE saves it.", .yellow))
         }
         for line in lines.prefix(60) where !line.isEmpty { output.say(Line("  " + line.clipped(to: 200))) }
-        if lines.count > 60 { output.say(Line("  ... and more. --output FILE keeps all of it.", .dim)) }
+        if lines.count > 60 { output.say(Line("  ... and more. --output FILE saves all of it.", .dim)) }
     }
 }

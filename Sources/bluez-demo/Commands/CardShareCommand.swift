@@ -1,9 +1,9 @@
 import BluezKit
 import Foundation
 
-/// Sends a business card to whoever subscribes to it.
+/// Sends a business card to every central that subscribes.
 final class CardShareCommand: PeripheralCommand {
-    /// A central that takes nothing for so long, in seconds, loses its turn: others wait.
+    /// A central that accepts nothing for this long, in seconds, loses its turn, because others wait.
     private static let patience = 30.0
 
     private let options: CardShareOptions
@@ -25,7 +25,7 @@ final class CardShareCommand: PeripheralCommand {
     override var simulatedScenario: Scenario { .subscriber(CardProtocol.characteristic.uuidString) }
 
     override var services: [CBMutableService] { [service] }
-    /// No name: with a UUID of this length there is not much room for one.
+    /// No name: a UUID of this length leaves little room for one.
     override var advertisement: [String: Any] { [CBAdvertisementDataServiceUUIDsKey: [CardProtocol.service]] }
 
     override func start() {
@@ -63,7 +63,7 @@ final class CardShareCommand: PeripheralCommand {
         centrals[central.identifier] = central
         began[central.identifier] = .now
         queue.join(central.identifier)
-        if queue.current != central.identifier { output.say("Another one waits for the card.") }
+        if queue.current != central.identifier { output.say("Another central is waiting for the card.") }
         pump()
     }
 
@@ -73,7 +73,7 @@ final class CardShareCommand: PeripheralCommand {
         case .complete: finish(central.identifier)
         case .early(let sent):
             output.report(.gaveUp(central.identifier, bytes: sent, size: queue.card.count))
-            output.say(Line("It left after \(CardText.size(sent)), without the rest.", .yellow))
+            output.say(Line("It unsubscribed after \(CardText.size(sent)), without the rest.", .yellow))
         case .unserved: break
         }
         pump()
@@ -84,7 +84,7 @@ final class CardShareCommand: PeripheralCommand {
     private func pump() {
         guard let manager, manager.state == .poweredOn else { return }
         let done = queue.send(upTo: { centrals[$0]?.maximumUpdateValueLength ?? CardProtocol.leastFrame }) {
-            // One that has left is not sent anything; it will be known soon.
+            // A central that has disconnected is sent nothing; this will be reported soon.
             guard let central = centrals[$1] else { return false }
             return manager.updateValue($0, for: characteristic, onSubscribedCentrals: [central])
         }
@@ -92,27 +92,27 @@ final class CardShareCommand: PeripheralCommand {
             let time = began[central].map { $0.duration(to: .now) / .seconds(1) } ?? 0
             output.report(.sent(central, size: queue.card.count, seconds: time))
             output.say(Line("Sent", .green) + Line(" in \(JSONValue.double((time * 10).rounded() / 10)) s."))
-            // One that has it leaves. BlueZ may still have most of it in its queue, and does not tell. If it stays, it
-            // will have everything by then, at 2 kB a second.
+            // A central that has the card disconnects. BlueZ may still have most of it in its queue, and does not
+            // report it. If the central stays, it will have everything by then, at 2 kB a second.
             after(30 + Double(queue.card.count) / 2000) { [self] _ in finish(central) }
         }
         show()
     }
 
-    /// The central has the whole card.
+    /// The central has received the whole card.
     private func finish(_ central: UUID) {
         guard ending == nil, began.removeValue(forKey: central) != nil else { return }
         delivered += 1
         if delivered == options.count { stop(.success) }
     }
 
-    /// Ends the turn of a central that takes nothing.
+    /// Ends the turn of a central that accepts nothing.
     private func watch() {
         let before = (queue.current, queue.sent)
         after(Self.patience) { [self] _ in
             guard ending == nil else { return }
             if let current = before.0, current == queue.current, before.1 == queue.sent {
-                output.say(Line("It has taken nothing for \(Int(Self.patience)) s. It loses its turn.", .yellow))
+                output.say(Line("It has accepted nothing for \(Int(Self.patience)) s. It loses its turn.", .yellow))
                 output.report(.gaveUp(current, bytes: queue.sent, size: queue.card.count))
                 _ = queue.leave(current)
                 pump()

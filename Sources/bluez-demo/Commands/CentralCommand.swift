@@ -1,13 +1,14 @@
 import BluezKit
 import Foundation
 
-/// What the commands that talk to devices share.
+/// Shared by the commands that connect to devices.
 class CentralCommand: ManagerCommand, CBCentralManagerDelegate {
     private(set) var central: CBCentralManager?
 
     override func makeManager(_ options: [String: Any]) {
-        // It runs in turn with all else on the main queue. Not that itself: BluezKit warns of scans with duplicates there,
-        // which can keep a user interface busy; this one has nothing else to do.
+        // It runs on the main queue together with everything else, but on a queue of its own that targets it: BluezKit
+        // warns about scans with duplicates on the main queue, which can make a user interface slow; this program has
+        // none.
         let queue = DispatchQueue(label: "bluez-demo.central", target: .main)
         central = CBCentralManager(delegate: self, queue: queue, options: options)
     }
@@ -18,7 +19,7 @@ class CentralCommand: ManagerCommand, CBCentralManagerDelegate {
         if let central { bluetoothIsOn(central) }
     }
 
-    // MARK: Subclasses override what they need
+    // MARK: Overridden by subclasses as needed
 
     func bluetoothIsOn(_ central: CBCentralManager) {}
     func centralManager(_ central: CBCentralManager, willRestoreState dict: [String: Any]) {}

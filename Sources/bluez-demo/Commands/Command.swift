@@ -1,6 +1,6 @@
-/// Something that runs on the main queue until it is over.
+/// A command that runs on the main queue until it is finished.
 protocol Command: AnyObject {
     func start()
-    /// Ends in order, then calls ``Program/quit(_:)``. May be called twice.
+    /// Ends cleanly, then calls ``Program/quit(_:)``. May be called twice.
     func stop(_ status: ExitStatus)
 }

@@ -1,4 +1,4 @@
-/// Says whether Bluetooth works here, and what to do if it does not.
+/// Reports whether Bluetooth works, and what to do if it does not.
 final class DoctorCommand: Command {
     private let common: CommonOptions
     private let output: Output

@@ -2,17 +2,17 @@ import BluezKit
 import BluezKitProfiles
 import Foundation
 
-/// Finds a heart-rate sensor, stays connected to it, and shows what it sends.
+/// Finds a heart-rate sensor, stays connected to it, and shows its measurements.
 final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     private let options: HeartRateOptions
     private var display = HeartRateDisplay()
-    /// Held: a peripheral that is released is disconnected.
+    /// Kept, because a peripheral that is released is disconnected.
     private var sensor: CBPeripheral?
     private var identifier: UUID?
     private var name: String?
     private var noted: [String: String] = [:]
     private var count = 0
-    /// Grows with each measurement, so that a time limit can tell whether there was one.
+    /// Incremented with each measurement, so that a time limit can detect whether there was one.
     private var progress = 0
 
     init(_ options: HeartRateOptions, common: CommonOptions, output: Output) {
@@ -54,7 +54,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
             }
             return connect(known)
         }
-        // What is connected already, by another program, does not advertise.
+        // A device that another program is connected to does not advertise.
         if let connected = central.retrieveConnectedPeripherals(withServices: [HeartRateService.uuid]).first {
             return connect(connected)
         }
@@ -62,12 +62,12 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
         central.scanForPeripherals(withServices: [HeartRateService.uuid])
         after(10) { [self] _ in
             guard sensor == nil, ending == nil else { return }
-            output.say(Line("None so far. Most send only while they are worn.", .dim))
+            output.say(Line("None so far. Most advertise only while they are worn.", .dim))
         }
     }
 
     override func bluetoothWentOff() {
-        // With a restore identifier the connection comes back by itself after a reset.
+        // With a restore identifier the connection resumes automatically after a reset.
         if sensor?.state != .connecting { sensor = nil }
         show { $0.isConnected = false }
     }
@@ -97,7 +97,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
         restored.delegate = self
     }
 
-    /// The sensor is an earlier process' one, or comes back after a reset: which was the last step that was done?
+    /// The sensor was restored from an earlier process, or after a reset: continue after the last completed step.
     private func goOn(with sensor: CBPeripheral) {
         guard sensor.state == .connected else {
             output.report(.connecting(sensor.identifier, name: sensor.name))
@@ -129,7 +129,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     }
 
     private func label(_ peripheral: CBPeripheral) -> String {
-        name = peripheral.name?.harmless ?? name  // after a reset the object is a new one, and has none
+        name = peripheral.name?.harmless ?? name  // after a reset the object is new, and has no name
         return name ?? peripheral.identifier.uuidString
     }
 
@@ -162,13 +162,13 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
         show { $0.isConnected = false }
         let reason = error.map { " (\($0.sentence))" } ?? ""
         output.say(Line("The link was lost\(reason). Waiting for \(label(peripheral)).", .yellow))
-        // No time limit: this connects whenever the sensor is back.
+        // No time limit: this connects as soon as the sensor is back.
         central.connect(peripheral)
         output.report(.connecting(peripheral.identifier, name: peripheral.name))
     }
 
     override func end() -> Bool {
-        // A service manager's SIGTERM is no farewell: the next process goes on.
+        // A service manager's SIGTERM does not end the work: the next process continues.
         if options.restore != nil, ending == .terminated { return false }
         if options.restore != nil, central?.state == .poweredOn { central?.stopScan() }
         guard let sensor, let central, central.state == .poweredOn, sensor.state != .disconnected else { return false }
@@ -197,7 +197,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
         for characteristic in service.characteristics ?? [] { use(characteristic, of: peripheral) }
     }
 
-    /// Reads what is worth reading and subscribes to what is worth following, unless it is subscribed to.
+    /// Reads and subscribes to the supported characteristics, unless it is subscribed already.
     private func use(_ characteristic: CBCharacteristic, of sensor: CBPeripheral) {
         let isFollowed = characteristic.uuid == HeartRateMeasurement.uuid || characteristic.uuid == BatteryLevel.uuid
         if isFollowed, !characteristic.isNotifying, characteristic.properties.contains(.notify) {
@@ -210,7 +210,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
         }
     }
 
-    /// The sensor has changed its services: begin anew with them.
+    /// The sensor has changed its services: start again with them.
     func peripheral(_ peripheral: CBPeripheral, didModifyServices invalidatedServices: [CBService]) {
         discover(peripheral)
     }
@@ -220,7 +220,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
         error: (any Error)?
     ) {
         guard let error, ending == nil else { return }
-        complain("\(characteristic.uuid) cannot be subscribed to", error)
+        complain("cannot subscribe to \(characteristic.uuid)", error)
         if characteristic.uuid == HeartRateMeasurement.uuid { stop(.failure) }
     }
 
@@ -264,7 +264,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
         if count == options.count { stop(.success) } else { limitWaiting() }
     }
 
-    /// Once, although every connection tells it anew.
+    /// Reported once, although it is read again on every connection.
     private func note(_ label: String, _ text: String) {
         guard noted.updateValue(text, forKey: label) != text else { return }
         output.say(Line("  \(label): ", .dim) + Line(text))

@@ -1,28 +1,28 @@
 import BluezKit
 import Foundation
 
-/// Shows everything that a device offers, with the values that can be read.
+/// Shows all attributes of a device, with the values that can be read.
 final class InspectCommand: CentralCommand, CBPeripheralDelegate {
     private let options: InspectOptions
-    /// Held: a peripheral that is released is disconnected.
+    /// Kept, because a peripheral that is released is disconnected.
     private var device: CBPeripheral?
-    /// Kept, as the device forgets them when its link is lost.
+    /// Kept, because the device discards them when its link is lost.
     private var services: [CBService] = []
-    /// Questions about the table without an answer yet.
+    /// The number of discovery requests without an answer.
     private var pending = 0
     private var visited = Set<ObjectIdentifier>()
     private var reports = AttributeReports()
-    /// What is being read.
+    /// The attribute that is being read.
     private var reading: CBAttribute?
-    /// How many reads were answered on this link.
+    /// The number of reads that were answered on this link.
     private var answers = 0
     private var lostLinks = 0
-    /// A refused pairing ends the link; so each value that needs one can cost a link.
+    /// A refused pairing ends the link, so each value that requires one can cost a link.
     private static let mostLostLinks = 20
-    /// How many values are not shown for want of a pairing; and whether one of them was asked for on this link.
+    /// The number of values not shown because they require pairing, and whether one of them was read on this link.
     private var guarded = 0
     private var isRefused = false
-    /// Grows with each answer, so that a time limit can tell whether there was one.
+    /// Incremented with each answer, so that a time limit can detect whether there was one.
     private var progress = 0
 
     init(_ options: InspectOptions, common: CommonOptions, output: Output) {
@@ -57,13 +57,14 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
             guard progress == before, ending == nil, let device else { return }
             let waited = "waited \(JSONValue.double(options.timeout)) s"
             guard device.state == .connected else {
-                return fail("the device cannot be reached (\(waited)); is it near, and free?")
+                return fail(
+                    "the device cannot be reached (\(waited)); is it in range and not connected to another device?")
             }
             fail("the device does not answer (\(waited))")
         }
     }
 
-    /// Shows what is known so far, and why that is not all.
+    /// Shows what is known so far, and why it is incomplete.
     private func fail(_ reason: String) {
         guard ending == nil else { return }
         var reason = reason
@@ -71,7 +72,7 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
             reports.note(.failed("no answer"), of: reading)
             reason += "; it was asked for \(reading.uuid), which may need pairing (bluetoothctl pair)"
         } else {
-            // The table is not known as a whole.
+            // The table is incomplete.
             reports = AttributeReports(services)
         }
         reports.giveUp("not read")
@@ -81,7 +82,7 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
     }
 
     override func bluetoothWentOff() {
-        output.complain("Bluetooth went away")
+        output.complain("Bluetooth is no longer available")
         stop(.unavailable)
     }
 
@@ -114,8 +115,9 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
         self.reading = nil
         output.say(
             Line(
-                isRefused ? "What needs pairing has ended the link." : "The link was lost (\(reason)).", .yellow)
-                + " Connecting again for the rest.")
+                isRefused ? "A value that requires pairing has ended the link." : "The link was lost (\(reason)).",
+                .yellow)
+                + " Connecting again to read the rest.")
         connect(peripheral)
     }
 
@@ -133,9 +135,10 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
         }
     }
 
-    // MARK: The table, level by level. Each question has exactly one answer, so counting them tells when all is known.
+    // MARK: The table, level by level. Each request has exactly one answer, so counting them shows when all are
+    // answered.
 
-    /// An answer came, and led to no more than the questions that were counted meanwhile.
+    /// An answer arrived; the further requests it led to have been counted.
     private func answered() {
         pending -= 1
         limitWaiting()

@@ -3,7 +3,7 @@ import BluezDBus
 import Dispatch
 import Foundation
 
-/// What the commands that use a manager share: its state, where its bus is, and how they end.
+/// Shared by the commands that use a manager: its state, its bus, and how they end.
 class ManagerCommand: NSObject, Command {
     let output: Output
     private let common: CommonOptions
@@ -18,21 +18,21 @@ class ManagerCommand: NSObject, Command {
 
     // MARK: For subclasses
 
-    /// What `--simulated` simulates.
+    /// The scenario of `--simulated`.
     var simulatedScenario: Scenario { .heartRate }
-    /// Makes the manager, on the main queue, with these options and its own.
+    /// Creates the manager, on the main queue, with these options and its own.
     func makeManager(_ options: [String: Any]) {}
-    /// The state became `.poweredOn`: the first time, or again after ``bluetoothWentOff()``.
+    /// The state became `.poweredOn`: for the first time, or again after ``bluetoothWentOff()``.
     func bluetoothIsOn() {}
-    /// It was on and is not any more. Links, scans and advertisements have ended, without another callback.
+    /// The state is no longer `.poweredOn`. Links, scans and advertisements have ended, without another callback.
     func bluetoothWentOff() {}
-    /// The last picture, and whatever has to be ended first.
-    /// - Returns: Whether ``quit()`` will be called, soon, when that is done.
+    /// Shows the final output, and starts ending whatever must be ended first.
+    /// - Returns: Whether ``quit()`` will be called soon, when that has finished.
     func end() -> Bool { false }
 
-    /// What ``end()`` waited for is done.
+    /// What ``end()`` waited for has finished.
     func quit() {
-        // The simulated bus ends with the process, not before: nobody is to see it go.
+        // The simulated bus ends with the process, not before, so that its end is not visible.
         Program.quit(ending ?? .failure)
     }
 
@@ -63,10 +63,10 @@ class ManagerCommand: NSObject, Command {
         guard ending == nil else { return }
         ending = status
         guard end() else { return quit() }
-        after(3) { $0.quit() }  // the daemon does not answer: leave all the same
+        after(3) { $0.quit() }  // the daemon does not answer: exit anyway
     }
 
-    /// Does something later, unless the command is gone.
+    /// Runs a closure later, unless the command was released.
     func after(_ seconds: Double, _ body: @escaping (ManagerCommand) -> Void) {
         DispatchQueue.main.later(.seconds(seconds)) { [weak self] in
             if let self { body(self) }
@@ -75,7 +75,7 @@ class ManagerCommand: NSObject, Command {
 
     // MARK: State
 
-    /// The manager's state is another one.
+    /// The manager's state has changed.
     func take(_ state: CBManagerState) {
         guard ending == nil else { return }
         output.report(.state("\(state)"))
@@ -93,12 +93,12 @@ class ManagerCommand: NSObject, Command {
         }
     }
 
-    /// Says why Bluetooth cannot be used, and ends.
+    /// Reports why Bluetooth cannot be used, and ends.
     private func explain(_ state: CBManagerState) {
         let address = simulatedBus.map { BusAddress($0.address) } ?? .system
         Surroundings.examine(address, adapter: common.adapter, onlyBus: true) { [self] surroundings in
             let problem = DoctorReport(surroundings).checks.first { $0.verdict == .problem }
-            output.complain(problem?.sentence ?? Self.sentence(state) + ". `bluez-demo doctor` says more.")
+            output.complain(problem?.sentence ?? Self.sentence(state) + ". Run `bluez-demo doctor` for details.")
             stop(.unavailable)
         }
     }
@@ -107,24 +107,24 @@ class ManagerCommand: NSObject, Command {
         switch state {
         case .unauthorized: "this user may not use Bluetooth"
         case .poweredOff: "Bluetooth is switched off"
-        case .resetting: "bluetoothd or the adapter has gone"
+        case .resetting: "bluetoothd or the adapter is not available"
         default: "there is no Bluetooth adapter that can be used"
         }
     }
 
-    /// The same of a state that was `.poweredOn` before.
+    /// The same for a state that follows `.poweredOn`.
     private static func news(_ state: CBManagerState) -> String {
         switch state {
-        case .unauthorized: "This user may not use Bluetooth any more. Waiting."
+        case .unauthorized: "This user is no longer allowed to use Bluetooth. Waiting."
         case .poweredOff: "Bluetooth was switched off. Waiting until it is on again."
-        case .resetting: "bluetoothd or the adapter has gone. Waiting for it."
-        default: "It has not come back yet. Still waiting."
+        case .resetting: "bluetoothd or the adapter is not available. Waiting for it."
+        default: "It is not available yet. Still waiting."
         }
     }
 }
 
 extension Error {
-    /// One sentence, without the full stop.
+    /// One sentence, without a full stop.
     var sentence: String {
         let text = (self as NSError).localizedDescription
         return text.hasSuffix(".") ? String(text.dropLast()) : text

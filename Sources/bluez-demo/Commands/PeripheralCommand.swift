@@ -1,18 +1,18 @@
 import BluezKit
 import Foundation
 
-/// What the commands that are a peripheral themselves share: they publish services, and then advertise.
+/// Shared by the commands in the peripheral role: they publish services, and then advertise.
 class PeripheralCommand: ManagerCommand, CBPeripheralManagerDelegate {
     private(set) var manager: CBPeripheralManager?
     private var unpublished = 0
 
     // MARK: For subclasses
 
-    /// All that is published, in this order.
+    /// The services to publish, in this order.
     var services: [CBMutableService] { [] }
-    /// What `startAdvertising` is given.
+    /// The data for `startAdvertising`.
     var advertisement: [String: Any] { [:] }
-    /// Services and advertisement are there; the first time, or again after ``bluetoothWentOff()``.
+    /// Services and advertisement are active; for the first time, or again after ``bluetoothWentOff()``.
     func isOnAir() {}
     func didSubscribe(_ central: CBCentral, to characteristic: CBCharacteristic) {}
     func didUnsubscribe(_ central: CBCentral, from characteristic: CBCharacteristic) {}
@@ -51,7 +51,7 @@ class PeripheralCommand: ManagerCommand, CBPeripheralManagerDelegate {
     }
 
     private func fail(_ what: String, _ error: any Error) {
-        output.complain("\(what): \(error.sentence). `bluez-demo doctor` may say more.")
+        output.complain("\(what): \(error.sentence). `bluez-demo doctor` may show the cause.")
         stop(.failure)
     }
 

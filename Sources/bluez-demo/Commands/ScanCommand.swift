@@ -1,7 +1,7 @@
 import BluezKit
 import Foundation
 
-/// Shows which devices are near: a table on a terminal, elsewhere a line for each.
+/// Shows the devices in range: a table on a terminal, otherwise one line for each.
 final class ScanCommand: CentralCommand {
     private let options: ScanOptions
     private var table = ScanTable()
@@ -38,7 +38,7 @@ final class ScanCommand: CentralCommand {
         if output.mode == .plain { output.say(ScanTable.plainLine(advertisement)) }
     }
 
-    /// Twice a second: often enough to follow, slow enough to read.
+    /// Twice a second: fast enough to follow, slow enough to read.
     private func refresh() {
         draw()
         after(0.5) { [self] _ in

@@ -1,4 +1,4 @@
-/// Serves simulated devices until it is stopped.
+/// Provides simulated devices until it is stopped.
 final class SimulateCommand: Command {
     private let options: SimulateOptions
     private let output: Output
@@ -19,7 +19,7 @@ final class SimulateCommand: Command {
             case .success(let bus):
                 self.bus = bus
                 output.report(.simulating(options.scenario, address: bus.address))
-                // Alone on its line, for scripts and for copying.
+                // On a line of its own, for scripts and for copying.
                 output.say(Line("DBUS_SYSTEM_BUS_ADDRESS=\(bus.address)"))
                 for line in Self.instructions { output.say(Line(line, .dim)) }
             case .failure(let error):

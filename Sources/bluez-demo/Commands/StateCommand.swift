@@ -1,7 +1,7 @@
 import BluezKit
 import Foundation
 
-/// Shows, or forgets, what is preserved.
+/// Shows, or deletes, preserved state.
 final class StateCommand: Command {
     private let options: StateOptions
     private let output: Output
@@ -27,12 +27,12 @@ final class StateCommand: Command {
         }
         guard isDone else {
             output.complain(
-                "there is no state of '\(identifier)' to forget, or a running program uses it; "
-                    + "`bluez-demo state` shows what there is")
+                "there is no state of '\(identifier)' to delete, or a running program uses it; "
+                    + "`bluez-demo state` lists all")
             Program.quit(.failure)
         }
         output.report(.discarded(identifier))
-        output.say(Line("The state of \(identifier.harmless) is forgotten."))
+        output.say(Line("The state of \(identifier.harmless) was deleted."))
         Program.quit(.success)
     }
 

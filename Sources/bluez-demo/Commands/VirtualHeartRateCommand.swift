@@ -2,7 +2,7 @@ import BluezKit
 import BluezKitProfiles
 import Foundation
 
-/// Is a heart-rate sensor, until it is stopped.
+/// Acts as a heart-rate sensor until it is stopped.
 final class VirtualHeartRateCommand: PeripheralCommand {
     private let options: VirtualHeartRateOptions
     private var heart: VirtualHeart
@@ -36,7 +36,7 @@ final class VirtualHeartRateCommand: PeripheralCommand {
     }
 
     override func isOnAir() {
-        output.say(Line("\(options.name.harmless) is on air.", .green))
+        output.say(Line("\(options.name.harmless) is advertising.", .green))
         output.say(Line("Any app for heart-rate sensors finds it; on another machine: bluez-demo heart-rate", .dim))
         output.say(Line("Ctrl-C ends it.", .dim))
         display.isConnected = true
@@ -52,7 +52,7 @@ final class VirtualHeartRateCommand: PeripheralCommand {
         seconds += 1
         let measurement = heart.measurement(over: 1)
         if let manager, manager.state == .poweredOn {
-            // A measurement that there is no room for is out of date with the next one.
+            // If there is no room for a measurement, the next one replaces it.
             sensor.send(measurement, by: manager)
             if seconds.isMultiple(of: 60) {
                 battery.update(BatteryLevel(percent: battery.level.percent - 1), by: manager)
@@ -77,7 +77,7 @@ final class VirtualHeartRateCommand: PeripheralCommand {
 
     override func didUnsubscribe(_ central: CBCentral, from characteristic: CBCharacteristic) {
         guard characteristic === sensor.measurement else { return }
-        output.say("A central has left" + Line(" (\(central.identifier))", .dim))
+        output.say("A central has unsubscribed" + Line(" (\(central.identifier))", .dim))
         showListeners()
     }
 
@@ -86,7 +86,7 @@ final class VirtualHeartRateCommand: PeripheralCommand {
     private func resetEnergy() {
         heart.resetEnergy()
         output.report(.energyReset)
-        output.say("The energy counts from 0 again.")
+        output.say("The energy expended was reset to 0.")
     }
 
     override func answer(_ request: CBATTRequest, of manager: CBPeripheralManager) -> Bool {

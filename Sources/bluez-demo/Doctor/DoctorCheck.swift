@@ -2,15 +2,15 @@
 struct DoctorCheck: Equatable {
     enum Verdict: String { case ok, warning, problem }
 
-    /// For programs; does not change: `bus`, `daemon`, ...
+    /// For programs; stable: `bus`, `daemon`, ...
     let name: String
     let verdict: Verdict
-    /// What was found, without a full stop.
+    /// The finding, without a full stop.
     let finding: String
     /// What to do about it.
     var remedy: String?
 
-    /// Both, for a person who asked for something else.
+    /// Both, when reported by another command.
     var sentence: String { finding + (remedy.map { ": " + $0 } ?? "") }
 
     var json: JSONValue {
@@ -30,6 +30,6 @@ struct DoctorCheck: Equatable {
         return mark + Line(finding)
     }
 
-    /// The second line, if there is something to do.
+    /// The second line, with the remedy if there is one.
     var remedyLine: Line? { remedy.map { Line("         ") + Line("-> " + $0, .bold) } }
 }

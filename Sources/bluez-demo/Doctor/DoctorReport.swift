@@ -1,4 +1,4 @@
-/// What the surroundings mean for a program that uses Bluetooth, and what to do. Pure.
+/// What the findings mean for a program that uses Bluetooth, and what to do. Pure.
 struct DoctorReport: Equatable {
     private(set) var checks: [DoctorCheck] = []
 
@@ -10,7 +10,7 @@ struct DoctorReport: Equatable {
 
     init(_ found: Surroundings) {
         guard checkBus(found) else { return }
-        // The switch comes before the adapters: it is why they are off.
+        // The rfkill switch precedes the adapters because it is the reason why they are off.
         if checkDaemon(found) {
             checkVersion(found)
             let isBlocked = checkRFKill(found)
@@ -106,7 +106,7 @@ struct DoctorReport: Equatable {
             let names = adapters.map(\.name).joined(separator: ", ")
             return add("adapter", .problem, "there is no adapter \(chosen)", "choose one of these: \(names)")
         }
-        // One that works is enough, if none was asked for.
+        // If none was chosen, one that works is enough.
         let relevant = adapters.filter { found.chosenAdapter == nil || $0.name == found.chosenAdapter }
         let isOneFine = relevant.contains { $0.isPowered && $0.hasLE }
         for adapter in relevant { check(adapter, isBlocked: isBlocked, isOneFine: isOneFine) }
@@ -152,7 +152,7 @@ struct DoctorReport: Equatable {
 }
 
 extension Surroundings.Adapter {
-    /// The GATT manager is only there on controllers with LE.
+    /// Only controllers with LE have a GATT manager.
     var hasLE: Bool { hasGattManager || roles?.contains { $0 == "central" || $0 == "central-peripheral" } ?? false }
     var hasPeripheralRole: Bool {
         hasGattManager && hasAdvertisingManager

@@ -2,10 +2,10 @@ import BluezDBus
 import Dispatch
 import Foundation
 
-/// What the bus and bluetoothd tell.
+/// Findings from the bus and bluetoothd.
 extension Surroundings {
-    /// Finds out everything, and then calls `completion` on the main queue.
-    /// - Parameter onlyBus: Leaves out what takes long and does not stop programs.
+    /// Collects all findings, and then calls `completion` on the main queue.
+    /// - Parameter onlyBus: Leaves out checks that take long and do not prevent programs from working.
     static func examine(
         _ address: BusAddress = .system, adapter: String?, onlyBus: Bool,
         completion: @escaping (Surroundings) -> Void
@@ -23,7 +23,7 @@ extension Surroundings {
         }
     }
 
-    /// One question after the other, on the main queue.
+    /// One query after the other, on the main queue.
     private final class Examination {
         private let bus: Connection
         private var found: Surroundings
@@ -45,7 +45,7 @@ extension Surroundings {
             }
         }
 
-        /// Starts bluetoothd if it is to be started by a question, as it is for every program.
+        /// Starts bluetoothd if it is activated by a call, as it is for every program.
         private func askObjects() {
             let question = MethodCall(
                 destination: "org.bluez", path: "/", interface: "org.freedesktop.DBus.ObjectManager",
@@ -75,7 +75,7 @@ extension Surroundings {
             }
         }
 
-        /// Asks the bus itself.
+        /// Queries the bus itself.
         private func ask(
             _ member: String, of name: String? = nil, completion: @escaping (Result<Message, BusError>) -> Void
         ) {

@@ -1,7 +1,7 @@
 import BluezDBus
 import Foundation
 
-/// What can be found out without the bus.
+/// Findings that do not need the bus.
 extension Surroundings {
     mutating func lookAround(onlyBus: Bool) {
         rfkill = Self.rfkill(in: "/sys/class/rfkill")
@@ -39,7 +39,7 @@ extension Surroundings {
         return .available
     }
 
-    /// What the daemon was started with. It is only read: who has the daemon's name on the bus need not be the daemon.
+    /// The daemon's command line. It is only read: the owner of the daemon's name on the bus need not be the daemon.
     mutating func lookAtDaemon(process: UInt32) {
         guard let data = FileManager.default.contents(atPath: "/proc/\(process)/cmdline") else { return }
         let arguments = data.split(separator: 0).map { String(decoding: $0, as: UTF8.self) }

@@ -1,13 +1,13 @@
-/// What was found where this program runs. Facts only; ``DoctorReport`` says what they mean.
+/// The environment in which this program runs. Facts only; ``DoctorReport`` interprets them.
 struct Surroundings: Equatable, Sendable {
-    /// What the bus says about `org.bluez`.
+    /// The state of `org.bluez` on the bus.
     enum Daemon: Equatable, Sendable {
         case running
-        /// It does not run, and the bus cannot start it.
+        /// It is not running, and the bus cannot start it.
         case notRunning(message: String)
-        /// The policy of the bus does not let this user talk to it.
+        /// The policy of the bus denies this user access.
         case denied(message: String)
-        /// It has the name but does not answer.
+        /// It owns the name but does not answer.
         case silent(message: String)
     }
 
@@ -15,14 +15,14 @@ struct Surroundings: Equatable, Sendable {
         var name: String
         var address: String?
         var isPowered = false
-        /// `off-blocked` and the like; not in every version of BlueZ.
+        /// `off-blocked` and similar values; not in every version of BlueZ.
         var powerState: String?
-        /// Nil: not told.
+        /// Nil: unknown.
         var roles: [String]?
         var hasGattManager = false
         var hasAdvertisingManager = false
         var experimentalFeatures = 0
-        /// BlueZ's, as it tells others by radio. Nil: it is configured to tell something else.
+        /// BlueZ's version, as announced to other devices. Nil: it is configured to announce something else.
         var daemonVersion: Version?
     }
 
@@ -49,14 +49,14 @@ struct Surroundings: Equatable, Sendable {
     var busAddress = ""
     /// Nil: the bus answers.
     var busError: String?
-    /// Nil: not asked, as there is no bus.
+    /// Nil: not queried, because there is no bus.
     var daemon: Daemon?
     var daemonVersion: Version?
     var runsExperimental = false
     var isDaemonInstalled = true
-    /// Nil: not told.
+    /// Nil: unknown.
     var adapters: [Adapter]?
-    /// What the user asked for with `--adapter`.
+    /// The value of `--adapter`.
     var chosenAdapter: String?
     var rfkill: [RFKill] = []
     /// Nil: not tried.

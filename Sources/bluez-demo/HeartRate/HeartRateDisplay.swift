@@ -1,11 +1,11 @@
 import BluezKitProfiles
 
-/// The picture of the last measurements, for people. Pure.
+/// The display of the latest measurements. Pure.
 struct HeartRateDisplay {
     var isConnected = false
     /// In percent.
     var battery: Int?
-    /// Of a sensor that we are ourselves: how many centrals have subscribed.
+    /// If we are the sensor: the number of subscribed centrals.
     var listeners: Int?
     private var latest: HeartRateMeasurement?
     private var energy: Int?
@@ -13,7 +13,7 @@ struct HeartRateDisplay {
 
     mutating func take(_ measurement: HeartRateMeasurement) {
         latest = measurement
-        // Comes with some measurements only, and holds until the next one.
+        // Sent with some measurements only, and valid until the next one.
         energy = measurement.energyExpended.map(Int.init) ?? energy
         rates.append(Int(measurement.beatsPerMinute))
     }
@@ -40,7 +40,7 @@ struct HeartRateDisplay {
         return [first, second]
     }
 
-    /// One measurement on a line of its own.
+    /// One measurement on its own line.
     func plainLine(_ measurement: HeartRateMeasurement) -> Line {
         var line = Line(Self.right(Int(measurement.beatsPerMinute), 4) + " bpm")
         if !measurement.rrIntervals.isEmpty { line += Line("   RR " + Self.milliseconds(measurement)) }

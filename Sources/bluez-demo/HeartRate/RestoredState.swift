@@ -1,7 +1,7 @@
 import BluezKit
 import Foundation
 
-/// What `willRestoreState` brought.
+/// The content of `willRestoreState`.
 struct RestoredState: Equatable {
     struct Peripheral: Equatable {
         let peripheral: CBPeripheral
@@ -17,7 +17,7 @@ struct RestoredState: Equatable {
         }
     }
 
-    /// Nil: no scan; empty: one for everything.
+    /// Nil: no scan; empty: a scan for everything.
     let scan: [CBUUID]?
     let peripherals: [Peripheral]
 

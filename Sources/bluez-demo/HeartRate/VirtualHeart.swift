@@ -1,9 +1,9 @@
 import BluezKitProfiles
 import Foundation
 
-/// A heart that beats as one does: never quite regularly, faster when breathing in, and slowly up and down. Pure.
+/// A simulated heart: slightly irregular, faster when breathing in, with slow variations. Pure.
 struct VirtualHeart {
-    /// Around which it beats, per minute.
+    /// The average heart rate, in beats per minute.
     let rate: Double
     /// Between the last beat and the next, in seconds.
     private var interval: Double
@@ -15,8 +15,8 @@ struct VirtualHeart {
 
     init(rate: Double) { (self.rate, interval, untilBeat) = (rate, 60 / rate, 60 / rate) }
 
-    /// Beats per minute at a moment: an effort that comes and goes within minutes, a breath every 4 s or so, and
-    /// something that nobody can explain.
+    /// Beats per minute at a point in time: an exertion that varies within minutes, a breath about every 4 s, and a
+    /// small irregularity.
     private var currentRate: Double {
         let effort = 0.10 * sin(time / 41) + 0.04 * sin(time / 13.7)
         return rate * (1 + effort + 0.03 * sin(time * 2 * .pi / 4.1) + 0.008 * sin(time * 1.7))
@@ -24,7 +24,7 @@ struct VirtualHeart {
 
     mutating func resetEnergy() { kilojoules = 0 }
 
-    /// What it did in the next so many seconds; the energy with every tenth measurement.
+    /// The measurement of the next number of seconds; with the energy every tenth time.
     mutating func measurement(over seconds: Double) -> HeartRateMeasurement {
         var intervals: [UInt16] = []
         var rest = seconds

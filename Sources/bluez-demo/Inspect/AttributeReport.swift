@@ -9,14 +9,14 @@ struct AttributeReport: Equatable {
         case bytes([UInt8])
         case text(String)
         case number(Int)
-        /// It was not to be had; the reason.
+        /// It could not be read; the reason.
         case failed(String)
     }
 
     let kind: Kind
     let uuid: String
     let name: String?
-    /// How far below the device: 0 for a service.
+    /// The depth below the device: 0 for a service.
     let depth: Int
     var isPrimary: Bool?
     var properties: [String]?
@@ -59,7 +59,7 @@ struct AttributeReport: Equatable {
         return line
     }
 
-    /// Bytes in hexadecimal, and what they may mean: a text, or a number.
+    /// Bytes in hexadecimal, and a possible interpretation: a text, or a number.
     private static func line(_ bytes: [UInt8]) -> Line {
         guard !bytes.isEmpty else { return Line("empty", .dim) }
         let shown = bytes.prefix(20).map { [$0].hex }.joined(separator: " ")
@@ -71,7 +71,7 @@ struct AttributeReport: Equatable {
         return Line(shown + more, .green)
     }
 
-    /// The text, if it is nothing but that; zeros at its end do not count.
+    /// The text, if the value consists only of text; trailing zeros are ignored.
     static func printable(_ bytes: [UInt8]) -> String? {
         let trimmed = bytes.reversed().drop { $0 == 0 }.reversed()
         guard !trimmed.isEmpty, let text = String(validating: trimmed, as: UTF8.self), text.harmless == text else {
@@ -82,7 +82,7 @@ struct AttributeReport: Equatable {
 }
 
 extension CBCharacteristicProperties {
-    /// The names of those that are set.
+    /// The names of the set properties.
     var names: [String] {
         let all: [(CBCharacteristicProperties, String)] = [
             (.broadcast, "broadcast"), (.read, "read"), (.writeWithoutResponse, "writeWithoutResponse"),

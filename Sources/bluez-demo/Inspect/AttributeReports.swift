@@ -1,17 +1,17 @@
 import BluezKit
 import Foundation
 
-/// The attributes of a device, in the order of its table, with the values that were read so far.
+/// The attributes of a device, in the order of its table, with the values read so far.
 struct AttributeReports {
     private(set) var all: [AttributeReport] = []
-    /// What can be read, and where it is in `all`.
+    /// The readable attributes, and their positions in `all`.
     private var readable: [(attribute: CBAttribute, place: Int)] = []
 
-    /// Nothing was read yet.
+    /// Nothing has been read yet.
     init(_ services: [CBService] = []) {
         var shown = Set<ObjectIdentifier>()
         var rest = services[...]
-        // Services that only others include come after those.
+        // Services that are only included follow those.
         while let service = rest.popFirst() {
             guard shown.insert(ObjectIdentifier(service)).inserted else { continue }
             add(service)
@@ -43,13 +43,13 @@ struct AttributeReports {
 
     // MARK: Values
 
-    /// What is to be read next; nil: nothing is left.
+    /// The next attribute to read; nil: none left.
     var unread: CBAttribute? { readable.first { all[$0.place].value == nil }?.attribute }
 
-    /// An attribute was read; nil: its value is of no kind that is shown.
+    /// An attribute was read; nil: its value has an unsupported type.
     mutating func note(_ value: AttributeReport.Value?, of attribute: CBAttribute) {
         guard let place = readable.first(where: { $0.attribute === attribute })?.place else { return }
-        all[place].value = value ?? .failed("of an unknown kind")
+        all[place].value = value ?? .failed("of an unknown type")
     }
 
     /// Nothing more is read.
@@ -57,7 +57,7 @@ struct AttributeReports {
         for (_, place) in readable where all[place].value == nil { all[place].value = .failed(reason) }
     }
 
-    /// Takes over what was read on an earlier link, if the table is still the same.
+    /// Takes the values that were read on an earlier link, if the table is unchanged.
     mutating func takeValues(from earlier: AttributeReports) {
         func table(_ reports: AttributeReports) -> [AttributeReport] {
             reports.all.map { report in

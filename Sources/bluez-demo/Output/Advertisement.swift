@@ -1,9 +1,9 @@
 import BluezKit
 import Foundation
 
-/// What one `didDiscover` tells, as plain values.
+/// The content of one `didDiscover`, as plain values.
 struct Advertisement: Equatable {
-    /// A UUID and, where there is one, its assigned name.
+    /// A UUID and its assigned name, if any.
     struct Service: Equatable {
         let uuid: String
         let name: String?
@@ -37,7 +37,7 @@ struct Advertisement: Equatable {
         }
     }
 
-    /// Without the keys that have nothing to say.
+    /// Without keys that have no value.
     var json: JSONValue {
         var members: [(String, JSONValue)] = [
             ("event", "discovered"), ("identifier", .string(identifier.uuidString)), ("name", .optional(name)),

@@ -1,7 +1,7 @@
 import BluezKitProfiles
 import Foundation
 
-/// What happens, as programs are told of it by `--json`. Documented in Docs/DEMO.md: names and keys stay.
+/// Events, as reported to programs by `--json`. Documented in Docs/DEMO.md: names and keys do not change.
 enum DemoEvent: Equatable {
     case restored(RestoredState)
     case state(String)
@@ -70,7 +70,7 @@ enum DemoEvent: Equatable {
             [
                 "event": "received", "identifier": .string(id.uuidString), "size": .int(card.count),
                 "seconds": .double(Self.rounded(seconds)), "path": .optional(path),
-                // What is in a file need not be here as well.
+                // What is written to a file is not repeated here.
                 "data": .optional(path == nil ? card.hex : nil),
             ]
         case .error(let message): ["event": "error", "message": .string(message)]

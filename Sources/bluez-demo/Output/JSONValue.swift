@@ -35,7 +35,7 @@ enum JSONValue: Equatable, CustomStringConvertible {
     }
 
     private static func text(_ value: Double) -> String {
-        guard value.isFinite else { return "null" }  // JSON has no others
+        guard value.isFinite else { return "null" }  // JSON has no other numbers
         return Int(exactly: value).map { String($0) } ?? String(value)
     }
 
@@ -48,7 +48,7 @@ enum JSONValue: Equatable, CustomStringConvertible {
             case "\n": result += "\\n"
             case "\r": result += "\\r"
             case "\t": result += "\\t"
-            // What nobody would see, or terminals and JavaScript take for commands or line ends.
+            // Invisible characters, and those that terminals and JavaScript interpret as commands or line ends.
             case _ where scalar.isUnseen || scalar.properties.isDefaultIgnorableCodePoint:
                 for unit in UTF16.encode(scalar) ?? .init() {
                     let hex = String(unit, radix: 16)

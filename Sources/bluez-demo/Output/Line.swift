@@ -1,4 +1,4 @@
-/// A line for people: pieces of text, each in a style. Measured in columns, and coloured only when it is shown.
+/// A line for people: pieces of text, each with a style. Measured in columns, and coloured only when shown.
 struct Line: Equatable, ExpressibleByStringLiteral {
     /// SGR parameters of ECMA-48.
     enum Style: String { case plain = "", bold = "1", dim = "2", red = "31", green = "32", yellow = "33", cyan = "36" }
@@ -27,7 +27,7 @@ struct Line: Equatable, ExpressibleByStringLiteral {
     var text: String { pieces.map(\.text).joined() }
     var width: Int { pieces.reduce(0) { $0 + $1.text.displayWidth } }
 
-    /// No wider than this; what is cut off is replaced by "…".
+    /// At most this wide; what is cut off is replaced by "…".
     func clipped(to width: Int) -> Line {
         guard self.width > width else { return self }
         var result = Line()
@@ -41,7 +41,7 @@ struct Line: Equatable, ExpressibleByStringLiteral {
         return result
     }
 
-    /// Filled with spaces up to this width.
+    /// Padded with spaces to this width.
     func padded(to width: Int) -> Line {
         self.width < width ? self + Line(String(repeating: " ", count: width - self.width)) : self
     }

@@ -1,11 +1,11 @@
 import Glibc
 
-/// Where a command says what happens: JSON lines, plain lines, or lines and a picture on a terminal.
+/// The output of a command: JSON lines, plain lines, or lines and a live view on a terminal.
 final class Output {
     enum Mode { case json, plain, live }
 
     let mode: Mode
-    /// Standard output has no reader any more.
+    /// Called when standard output has no reader any more.
     var onClosed: (() -> Void)?
 
     private var view: LiveView
@@ -28,7 +28,7 @@ final class Output {
         if mode == .json { write(event.json.description + "\n") }
     }
 
-    /// For people: a line that stays.
+    /// For people: a permanent line.
     func say(_ line: Line) {
         switch mode {
         case .json: break
@@ -37,7 +37,7 @@ final class Output {
         }
     }
 
-    /// For people at a terminal: the lines at its end, drawn again in place.
+    /// For people at a terminal: the lines at its end, redrawn in place.
     func show(_ block: [Line]) {
         guard mode == .live else { return }
         if latestBlock.isEmpty, !block.isEmpty { Terminal.setEcho(false) }
@@ -45,7 +45,7 @@ final class Output {
         write(view.draw(block, size: Terminal.size))
     }
 
-    /// Says on standard error what is wrong and what can be done.
+    /// Reports an error and its remedy on standard error.
     func complain(_ sentence: String) {
         report(.error(sentence))
         if mode == .live { write(view.draw([], size: Terminal.size)) }
@@ -54,14 +54,14 @@ final class Output {
         if mode == .live { write(view.draw(latestBlock, size: Terminal.size)) }
     }
 
-    /// The size of the terminal is another one, or the program runs again after it was stopped.
+    /// The size of the terminal has changed, or the program continues after it was suspended.
     func redraw() {
         guard mode == .live, !latestBlock.isEmpty else { return }
         Terminal.setEcho(false)
         write(view.draw(latestBlock, size: Terminal.size))
     }
 
-    /// Gives the terminal back as it was. What it shows stays.
+    /// Restores the terminal. Its content stays.
     func restoreTerminal() {
         guard mode == .live, !latestBlock.isEmpty else { return }
         write(view.end())

@@ -1,6 +1,6 @@
 import Foundation
 
-/// The devices that a scan has found, as a table that fits a terminal. Pure.
+/// The devices found by a scan, as a table that fits a terminal. Pure.
 struct ScanTable {
     private struct Row {
         var advertisement: Advertisement
@@ -10,13 +10,13 @@ struct ScanTable {
     }
 
     private var rows: [UUID: Row] = [:]
-    /// After so many seconds of silence a row is dimmed.
+    /// After this many seconds of silence a row is dimmed.
     private static let silence = 10.0
 
     var count: Int { rows.count }
 
-    /// Takes what was received, at a time in seconds.
-    /// - Returns: Whether the device is a new one.
+    /// Adds a received advertisement, with its time in seconds.
+    /// - Returns: Whether the device is new.
     mutating func note(_ advertisement: Advertisement, at time: Double) -> Bool {
         let rssi = advertisement.rssiDBm.map(Double.init)
         guard var row = rows[advertisement.identifier] else {
@@ -32,7 +32,7 @@ struct ScanTable {
         return false
     }
 
-    /// A heading, the strongest devices, and how many more there are: at most `height` - 1 lines.
+    /// A heading, the strongest devices, and the number of others: at most `height` - 1 lines.
     func lines(width: Int, height: Int, at time: Double) -> [Line] {
         let available = max(0, height - 3)  // heading, last line, cursor
         let sorted = rows.values.sorted { left, right in

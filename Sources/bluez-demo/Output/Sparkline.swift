@@ -3,9 +3,9 @@ struct Sparkline: Equatable {
     private static let bars = Array("▁▂▃▄▅▆▇█")
 
     private(set) var values: [Int] = []
-    /// How many values are kept.
+    /// The number of values that are kept.
     let capacity: Int
-    /// The least difference between the lowest and the highest bar, so that small changes look small.
+    /// The minimum difference between the lowest and the highest bar, so that small changes look small.
     let leastSpan: Int
 
     init(capacity: Int, leastSpan: Int) { (self.capacity, self.leastSpan) = (max(1, capacity), max(1, leastSpan)) }

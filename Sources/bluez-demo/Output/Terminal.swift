@@ -1,14 +1,14 @@
 import BluezDBus
 import Glibc
 
-/// The terminal that standard output goes to, if it does.
+/// The terminal to which standard output is connected, if any.
 enum Terminal {
     struct Size: Equatable {
         var columns = 80
         var rows = 24
     }
 
-    /// Whether the cursor can be moved about.
+    /// Whether the cursor can be moved.
     static var isCapable: Bool { isatty(STDOUT_FILENO) == 1 && environment("TERM").map { $0 != "dumb" } ?? false }
 
     /// NO_COLOR: https://no-color.org
@@ -22,7 +22,7 @@ enum Terminal {
         return Size(columns: Int(window.ws_col), rows: Int(window.ws_row))
     }
 
-    /// Sets whether the terminal shows what is typed. Keys pressed meanwhile would spoil a picture.
+    /// Sets whether the terminal echoes typed keys, which would disturb the live view.
     static func setEcho(_ isOn: Bool) {
         // A background job that changes the terminal is stopped.
         guard tcgetpgrp(STDIN_FILENO) == getpgrp() else { return }
@@ -32,7 +32,7 @@ enum Terminal {
         tcsetattr(STDIN_FILENO, TCSANOW, &attributes)
     }
 
-    /// Writes everything, or says that nobody reads any more.
+    /// Writes everything, or reports that there is no reader any more.
     @discardableResult
     static func write(_ text: String, to descriptor: Int32) -> Bool {
         var bytes = Array(text.utf8)[...]

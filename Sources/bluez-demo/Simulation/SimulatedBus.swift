@@ -3,9 +3,9 @@ import BluezKitSimulator
 import Dispatch
 import Foundation
 
-/// The simulator in this process: devices on a bus of their own. Ends with this object, or with the process.
+/// The simulator in this process: devices on a private bus. Ends with this object, or with the process.
 final class SimulatedBus: @unchecked Sendable {  // holds: never changes, and the simulator may be used from any thread
-    /// Where the bus is, as libdbus takes it.
+    /// The address of the bus, as libdbus accepts it.
     let address: String
     private let simulator: Simulator
     private let strengths: any DispatchSourceTimer
@@ -38,7 +38,7 @@ final class SimulatedBus: @unchecked Sendable {  // holds: never changes, and th
 
     private init(_ simulator: Simulator, _ scenario: Scenario) {
         self.simulator = simulator
-        // The bus adds an identifier of itself, which nobody needs.
+        // The bus appends its GUID, which is not needed.
         address = String(simulator.address.rawValue.prefix { $0 != "," })
         let devices = Self.devices(of: scenario)
         for device in devices { simulator.add(device) }

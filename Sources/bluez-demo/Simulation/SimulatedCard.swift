@@ -2,7 +2,7 @@ import BluezKit
 import BluezKitSimulator
 import Foundation
 
-/// Somebody near who shares a business card.
+/// A simulated device nearby that shares a business card.
 enum SimulatedCard {
     static let address = "F0:AA:00:00:01:01"
 
@@ -28,7 +28,7 @@ enum SimulatedCard {
             ])
     }
 
-    /// Sends the card again and again; a receiver takes it from its beginning.
+    /// Sends the card repeatedly; a receiver starts at its beginning.
     static func send(by peripheral: VirtualPeripheral) {
         var frames: [[UInt8]] = []
         var sender = CardSender(Data(card.utf8))

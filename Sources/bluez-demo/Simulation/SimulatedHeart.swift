@@ -2,7 +2,7 @@ import BluezKitProfiles
 import BluezKitSimulator
 import Foundation
 
-/// A heart-rate sensor whose wearer is out for a walk.
+/// A heart-rate sensor whose wearer is walking.
 enum SimulatedHeart {
     static func peripheral(_ address: String) -> VirtualPeripheral {
         func text(_ uuid: String, _ value: String) -> VirtualCharacteristic {

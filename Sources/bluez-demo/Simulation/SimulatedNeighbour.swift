@@ -1,6 +1,6 @@
 import BluezKitSimulator
 
-/// A device that is only there to be seen in a scan.
+/// A device that only appears in scans.
 struct SimulatedNeighbour {
     let name: String?
     var services: [String] = []

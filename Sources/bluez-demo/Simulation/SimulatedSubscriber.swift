@@ -2,13 +2,13 @@ import BluezKit
 import BluezKitSimulator
 import Foundation
 
-/// Somebody who connects to the simulated adapter as soon as it advertises, and subscribes to a characteristic. Who gets
-/// a card leaves with it.
+/// A central that connects to the simulated adapter as soon as it advertises, and subscribes to a characteristic. When
+/// it has received a card, it disconnects.
 enum SimulatedSubscriber {
-    /// Begins, and goes on until the process ends.
+    /// Starts, and continues until the process ends.
     static func run(in simulator: Simulator, characteristic: String) {
         let central = simulator.central()
-        // What it was sent: `central notified UUID HEX`.
+        // What it received: `central notified UUID HEX`.
         let (events, continuation) = AsyncStream.makeStream(of: String.self)
         simulator.onEvent { continuation.yield($0) }
         Task {
@@ -18,7 +18,7 @@ enum SimulatedSubscriber {
                     try await central.subscribe(characteristic)
                     break
                 } catch {
-                    // It does not advertise yet, or its services are not all there.
+                    // It does not advertise yet, or its services are not complete.
                     try? central.disconnect()
                     try? await Task.sleep(for: .milliseconds(200))
                 }

@@ -43,7 +43,7 @@ import Testing
     @Test("a bond is known to BlueZ before 5.65 as well, which tells only that a device is paired")
     func pairedMeansBonded() async throws {
         let (world, central, heart) = try await connected()
-        world.simulator.options.tellsBonds = false
+        world.simulator.options.exposesBonded = false
         central.manager.pairing = .justWorks
         let location = try await central.characteristic(
             CBUUID(string: "2A38"), of: CBUUID(string: "180D"), on: heart)

@@ -79,7 +79,7 @@ struct ValueTests {
         let bus = try PrivateBus(policy: .open)
         let client = try await Peer.named(bus.address)
         let limit = 31 << 20
-        let error = BusError.limit("a message exceeds the 32 MiB that a system bus takes")
+        let error = BusError.limit("a message exceeds the 32 MiB that a system bus accepts")
         await #expect(throws: error) {
             try await client.bus("GetNameOwner", .bytes([UInt8](repeating: 1, count: limit + 1)))
         }

@@ -68,7 +68,7 @@ import Testing
             VirtualPeripheral("F0:F1:F2:00:00:01", VirtualAdvertisement(), services: [VirtualService("1801")]))
         let central = simulator.central()
         try await central.connect(to: "F0:F1:F2:00:00:01")
-        await #expect(throws: ControlError.self) { try await central.storm(1) }
+        await #expect(throws: VirtualCentralError.noCharacteristics) { try await central.storm(1) }
     }
 
     @Test("a table may use every handle up to the last")

@@ -89,11 +89,11 @@ import Testing
         #expect { try store.load() } throws: { "\($0)".contains("bytes") }
 
         try FileManager.default.createDirectory(atPath: file, withIntermediateDirectories: false)
-        #expect { try store.load() } throws: { "\($0)".contains("no file") }
+        #expect { try store.load() } throws: { "\($0)".contains("not a regular file") }
         // A directory cannot take the place of the file that was set aside before.
         try FileManager.default.removeItem(atPath: file)
         #expect(mkfifo(file, 0o600) == 0)
-        #expect { try store.load() } throws: { "\($0)".contains("no file") }
+        #expect { try store.load() } throws: { "\($0)".contains("not a regular file") }
         symlink("/etc/passwd", file)
         #expect(throws: SnapshotStore.Failure.self) { try store.load() }
 
@@ -363,7 +363,7 @@ import Testing
         _ = try store(directory)
         guard geteuid() == 0 else { return }
         chown(directory.path, 65534, 65534)
-        #expect { try store(directory) } throws: { "\($0)".contains("it is of user 65534") }
+        #expect { try store(directory) } throws: { "\($0)".contains("it belongs to user 65534") }
     }
 
     @Test("a file that others can write to, or of another user, is set aside")

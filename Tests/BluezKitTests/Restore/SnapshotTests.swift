@@ -77,7 +77,7 @@ import Testing
         let content = String(decoding: try Self.full().fileContent(), as: UTF8.self)
         let wrong = content.replacingOccurrences(of: "\"2A37\"", with: "\"2A3\"")
         let text = try #require(problem(wrong)).description
-        #expect(text.contains("peripherals") && text.contains("\"2A3\" is no attribute UUID"))
+        #expect(text.contains("peripherals") && text.contains("\"2A3\" is not an attribute UUID"))
         #expect(problem(content.replacingOccurrences(of: "service000a", with: "../etc")) != nil)
     }
 

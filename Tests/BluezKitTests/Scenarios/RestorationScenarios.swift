@@ -359,7 +359,7 @@ extension Scenarios {
             let stage = try await Stage()
             let first = try await stage.launchBeating()
             let second = try stage.launch()
-            try await second.next("log misuse", "is alive", "without preservation")
+            try await second.next("log misuse", "is in use", "without preservation")
             try await second.next("state poweredOn")
             #expect(!second.callbacks.contains("restored"))
             second.send("scan 180A")
@@ -623,7 +623,7 @@ extension Scenarios {
             let restored = try await again.next("restored")
             #expect(restored.contains(heart) && !restored.contains(sink))
             again.send("log")
-            try await again.next("report", "not paired any more")
+            try await again.next("report", "no longer paired")
         }
 
         @Test(

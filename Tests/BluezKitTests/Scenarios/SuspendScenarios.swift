@@ -8,11 +8,11 @@ import Testing
 /// why a link ends (5.83).
 extension Scenarios {
     @Suite struct SuspendScenarios {
-        private static let tellsReasons = Worlds.isRig ? [false] : [false, true]
+        private static let signalsDisconnectReason = Worlds.isRig ? [false] : [false, true]
 
-        private func makeWorld(tellsReasons: Bool = false) async throws -> any World {
+        private func makeWorld(signalsDisconnectReason: Bool = false) async throws -> any World {
             let world = try await Worlds.make()
-            (world as? SimulatedWorld)?.simulator.options.tellsReasons = tellsReasons
+            (world as? SimulatedWorld)?.simulator.options.signalsDisconnectReason = signalsDisconnectReason
             try await world.endLinks()
             // Somebody whom nobody has heard yet.
             try await world.control("rig sensors 1")
@@ -45,9 +45,9 @@ extension Scenarios {
 
         @Test(
             "CN-9 CN-12 AR-2 AR-4 links end with peripheralDisconnected, once; with auto-reconnect they are back after resume",
-            arguments: tellsReasons)
-        func links(tellsReasons: Bool) async throws {
-            let world = try await makeWorld(tellsReasons: tellsReasons)
+            arguments: signalsDisconnectReason)
+        func links(signalsDisconnectReason: Bool) async throws {
+            let world = try await makeWorld(signalsDisconnectReason: signalsDisconnectReason)
             let central = Central(world)
             try await central.powerOn()
             let heart = try await central.find("Rig Heart")
@@ -77,7 +77,7 @@ extension Scenarios {
                     #expect(failure.code == .peripheralDisconnected)
                     let underlying = failure.userInfo[NSUnderlyingErrorKey] as? NSError
                     let reason = underlying?.userInfo[BluezErrorNameKey] as? String
-                    #expect((reason == "org.bluez.Reason.Suspend") == tellsReasons)
+                    #expect((reason == "org.bluez.Reason.Suspend") == signalsDisconnectReason)
                 }
                 #expect(!notifying.isNotifying)
             }
@@ -95,7 +95,7 @@ extension Scenarios {
 
         @Test("D7 CN-2 a pending connect that is under way is called off by the kernel, and completes after resume")
         func pendingConnect() async throws {
-            let world = try await makeWorld(tellsReasons: true)
+            let world = try await makeWorld(signalsDisconnectReason: true)
             let central = Central(world)
             try await central.powerOn()
             let heart = try await central.find("Rig Heart")
@@ -149,9 +149,9 @@ extension Scenarios {
 
         @Test(
             "AD-3 UP-7 services and advertisement are there after resume: a central subscribes again and is notified",
-            arguments: tellsReasons)
-        func published(tellsReasons: Bool) async throws {
-            let world = try await makeWorld(tellsReasons: tellsReasons)
+            arguments: signalsDisconnectReason)
+        func published(signalsDisconnectReason: Bool) async throws {
+            let world = try await makeWorld(signalsDisconnectReason: signalsDisconnectReason)
             let publisher = Publisher(world)
             try await publisher.powerOn()
             let beat = local(0x41, [.notify])
@@ -186,9 +186,10 @@ extension Scenarios {
 
         @Test(
             "RS-11 RS-12 AR-2 an app with a restore identifier comes through, and what is preserved is what it then has",
-            arguments: tellsReasons)
-        func preserved(tellsReasons: Bool) async throws {
-            let stage = try await RestorationScenarios.Stage(makeWorld(tellsReasons: tellsReasons))
+            arguments: signalsDisconnectReason)
+        func preserved(signalsDisconnectReason: Bool) async throws {
+            let stage = try await RestorationScenarios.Stage(
+                makeWorld(signalsDisconnectReason: signalsDisconnectReason))
             let (heart, sink) = (RestorationScenarios.heart, RestorationScenarios.sink)
             let probe = try await stage.launchBeating()
             try await stage.connect(probe, sink, "reconnect")
@@ -212,7 +213,7 @@ extension Scenarios {
 
         @Test("R-12 the computer slept while the app was dead: the link is lost, as told after didUpdateState")
         func asleepWhileDead() async throws {
-            let stage = try await RestorationScenarios.Stage(makeWorld(tellsReasons: true))
+            let stage = try await RestorationScenarios.Stage(makeWorld(signalsDisconnectReason: true))
             let heart = RestorationScenarios.heart
             try await stage.launchBeating().kill()
             try await sleeping(stage.world)

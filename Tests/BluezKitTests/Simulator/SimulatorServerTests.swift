@@ -341,7 +341,9 @@ struct SimulatorServerTests {
         let deadline = ContinuousClock.now + .seconds(20)
         while await setting.outcome("discover").contains("180f"), ContinuousClock.now < deadline { await Task.yield() }
         #expect(!(await setting.outcome("services").contains("180f")))
-        #expect(await setting.outcome("advertisement \(Self.adapter)", "central2") == "error ValueError: nothing heard")
+        #expect(
+            await setting.outcome("advertisement \(Self.adapter)", "central2")
+                == "error nothing heard from \(Self.adapter)")
     }
 
     // MARK: Two adapters
@@ -402,7 +404,7 @@ struct SimulatorServerTests {
         _ = try await setting.central("connect \(Self.adapter)", "central2")
         let answer = try await setting.central("storm 2000 7")
         #expect(answer.hasPrefix("answers=2000 errors="), "\(answer)")
-        setting.simulator.options.passesAnyWrite = true
+        setting.simulator.options.forwardsOutOfRangeWrites = true
         _ = try await setting.central("storm 1000 8")
         setting.simulator.sendOptions(.strings(["no", "dictionary"]))
         _ = try await setting.central("storm 100 9")

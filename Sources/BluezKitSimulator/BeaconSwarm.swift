@@ -1,9 +1,9 @@
-/// Beacons that do not cost an object each: they are only advertisements on the air.
-final class Crowd {
+/// Beacons that have no objects of their own: they exist only as advertisements.
+final class BeaconSwarm {
     unowned(unsafe) let simulator: Simulator  // holds: stopped by the simulator's deinit; see Adapter
     let count: Int
     let interval: Duration
-    /// The manufacturer data changes with each so manieth advertisement of a beacon; 0: never.
+    /// The manufacturer data of a beacon changes with every `change`-th advertisement; 0: never.
     let change: Int
     private var turn = 0
     private var next: Alarm?
@@ -17,7 +17,7 @@ final class Crowd {
             + Hex.byte(UInt8(number & 255)).uppercased()
     }
 
-    /// Beacons advertise only while somebody scans.
+    /// Beacons advertise only while an adapter scans.
     func update() {
         let due = simulator.adapters.contains { $0.isScanning }
         if !due {
@@ -53,23 +53,23 @@ final class Crowd {
 }
 
 extension Simulator {
-    /// Puts so many beacons on the air, instead of those there were. Each advertises manufacturer data of company
-    /// 0xFFFF: its number and a counter, two bytes each.
-    /// - Parameter change: The counter grows with each so manieth advertisement; 0: never.
+    /// Replaces all beacons by this many. Each advertises manufacturer data of company 0xFFFF: its number and a
+    /// counter, two bytes each.
+    /// - Parameter change: The counter is incremented with every `change`-th advertisement; 0: never.
     public func setCrowd(_ count: Int, interval: Duration = .seconds(1), change: Int = 1) {
         sync {
-            crowd?.stop()
-            crowd = count > 0 ? Crowd(simulator: self, count: count, interval: interval, change: change) : nil
-            crowd?.update()
+            beacons?.stop()
+            beacons = count > 0 ? BeaconSwarm(simulator: self, count: count, interval: interval, change: change) : nil
+            beacons?.update()
         }
     }
 
-    /// Makes bluetoothd know so many devices, as if they had been seen or connected once.
+    /// Adds this many devices to those that bluetoothd knows, as if they had been seen or connected before.
     public func addKnownDevices(_ count: Int, adapter index: Int = 0) {
         sync {
             guard let adapter = adapters.first(where: { $0.controller.index == index }) else { return }
             for number in 0..<count {
-                let address = Crowd.address(number)
+                let address = BeaconSwarm.address(number)
                 guard adapter.devices[address] == nil else { continue }
                 let device = adapter.addDevice(address, type: "random")
                 device.name = "Beacon \(number)"
