@@ -1,7 +1,7 @@
 import BluezDBus
 import Foundation
 
-/// What a manager advertises, as BlueZ takes it, and how much room that needs. A value made from the app's dictionary.
+/// What a manager advertises, in the form that BlueZ accepts, and its size. A value made from the app's dictionary.
 /// - SeeAlso: BlueZ doc/org.bluez.LEAdvertisement.rst; Core Specification Supplement, Part A, 1.
 struct Advertisement: Sendable, Equatable {
     struct ServiceData: Sendable, Equatable {
@@ -11,7 +11,7 @@ struct Advertisement: Sendable, Equatable {
 
     private(set) var localName: String?
     private(set) var services: [CBUUID] = []
-    /// Those of the app's services that do not fit (AD-2).
+    /// The app's services that do not fit (AD-2).
     private(set) var omittedServices: [CBUUID] = []
     private(set) var company: UInt16 = 0
     private(set) var manufacturerData: [UInt8]?
@@ -19,14 +19,15 @@ struct Advertisement: Sendable, Equatable {
     private(set) var intervalMilliseconds: ClosedRange<UInt32>?
     private(set) var txPowerDBm: Int16?
 
-    /// One advertisement of Bluetooth 4; the name is in the scan response.
+    /// The size of a legacy advertisement; the name is in the scan response.
     static let room = 31
     /// What BlueZ adds: the flags.
     private static let flags = 3
     private static let longestName = room - 2
 
-    /// - Throws: `CBError.invalidParameters`, saying what is wrong, or how many bytes each field has. Only what Apple does
-    ///   not have can be wrong: name and services are made to fit (AD-2), and other values of wrong types are no values.
+    /// - Throws: `CBError.invalidParameters`, with the fault, or the size of each field. Only values that Apple's API
+    ///   does not have can be invalid: name and services are made to fit (AD-2), and other values of wrong types are
+    ///   ignored.
     init(_ dictionary: [String: Any]?) throws(CBError) {
         let dictionary = dictionary ?? [:]
         localName = (dictionary[CBAdvertisementDataLocalNameKey] as? String).flatMap { $0.isEmpty ? nil : $0 }
@@ -39,7 +40,7 @@ struct Advertisement: Sendable, Equatable {
         if isPlain { fit(wanted) } else { try takeAll(wanted) }
     }
 
-    /// Whether it has nothing that Apple's has not.
+    /// Whether it uses only what Apple's API has.
     private var isPlain: Bool { manufacturerData == nil && serviceData.isEmpty && txPowerDBm == nil }
 
     // MARK: Reading the dictionary
@@ -65,7 +66,7 @@ struct Advertisement: Sendable, Equatable {
 
     private mutating func readIntervals(_ minimum: Any?, _ maximum: Any?) throws(CBError) {
         guard minimum != nil || maximum != nil else { return }
-        // 20 ms to 10.24 s is what the specification allows.
+        // The specification allows 20 ms to 10.24 s.
         func milliseconds(_ value: Any?) -> Double? { (value as? NSNumber)?.doubleValue }
         guard let low = milliseconds(minimum ?? maximum), let high = milliseconds(maximum ?? minimum), low <= high,
             low >= 20, high <= 10_485
@@ -83,9 +84,9 @@ struct Advertisement: Sendable, Equatable {
 
     private static func invalid(_ reason: String) -> CBError { CBError(.invalidParameters, reason: reason) }
 
-    // MARK: Room
+    // MARK: Size
 
-    /// Takes as many of `wanted` as there is room for, the first ones first.
+    /// The first services of `wanted` for which there is room.
     private mutating func fit(_ wanted: [CBUUID]) {
         for uuid in wanted {
             services.append(uuid)
@@ -98,12 +99,12 @@ struct Advertisement: Sendable, Equatable {
         guard size <= Self.room else {
             let list = fields.map { "\($0.name) \($0.bytes)" }.joined(separator: ", ")
             throw Self.invalid(
-                "the advertisement has \(size) bytes, \(Self.room) are possible: \(list); the local name does not count"
+                "the advertisement has \(size) bytes, but at most \(Self.room) are possible: \(list); the local name does not count"
             )
         }
     }
 
-    /// The bytes that it takes on air, without the scan response.
+    /// The number of bytes it takes over the air, without the scan response.
     var size: Int { fields.reduce(0) { $0 + $1.bytes } }
 
     /// Each field with its length, its type and its content.
@@ -122,22 +123,22 @@ struct Advertisement: Sendable, Equatable {
         return fields
     }
 
-    /// BlueZ writes a UUID as short as it can, however the app made it.
+    /// BlueZ writes a UUID in the shortest form possible, however the app created it.
     private static func lengthOnAir(_ uuid: CBUUID) -> Int {
         uuid.numberOnBase.map { $0 > 0xFFFF ? 4 : 2 } ?? 16
     }
 
     // MARK: For BlueZ
 
-    /// The name as far as it fits; whole characters.
+    /// The name as far as it fits, in whole characters.
     var nameOnAir: String? {
-        // D-Bus has no text with a zero in it.
+        // D-Bus does not allow a zero in a text.
         guard var name = localName?.replacingOccurrences(of: "\0", with: "") else { return nil }
         while name.utf8.count > Self.longestName { name.removeLast() }
         return name.isEmpty ? nil : name
     }
 
-    /// As BlueZ wants it: a dictionary of one entry.
+    /// In BlueZ's form: a dictionary of one entry.
     var manufacturerDataValue: Value? {
         manufacturerData.map {
             .dictionary(key: "q", value: "v", [.init(.uint16(company), .variant(.bytes($0)))])

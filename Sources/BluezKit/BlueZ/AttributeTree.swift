@@ -1,15 +1,15 @@
 import BluezKitRestore
 import BluezDBus
 
-/// The GATT table of one device as BlueZ shows it. Kept in step by `InterfacesAdded` and `InterfacesRemoved`; lists come
-/// out in the order of the remote table, by the handles that BlueZ writes into its paths.
+/// The attribute table of one device as BlueZ shows it. Kept up to date by `InterfacesAdded` and `InterfacesRemoved`;
+/// lists are in the order of the remote table, by the handles in BlueZ's paths.
 struct AttributeTree {
     struct Service {
         let path: ObjectPath
         let uuid: CBUUID
         let isPrimary: Bool
         var includes: [String] = []
-        /// Of all that is in the service; these are filled where an app gets to know it.
+        /// A digest of everything in the service; computed when an app gets the service.
         var layout = ""
         var version = 0
     }
@@ -18,7 +18,7 @@ struct AttributeTree {
         let path: ObjectPath
         let uuid: CBUUID
         let properties: CBCharacteristicProperties
-        /// What BlueZ knew of it when the table was read: by a read on an earlier link.
+        /// The value that BlueZ knew when the table was read, from a read on an earlier link.
         var value: [UInt8]?
     }
 
@@ -30,18 +30,19 @@ struct AttributeTree {
     private(set) var services: [String: Service] = [:]
     private(set) var characteristics: [String: Characteristic] = [:]
     private(set) var descriptors: [String: Descriptor] = [:]
-    /// What is right below a service or a characteristic.
+    /// The children of a service or a characteristic.
     private var children: [String: Set<String>] = [:]
-    /// How often a service has come, gone or changed, by path.
+    /// How often a service has been added, removed or changed, by path.
     private var versions: [String: Int] = [:]
     private var serviceChangedCount = 0
-    /// ATT_MTU of the link, where BlueZ tells it (5.62 and later).
+    /// ATT_MTU of the link, if BlueZ reports it (5.62 and later).
     private(set) var mtuBytes: Int?
-    /// Why something is missing; nil: the table is complete. Discovery then fails with it: what was not read is not "not
-    /// there".
+    /// Why something is missing; nil: the table is complete. If it is set, discovery fails with it, because attributes
+    /// that were not read are not absent.
     var flaw: BusError?
 
-    /// As many attributes are believed of one peripheral. Real ones have some hundred; there are 65,535 handles.
+    /// The maximum number of attributes accepted from one peripheral. Real ones have some hundred; there are 65,535
+    /// handles.
     static let limit = 20_000
     private var count: Int { services.count + characteristics.count + descriptors.count }
 
@@ -49,7 +50,7 @@ struct AttributeTree {
         services[path] != nil || characteristics[path] != nil || descriptors[path] != nil
     }
 
-    /// What an app knows by UUID, in table order. GAP and GATT belong to the system (GD-8).
+    /// The services that an app may see, by UUID, in table order. GAP and GATT belong to the system (GD-8).
     func visibleServices() -> [Service] {
         services.values.filter { $0.isPrimary && !Self.systemServices.contains($0.uuid) }.map(withLayout)
             .sorted { $0.path < $1.path }
@@ -64,8 +65,8 @@ struct AttributeTree {
         (children[service] ?? []).compactMap { characteristics[$0] }.sorted { $0.path < $1.path }
     }
 
-    /// The same, with values from earlier links (GD-10) only where the table itself would be kept from link to link (GD-9):
-    /// who is not bonded and has Service Changed may have become another without telling.
+    /// The same, with values from earlier links (GD-10) only if the table itself would be kept from link to link
+    /// (GD-9): an unbonded peer with Service Changed may have changed its table while disconnected.
     func characteristics(of service: String, isBonded: Bool) -> [Characteristic] {
         let found = characteristics(of: service)
         if isBonded || serviceChangedCount == 0 { return found }
@@ -87,13 +88,13 @@ struct AttributeTree {
         return service
     }
 
-    /// Another one means that what was found in the service before is not there any more, or may be something else.
+    /// A new version means that what was found in the service before no longer exists, or may be something else.
     func version(of service: String) -> Int { versions[service] ?? 0 }
     func versions(of services: Set<String>) -> [String: Int] {
         Dictionary(uniqueKeysWithValues: services.map { ($0, version(of: $0)) })
     }
 
-    /// A digest of a service and all that is in it: another one means that it has changed. The same in every process.
+    /// A digest of a service and everything in it, to detect changes. It is the same in every process.
     func layout(of service: String) -> String? {
         services[service].map { service in
             let path = service.path.rawValue
@@ -119,10 +120,10 @@ struct AttributeTree {
     private static let serviceChanged = CBUUID(string: "2A05")
     private static let clientConfiguration = CBUUID(string: CBUUIDClientCharacteristicConfigurationString)
 
-    // MARK: Keeping in step
+    // MARK: Updating
 
-    /// Takes over the interfaces of one object, an `a{sa{sv}}`.
-    /// - Returns: The path of the service that has changed by it, if it is an attribute.
+    /// Adds the interfaces of one object, an `a{sa{sv}}`.
+    /// - Returns: The path of the service that changed, if the object is an attribute.
     mutating func add(
         _ path: ObjectPath, _ interfaces: inout MessageReader, uuids: UUIDPool
     ) throws(BusError) -> String? {
@@ -138,9 +139,9 @@ struct AttributeTree {
         return changed
     }
 
-    /// Takes over the properties of one object, an `a{sv}`. What it is, its path tells: `serviceHHHH`, `charHHHH` or
+    /// Adds the properties of one object, an `a{sv}`. Its path determines its type: `serviceHHHH`, `charHHHH` or
     /// `descHHHH`.
-    /// - Returns: The path of the service that has changed by it; nil if it is no attribute.
+    /// - Returns: The path of the service that changed; nil if the object is not an attribute.
     mutating func add(
         _ path: ObjectPath, properties: inout MessageReader, uuids: UUIDPool
     ) throws(BusError) -> String? {
@@ -188,8 +189,8 @@ struct AttributeTree {
         if characteristic?.uuid == Self.serviceChanged { serviceChangedCount += change }
     }
 
-    /// Which of BlueZ's attribute interfaces the object at `path` has: `/org/bluez/hci0/dev_…/service…/char…/desc…`. Nil
-    /// where no attribute can be: what was at another level would count for a service that it does not belong to.
+    /// The attribute interface of the object at `path`: `/org/bluez/hci0/dev_…/service…/char…/desc…`. Nil where no
+    /// attribute can be, because an object at another level would count for a service to which it does not belong.
     static func interface(of path: ObjectPath) -> String? {
         let levels = path.rawValue.split(separator: "/").dropFirst(4)
         for (element, prefix) in zip(levels, ["service", "char", "desc"]) where !element.hasPrefix(prefix) {
@@ -203,7 +204,7 @@ struct AttributeTree {
         }
     }
 
-    /// The path of the service that an attribute is, or is in: `/org/bluez/hci0/dev_…/service…`.
+    /// The path of the service that is, or contains, an attribute: `/org/bluez/hci0/dev_…/service…`.
     static func service(of path: String) -> String {
         var slashes = 0
         let end = path.utf8.firstIndex { byte in
@@ -213,8 +214,8 @@ struct AttributeTree {
         return String(path[..<(end ?? path.endIndex)])
     }
 
-    /// Drops an object and all below it.
-    /// - Returns: The service that has changed by it, and the characteristics that are gone.
+    /// Removes an object and everything below it.
+    /// - Returns: The service that changed, and the removed characteristics.
     mutating func remove(_ path: ObjectPath) -> (service: String, characteristics: [String])? {
         let gone = removeAll(at: path)
         if let gone { versions[gone.service, default: 0] += 1 }
@@ -244,7 +245,7 @@ struct AttributeTree {
         for descriptor in children.removeValue(forKey: key) ?? [] { descriptors[descriptor] = nil }
     }
 
-    /// A PropertiesChanged of an attribute: only `Includes` and `MTU` matter here.
+    /// Handles PropertiesChanged of an attribute: only `Includes` and `MTU` are relevant here.
     mutating func change(_ path: String, _ properties: inout MessageReader, uuids: UUIDPool) throws(BusError) {
         var fields = AttributeFields(wantsValue: false)
         try fields.apply(&properties, uuids: uuids)
@@ -252,17 +253,17 @@ struct AttributeTree {
         setMTU(fields.mtu)
     }
 
-    /// - Parameter mtu: As BlueZ tells it: what a Bluetooth link cannot have is not believed.
+    /// - Parameter mtu: As reported by BlueZ: a value that is impossible for a Bluetooth link is not used.
     mutating func setMTU(_ mtu: Int?) {
         if let mtu { mtuBytes = max(mtu, 23) }
     }
 
-    /// The link has ended: a new one has an ATT_MTU of its own.
+    /// The link has ended: the next one has its own ATT_MTU.
     mutating func forgetMTU() { mtuBytes = nil }
 }
 
 extension ObjectPath {
-    /// Table order: BlueZ writes handles as four hexadecimal digits, so the order of the text is that of the handles.
+    /// Table order: BlueZ writes handles as four hexadecimal digits, so text order is handle order.
     fileprivate static func < (a: ObjectPath, b: ObjectPath) -> Bool { a.rawValue < b.rawValue }
 }
 
@@ -270,7 +271,7 @@ extension String {
     fileprivate var lastPathElement: Substring { self[(lastIndex(of: "/").map { index(after: $0) } ?? startIndex)...] }
 }
 
-/// The properties of BlueZ's three attribute interfaces that matter.
+/// The relevant properties of BlueZ's three attribute interfaces.
 private struct AttributeFields {
     /// Whether ``value`` is to be copied.
     var wantsValue = true
@@ -306,14 +307,14 @@ private struct AttributeFields {
                 fields.mtu = Int(try value.readUInt16())
             }
         }
-        // A value that notifies is not one to be kept.
+        // A value that notifies is not kept.
         if fields.properties?.isDisjoint(with: [.notify, .indicate]) != true { fields.value = nil }
         self = fields
     }
 }
 
 extension CBCharacteristicProperties {
-    /// BlueZ's word for a property; nothing for words that have no counterpart (GD-11).
+    /// The property for BlueZ's flag; none for flags that have no counterpart (GD-11).
     /// - SeeAlso: BlueZ doc/org.bluez.GattCharacteristic.rst, `Flags`.
     fileprivate init(flag: UnsafePointer<CChar>) {
         switch flag {

@@ -11,15 +11,15 @@ enum BlueZ {
     static let gattManager = "org.bluez.GattManager1"
     static let advertisingManager = "org.bluez.LEAdvertisingManager1"
     static let advertisement = "org.bluez.LEAdvertisement1"
-    /// Of BlueZ 5.86 and later.
+    /// In BlueZ 5.86 and later.
     static let bearerLE = "org.bluez.Bearer.LE1"
     static let agentManager = "org.bluez.AgentManager1"
     static let root: ObjectPath = "/org/bluez"
 
-    /// `/org/bluez/hci0/dev_` plus the 17 characters of an address; hence the length of the path of the device that
-    /// `path` is, or is below. Nil for adapters and everything else.
+    /// `/org/bluez/hci0/dev_` plus the 17 characters of an address. Returns the length of the path of the device that
+    /// `path` is, or is below; nil for adapters and everything else.
     static func devicePathLength(_ path: UnsafePointer<CChar>) -> Int? {
-        // Addresses have no '/', so the device ends where the element after "dev_" ends.
+        // Addresses contain no '/', so the device's path ends with the element that begins with "dev_".
         var slashes = 0
         var i = 0
         while path[i] != 0 {
@@ -41,10 +41,10 @@ enum BlueZ {
     }
 }
 
-/// Typed calls on BlueZ's objects. Stateless: what BlueZ says of itself is kept in ``Device`` and ``AttributeTree``.
+/// Typed calls to BlueZ's objects. Stateless: BlueZ's properties are kept in ``Device`` and ``AttributeTree``.
 ///
-/// Each call has a deadline that suits it: what BlueZ itself may take, and some more. After a deadline BlueZ still works
-/// on the call.
+/// Each call has its own deadline, somewhat longer than what BlueZ itself may take. After a deadline BlueZ continues to
+/// work on the call.
 struct BlueZProxy {
     let bus: Connection
     let path: ObjectPath
@@ -70,7 +70,7 @@ struct BlueZProxy {
         call("SetDiscoveryFilter", completion: completion) { (writer) throws(BusError) in
             var properties: [(String, Value)] = [("Transport", .string("le"))]
             if let services = filter.services { properties.append(("UUIDs", .strings(services.sorted()))) }
-            // Left out when false: up to BlueZ 5.70 the daemon overwrites its own memory with booleans.
+            // Omitted if false: up to BlueZ 5.70 booleans overwrite the daemon's own memory.
             if filter.wantsDuplicates { properties.append(("DuplicateData", .bool(true))) }
             try writer.write(Value.properties(properties))
         }
@@ -83,16 +83,16 @@ struct BlueZProxy {
 
     // MARK: Device1
 
-    /// Answers when the link is up; GATT discovery has only started then. BlueZ gives up after 40 s.
+    /// Returns when the link is up, when GATT discovery has only started. BlueZ gives up after 40 s.
     func connect(completion: @escaping Completion) { call("Connect", deadline: .seconds(70), completion: completion) }
 
-    /// Answers after 2 s (BlueZ's own timer), or at once if there is no link. Also ends a pending `Connect`.
+    /// Returns after 2 s (BlueZ's own timer), or at once if there is no link. Also ends a pending `Connect`.
     func disconnect(completion: @escaping Completion) { call("Disconnect", isUrgent: true, completion: completion) }
 
-    /// Pairs, which may ask a human. BlueZ gives up after 120 s.
+    /// Pairs, which may ask the user. BlueZ gives up after 120 s.
     func pair(completion: @escaping Completion) { call("Pair", deadline: .seconds(150), completion: completion) }
 
-    /// Forgets a device with its keys; a link to it ends.
+    /// Removes a device and its keys; a link to it ends.
     /// - SeeAlso: BlueZ doc/org.bluez.Adapter.rst, `RemoveDevice`.
     func removeDevice(_ device: ObjectPath, completion: @escaping Completion) {
         call("RemoveDevice", completion: completion) { (writer) throws(BusError) in try writer.write(device) }
@@ -113,7 +113,7 @@ struct BlueZProxy {
 
     // MARK: GattCharacteristic1, GattDescriptor1
 
-    /// Reading may pair, and pairing may ask a human: 30 s of ATT and 60 s of BlueZ's agent.
+    /// Reading may start pairing, and pairing may ask the user: 30 s of ATT and 60 s of BlueZ's agent.
     static let attributeDeadline = Duration.seconds(95)
 
     func readValue(completion: @escaping Completion) {
@@ -145,7 +145,7 @@ struct BlueZProxy {
 
     // MARK: GattManager1, LEAdvertisingManager1
 
-    /// Answers when BlueZ has read the objects below `root`, with calls of its own.
+    /// Returns when BlueZ has read the objects below `root`, with calls of its own.
     /// - SeeAlso: BlueZ doc/org.bluez.GattManager.rst.
     func registerApplication(_ root: ObjectPath, completion: @escaping Completion) {
         register("RegisterApplication", root, completion)
@@ -155,7 +155,7 @@ struct BlueZProxy {
         call("UnregisterApplication", completion: completion) { (writer) throws(BusError) in try writer.write(root) }
     }
 
-    /// Answers when the advertisement is on air.
+    /// Returns when the advertisement has started.
     /// - SeeAlso: BlueZ doc/org.bluez.LEAdvertisingManager.rst.
     func registerAdvertisement(_ advertisement: ObjectPath, completion: @escaping Completion) {
         register("RegisterAdvertisement", advertisement, completion)
@@ -176,7 +176,7 @@ struct BlueZProxy {
 
     // MARK: Standard interfaces
 
-    /// Answers when the other side has dealt with all that was sent before.
+    /// Returns when the other side has handled everything that was sent before.
     func ping(completion: @escaping Completion) { call("Ping", completion: completion) }
 
     func getAll(completion: @escaping Completion) {
@@ -203,8 +203,8 @@ struct BlueZProxy {
         bus.call(call, deadline: .seconds(30), completion: completion)
     }
 
-    /// The names of the objects right below this one, from the introspection data: the one question whose cost does
-    /// not grow with the devices that BlueZ knows.
+    /// The names of the children of this object, from the introspection data: the only query whose cost does not grow
+    /// with the number of devices that BlueZ knows.
     static func children(
         of path: ObjectPath, on bus: Connection, completion: @escaping (Result<[String], BusError>) -> Void
     ) {

@@ -1,50 +1,50 @@
 import BluezDBus
 
-/// D-Bus errors that mean something to the library itself. What the app is told of errors is in ErrorMapping.swift.
+/// D-Bus errors that the library itself reacts to. ErrorMapping.swift defines what the app gets.
 enum BlueZErrorName {
     static let notReady = "org.bluez.Error.NotReady"
     static let notPermitted = "org.bluez.Error.NotPermitted"
-    /// The message with which an attribute is refused that wants a safer link.
+    /// The message with which BlueZ refuses an attribute that requires a more secure link.
     static let notPaired = "Not paired"
 
-    /// The object is gone. Which of the two names comes depends on the daemon's libdbus.
+    /// The object no longer exists. Which of the two names is used depends on the daemon's libdbus.
     static func meansUnknownObject(_ name: String) -> Bool {
         name == "org.freedesktop.DBus.Error.UnknownObject" || name == "org.freedesktop.DBus.Error.UnknownMethod"
     }
 
-    /// An attribute has gone while it was used.
+    /// An attribute was removed while it was used.
     static let gone = BusError.remote(
-        name: "org.freedesktop.DBus.Error.UnknownObject", message: "the attribute has gone")
+        name: "org.freedesktop.DBus.Error.UnknownObject", message: "the attribute was removed")
 
-    /// The question did not get through, or was not answered: no answer is no "no".
+    /// The query was not delivered, or was not answered, so nothing is known.
     static func meansNoAnswer(_ error: BusError) -> Bool {
         let names = ["NoReply", "LimitsExceeded", "NoMemory", "Timeout"]
         return names.contains { error.name == "org.freedesktop.DBus.Error." + $0 }
     }
 
-    /// Nobody owns `org.bluez`, and starting it failed.
+    /// `org.bluez` has no owner, and starting it failed.
     static func meansNoDaemon(_ name: String) -> Bool {
         name == "org.freedesktop.DBus.Error.ServiceUnknown" || name == "org.freedesktop.DBus.Error.NameHasNoOwner"
             || name.hasPrefix("org.freedesktop.DBus.Error.Spawn.") || name == "org.freedesktop.systemd1.NoSuchUnit"
             || name == "org.freedesktop.DBus.Error.TimedOut"
     }
 
-    /// Somebody, perhaps this process a moment ago, holds the socket of the characteristic.
+    /// Another client, or this process a moment ago, holds the socket of the characteristic.
     static func meansAcquired(_ error: BusError) -> Bool {
         error.name == notPermitted && error.message == "Write acquired"
     }
 }
 
-/// What an error of `Device1.Connect` means for the attempt. BlueZ has one text for nearly every cause, so all but a
-/// few are worth another attempt.
+/// What an error of `Device1.Connect` means for the attempt. BlueZ uses one text for nearly every cause, so all but a
+/// few justify another attempt.
 enum ConnectFailure {
-    /// BlueZ has forgotten the device in the middle of an attempt. 5.66 does so when it pages in vain a device that it was
-    /// not connected to before.
+    /// BlueZ has forgotten the device in the middle of an attempt. 5.66 does so when it pages without success a device
+    /// to which it was not connected before.
     static let forgotten = BusError.remote(
         name: "org.freedesktop.DBus.Error.UnknownObject", message: "forgotten while connecting")
 
-    /// BlueZ has tried classic Bluetooth. (It says `br-connection-canceled` of any attempt that was called off.)
-    /// - Parameter isRandom: Whether the device has a random address, which is of LE only.
+    /// BlueZ tried classic Bluetooth. (It reports `br-connection-canceled` for any attempt that was cancelled.)
+    /// - Parameter isRandom: Whether the device has a random address, which only LE devices have.
     static func isClassic(name: String, message: String, isRandom: Bool) -> Bool {
         if message == forgotten.message { return !isRandom }
         return classify(name: name, message: message) == .transient && message.hasPrefix("br-connection-")
@@ -53,7 +53,7 @@ enum ConnectFailure {
 
     static func classify(name: String, message: String) -> LinkStateMachine.Failure {
         if BlueZErrorName.meansUnknownObject(name) { return .unknownDevice }
-        // BlueZ 5.81 and later give it a name; before it was a text.
+        // BlueZ 5.81 and later use an error name; earlier versions use a message.
         if name == "org.bluez.Error.InProgress" || message == "Operation already in progress" { return .inProgress }
         if message.hasSuffix("key-missing") || message.hasSuffix("concurrent-connection-limit") { return .final }
         if name == "org.freedesktop.DBus.Error.AccessDenied" || name == "org.bluez.Error.NotSupported" { return .final }

@@ -1,6 +1,6 @@
 import Foundation
 
-/// What a device is called on the air, and the identifier an app knows it by.
+/// A device's address and address type, and the identifier by which an app knows it.
 ///
 /// `CBPeripheral.identifier` is an RFC 9562 version-8 UUID that holds the identity address and its type, so it is the
 /// same in every process and on every machine, and a peripheral can be retrieved from the UUID alone:
@@ -15,7 +15,7 @@ struct DeviceIdentity: Hashable, Sendable {
         self.isRandom = isRandom
     }
 
-    /// From `Device1.Address` and `Device1.AddressType`. Nil if the text is no address.
+    /// From `Device1.Address` and `Device1.AddressType`. Nil if the text is not an address.
     init?(address text: UnsafePointer<CChar>, isRandom: Bool) {
         guard let address = Self.parse(text, separator: UInt8(ascii: ":")) else { return nil }
         self.init(address: address, isRandom: isRandom)
@@ -40,7 +40,7 @@ struct DeviceIdentity: Hashable, Sendable {
             ))
     }
 
-    /// Whether it is a private address, which changes every few minutes, and which a bonded peer's identity is behind.
+    /// Whether it is a private address, which changes every few minutes and hides a bonded peer's identity address.
     var isResolvable: Bool { isRandom && address >> 46 == 0b01 }
 
     /// `F0:F1:F2:00:00:01`.
@@ -59,7 +59,7 @@ struct DeviceIdentity: Hashable, Sendable {
     private static func parse(_ text: UnsafePointer<CChar>, separator: UInt8) -> UInt64? {
         var address: UInt64 = 0
         for i in 0..<17 {
-            let character = UInt8(bitPattern: text[i])  // a shorter text ends in a zero, which is no digit
+            let character = UInt8(bitPattern: text[i])  // a shorter text ends with a zero, which is not a digit
             if i % 3 == 2 {
                 guard character == separator else { return nil }
             } else {

@@ -1,24 +1,24 @@
 import BluezDBus
 import Foundation
 
-/// Whether BlueZ holds keys for a device: its `Bonded`, or, before BlueZ 5.65 had that, its `Paired`.
+/// Whether BlueZ has keys for a device: its `Bonded` property or, before BlueZ 5.65, its `Paired` property.
 struct Bond {
     private var isBonded: Bool?
     private var isPaired = false
     var exists: Bool { isBonded ?? isPaired }
 
-    /// Takes over the property if it is one of the two.
+    /// Stores the property if it is one of the two.
     mutating func apply(_ key: UnsafePointer<CChar>, _ value: inout MessageReader) throws(BusError) {
         if key.matches("Bonded") { isBonded = try value.readBool() }
         if key.matches("Paired") { isPaired = try value.readBool() }
     }
 }
 
-/// What BlueZ tells of a device and the API can show, in typed fields. Decoded straight from the message; keys that
-/// are not here are passed over without a copy.
+/// The properties of a device that the API can show, in typed fields. Decoded directly from the message; other keys are
+/// skipped without a copy.
 struct DeviceProperties {
-    /// The kinds of information that an advertisement can bring. A second `didDiscover` without AllowDuplicates comes
-    /// when there is a new kind (SC-6).
+    /// The kinds of information that an advertisement can contain. Without AllowDuplicates, a second `didDiscover` is
+    /// delivered when there is a new kind (SC-6).
     struct Kinds: OptionSet {
         let rawValue: UInt8
         static let name = Kinds(rawValue: 1)
@@ -58,18 +58,18 @@ struct DeviceProperties {
     /// What one message changed.
     struct Changes: OptionSet {
         let rawValue: UInt8
-        /// Something that only an advertisement brings: an advertisement was received.
+        /// The message contains something that only an advertisement can provide: an advertisement was received.
         static let advertisement = Changes(rawValue: 1)
         static let name = Changes(rawValue: 2)
         static let connected = Changes(rawValue: 4)
         static let servicesResolved = Changes(rawValue: 8)
-        /// `UUIDs` after resolution names the services of the GATT table.
+        /// `UUIDs` after resolution contains the services of the attribute table.
         static let services = Changes(rawValue: 16)
         static let bonded = Changes(rawValue: 32)
     }
 
-    /// Takes over an `a{sv}` of `org.bluez.Device1`. A value of a wrong type is left out and logged: it must not hide
-    /// the others, such as the end of a connection.
+    /// Updates the properties from an `a{sv}` of `org.bluez.Device1`. A value of a wrong type is ignored and logged, so
+    /// that it does not hide the others, such as the end of a connection.
     mutating func apply(
         _ reader: inout MessageReader, of path: ObjectPath, uuids: UUIDPool
     ) throws(BusError) -> Changes {
@@ -112,7 +112,7 @@ struct DeviceProperties {
                 }
             } catch {
                 let key = String(cString: key)
-                Log.warning("ignored \(key) of \(path), which is not as documented: \(error.message)")
+                Log.warning("ignored property \(key) of \(path), which has an undocumented type: \(error.message)")
             }
         }
         if let address {
@@ -122,7 +122,7 @@ struct DeviceProperties {
         return changes
     }
 
-    /// The second list of PropertiesChanged: what BlueZ does not know any more.
+    /// The second list of PropertiesChanged: properties that BlueZ no longer knows.
     mutating func invalidate(_ reader: inout MessageReader) throws(BusError) {
         var gone = (rssi: false, txPower: false, name: false, manufacturer: false)
         try reader.readArray { (element) throws(BusError) in
@@ -138,7 +138,7 @@ struct DeviceProperties {
         if gone.manufacturer { (manufacturerData, manufacturerEntries) = (nil, [:]) }
     }
 
-    /// BlueZ gives a map and keeps old entries; an advertisement has one. The one that is new, or changed, is it.
+    /// BlueZ provides a map and keeps old entries; an advertisement has one entry. The new or changed one is used.
     private mutating func readManufacturerData(_ value: inout MessageReader) throws(BusError) {
         var entries: [UInt16: [UInt8]] = [:]
         var latest: (company: UInt16, payload: [UInt8])?
@@ -165,7 +165,7 @@ struct DeviceProperties {
     }
 
     /// Raw AD structures that BlueZ does not parse itself (experimental before BlueZ 5.79): solicited services.
-    /// Whatever is truncated or odd is left out: these bytes come from the air.
+    /// Anything truncated or invalid is ignored, because these bytes come from other devices.
     private mutating func readAdvertisingData(
         _ value: inout MessageReader, _ uuids: UUIDPool
     ) throws(BusError) {
@@ -195,13 +195,13 @@ struct DeviceProperties {
     }
 }
 
-/// One `CBUUID` for each UUID that BlueZ names: thousands of devices share a few dozen.
+/// One `CBUUID` for each UUID that BlueZ reports: thousands of devices share a few dozen.
 final class UUIDPool {
     static let limit = 4096
     private var pool = PathTable<CBUUID>()
     var count: Int { pool.count }
 
-    /// The UUID that `text` is, in its shortest form; nil if it is none.
+    /// The UUID in `text`, in its shortest form; nil if it is not a UUID.
     subscript(text: UnsafePointer<CChar>) -> CBUUID? {
         get {
             if let known = pool[text] { return known }

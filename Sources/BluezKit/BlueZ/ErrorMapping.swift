@@ -1,7 +1,7 @@
 import BluezDBus
 import Foundation
 
-/// What the app, or the library for it, was doing when BlueZ answered with an error.
+/// What the app, or the library on its behalf, was doing when BlueZ returned an error.
 enum BlueZErrorContext: String, CaseIterable, Sendable {
     case connect = "connect"
     case attributeRead = "read"
@@ -13,12 +13,12 @@ enum BlueZErrorContext: String, CaseIterable, Sendable {
     case publish = "publish"
 }
 
-/// The error for the app that stands for an error of BlueZ, or of the bus: a ``CBError`` or ``CBATTError`` that carries
-/// `name` and `message` unchanged.
+/// The app's error for an error of BlueZ or the bus: a ``CBError`` or ``CBATTError`` that carries `name` and `message`
+/// unchanged.
 /// - Parameters:
 ///   - name: The D-Bus error name; empty if there is none.
-///   - isBonded: Whether keys for the peer are stored. BlueZ has one text for three refusals (see the table).
-///   - attempts: Those that led to this error.
+///   - isBonded: Whether keys for the peer are stored. BlueZ uses one text for three refusals (see the table).
+///   - attempts: The attempts that led to this error.
 func coreBluetoothError(
     name: String, message: String, context: BlueZErrorContext, isBonded: Bool, attempts: [BluezConnectAttempt] = []
 ) -> any Error {
@@ -27,10 +27,10 @@ func coreBluetoothError(
         name: name, message: message, isBonded: isBonded, attempts: attempts, meaning: row?.meaning)
 }
 
-/// The error for the app when a link has ended that nobody asked to end (CN-9).
+/// The app's error for a link that ended without a request (CN-9).
 /// - Parameters:
-///   - reason: What BlueZ 5.83 and later give with `Device1.Disconnected`, such as `org.bluez.Reason.Timeout`; nil from
-///     an earlier one.
+///   - reason: The reason that BlueZ 5.83 and later give with `Device1.Disconnected`, such as
+///     `org.bluez.Reason.Timeout`; nil with earlier versions.
 ///   - isBonded: Whether keys for the peer are stored.
 func disconnectError(reason: String?, message: String?, isBonded: Bool = false) -> any Error {
     let row = ErrorMapping.disconnectRows.first { $0.name == reason }
@@ -38,14 +38,14 @@ func disconnectError(reason: String?, message: String?, isBonded: Bool = false) 
         name: reason ?? "", message: message ?? "", isBonded: isBonded)
 }
 
-/// The one place where BlueZ's errors are translated. `Docs/ERRORS.md` is made from these tables.
+/// The only place where BlueZ's errors are translated. `Docs/ERRORS.md` is generated from these tables.
 /// - SeeAlso: BlueZ src/error.c; src/gatt-client.c, `create_gatt_dbus_error`; src/device.c, `att_connect_cb` and
 ///   `btd_error_le_conn_…` (5.87).
 enum ErrorMapping {
     enum Result: Sendable {
         case cb(CBError.Code)
         case att(CBATTError.Code)
-        /// The first if keys for the peer are stored, else the second.
+        /// The first if keys for the peer are stored, otherwise the second.
         case attIfBonded(CBATTError.Code, else: CBATTError.Code)
         case cbIfBonded(CBError.Code, else: CBError.Code)
         /// The ATT code is the hexadecimal number at the end of the message.
@@ -81,7 +81,7 @@ enum ErrorMapping {
     private static let bluez = "org.bluez.Error."
     private static let bus = "org.freedesktop.DBus.Error."
 
-    /// The first row that matches counts.
+    /// The first matching row applies.
     static let rows: [Row] =
         attributeRows + connectRows + pairRows + registerRows + generalRows
 
@@ -105,7 +105,7 @@ enum ErrorMapping {
         Row(
             attributes, bluez + "NotSupported", .att(.requestNotSupported),
             "ATT error 0x06, or the characteristic does not have the property"),
-        // `!`: an enum that is imported from C takes every number.
+        // `!`: an enum that is imported from C accepts every number.
         Row(attributes, bluez + "ImproperlyConfigured", .att(CBATTError.Code(rawValue: 0xFD)!), "ATT error 0xfd"),
         Row(
             attributes, bluez + "Failed", "Operation failed with ATT error: 0x*", .attInMessage,
@@ -207,7 +207,7 @@ enum ErrorMapping {
         Row(any, "*", .cb(.unknown), "any other error: see BlueZ's name and message"),
     ]
 
-    /// Reasons of `Device1.Disconnected`. Where BlueZ gives none, as before 5.83, it is as with `Unknown`.
+    /// Reasons of `Device1.Disconnected`. If BlueZ gives none, as before 5.83, it is treated as `Unknown`.
     static let disconnectRows: [(name: String, result: Result, meaning: String)] = [
         ("org.bluez.Reason.Timeout", .cb(.connectionTimeout), "the peer is out of range or has lost power"),
         ("org.bluez.Reason.Remote", .cb(.peripheralDisconnected), "the peer has ended the link"),
@@ -220,8 +220,8 @@ enum ErrorMapping {
         ("org.bluez.Reason.Unknown", .cb(.peripheralDisconnected), "the adapter gave no reason"),
     ]
 
-    /// What an app may answer a central's request with, and in which words BlueZ takes it (ERR-9). The central gets
-    /// `onAir`; every other code is lost on the way, and becomes 0x0e.
+    /// The responses of an app to a central's request, and the error with which BlueZ sends them (ERR-9). The central
+    /// gets `onAir`; every other code is lost, and becomes 0x0e.
     /// - SeeAlso: BlueZ src/gatt-database.c, `dbus_error_to_att_ecode` (5.66).
     static let answerRows: [(codes: [CBATTError.Code], name: String, onAir: String)] = [
         ([.readNotPermitted, .writeNotPermitted], bluez + "NotPermitted", "0x02 to a read, 0x03 to a write"),
@@ -231,21 +231,21 @@ enum ErrorMapping {
         ([.invalidAttributeValueLength], bluez + "InvalidValueLength", "0x0d"),
     ]
 
-    /// The error that makes BlueZ send `code`, or, where it has no words for that, 0x0e.
+    /// The error that makes BlueZ send `code` or, if BlueZ cannot express that, 0x0e.
     static func answer(_ code: CBATTError.Code) -> (name: String, message: String) {
         let number = "0x" + String(code.rawValue, radix: 16)
-        // BlueZ reads the number from the text, and takes it if nothing else is there.
+        // BlueZ parses the number from the text if there is nothing else in it.
         if applicationCodes.contains(code.rawValue) { return (bluez + "Failed", number) }
         if let row = answerRows.first(where: { $0.codes.contains(code) }) { return (row.name, number) }
         return (unlistedAnswer, number)
     }
 
-    /// Codes that are the application's own, as BlueZ sees it.
+    /// Codes that BlueZ considers application errors.
     static let applicationCodes = 0x80...0x9F
-    /// No name that BlueZ knows.
+    /// A name that BlueZ does not know.
     static let unlistedAnswer = "org.bluezkit.Error.UnlikelyError"
 
-    /// Whether `text` is like `pattern`, in which one `*` may stand for any text.
+    /// Whether `text` matches `pattern`, in which one `*` may stand for any text.
     static func matches(_ text: String, _ pattern: String) -> Bool {
         guard let star = pattern.firstIndex(of: "*") else { return text == pattern }
         let (start, end) = (pattern[..<star], pattern[pattern.index(after: star)...])
@@ -295,7 +295,7 @@ extension ErrorMapping.Result {
 }
 
 extension String {
-    /// The longest end of the text of which every character is like this.
+    /// The longest suffix in which every character satisfies the predicate.
     fileprivate func suffix(while predicate: (Character) -> Bool) -> Substring {
         let start = lastIndex { !predicate($0) }.map(index(after:)) ?? startIndex
         return self[start...]

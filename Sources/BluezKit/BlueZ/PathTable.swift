@@ -1,15 +1,15 @@
 import BluezDBus
 import Glibc
 
-/// A hash table by object path that is asked with a C string in a message, so that a signal nobody waits for is
-/// dropped without making a `String` of its path.
+/// A hash table by object path that is queried with a C string from a message, so that an unwanted signal is dropped
+/// without creating a `String` for its path.
 struct PathTable<Value> {
     private struct Slot {
         let path: String
         var value: Value
     }
 
-    // Nearly always one slot; an array costs nothing more to look up.
+    // Nearly always one slot; an array is just as fast.
     private var slots: [Int: [Slot]] = [:]
     private(set) var count = 0
 
@@ -44,7 +44,7 @@ struct PathTable<Value> {
         return nil
     }
 
-    /// Seeded anew in each process: UUIDs, which are keys as well, come from the air.
+    /// Seeded differently in each process, because UUIDs, which are keys as well, come from other devices.
     static func hash(_ path: UnsafePointer<CChar>, _ length: Int) -> Int {
         var hasher = Hasher()
         hasher.combine(bytes: UnsafeRawBufferPointer(start: path, count: length))

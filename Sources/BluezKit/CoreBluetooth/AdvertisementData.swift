@@ -1,14 +1,16 @@
 import Foundation
 
 extension DeviceProperties {
-    /// The dictionary of `didDiscover`: numbers as `NSNumber`, what is absent has no key (SC-8, LX-6).
+    /// The dictionary of `didDiscover`: numbers as `NSNumber`; unknown values have no key (SC-8, LX-6).
     ///
-    /// BlueZ does not tell whether an advertisement was connectable; the key that is always there is always true.
+    /// BlueZ does not report whether an advertisement was connectable, so the key that is always present is always
+    /// true.
     var advertisementData: [String: Any] {
         var data: [String: Any] = [CBAdvertisementDataIsConnectable: NSNumber(value: true)]
         data["kCBAdvDataTimestamp"] = NSNumber(value: CFAbsoluteTimeGetCurrent())
         if let name { data[CBAdvertisementDataLocalNameKey] = name }
-        // BlueZ mixes in the table of a device that was connected before; what no device advertises is left out.
+        // For a device that was connected before, BlueZ mixes in the attribute table; services that devices never
+        // advertise are left out.
         let advertised = services.filter { !AttributeTree.systemServices.contains($0) }
         if !advertised.isEmpty { data[CBAdvertisementDataServiceUUIDsKey] = advertised }
         if let manufacturerData { data[CBAdvertisementDataManufacturerDataKey] = Data(manufacturerData) }

@@ -1,23 +1,24 @@
-// What `CBPeripheralManager.startAdvertising(_:)` takes on Linux beside Apple's two keys. Apps that use none of these
-// advertise as on Apple.
+// Keys that `CBPeripheralManager.startAdvertising(_:)` accepts on Linux in addition to Apple's two keys. An app that
+// uses none of them advertises as on Apple's systems.
 
-/// **BluezKit addition.** Advertisement, `Data`: manufacturer data, the company's identifier first (two bytes, little
-/// endian), as `CBAdvertisementDataManufacturerDataKey` gives it to those who scan.
+/// **BluezKit addition.** Advertisement, `Data`: manufacturer data, beginning with the company identifier (two bytes,
+/// little endian), in the form of `CBAdvertisementDataManufacturerDataKey`.
 public let BluezAdvertisementManufacturerDataKey: String = "BluezAdvertisementManufacturerData"
 
-/// **BluezKit addition.** Advertisement, `[CBUUID: Data]`: service data, as `CBAdvertisementDataServiceDataKey` gives it
-/// to those who scan.
+/// **BluezKit addition.** Advertisement, `[CBUUID: Data]`: service data, in the form of
+/// `CBAdvertisementDataServiceDataKey`.
 public let BluezAdvertisementServiceDataKey: String = "BluezAdvertisementServiceData"
 
-/// **BluezKit addition.** Advertisement, `NSNumber`: the shortest time between two advertisements, in milliseconds, 20 to
-/// 10,485. Shorter means to be found sooner, and more current. Give the longest as well, or both are this. Before BlueZ
-/// 5.87 a request that bluetoothd may ignore, unless it runs with `-E`.
+/// **BluezKit addition.** Advertisement, `NSNumber`: the minimum time between two advertisements, in milliseconds, 20
+/// to 10,485. With shorter intervals the device is found sooner and the data is more current. Set the maximum as well,
+/// otherwise both are set to this value. Before BlueZ 5.87, bluetoothd may ignore the request, unless it runs with
+/// `-E`.
 public let BluezAdvertisementMinimumIntervalKey: String = "BluezAdvertisementMinimumInterval"
 
-/// **BluezKit addition.** Advertisement, `NSNumber`: the longest time between two advertisements, in milliseconds; see
+/// **BluezKit addition.** Advertisement, `NSNumber`: the maximum time between two advertisements, in milliseconds; see
 /// ``BluezAdvertisementMinimumIntervalKey``.
 public let BluezAdvertisementMaximumIntervalKey: String = "BluezAdvertisementMaximumInterval"
 
-/// **BluezKit addition.** Advertisement, `NSNumber`: the wanted transmission power in dBm, -127 to 20. The controller takes
-/// what it can that is nearest, where it can choose at all. The power is then advertised too (3 bytes).
+/// **BluezKit addition.** Advertisement, `NSNumber`: the desired transmission power in dBm, -127 to 20. The controller
+/// uses the nearest power level it supports, if it can choose. The power is then advertised too (3 bytes).
 public let BluezAdvertisementTxPowerKey: String = "BluezAdvertisementTxPower"

@@ -1,44 +1,44 @@
 import Foundation
 
-/// **BluezKit addition.** What an app contributes to pairing: the answers to the questions that a system with a screen would
-/// ask its user. Assign it to ``CBCentralManager/pairing``.
+/// **BluezKit addition.** An app's part in pairing: the answers to the questions that a system with a user interface
+/// would ask its user. Assign it to ``CBCentralManager/pairing``.
 ///
-/// As on Apple nothing here starts pairing: the peripheral does, by refusing a read, a write or a subscription, which is
-/// then repeated and answered once (CN-14). BlueZ asks the desktop's pairing dialog, if there is one; else this app, about
-/// the peripherals that it is connected to. What has no handler here is refused.
+/// As on Apple's systems, nothing here starts pairing: the peripheral does, by refusing a read, a write or a
+/// subscription, which is then repeated and answered once (CN-14). BlueZ asks the desktop's pairing dialog, if there is
+/// one, otherwise this app, about the peripherals that it is connected to. Requests without a handler are refused.
 ///
-/// One case asks nobody: where BlueZ does not pair by itself, BluezKit does so if there is any handler here, and then
-/// BlueZ agrees at once with a peripheral that can neither show nor take a number, also if ``allowsJustWorks`` is false and
-/// ``consent`` nil. With none of the handlers set nothing is ever paired.
+/// In one case no handler is called: if BlueZ does not pair automatically, BluezKit does so if there is any handler
+/// here, and BlueZ then agrees at once with a peripheral that has neither display nor keyboard, even if
+/// ``allowsJustWorks`` is false and ``consent`` nil. If no handler is set, nothing is ever paired.
 ///
 /// Handlers are called on the queue of the manager's delegate. They may answer at once or later, from any thread; the
-/// first answer counts. BlueZ waits 60 s, the peripheral 30.
+/// first answer counts. BlueZ waits 60 s, the peripheral 30 s.
 /// - SeeAlso: BlueZ doc/org.bluez.Agent.rst; Core Spec 5.4, Vol 3, Part H, 2.3.5.1 (which question is asked).
 public struct BluezPairing: Sendable {
-    /// Takes yes or no.
+    /// Accepts true or false.
     public typealias Decision = @Sendable (Bool) -> Void
-    /// Takes the six digits that the peripheral shows, 0...999999; nil: refused.
+    /// Accepts the six digits that the peripheral shows, 0...999999; nil: refused.
     public typealias Entry = @Sendable (UInt32?) -> Void
 
-    /// Whether to pair, without asking anybody, with a peripheral that can neither show nor take a number. Such a link
-    /// is encrypted, but whoever was in between when it was paired can read it. False unless set; see above for the case in
-    /// which this is not asked.
+    /// Whether to pair, without confirmation, with a peripheral that has neither display nor keyboard. Such a link is
+    /// encrypted, but not protected against a man in the middle during pairing. False by default; see above for the
+    /// case in which this is not used.
     public var allowsJustWorks = false
-    /// Asks whether to pair with a peripheral that can neither show nor take a number.
+    /// Asks whether to pair with a peripheral that has neither display nor keyboard.
     public var consent: (@Sendable (CBPeripheral, @escaping Decision) -> Void)?
     /// Asks for the six digits that the peripheral shows.
     public var enterPasskey: (@Sendable (CBPeripheral, @escaping Entry) -> Void)?
-    /// Shows six digits, which are then entered on the peripheral. There is nothing to answer.
+    /// Shows six digits, which are then entered on the peripheral. It needs no answer.
     public var displayPasskey: (@Sendable (CBPeripheral, String) -> Void)?
     /// Asks whether the peripheral shows the same six digits.
     public var comparePasskey: (@Sendable (CBPeripheral, String, @escaping Decision) -> Void)?
-    /// The question that was asked last is void: pairing has ended, well or not. Take the dialog away.
+    /// The last question is no longer valid, because pairing has ended, successfully or not. Close the dialog.
     public var ended: (@Sendable (CBPeripheral) -> Void)?
 
     /// Refuses everything.
     public init() {}
 
-    /// Pairs with every peripheral that needs no human for it, and asks nobody.
+    /// Pairs with every peripheral that can pair without user interaction, without confirmation.
     public static let justWorks: BluezPairing = {
         var pairing = BluezPairing()
         pairing.allowsJustWorks = true
@@ -47,14 +47,14 @@ public struct BluezPairing: Sendable {
 }
 
 extension CBCentralManager {
-    /// **BluezKit addition.** This app's part in pairing. Any thread; what is assigned counts from the next question on.
-    /// At first everything is refused that BlueZ asks this app.
+    /// **BluezKit addition.** This app's part in pairing. May be set on any thread; it applies from the next question
+    /// on. By default, everything that BlueZ asks this app is refused.
     public var pairing: BluezPairing {
         get { shared.withLock { $0.pairing } }
         set {
             var old = newValue
             shared.withLock { swap(&$0.pairing, &old) }
-            withExtendedLifetime(old) {}  // what it holds of the app's does not end under the lock
+            withExtendedLifetime(old) {}  // the app's objects must not be released under the lock
             let core = core
             core.central.bus.run { core.central.setPairing(newValue, of: core) }
         }
@@ -64,9 +64,9 @@ extension CBCentralManager {
 // MARK: Bonds
 
 extension CBPeripheral {
-    /// **BluezKit addition.** The identifier to store for later processes. It is another one than `identifier` once a
-    /// peripheral has bonded that was discovered under a private address, which changes every few minutes: by pairing it
-    /// tells who it is. This object stays as it is.
+    /// **BluezKit addition.** The identifier to store for later processes. It differs from `identifier` if the
+    /// peripheral was discovered with a private address, which changes every few minutes, and has bonded since: by
+    /// pairing it reveals its identity address. `identifier` does not change.
     public var identityIdentifier: UUID { (resolved ?? core.identity).identifier }
 
     var resolved: DeviceIdentity? {
@@ -76,8 +76,8 @@ extension CBPeripheral {
 }
 
 extension CBCentralManager {
-    /// **BluezKit addition.** The peripherals that keys are stored for, by whatever program they were paired.
-    /// - Important: Asks BlueZ and waits for the answer, as ``retrieveConnectedPeripherals(withServices:)`` does.
+    /// **BluezKit addition.** The peripherals for which keys are stored, whichever program paired them.
+    /// - Important: Asks BlueZ and waits for the answer, like ``retrieveConnectedPeripherals(withServices:)``.
     public func retrieveBondedPeripherals() -> [CBPeripheral] {
         guard accepts("retrieveBondedPeripherals") else { return [] }
         return core.central.store.knownDevices(where: \.isBonded).map { device in
@@ -87,13 +87,13 @@ extension CBCentralManager {
         }
     }
 
-    /// **BluezKit addition.** Has BlueZ forget the peripheral with its keys, for every program; a link to it ends. This is
-    /// what to do after `CBError.peerRemovedPairingInformation`, before pairing anew.
+    /// **BluezKit addition.** Deletes the peripheral and its keys in BlueZ, for all programs; a link to it ends. Call
+    /// this after `CBError.peerRemovedPairingInformation`, before pairing again.
     /// - Parameters:
     ///   - peripheral: One of this manager's.
-    ///   - completion: Called once, on the delegate's queue, whatever becomes of manager and BlueZ; with nil if BlueZ does
-    ///     not know the peripheral any more. With `CBError.invalidParameters` if it is not one of this manager's, and
-    ///     `.notConnected` if Bluetooth is not on.
+    ///   - completion: Called exactly once, on the delegate's queue, even if the manager is released or BlueZ fails;
+    ///     with nil also if BlueZ does not know the peripheral any more. With `CBError.invalidParameters` if it is not
+    ///     one of this manager's, and `.notConnected` if Bluetooth is not on.
     public func removeBond(
         with peripheral: CBPeripheral, completion: @escaping @Sendable ((any Error)?) -> Void = { _ in }
     ) {

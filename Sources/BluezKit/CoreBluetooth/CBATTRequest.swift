@@ -1,7 +1,7 @@
 import Foundation
 import Synchronization
 
-/// A read or a write by a central. Answer it with ``CBPeripheralManager/respond(to:withResult:)``.
+/// A read or a write by a central. Respond to it with ``CBPeripheralManager/respond(to:withResult:)``.
 /// - SeeAlso: Apple, `CBATTRequest`.
 open class CBATTRequest: NSObject, @unchecked Sendable {  // holds: the value is under a lock, the rest is constant
     private let storedCentral: CBCentral
@@ -9,7 +9,7 @@ open class CBATTRequest: NSObject, @unchecked Sendable {  // holds: the value is
     private let storedOffset: Int
     private let storedValue: Mutex<Data?>
 
-    /// By which the session finds the call that waits for the answer. 0: none does.
+    /// Identifies the call that waits for the response. 0: none.
     let ticket: UInt64
 
     init(central: CBCentral, characteristic: CBCharacteristic, offset: Int, value: Data?, ticket: UInt64 = 0) {
@@ -19,16 +19,16 @@ open class CBATTRequest: NSObject, @unchecked Sendable {  // holds: the value is
         super.init()
     }
 
-    /// Who asks.
+    /// The central that sent the request.
     open var central: CBCentral { storedCentral }
 
-    /// What is asked for: the very ``CBMutableCharacteristic`` that was added.
+    /// The characteristic: the same ``CBMutableCharacteristic`` object that was added.
     open var characteristic: CBCharacteristic { storedCharacteristic }
 
-    /// Where in the value to start, in bytes.
+    /// The offset into the value, in bytes.
     open var offset: Int { storedOffset }
 
-    /// Of a read: to be set to the value from `offset` on, before answering. Of a write: what is to be written.
+    /// For a read: set it to the value from `offset` on before responding. For a write: the value to write.
     open var value: Data? {
         get { storedValue.withLock { $0 } }
         set { storedValue.withLock { $0 = newValue } }

@@ -1,4 +1,4 @@
-// Keys of the advertisement dictionary in `didDiscover`, and of the one that `startAdvertising` takes.
+// Keys of the advertisement dictionary in `didDiscover`, and of the one that `startAdvertising` accepts.
 
 /// The device's name in the advertisement, String. Also for `startAdvertising`.
 public let CBAdvertisementDataLocalNameKey: String = "kCBAdvDataLocalName"
@@ -18,7 +18,7 @@ public let CBAdvertisementDataTxPowerLevelKey: String = "kCBAdvDataTxPowerLevel"
 /// Services in Apple's overflow area, `[CBUUID]`.
 public let CBAdvertisementDataOverflowServiceUUIDsKey: String = "kCBAdvDataHashedServiceUUIDs"
 
-/// The services that the device looks for, `[CBUUID]`.
+/// The solicited services, `[CBUUID]`.
 public let CBAdvertisementDataSolicitedServiceUUIDsKey: String = "kCBAdvDataSolicitedServiceUUIDs"
 
 /// Whether the device can be connected to, `NSNumber` of a Bool. Always present.

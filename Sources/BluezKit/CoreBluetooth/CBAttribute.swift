@@ -1,14 +1,14 @@
 import Foundation
 
-/// What services, characteristics and descriptors have in common. Compared by identity.
+/// The common base class of services, characteristics and descriptors. Compared by identity.
 /// - SeeAlso: Apple, `CBAttribute`; Core Spec 5.4, Vol 3, Part F, 3.2.
 open class CBAttribute: NSObject, @unchecked Sendable {  // holds: immutable; subclasses keep what changes under a lock
     private let storedUUID: CBUUID
 
-    /// BlueZ's object; empty for what this app publishes.
+    /// BlueZ's object path; empty for attributes that this app publishes.
     let objectPath: String
-    /// Of its service, when it was found (`AttributeTree.version(of:)`): another attribute may have got its path since. Nil:
-    /// an earlier process found it.
+    /// The version of its service when it was found (`AttributeTree.version(of:)`): another attribute may use its path
+    /// now. Nil: found by an earlier process.
     let version: Int?
 
     init(uuid: CBUUID, objectPath: String, version: Int? = nil) {
@@ -17,10 +17,10 @@ open class CBAttribute: NSObject, @unchecked Sendable {  // holds: immutable; su
         super.init()
     }
 
-    /// What the attribute is. There may be several with the same.
+    /// The type of the attribute. Several attributes may have the same.
     open var uuid: CBUUID { storedUUID }
 
-    /// `<class: address, field, field…>`, as Apple's log lines have it.
+    /// `<class: address, field, field…>`, as in Apple's log lines.
     func describe(_ fields: String...) -> String {
         let address = String(UInt(bitPattern: ObjectIdentifier(self)), radix: 16)
         return "<\(type(of: self)): 0x\(address), \(fields.joined(separator: ", "))>"

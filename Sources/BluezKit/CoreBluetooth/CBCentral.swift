@@ -1,7 +1,7 @@
 import Foundation
 import Synchronization
 
-/// A central that reads, writes or subscribes to what this app publishes.
+/// A central that reads, writes or subscribes to a characteristic that this app publishes.
 /// - SeeAlso: Apple, `CBCentral`.
 open class CBCentral: CBPeer, @unchecked Sendable {  // holds: the length is under a lock
     private let maximumLength: Mutex<Int>
@@ -11,10 +11,10 @@ open class CBCentral: CBPeer, @unchecked Sendable {  // holds: the length is und
         super.init(identifier: identifier)
     }
 
-    /// The longest value, in bytes, that one notification or indication to it carries: ATT_MTU - 3, 20 to 512. It may
-    /// grow after connecting: ask before each update.
+    /// The longest value, in bytes, that one notification or indication to it can carry: ATT_MTU - 3, 20 to 512. It may
+    /// grow after connecting: check it before each update.
     open var maximumUpdateValueLength: Int { maximumLength.withLock { $0 } }
 
-    /// Takes over the ATT_MTU that BlueZ has told.
+    /// Stores the ATT_MTU that BlueZ has reported.
     func setMTU(_ mtuBytes: Int) { maximumLength.withLock { $0 = min(max(mtuBytes - 3, 20), 512) } }
 }

@@ -5,14 +5,14 @@ import Foundation
 
 /// Scans for, and connects to, peripherals.
 ///
-/// All callbacks come on the queue given to `init`, one at a time and in order, never inside a call that the app makes.
-/// Every method may be called from any thread. The manager holds its peripherals weakly: keep those that matter.
+/// All callbacks are made on the queue given to `init`, one at a time and in order, never inside a call by the app.
+/// Every method may be called from any thread. The manager holds its peripherals weakly: keep those you need.
 /// - SeeAlso: Apple, `CBCentralManager`; Core Spec 5.4, Vol 3, Part C (GAP).
 open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what changes is under `shared`'s lock
     let core: CentralManagerCore
-    /// What all managers of this process share that use the same BlueZ.
+    /// Shared by all managers of this process that use the same BlueZ.
     let session: Session
-    /// What this manager is about, if that outlives a reset or the process.
+    /// What this manager was asked to do, if that outlives a reset or the process.
     let book: IntentBook?
 
     struct Shared {
@@ -21,11 +21,11 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         var scanToken: UInt64 = 0
         var peripherals: [UUID: WeakPeripheral] = [:]
         var pruneAt = 64
-        /// Scan and connections wait for Bluetooth to come back.
+        /// Scan and connections wait for Bluetooth to be available again.
         var mustGoOn = false
         var restoration: BluezRestoration?
         var pairing = BluezPairing()
-        /// Which generation of Bluetooth the app has seen (``AdapterController/generation``).
+        /// The generation of Bluetooth that the app has seen (``AdapterController/generation``).
         var generation: UInt64 = 0
     }
 
@@ -46,14 +46,14 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
 
     let shared = Protected(Shared())
 
-    /// Receives the events of this manager. The delegate in force when an event is delivered gets it; with none, the
-    /// event is lost.
+    /// Receives the events of this manager. An event goes to the delegate at the time of delivery; without a delegate
+    /// it is lost.
     open weak var delegate: (any CBCentralManagerDelegate)? {
         get { shared.withLock { $0.delegate } }
         set { shared.withLock { $0.delegate = newValue } }
     }
 
-    /// Whether a scan is under way: true within `scanForPeripherals`, false within `stopScan`.
+    /// Whether a scan is running: true from `scanForPeripherals` on, false from `stopScan` on.
     open var isScanning: Bool { shared.withLock { $0.scan != nil } }
 
     /// A manager without a delegate, on the main queue.
@@ -64,12 +64,12 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         self.init(delegate: delegate, queue: queue, options: nil)
     }
 
-    /// Creates a manager. `centralManagerDidUpdateState(_:)` follows, always, after this has returned; no command is
+    /// Creates a manager. `centralManagerDidUpdateState(_:)` is always called after this has returned; no command is
     /// accepted before.
     /// - Parameters:
     ///   - delegate: Held weakly.
-    ///   - queue: Where callbacks run; nil: the main queue, which the program must then run
-    ///     (`RunLoop.main.run()` or `dispatchMain()`). A concurrent queue is used one callback at a time.
+    ///   - queue: The queue for callbacks; nil: the main queue, which the program must then run
+    ///     (`RunLoop.main.run()` or `dispatchMain()`). A concurrent queue is used for one callback at a time.
     ///   - options: `CBCentralManagerOption…` keys, and the BluezKit additions ``BluezManagerOptionBusAddressKey``,
     ///     ``BluezManagerOptionAdapterKey``, ``BluezManagerOptionStateDirectoryKey``,
     ///     ``BluezManagerOptionResumeAfterResetKey``, ``BluezManagerOptionClaimPeriodKey`` and
@@ -101,11 +101,11 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         core.central.bus.run { core.central.remove(core) }
     }
 
-    /// **BluezKit addition.** What was brought back of an earlier process, for people: nil before `willRestoreState`, and
-    /// if nothing was preserved.
+    /// **BluezKit addition.** A human-readable report of what was restored from an earlier process: nil before
+    /// `willRestoreState`, and if nothing was preserved.
     public var restoration: BluezRestoration? { shared.withLock { $0.restoration } }
 
-    /// Whether the hardware offers `features`. BlueZ does not tell what a controller can do of them: never.
+    /// Whether the hardware supports `features`. Always false, because BlueZ does not report them.
     @discardableResult
     open class func supports(_ features: CBCentralManager.Feature) -> Bool { features.isEmpty }
 
@@ -121,9 +121,8 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
 
     // MARK: State
 
-    /// On the delegate's queue: the new state, what it does to everything, and the callback (section 11 of the
-    /// contract).
-    /// - Parameter life: Which life of bluetoothd and adapter has begun.
+    /// On the delegate's queue: sets the new state, applies its consequences, and makes the callback (ST-3).
+    /// - Parameter life: The new generation of bluetoothd and adapter.
     func enter(_ state: CBManagerState, life: String?) {
         let previous = self.state
         setState(state)
@@ -131,7 +130,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         delegate?.centralManagerDidUpdateState(self)
     }
 
-    /// MIS-1: says whether commands are accepted, and logs if not.
+    /// MIS-1: whether commands are accepted; logs if not.
     func accepts(_ command: StaticString) -> Bool {
         if state == .poweredOn { return true }
         Log.misuse("\(Self.self) \(command): can only accept this command while in the powered on state")
@@ -140,10 +139,10 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
 
     // MARK: Scanning
 
-    /// Scans until ``stopScan()``, or Bluetooth goes off. `didDiscover` reports each peripheral once, or, with
-    /// `CBCentralManagerScanOptionAllowDuplicatesKey`, each advertisement that BlueZ reports.
+    /// Scans until ``stopScan()`` is called or Bluetooth is switched off. `didDiscover` reports each peripheral once
+    /// or, with `CBCentralManagerScanOptionAllowDuplicatesKey`, each advertisement that BlueZ reports.
     ///
-    /// Calling again with equal parameters changes nothing; with others begins a new scan.
+    /// Calling it again with equal parameters has no effect; other parameters start a new scan.
     /// - Parameters:
     ///   - serviceUUIDs: Report only peripherals that advertise one of these; nil or empty: all.
     ///   - options: `CBCentralManagerScanOption…` keys.
@@ -163,20 +162,20 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         guard isNew else { return }
         if parameters.wantsDuplicates, core.isOnMainQueue {
             Log.warning(
-                "\(Self.self): AllowDuplicates on the main queue floods it: give the manager a queue of its own")
+                "\(Self.self): AllowDuplicates on the main queue floods it: give the manager its own queue")
         }
         preserveScan()
         startScan()
     }
 
-    /// Has the session do what ``shared`` says.
+    /// Applies the scan in ``shared`` to the session.
     func startScan() {
         guard let scan = shared.withLock({ $0.coreScan }) else { return }
         let core = core
         command { central in central.startScan(scan, of: core) }
     }
 
-    /// Ends the scan. On the delegate's queue: no `didDiscover` follows.
+    /// Ends the scan. If called on the delegate's queue, no `didDiscover` follows.
     open func stopScan() {
         guard accepts("stopScan") else { return }
         let wasScanning = shared.withLock { shared in
@@ -202,19 +201,19 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
 
     // MARK: Retrieving
 
-    /// The peripherals with these identifiers, near or not: `connect` waits until they are. Nothing is asked of the
-    /// bus: BluezKit's identifiers hold what it takes. Identifiers that BluezKit did not make are left out.
+    /// The peripherals with these identifiers, in range or not: `connect` waits until they are. BlueZ is not asked,
+    /// because BluezKit's identifiers contain the address. Identifiers that BluezKit did not create are omitted.
     @discardableResult
     open func retrievePeripherals(withIdentifiers identifiers: [UUID]) -> [CBPeripheral] {
         guard accepts("retrievePeripherals") else { return [] }
         return identifiers.compactMap { DeviceIdentity(identifier: $0).map(peripheral) }
     }
 
-    /// The peripherals that are connected to this machine, by whatever program, and have one of these services. To use
-    /// one, `connect` it: that completes at once.
+    /// The peripherals that are connected to this machine, by any program, and have one of these services. To use one,
+    /// `connect` to it, which completes at once.
     ///
-    /// - Important: Asks BlueZ and waits for the answer: some milliseconds, at most some seconds where BlueZ hangs. No
-    ///   other method waits, except ``retrieveBondedPeripherals()``.
+    /// - Important: Asks BlueZ and waits for the answer, usually some milliseconds, at most some seconds if BlueZ
+    ///   hangs. No other method waits, except ``retrieveBondedPeripherals()``.
     @discardableResult
     open func retrieveConnectedPeripherals(withServices serviceUUIDs: [CBUUID]) -> [CBPeripheral] {
         guard accepts("retrieveConnectedPeripherals"), !serviceUUIDs.isEmpty else { return [] }
@@ -230,7 +229,8 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     /// One object for each device, as long as the app keeps it (ID-3).
     func peripheral(_ identity: DeviceIdentity) -> CBPeripheral {
         let identifier = identity.identifier
-        // The living ones come out as well: a reference that turns out to be the last must not go under the lock.
+        // The live objects are returned as well, because what may be the last reference must not be released under the
+        // lock.
         return shared.withLock { shared -> (CBPeripheral, living: [UUID: CBPeripheral]) in
             if let known = shared.peripherals[identifier]?.peripheral { return (known, [:]) }
             let new = CBPeripheral(identity: identity, manager: self)
@@ -243,26 +243,27 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         }.0
     }
 
-    /// ID-3: one that was found under a private address, and has told who it is, is retrieved as that as well.
+    /// ID-3: a peripheral that was found with a private address and has revealed its identity can be retrieved by
+    /// either.
     func know(_ peripheral: CBPeripheral, as identity: DeviceIdentity) {
         let known = shared.withLock { shared -> CBPeripheral? in
             if let known = shared.peripherals[identity.identifier]?.peripheral { return known }
             shared.peripherals[identity.identifier] = WeakPeripheral(peripheral: peripheral)
             return nil
         }
-        // Should the app let go of it now, the last reference must not go under the lock.
+        // If the app releases it now, the last reference must not be released under the lock.
         withExtendedLifetime(known) {}
     }
 
     // MARK: Connecting
 
-    /// Connects, however long it takes: the attempt ends with `didConnect`, with ``cancelPeripheralConnection(_:)``, or
-    /// when Bluetooth goes off. `peripheral.state` is `.connecting` when this returns. Keep the peripheral: releasing it
-    /// cancels the attempt.
+    /// Connects, without a time limit: the attempt ends with `didConnect`, with ``cancelPeripheralConnection(_:)``, or
+    /// when Bluetooth is switched off. `peripheral.state` is `.connecting` when this returns. Keep the peripheral:
+    /// releasing it cancels the attempt.
     /// - Parameters:
     ///   - peripheral: One that this manager has discovered or retrieved.
     ///   - options: `CBConnectPeripheralOption…` keys. `StartDelay` and `EnableAutoReconnect` have an effect;
-    ///     the others concern Apple's services.
+    ///     the others are for Apple's services.
     open func connect(_ peripheral: CBPeripheral, options: [String: Any]? = nil) {
         let numbers = Snapshot.Peripheral.options(options)
         guard accepts("connect"), isMine(peripheral), let (token, isRepeated) = peripheral.beginConnecting(numbers)
@@ -284,10 +285,10 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         }
     }
 
-    /// Ends a connection or an attempt. `peripheral.state` is `.disconnecting` when this returns; one
-    /// `didDisconnectPeripheral` without an error follows for each call, also if `connect` was called again meanwhile: its
-    /// `didConnect` comes later. For this app the link is gone at once; the physical link
-    /// stays while another manager of this process uses it. Does nothing to a peripheral that is not connected.
+    /// Ends a connection or an attempt. `peripheral.state` is `.disconnecting` when this returns. One
+    /// `didDisconnectPeripheral` without an error follows for each call, even if `connect` was called again in the
+    /// meantime, in which case its `didConnect` follows later. For this app the link ends at once; the physical link
+    /// stays up while another manager of this process uses it. Does nothing to a peripheral that is not connected.
     open func cancelPeripheralConnection(_ peripheral: CBPeripheral) {
         guard accepts("cancelPeripheralConnection"), isMine(peripheral), peripheral.beginDisconnecting() else { return }
         preserve(peripheral)
@@ -299,15 +300,15 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     func isMine(_ peripheral: CBPeripheral) -> Bool {
         if peripheral.core.manager === core, !peripheral.isInvalid { return true }
         Log.misuse(
-            "\(peripheral) belongs to another manager, or Bluetooth was reset since: retrieve or discover it anew")
+            "\(peripheral) belongs to another manager, or Bluetooth was reset since: retrieve or discover it again")
         return false
     }
 
-    /// Reports, as `connectionEventDidOccur`, when a peer connects to this system or disconnects from it, by whatever
-    /// program. To use it this app must `connect` it as well. Peers that are connected already are not reported. A new
-    /// call replaces the last one; nil ends the reports.
-    /// - Parameter options: `.serviceUUIDs`, `[CBUUID]`, and `.peripheralUUIDs`, `[UUID]`: peers that match one of them are
-    ///   reported. BlueZ knows the services of a peer that it meets for the first time when it has discovered them.
+    /// Reports, as `connectionEventDidOccur`, when a peer connects to this system or disconnects from it, through any
+    /// program. To use the peer this app must `connect` to it as well. Peers that are already connected are not
+    /// reported. A new call replaces the last one; nil ends the reports.
+    /// - Parameter options: `.serviceUUIDs`, `[CBUUID]`, and `.peripheralUUIDs`, `[UUID]`: peers that match one of them
+    ///   are reported. BlueZ knows the services of a new peer only after it has discovered them.
     open func registerForConnectionEvents(options: [CBConnectionEventMatchingOption: Any]? = nil) {
         guard accepts("registerForConnectionEvents") else { return }
         let filter = options.map { ConnectionEventFilter($0) }
@@ -317,8 +318,8 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
 }
 
 extension CBCentralManager {
-    /// Does `body` on the bus queue, unless Bluetooth was off or reset since the app heard of its state: that has undone what
-    /// the app asks for here, and the app hears of it next.
+    /// Runs `body` on the bus queue, unless Bluetooth was off or reset since the app was last informed of its state: that
+    /// has undone what the app requests here, and the app will be informed next.
     func command(_ body: @escaping @Sendable (CentralRole) -> Void) {
         let (central, generation) = (core.central, shared.withLock { $0.generation })
         central.bus.run { if central.adapter.generation == generation { body(central) } }
@@ -326,7 +327,7 @@ extension CBCentralManager {
 }
 
 extension CBCentralManager.Shared {
-    /// The scan as the bus queue knows it.
+    /// The scan for the bus queue.
     var coreScan: Scan? {
         scan.map {
             Scan(
@@ -336,5 +337,5 @@ extension CBCentralManager.Shared {
     }
 }
 
-/// Option values arrive as `Bool`, `Int`, `Double` or `NSNumber` (LX-6).
+/// Option values may be `Bool`, `Int`, `Double` or `NSNumber` (LX-6).
 func bool(_ value: Any?) -> Bool { (value as? NSNumber)?.boolValue ?? (value as? Bool) ?? false }

@@ -11,7 +11,7 @@ public let CBCentralManagerOptionDeviceAccessForMedia: String = "kCBInitOptionDe
 
 // MARK: Options of scanForPeripherals
 
-/// Scan option, Bool, default false: report each advertisement rather than each peripheral once.
+/// Scan option, Bool, default false: report each advertisement instead of each peripheral once.
 public let CBCentralManagerScanOptionAllowDuplicatesKey: String = "kCBScanOptionAllowDuplicates"
 
 /// Scan option, `[CBUUID]`: also report peripherals that solicit one of these services.
@@ -37,16 +37,16 @@ public let CBConnectPeripheralOptionEnableTransportBridgingKey: String = "kCBCon
 /// Connect option, Bool: the accessory needs Apple's notification service. Accepted on Linux, without effect.
 public let CBConnectPeripheralOptionRequiresANCS: String = "kCBConnectOptionRequiresANCS"
 
-/// Connect option, Bool: connect again by itself when the link is lost; see
+/// Connect option, Bool: reconnect automatically when the link is lost; see
 /// `centralManager(_:didDisconnectPeripheral:timestamp:isReconnecting:error:)`.
 public let CBConnectPeripheralOptionEnableAutoReconnect: String = "kCBConnectOptionEnableAutoReconnect"
 
 // MARK: Keys of centralManager(_:willRestoreState:)
 
-/// Restored state, `[CBPeripheral]`: those that were connected or being connected.
+/// Restored state, `[CBPeripheral]`: the peripherals that were connected or being connected.
 public let CBCentralManagerRestoredStatePeripheralsKey: String = "kCBRestoredPeripherals"
 
-/// Restored state, `[CBUUID]`: the services that were scanned for; missing if none, or all, were.
+/// Restored state, `[CBUUID]`: the services that were scanned for; missing if there was no scan, or no filter.
 public let CBCentralManagerRestoredStateScanServicesKey: String = "kCBRestoredScanServices"
 
 /// Restored state, `[String: Any]`: the options of the scan that was running.

@@ -2,17 +2,17 @@ import Foundation
 
 /// Receives the events of a ``CBCentralManager``, on the queue given to its `init`, one at a time and in order.
 ///
-/// Only ``centralManagerDidUpdateState(_:)`` must be implemented. What is left out does nothing.
-/// - Important: On Linux a method that is spelt, or typed, a little differently is a method of its own: it compiles, and
-///   is never called. And if a class conforms without a method that its *subclass* adds, the subclass's is not called
-///   either: give the base an empty one and override that.
+/// Only ``centralManagerDidUpdateState(_:)`` must be implemented. Methods that are not implemented do nothing.
+/// - Important: On Linux, a method whose name or types differ slightly is a different method: it compiles, but is never
+///   called. Also, if a class conforms without a method that its *subclass* adds, the subclass' method is not called
+///   either: give the base class an empty method and override that.
 /// - SeeAlso: Apple, `CBCentralManagerDelegate`.
 public protocol CBCentralManagerDelegate: NSObjectProtocol {
-    /// The manager's `state` has changed. Comes once after `init` in any case; no command is accepted before it.
+    /// The manager's `state` has changed. Always called once after `init`; no command is accepted before it.
     func centralManagerDidUpdateState(_ central: CBCentralManager)
 
-    /// The manager was created with the restore identifier of one that the process lost. The very first callback, if
-    /// there is something to restore; no command is accepted yet.
+    /// The manager was created with the restore identifier of a manager of an earlier process. The very first callback,
+    /// if there is something to restore; no command is accepted yet.
     /// - Parameters:
     ///   - central: The manager.
     ///   - dict: `CBCentralManagerRestoredState…` keys. Each may be missing.
@@ -22,42 +22,43 @@ public protocol CBCentralManagerDelegate: NSObjectProtocol {
     /// - Parameters:
     ///   - central: The manager that scans.
     ///   - peripheral: The same object each time, as long as the app keeps it.
-    ///   - advertisementData: `CBAdvertisementData…` keys, from advertisement and scan response together. A key is there
-    ///     if its data is; `CBAdvertisementDataIsConnectable` always.
+    ///   - advertisementData: `CBAdvertisementData…` keys, from advertisement and scan response together. A key is
+    ///     present if its data is; `CBAdvertisementDataIsConnectable` always is.
     ///   - RSSI: Signal strength in dBm; 127: not available.
     func centralManager(
         _ central: CBCentralManager, didDiscover peripheral: CBPeripheral, advertisementData: [String: Any],
         rssi RSSI: NSNumber)
 
-    /// The peripheral is connected. Nothing is discovered yet.
+    /// The peripheral is connected. Nothing has been discovered yet.
     func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral)
 
-    /// An attempt to connect has ended for good. Rare: attempts do not time out. Never comes after a cancel.
+    /// An attempt to connect has failed permanently. Rare, because attempts do not time out. Never called after a
+    /// cancel.
     func centralManager(_ central: CBCentralManager, didFailToConnect peripheral: CBPeripheral, error: (any Error)?)
 
-    /// A connection has ended, or an attempt was cancelled. Called by the default of
+    /// A connection has ended, or an attempt was cancelled. Called by the default implementation of
     /// ``centralManager(_:didDisconnectPeripheral:timestamp:isReconnecting:error:)``: implement either one.
     /// - Parameters:
     ///   - central: The manager.
-    ///   - peripheral: Whose connection or attempt it was.
-    ///   - error: Nil if the app asked for it.
+    ///   - peripheral: The peripheral.
+    ///   - error: Nil if the app requested it.
     func centralManager(
         _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, error: (any Error)?)
 
-    /// A connection has ended, or an attempt was cancelled. The peripheral's services are gone.
+    /// A connection has ended, or an attempt was cancelled. The peripheral's services are nil now.
     /// - Parameters:
     ///   - central: The manager.
-    ///   - peripheral: Whose connection or attempt it was.
-    ///   - timestamp: When the link went down.
-    ///   - isReconnecting: Whether `CBConnectPeripheralOptionEnableAutoReconnect` makes it connect again by itself.
-    ///   - error: Nil if the app asked for it; else a ``CBError`` with the reason.
-    /// - Important: Unlike Apple's, always this one is called; its default calls the one without time. A delegate with
-    ///   both gets this one only.
+    ///   - peripheral: The peripheral.
+    ///   - timestamp: When the link ended.
+    ///   - isReconnecting: Whether `CBConnectPeripheralOptionEnableAutoReconnect` makes it reconnect automatically.
+    ///   - error: Nil if the app requested it; otherwise a ``CBError`` with the reason.
+    /// - Important: Unlike Apple's, this method is always the one called; its default implementation calls the one
+    ///   without a timestamp. A delegate with both gets only this one.
     func centralManager(
         _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, timestamp: CFAbsoluteTime,
         isReconnecting: Bool, error: (any Error)?)
 
-    /// A peer that was registered for has connected to, or disconnected from, this system.
+    /// A peer that matches the registration has connected to, or disconnected from, this system.
     func centralManager(
         _ central: CBCentralManager, connectionEventDidOccur event: CBConnectionEvent, for peripheral: CBPeripheral)
 
@@ -65,7 +66,8 @@ public protocol CBCentralManagerDelegate: NSObjectProtocol {
     func centralManager(_ central: CBCentralManager, didUpdateANCSAuthorizationFor peripheral: CBPeripheral)
 }
 
-// What Apple's protocol declares optional. The defaults do nothing, so a delegate may forward every call to another.
+// Methods that Apple's protocol declares optional. The defaults do nothing, so a delegate may forward every call to
+// another one.
 extension CBCentralManagerDelegate {
     /// Does nothing.
     public func centralManager(_ central: CBCentralManager, willRestoreState dict: [String: Any]) {}
@@ -89,7 +91,7 @@ extension CBCentralManagerDelegate {
         _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, error: (any Error)?
     ) {}
 
-    /// Calls the method without time.
+    /// Calls the method without a timestamp.
     public func centralManager(
         _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, timestamp: CFAbsoluteTime,
         isReconnecting: Bool, error: (any Error)?

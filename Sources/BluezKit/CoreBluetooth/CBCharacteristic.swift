@@ -3,8 +3,8 @@ import Synchronization
 
 /// A characteristic: a value that can be read, written or subscribed to.
 ///
-/// A remote one is valid until its link ends or `didModifyServices` lists its service. What it shows changes on the
-/// delegate's queue, right before the callback that tells of it. Compared by identity.
+/// A remote one is valid until its link ends or `didModifyServices` lists its service. Its properties change on the
+/// delegate's queue, just before the callback that announces the change. Compared by identity.
 /// - SeeAlso: Apple, `CBCharacteristic`; Core Spec 5.4, Vol 3, Part G, 3.3.
 open class CBCharacteristic: CBAttribute, @unchecked Sendable {  // holds: what changes is under `shared`'s lock
     private struct Shared: Sendable {
@@ -25,22 +25,23 @@ open class CBCharacteristic: CBAttribute, @unchecked Sendable {  // holds: what 
         super.init(uuid: uuid, objectPath: objectPath, version: service?.version)
     }
 
-    /// The service that has it; nil if that is gone.
+    /// The service that contains it; nil if the service was released.
     open var service: CBService? { shared.withLock { $0.service } }
 
-    /// What can be done with it.
+    /// The operations that it supports.
     open var properties: CBCharacteristicProperties { shared.withLock { $0.properties } }
 
-    /// The value last read or notified: inside `didUpdateValueFor`, that of this event. Writing does not change it.
+    /// The value last read or notified: inside `didUpdateValueFor`, the value of this event. Writing does not change
+    /// it.
     ///
-    /// It may be there at discovery, if it was read on an earlier connection: of a bonded peripheral, or of one whose table
-    /// never changes (it has no Service Changed characteristic). Never of a characteristic that notifies.
+    /// It may be present at discovery if it was read on an earlier connection, for a bonded peripheral or one whose
+    /// table never changes (it has no Service Changed characteristic); never for a characteristic that notifies.
     open var value: Data? { shared.withLock { $0.value } }
 
-    /// The descriptors discovered; nil until then.
+    /// The descriptors that were discovered; nil until then.
     open var descriptors: [CBDescriptor]? { shared.withLock { $0.descriptors } }
 
-    /// Whether its value is broadcast: never.
+    /// Always false: broadcasts are not supported.
     @available(*, deprecated)
     open var isBroadcasted: Bool { false }
 
@@ -65,7 +66,7 @@ open class CBCharacteristic: CBAttribute, @unchecked Sendable {  // holds: what 
 
     func setNotifying(_ isNotifying: Bool) { shared.withLock { $0.isNotifying = isNotifying } }
 
-    /// - Returns: What was there.
+    /// - Returns: The previous values.
     @discardableResult
     func reveal(descriptors: [CBDescriptor]?) -> [CBDescriptor]? {
         shared.withLock { shared in

@@ -1,12 +1,12 @@
 import Foundation
 import Synchronization
 
-/// A descriptor: more about a characteristic.
+/// A descriptor: additional information about a characteristic.
 ///
 /// A remote one is valid until its link ends or `didModifyServices` lists its service. Compared by identity.
 /// - SeeAlso: Apple, `CBDescriptor`; Core Spec 5.4, Vol 3, Part G, 3.3.3.
 open class CBDescriptor: CBAttribute, @unchecked Sendable {  // holds: what changes is under `shared`'s lock
-    // holds: `value` is a String, NSNumber or Data, or what the app gave
+    // holds: `value` is a String, NSNumber or Data, or what the app provided
     private struct Shared: @unchecked Sendable {
         weak var characteristic: CBCharacteristic?
         var value: Any?
@@ -25,11 +25,11 @@ open class CBDescriptor: CBAttribute, @unchecked Sendable {  // holds: what chan
         super.init(uuid: uuid, objectPath: "")
     }
 
-    /// The characteristic that has it; nil if that is gone.
+    /// The characteristic that contains it; nil if the characteristic was released.
     open var characteristic: CBCharacteristic? { shared.withLock { $0.characteristic } }
 
     /// The value last read. Its type depends on the UUID: `NSNumber` for 2900, 2902 and 2903, `String` for 2901, `Data`
-    /// for every other, and for text that is not UTF-8 or a number that is empty. Nil until it is read.
+    /// for every other, and for a text that is not UTF-8 or a number that is empty. Nil until it is read.
     open var value: Any? { shared.withLock { $0 }.value }
 
     open override var description: String {
@@ -40,12 +40,12 @@ open class CBDescriptor: CBAttribute, @unchecked Sendable {  // holds: what chan
         shared.withLock { $0.characteristic = characteristic }
     }
 
-    /// Takes what was read.
+    /// Stores the value that was read.
     func setValue(_ data: Data) {
         let value: Any
         switch uuid.numberOnBase {
         case 0x2900, 0x2902, 0x2903:
-            // Two bytes, little-endian; a peer that sends one has said enough.
+            // Two bytes, little-endian; a single byte is accepted.
             value = data.isEmpty ? data : NSNumber(value: data.prefix(2).reversed().reduce(0) { $0 << 8 | Int($1) })
         case 0x2901: value = String(data: data, encoding: .utf8) ?? data
         default: value = data

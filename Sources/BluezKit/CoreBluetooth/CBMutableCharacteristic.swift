@@ -1,7 +1,7 @@
 import Foundation
 import Synchronization
 
-/// A characteristic of this app, in a ``CBMutableService``. Once that is added it must not be changed any more.
+/// A characteristic of this app, in a ``CBMutableService``. It must not be changed after the service has been added.
 /// - SeeAlso: Apple, `CBMutableCharacteristic`.
 open class CBMutableCharacteristic: CBCharacteristic, @unchecked Sendable {  // holds: what changes is under a lock
     private struct Local: Sendable {
@@ -13,11 +13,11 @@ open class CBMutableCharacteristic: CBCharacteristic, @unchecked Sendable {  // 
 
     /// A characteristic.
     /// - Parameters:
-    ///   - UUID: What kind of characteristic it is.
-    ///   - properties: What it declares to centrals.
-    ///   - value: Not nil: the value never changes, centrals read it without the app being asked, and `properties` must
-    ///     be `.read` alone. Nil: each read and write is a request to the app.
-    ///   - permissions: What centrals may do with the value.
+    ///   - UUID: The type of the characteristic.
+    ///   - properties: The properties that it declares to centrals.
+    ///   - value: Not nil: the value never changes, centrals read it without involving the app, and `properties` must
+    ///     be `.read` only. Nil: each read and write is a request to the app.
+    ///   - permissions: The access that centrals have to the value.
     public init(
         type UUID: CBUUID, properties: CBCharacteristicProperties, value: Data?, permissions: CBAttributePermissions
     ) {
@@ -26,22 +26,22 @@ open class CBMutableCharacteristic: CBCharacteristic, @unchecked Sendable {  // 
         setValue(value)
     }
 
-    /// What centrals may do with the value.
+    /// The access that centrals have to the value.
     open var permissions: CBAttributePermissions {
         get { local.withLock { $0.permissions } }
         set { local.withLock { $0.permissions = newValue } }
     }
 
-    /// The centrals that are subscribed, up to date inside the callbacks that tell of it.
+    /// The subscribed centrals, already updated inside the callbacks that announce a change.
     open var subscribedCentrals: [CBCentral]? { local.withLock { $0.subscribedCentrals } }
 
-    /// What can be done with it.
+    /// The properties that it declares.
     open override var properties: CBCharacteristicProperties {
         get { super.properties }
         set { setProperties(newValue) }
     }
 
-    /// The fixed value; nil: the app is asked. `updateValue` does not change it.
+    /// The fixed value; nil: the app answers requests. `updateValue` does not change it.
     open override var value: Data? {
         get { super.value }
         set { setValue(newValue) }
@@ -58,7 +58,7 @@ open class CBMutableCharacteristic: CBCharacteristic, @unchecked Sendable {  // 
         }
     }
 
-    /// On the app's queue, right before the callback that tells of it (UP-7).
+    /// On the app's queue, just before the callback that announces the change (UP-7).
     func setSubscribed(_ isSubscribed: Bool, _ central: CBCentral) {
         local.withLock { local in
             let others = (local.subscribedCentrals ?? []).filter { $0.identifier != central.identifier }
@@ -66,6 +66,6 @@ open class CBMutableCharacteristic: CBCharacteristic, @unchecked Sendable {  // 
         }
     }
 
-    /// Bluetooth is off: nobody is subscribed, and nobody is told.
+    /// Bluetooth is off: no central is subscribed, and no callback is made.
     func forgetSubscribers() { local.withLock { $0.subscribedCentrals = nil } }
 }

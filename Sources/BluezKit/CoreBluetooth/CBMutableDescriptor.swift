@@ -5,11 +5,11 @@ import Foundation
 open class CBMutableDescriptor: CBDescriptor, @unchecked Sendable {  // holds: the base class keeps it all, under a lock
     /// A descriptor with a value that never changes.
     ///
-    /// The system makes 2900, 2902 and 2903 by itself, and refuses them at `add`.
+    /// The system creates 2900, 2902 and 2903, and refuses them in `add`.
     /// - Parameters:
-    ///   - UUID: What kind of descriptor it is.
+    ///   - UUID: The type of the descriptor.
     ///   - value: A `String` for Characteristic User Description (2901), `Data` for every other.
-    /// - Precondition: It has the right type.
+    /// - Precondition: The value has the right type.
     public init(type UUID: CBUUID, value: Any?) {
         switch (UUID.numberOnBase, value) {
         case (_, nil), (0x2901, is String): break

@@ -1,17 +1,17 @@
 import Foundation
 
-/// A service of this app, for ``CBPeripheralManager/add(_:)``. Once added it must not be changed any more.
+/// A service of this app, for ``CBPeripheralManager/add(_:)``. It must not be changed after it has been added.
 /// - SeeAlso: Apple, `CBMutableService`.
 open class CBMutableService: CBService, @unchecked Sendable {  // holds: the base class keeps it all, under a lock
     /// A service without characteristics.
     /// - Parameters:
-    ///   - UUID: What kind of service it is.
-    ///   - isPrimary: Whether it stands for itself, rather than being included by others.
+    ///   - UUID: The type of the service.
+    ///   - isPrimary: Whether it is a primary service, rather than only included by others.
     public init(type UUID: CBUUID, primary isPrimary: Bool) {
         super.init(uuid: UUID, isPrimary: isPrimary, objectPath: "", peripheral: nil)
     }
 
-    /// The services that it refers to. Each must have been added before.
+    /// The included services. Each must have been added before.
     open override var includedServices: [CBService]? {
         get { super.includedServices }
         set { reveal(includedServices: newValue) }

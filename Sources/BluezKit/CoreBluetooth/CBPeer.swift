@@ -3,9 +3,9 @@ import Foundation
 /// A remote device: a peripheral or a central.
 /// - SeeAlso: Apple, `CBPeer`.
 open class CBPeer: NSObject, NSCopying, @unchecked Sendable {  // holds: immutable
-    /// Names the device on this and on every other machine with BluezKit, from discovery on and for ever: it encodes the
-    /// device's identity address. A device that hides behind changing addresses and is not bonded gets a new one with
-    /// each address.
+    /// Identifies the device permanently, on this and every other machine with BluezKit, from discovery on: it encodes
+    /// the device's identity address. An unbonded device with a private address gets a new identifier with each
+    /// address.
     open var identifier: UUID { storedIdentifier }
 
     private let storedIdentifier: UUID
@@ -15,6 +15,6 @@ open class CBPeer: NSObject, NSCopying, @unchecked Sendable {  // holds: immutab
         super.init()
     }
 
-    /// The same object: a peer stands for one device.
+    /// The same object: a peer represents one device.
     open func copy(with zone: NSZone? = nil) -> Any { self }
 }

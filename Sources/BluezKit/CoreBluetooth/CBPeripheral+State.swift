@@ -2,8 +2,8 @@ import Synchronization
 import BluezDBus
 import Foundation
 
-/// How the library changes what the app sees. On the delegate's queue, right before the callback that tells, but for the
-/// first two, which happen within the app's call.
+/// Updates of what the app sees. They happen on the delegate's queue, just before the callback that announces the
+/// change, except for the first two, which happen within the app's call.
 extension CBPeripheral {
     var isInvalid: Bool { shared.withLock { $0.isInvalid } }
 
@@ -13,8 +13,8 @@ extension CBPeripheral {
         set { shared.withLock { $0.mtuBytes = newValue } }
     }
 
-    /// - Returns: Which connect this is, and whether it is the one that has connected already; nil if one is under way
-    ///   (CN-4).
+    /// - Returns: The generation of this connect, and whether it is already connected; nil if a connect is
+    ///   pending already (CN-4).
     func beginConnecting(_ options: [String: Double]) -> (token: UInt64, isRepeated: Bool)? {
         shared.withLock { shared in
             switch shared.state {
@@ -39,7 +39,7 @@ extension CBPeripheral {
         }
     }
 
-    /// - Returns: Whether `didConnect` is due: not if the app has cancelled meanwhile.
+    /// - Returns: Whether `didConnect` is due: not if the app has cancelled in the meantime.
     func enterConnected(link token: UInt64) -> Bool {
         shared.withLock { shared in
             guard core.link.load(ordering: .relaxed) == token else { return false }
@@ -51,9 +51,9 @@ extension CBPeripheral {
         }
     }
 
-    /// The link or the attempt has ended by itself: services and all below are invalid (CN-11).
-    /// - Parameter next: Which link is the next one, if it connects again by itself.
-    /// - Returns: Whether the app is to be told: not if it has begun something new meanwhile.
+    /// The link or the attempt ended without a request: services and everything below them are invalid (CN-11).
+    /// - Parameter next: The generation of the next link, if it reconnects automatically.
+    /// - Returns: Whether a callback is due: not if the app has begun a new connect in the meantime.
     func leave(link token: UInt64, for next: UInt64? = nil) -> Bool {
         let ended: [CBAttribute]? = shared.withLock { shared in
             guard core.link.load(ordering: .relaxed) == token else { return nil }
@@ -65,7 +65,7 @@ extension CBPeripheral {
         return ended != nil
     }
 
-    /// What the app has cancelled has ended. It may be connecting again.
+    /// A connection that the app cancelled has ended. It may be connecting again.
     func leave() {
         let ended = shared.withLock { shared in
             if shared.state == .disconnecting { shared.state = .disconnected }
@@ -74,7 +74,7 @@ extension CBPeripheral {
         stopNotifying(ended)
     }
 
-    /// Bluetooth is off, or was reset: no callback tells, and after a reset the object cannot be used again.
+    /// Bluetooth is off, or was reset: no callback is made, and after a reset the object cannot be used again.
     func lostBluetooth(invalidates: Bool) {
         let ended = shared.withLock { shared in
             core.begin()
@@ -85,21 +85,21 @@ extension CBPeripheral {
         stopNotifying(ended)
     }
 
-    /// - Returns: The attributes that were known.
+    /// - Returns: The known attributes.
     func endLink(_ shared: inout Shared) -> [CBAttribute] {
         defer { (shared.services, shared.attributes, shared.subscribed) = (nil, [:], []) }
         (shared.commands, shared.isFull, shared.mtuBytes) = (0, false, nil)
         return Array(shared.attributes.values)
     }
 
-    /// NT-7: objects that the app still holds do not claim to notify.
+    /// NT-7: objects that the app still holds must not show `isNotifying`.
     func stopNotifying(_ attributes: [CBAttribute]) {
         for case let characteristic as CBCharacteristic in attributes where characteristic.isNotifying {
             characteristic.setNotifying(false)
         }
     }
 
-    /// - Returns: Whether the name is another one than was known.
+    /// - Returns: Whether the name has changed.
     func takeName(_ name: String) -> Bool {
         shared.withLock { shared in
             defer { shared.name = name }
@@ -123,7 +123,7 @@ extension CBPeripheral {
 
     // MARK: Attributes
 
-    /// The object for an attribute: the one that was handed out before, if it was (GD-4).
+    /// The object for an attribute: the one returned before, if any (GD-4).
     private func object<A: CBAttribute>(_ path: String, make: () -> A) -> A {
         if let known = shared.withLock({ $0.attributes[path] as? A }) { return known }
         let new = make()
@@ -180,14 +180,14 @@ extension CBPeripheral {
         preserve(characteristic)
     }
 
-    /// Whether it is one that this object has handed out, and that is still valid.
+    /// Whether it is an attribute that this object has returned, and that is still valid.
     func knows(_ attribute: CBAttribute) -> Bool {
         shared.withLock { $0.attributes[attribute.objectPath] === attribute }
     }
 
-    /// The table has changed in these services, which have these versions now: forgets what is older of them, and all below
-    /// (IV-1). What the app has discovered since is what is there.
-    /// - Returns: Those that the app knew.
+    /// The table has changed in these services, which now have these versions: removes older versions of them, and
+    /// everything below (IV-1). What the app has discovered since is current.
+    /// - Returns: The services that the app knew.
     func invalidate(services versions: [String: Int]) -> [CBService] {
         func isGone(_ attribute: CBAttribute) -> Bool {
             versions[AttributeTree.service(of: attribute.objectPath)].map { $0 != attribute.version } ?? false

@@ -1,11 +1,11 @@
 import Synchronization
 import Foundation
 
-/// Writes without response: what is accepted, and when there is room.
+/// Writes without response: which are accepted, and when there is room.
 extension CBPeripheral {
-    /// From this many writes that BlueZ has not taken, `canSendWriteWithoutResponse` is false…
+    /// From this number of writes that BlueZ has not taken, `canSendWriteWithoutResponse` is false…
     private static let fullAt = 64
-    /// …and from this many, further ones are dropped.
+    /// …and from this number on, further ones are dropped.
     private static let dropAt = 1024
 
     func writeCommand(_ data: [UInt8], _ characteristic: CBCharacteristic) {
@@ -52,7 +52,7 @@ extension CBPeripheral {
         guard hasRoomAgain else { return }
         core.post { peripheral, delegate in
             let isTime = peripheral.shared.withLock { shared in
-                // As many may wait again by now: then this comes with their room.
+                // By now as many may be waiting again: then this is called when there is room for them.
                 guard shared.isFull, shared.commands < Self.fullAt else { return false }
                 shared.isFull = false
                 return true

@@ -4,8 +4,8 @@ import Foundation
 
 /// A remote peripheral: its link, its services and their values.
 ///
-/// Keep a reference for as long as it matters: releasing it cancels the attempt or ends the connection. All callbacks
-/// come on the queue of its manager. Every method may be called from any thread and returns at once; each request gets
+/// Keep a reference as long as you need it: releasing it cancels the attempt or ends the connection. All callbacks are
+/// made on the queue of its manager. Every method may be called from any thread and returns at once. Each request gets
 /// exactly one answer, in the order of the calls, unless the link ends: then it gets none.
 /// - SeeAlso: Apple, `CBPeripheral`; Core Spec 5.4, Vol 3, Part G (GATT).
 open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes is under `shared`'s lock
@@ -17,19 +17,19 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
         var name: String?
         var rssi: NSNumber?
         var services: [CBService]?
-        /// Every attribute that was handed out on this link, by BlueZ's path (GD-4).
+        /// All attributes that were returned on this link, by BlueZ's path (GD-4).
         var attributes: [String: CBAttribute] = [:]
         var mtuBytes: Int?
         var isInvalid = false
         /// Writes without response that BlueZ has not taken yet.
         var commands = 0
         var isFull = false
-        /// What the app gave to `connect`, as far as it is numbers.
+        /// The app's options for `connect`, as far as they are numbers.
         var connectOptions: [String: Double] = [:]
-        /// Characteristics that the app subscribes to, by path, from `setNotifyValue` on.
+        /// Characteristics that the app is subscribed to, by path, from `setNotifyValue` on.
         var subscribed: Set<String> = []
         var isBonded = false
-        /// Who it is, if that is not who it seemed to be.
+        /// Its identity, if `identifier` was derived from a private address.
         var resolved: DeviceIdentity?
     }
 
@@ -42,10 +42,10 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
     }
 
     deinit {
-        // Most are only discovered.
+        // Most peripherals are only discovered.
         guard core.link.load(ordering: .relaxed) > 0 else { return }
         let (core, state) = (core, state)
-        // The app may have cancelled and begun again, or wait for a start delay: the bus queue knows what is to be ended.
+        // The app may have cancelled and connected again, or wait for a start delay: the bus queue knows what to end.
         core.begin()
         if state == .connecting || state == .connected {
             Log.misuse(
@@ -65,24 +65,24 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
         set { shared.withLock { $0.delegate = newValue } }
     }
 
-    /// The device's name: the advertised one until its GAP name is known, then that. Nil if neither is.
+    /// The device's name: the advertised one until its GAP name is known, then that. Nil if neither is known.
     open var name: String? { shared.withLock { $0.name } }
 
     /// The value of the last successful ``readRSSI()``.
     @available(*, deprecated, message: "Use readRSSI() and peripheral(_:didReadRSSI:error:)")
     open var rssi: NSNumber? { shared.withLock { $0.rssi } }
 
-    /// The connection as this app sees it. Another program's connection does not count.
+    /// The connection from this app's point of view. Connections of other programs are not considered.
     open var state: CBPeripheralState { shared.withLock { $0.state } }
 
-    /// The primary services discovered on this link; nil before the first discovery and after the link has ended.
+    /// The primary services discovered on this link; nil before the first discovery and after the end of the link.
     open var services: [CBService]? { shared.withLock { $0.services } }
 
-    /// Whether a write without response will not be lost in this computer. After it was false, go on in
+    /// Whether a write without response would be accepted. After it was false, continue in
     /// `peripheralIsReady(toSendWriteWithoutResponse:)`.
     open var canSendWriteWithoutResponse: Bool { shared.withLock { $0.state == .connected && !$0.isFull } }
 
-    /// Apple Notification Center Service, of which Linux has none: false.
+    /// Apple Notification Center Service, which does not exist on Linux: false.
     open var ancsAuthorized: Bool { false }
 
     open override var description: String {
@@ -94,7 +94,7 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
 
     // MARK: Requests
 
-    /// MIS-2, and hands the request to the bus queue.
+    /// Checks MIS-2, and passes the request to the bus queue.
     private func request(_ kind: AttributeOperation.Kind, _ command: StaticString = #function) {
         guard state == .connected else {
             return Log.misuse("\(self) \(command): can only accept commands while in the connected state")
@@ -109,26 +109,26 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
     /// MIS-4: an attribute of another peripheral, or of a link that has ended.
     private func isMine(_ attribute: CBAttribute, _ command: StaticString = #function) -> Bool {
         if knows(attribute) { return true }
-        guard state == .connected else { return true }  // MIS-2 says more
+        guard state == .connected else { return true }  // reported by MIS-2
         Log.misuse("\(command): \(attribute) is not an attribute of \(self), or was invalidated")
         return false
     }
 
     private func warnWithoutDelegate(_ command: StaticString = #function) {
-        if delegate == nil { Log.misuse("\(self) \(command): delegate is nil, so nobody will get the answer") }
+        if delegate == nil { Log.misuse("\(self) \(command): delegate is nil, so the answer will be lost") }
     }
 
     /// Reads the signal strength. Answered by `didReadRSSI`.
     ///
-    /// - Important: BlueZ tells the strength of advertisements, not of links: the answer is the last one received, and
-    ///   an error (`CBError.operationNotSupported`, RSSI 127) if there was none in this process.
+    /// - Important: BlueZ reports the signal strength of advertisements, not of links: the answer is the last one
+    ///   received, or an error (`CBError.operationNotSupported`, RSSI 127) if there was none in this process.
     open func readRSSI() {
         warnWithoutDelegate()
         request(.readRSSI)
     }
 
     /// Discovers primary services. Answered by `didDiscoverServices`, once BlueZ has resolved the table.
-    /// - Parameter serviceUUIDs: Which ones; nil or empty: all.
+    /// - Parameter serviceUUIDs: The services to discover; nil or empty: all.
     open func discoverServices(_ serviceUUIDs: [CBUUID]?) {
         warnWithoutDelegate()
         request(.discoverServices(serviceUUIDs))
@@ -142,8 +142,8 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
 
     /// Discovers characteristics. Answered by `didDiscoverCharacteristicsFor`.
     /// - Parameters:
-    ///   - characteristicUUIDs: Which ones; nil or empty: all.
-    ///   - service: Of which service: one that was discovered.
+    ///   - characteristicUUIDs: The characteristics to discover; nil or empty: all.
+    ///   - service: A service that was discovered.
     open func discoverCharacteristics(_ characteristicUUIDs: [CBUUID]?, for service: CBService) {
         guard isMine(service) else { return }
         warnWithoutDelegate()
@@ -156,7 +156,7 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
         request(.discoverDescriptors(characteristic))
     }
 
-    /// Reads the whole value. Answered by `didUpdateValueFor`; what the peer refuses comes as a `CBATTError`.
+    /// Reads the whole value. Answered by `didUpdateValueFor`; a refusal by the peer is a `CBATTError`.
     open func readValue(for characteristic: CBCharacteristic) {
         guard isMine(characteristic) else { return }
         request(.read(characteristic))
@@ -172,7 +172,7 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
     ///
     /// `.withResponse`: 512, the largest attribute. `.withoutResponse`: ATT_MTU - 3, at most 512; 20 until BlueZ has
     /// exchanged the MTU, right after connecting.
-    /// - Important: Ask before each write: the value may grow once after `didConnect`.
+    /// - Important: Check it before each write: the value may grow once after `didConnect`.
     /// - SeeAlso: Core Spec 5.4, Vol 3, Part F, 3.2.9 and 3.4.5.3; BlueZ doc/org.bluez.GattCharacteristic.rst, `MTU`.
     @discardableResult
     open func maximumWriteValueLength(for type: CBCharacteristicWriteType) -> Int {
@@ -182,19 +182,20 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
         }
     }
 
-    /// Writes a value. `.withResponse` is answered by `didWriteValueFor`; long values go in several pieces by themselves.
-    /// `.withoutResponse` is not answered: a write that is too long, or of a characteristic that does not allow it, is
-    /// dropped and logged; when ``canSendWriteWithoutResponse`` is false some more are kept, then dropped and logged.
+    /// Writes a value. `.withResponse` is answered by `didWriteValueFor`; long values are automatically written in
+    /// several parts. `.withoutResponse` is not answered: a write that is too long, or to a characteristic that does
+    /// not allow it, is dropped and logged. While ``canSendWriteWithoutResponse`` is false, some more writes are
+    /// queued; beyond that they are dropped and logged.
     open func writeValue(_ data: Data, for characteristic: CBCharacteristic, type: CBCharacteristicWriteType) {
         guard isMine(characteristic) else { return }
         switch type {
-        // Too long a value is refused when its turn comes (RW-1); one byte too many is enough to see it.
+        // A value that is too long is refused in its turn (RW-1); one extra byte is enough to detect it.
         case .withResponse: request(.write([UInt8](data.prefix(513)), characteristic))
         case .withoutResponse: writeCommand([UInt8](data), characteristic)
         }
     }
 
-    /// An answer that needs no question to the peer.
+    /// An answer that needs no request to the peer.
     private func answer(_ body: @escaping (CBPeripheral, (any CBPeripheralDelegate)?) -> Void) {
         let core = core
         let confined = Confined(body: body)
@@ -206,8 +207,8 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
         let body: (CBPeripheral, (any CBPeripheralDelegate)?) -> Void
     }
 
-    /// Writes a descriptor. Answered by `didWriteValueFor`. The Client Characteristic Configuration, 2902, is
-    /// `setNotifyValue`'s: writing it is a programming error, as on Apple.
+    /// Writes a descriptor. Answered by `didWriteValueFor`. The Client Characteristic Configuration, 2902, is written
+    /// by `setNotifyValue`: writing it directly is a programming error, as on Apple's systems.
     open func writeValue(_ data: Data, for descriptor: CBDescriptor) {
         precondition(
             descriptor.uuid != CBUUID(string: CBUUIDClientCharacteristicConfigurationString),
@@ -216,20 +217,21 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
         request(.writeDescriptor([UInt8](data), descriptor))
     }
 
-    /// Subscribes to notifications or indications, or ends that. Answered by `didUpdateNotificationStateFor`, with
-    /// `isNotifying` updated; then each value comes by `didUpdateValueFor`. A subscription ends with the link.
+    /// Subscribes to notifications or indications, or unsubscribes. Answered by `didUpdateNotificationStateFor`, with
+    /// `isNotifying` updated; each value is then delivered by `didUpdateValueFor`. A subscription ends with the link.
     open func setNotifyValue(_ enabled: Bool, for characteristic: CBCharacteristic) {
         guard isMine(characteristic) else { return }
         if state == .connected { noteSubscription(enabled, to: characteristic) }
         request(.setNotify(enabled, characteristic))
     }
 
-    /// Opens an L2CAP channel. Not in this version: answered by `didOpen` with `CBError.operationNotSupported`.
+    /// Opens an L2CAP channel. Not supported in this version: answered by `didOpen` with
+    /// `CBError.operationNotSupported`.
     open func openL2CAPChannel(_ PSM: CBL2CAPPSM) {
         guard state == .connected else {
             return Log.misuse("\(self) openL2CAPChannel: can only accept commands while in the connected state")
         }
-        Log.warning("L2CAP channels are not in this version of BluezKit")
+        Log.warning("L2CAP channels are not supported in this version of BluezKit")
         answer { $1?.peripheral($0, didOpen: nil, error: CBError(.operationNotSupported)) }
     }
 }

@@ -2,56 +2,57 @@ import BluezKitRestore
 import Dispatch
 import Foundation
 
-/// Publishes services, advertises them, and answers centrals.
+/// Publishes services, advertises them, and responds to requests of centrals.
 ///
-/// All callbacks come on the queue given to `init`, one at a time and in order, never inside a call that the app makes.
-/// Every method may be called from any thread. There is no callback when a central connects: it shows by subscribing,
-/// reading or writing.
+/// All callbacks are made on the queue given to `init`, one at a time and in order, never inside a call by the app.
+/// Every method may be called from any thread. There is no callback when a central connects: it becomes visible by
+/// subscribing, reading or writing.
 ///
-/// What BlueZ makes different from Apple's systems is in the documentation of each method, and all of it in
-/// `Docs/COMPATIBILITY.md`.
-/// - SeeAlso: Apple, `CBPeripheralManager`; BlueZ doc/org.bluez.GattManager.rst, doc/org.bluez.LEAdvertisingManager.rst.
+/// Differences from Apple's systems are documented with each method, and all of them in `Docs/COMPATIBILITY.md`.
+/// - SeeAlso: Apple, `CBPeripheralManager`; BlueZ doc/org.bluez.GattManager.rst,
+///   doc/org.bluez.LEAdvertisingManager.rst.
 open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what changes is under `shared`'s lock
     let core: PeripheralManagerCore
-    /// What all managers of this process share that use the same BlueZ.
+    /// Shared by all managers of this process that use the same BlueZ.
     let session: Session
-    /// What is preserved, or goes on after a reset.
+    /// What is preserved, or resumes after a reset.
     let book: IntentBook?
 
     // holds: weak references are safe to copy from any thread
     struct Shared: @unchecked Sendable {
         weak var delegate: (any CBPeripheralManagerDelegate)?
         var isAdvertising = false
-        /// Counts what ends advertising: answers to starts before it are void.
+        /// Counts the ends of advertising: answers to earlier starts are ignored.
         var advertisingToken: UInt64 = 0
-        /// What the app wants to advertise.
+        /// What the app has asked to advertise.
         var advertisement: Snapshot.Advertisement?
-        /// What was added, in the order of the calls, and by which call: the answer to an earlier one is not about it.
+        /// The added services, in the order of the calls, each with the number of its call: the answer to an earlier
+        /// call is ignored.
         typealias Added = (service: CBMutableService, call: UInt64)
         var added: [Added] = []
         var adds: UInt64 = 0
         var services: [CBMutableService] { added.map(\.service) }
-        /// In which life of services the app is, as far as it has heard (`AdapterController.servicesGeneration`).
+        /// The generation of services of which the app has been informed (`AdapterController.servicesGeneration`).
         var servicesLife: UInt64 = 0
-        /// The same of Bluetooth (`AdapterController.generation`).
+        /// The generation of Bluetooth of which the app has been informed (`AdapterController.generation`).
         var era: UInt64 = 0
-        /// Services and advertisement are to be given to BlueZ when Bluetooth is on.
+        /// Services and advertisement are to be registered with BlueZ when Bluetooth is on.
         var mustGoOn = false
         var restoration: BluezRestoration?
     }
 
     let shared = Protected(Shared())
 
-    /// Receives the events of this manager. The delegate in force when an event is delivered gets it; with none, the
-    /// event is lost.
+    /// Receives the events of this manager. An event goes to the delegate at the time of delivery; without a delegate
+    /// it is lost.
     open weak var delegate: (any CBPeripheralManagerDelegate)? {
         get { shared.withLock { $0.delegate } }
         set { shared.withLock { $0.delegate = newValue } }
     }
 
-    /// Whether the app's advertisement is on air: true inside `peripheralManagerDidStartAdvertising(_:error:)` without an
-    /// error, and until ``stopAdvertising()`` or until Bluetooth is not powered on any more. True from
-    /// `willRestoreState` on if it is restored, and over a restart of bluetoothd if it goes on after that.
+    /// Whether the app is advertising: true from `peripheralManagerDidStartAdvertising(_:error:)` without an error
+    /// until ``stopAdvertising()`` or until Bluetooth is not powered on any more. True from `willRestoreState` on if it
+    /// is restored, and during a restart of bluetoothd if it resumes after that.
     open var isAdvertising: Bool { shared.withLock { $0.isAdvertising } }
 
     /// Whether this process may use Bluetooth.
@@ -73,16 +74,16 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         self.init(delegate: delegate, queue: queue, options: nil)
     }
 
-    /// Creates a manager. `peripheralManagerDidUpdateState(_:)` follows, always, after this has returned; no command is
+    /// Creates a manager. `peripheralManagerDidUpdateState(_:)` is always called after this has returned; no command is
     /// accepted before.
     /// - Parameters:
     ///   - delegate: Held weakly.
-    ///   - queue: Where callbacks run; nil: the main queue, which the program must then run
-    ///     (`RunLoop.main.run()` or `dispatchMain()`). A concurrent queue is used one callback at a time.
+    ///   - queue: The queue for callbacks; nil: the main queue, which the program must then run
+    ///     (`RunLoop.main.run()` or `dispatchMain()`). A concurrent queue is used for one callback at a time.
     ///   - options: `CBPeripheralManagerOption…` keys, and the BluezKit additions ``BluezManagerOptionBusAddressKey``,
     ///     ``BluezManagerOptionAdapterKey``, ``BluezManagerOptionAllowSystemServicesKey``,
-    ///     ``BluezManagerOptionAllowJustWorksPairingKey``, ``BluezManagerOptionStateDirectoryKey`` and ``BluezManagerOptionResumeAfterResetKey``. Unknown keys are
-    ///     ignored.
+    ///     ``BluezManagerOptionAllowJustWorksPairingKey``, ``BluezManagerOptionStateDirectoryKey`` and
+    ///     ``BluezManagerOptionResumeAfterResetKey``. Unknown keys are ignored.
     public init(delegate: (any CBPeripheralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil) {
         session = Session.shared(Session.Key(options: options))
         func isSet(_ key: String) -> Bool { (options?[key] as? NSNumber)?.boolValue ?? false }
@@ -106,14 +107,13 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         core.bus.run { core.role.remove(core) }
     }
 
-    /// **BluezKit addition.** What was brought back of an earlier process, for people: nil before `willRestoreState`, and
-    /// if nothing was preserved.
+    /// **BluezKit addition.** A human-readable report of what was restored from an earlier process: nil before
+    /// `willRestoreState`, and if nothing was preserved.
     public var restoration: BluezRestoration? { shared.withLock { $0.restoration } }
 
     // MARK: State
 
-    /// On the delegate's queue: the new state, what it does to everything, and the callback (section 11 of the
-    /// contract).
+    /// On the delegate's queue: sets the new state, applies its consequences, and makes the callback (ST-3).
     func enter(_ state: CBManagerState) {
         let previous = self.state
         setState(state)
@@ -121,7 +121,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         delegate?.peripheralManagerDidUpdateState(self)
     }
 
-    /// MIS-1: says whether commands are accepted, and logs if not.
+    /// MIS-1: whether commands are accepted; logs if not.
     private func accepts(_ command: StaticString) -> Bool {
         if state == .poweredOn { return true }
         Log.misuse("CBPeripheralManager \(command): can only accept this command while in the powered on state")
@@ -130,17 +130,18 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
 
     // MARK: Advertising
 
-    /// Starts to advertise. Answered by `peripheralManagerDidStartAdvertising(_:error:)`: with
-    /// `CBError.alreadyAdvertising` if it is on already, which then goes on.
+    /// Starts advertising. Answered by `peripheralManagerDidStartAdvertising(_:error:)`: with
+    /// `CBError.alreadyAdvertising` if it is already advertising, which then continues.
     ///
-    /// It begins when the services that were added before are published. Centrals can connect, for as long as it lasts
-    /// and also while others are connected. Each manager has one advertisement; the adapter has room for a few, from all
-    /// programs together, and the error `CBError.outOfSpace` says how many if there is none for this.
-    /// - Parameter advertisementData: `CBAdvertisementDataLocalNameKey` and `CBAdvertisementDataServiceUUIDsKey` count,
-    ///   as on Apple, and other keys of Apple's are ignored. There are 28 bytes for services (16 bits take 2 bytes, and 2
-    ///   for the first; 128 bits take 16, and 2 for the first) and 29 for the name: a longer name is cut, and services
-    ///   that do not fit are left out, with a log line. The BluezKit additions `BluezAdvertisement…Key` count as well;
-    ///   with them nothing is left out, but too much is the error `CBError.invalidParameters`, which counts the bytes.
+    /// Advertising begins when the services that were added before are published. Centrals can connect as long as it
+    /// lasts, also while others are connected. Each manager has one advertisement. The adapter has room for a few, from
+    /// all programs together; if there is no room, the error `CBError.outOfSpace` says how many there are.
+    /// - Parameter advertisementData: `CBAdvertisementDataLocalNameKey` and `CBAdvertisementDataServiceUUIDsKey` have
+    ///   an effect, as on Apple's systems, and other keys of Apple's are ignored. There are 28 bytes for services (a
+    ///   16-bit UUID takes 2 bytes, and 2 for the first; a 128-bit UUID takes 16, and 2 for the first) and 29 for the
+    ///   name: a longer name is cut, and services that do not fit are left out, with a log line. The BluezKit additions
+    ///   `BluezAdvertisement…Key` have an effect as well; with them nothing is left out, but data that does not fit is
+    ///   the error `CBError.invalidParameters`, which lists the sizes.
     open func startAdvertising(_ advertisementData: [String: Any]?) {
         guard accepts("startAdvertising") else { return }
         let core = core
@@ -155,7 +156,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         }
     }
 
-    /// Stops to advertise, at once and without a callback. Links stay.
+    /// Stops advertising, at once and without a callback. Links stay up.
     open func stopAdvertising() {
         guard accepts("stopAdvertising") else { return }
         endAdvertising()
@@ -164,7 +165,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         core.bus.run { core.advertiser.stop() }
     }
 
-    /// On the delegate's queue. - Returns: whether that start was not taken back since.
+    /// On the delegate's queue. - Returns: Whether that start has not been undone since.
     func setAdvertising(_ isOnAir: Bool, _ token: UInt64) -> Bool {
         let isCurrent = shared.withLock { shared in
             guard shared.advertisingToken == token else { return false }
@@ -176,10 +177,10 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         return isCurrent
     }
 
-    /// Whether that start was not taken back since.
+    /// Whether that start has not been undone since.
     func isCurrent(_ token: UInt64) -> Bool { shared.withLock { $0.advertisingToken == token } }
 
-    /// The app, or Bluetooth, has ended it.
+    /// The app, or Bluetooth, has ended advertising.
     func endAdvertising() {
         shared.withLock { shared in
             (shared.isAdvertising, shared.advertisement) = (false, nil)
@@ -189,16 +190,17 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
 
     // MARK: Services
 
-    /// Publishes a service with all that is in it, which must not be changed any more. Answered, in the order of the calls
+    /// Publishes a service and its contents, which must not be changed any more. Answered, in the order of the calls
     /// and with the same object, by `peripheralManager(_:didAdd:error:)`.
     ///
-    /// Errors: `CBError.uuidNotAllowed` for the system's services (1800, 1801, 1805, 180A, 180F, 1812, 181E in their short
-    /// form; ``BluezManagerOptionAllowSystemServicesKey`` allows all that BlueZ does), `CBError.invalidParameters` for the
-    /// properties `.broadcast` and `.extendedProperties`, descriptors that the system makes (2900, 2902, 2903), and
-    /// included services that were not added before. A service that includes others is registered together with them:
-    /// they leave BlueZ's table for a moment, and their subscribers with them. So add it before there are any.
-    /// - Precondition: It was not added already. A characteristic with a fixed value can only be read: its properties are
-    ///   `.read`, and its permissions do not let it be written.
+    /// Errors: `CBError.uuidNotAllowed` for the system's services (1800, 1801, 1805, 180A, 180F, 1812, 181E in their
+    /// short form; ``BluezManagerOptionAllowSystemServicesKey`` allows all that BlueZ allows),
+    /// `CBError.invalidParameters` for the properties `.broadcast` and `.extendedProperties`, for descriptors that the
+    /// system creates (2900, 2902, 2903), and for included services that were not added before. A service that includes
+    /// others is registered together with them: they briefly disappear from BlueZ's table, and their subscribers are
+    /// lost. So add it before there are any.
+    /// - Precondition: It has not been added already. A characteristic with a fixed value can only be read: its
+    ///   properties are `.read`, and its permissions do not allow writing.
     open func add(_ service: CBMutableService) {
         for characteristic in service.characteristics ?? [] where characteristic.value != nil {
             let permissions = (characteristic as? CBMutableCharacteristic)?.permissions ?? []
@@ -223,13 +225,13 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         let core = core
         let published = PublishedService(service, core: core, call: place.call)
         core.bus.run {
-            // After a reset that the app has not heard of yet there are no services, as it will hear.
+            // After a reset of which the app has not been informed yet there are no services.
             if place.life == core.role.adapter.servicesGeneration { core.gattServer.perform(.add(published)) }
         }
     }
 
-    /// Withdraws a service. Unknown ones are ignored. Its subscribers get `didUnsubscribeFrom`, and connected centrals are
-    /// told that services have changed. Withdraw what includes it before.
+    /// Withdraws a service. Unknown ones are ignored. Its subscribers are reported with `didUnsubscribeFrom`, and
+    /// connected centrals are informed that services have changed. Withdraw services that include it first.
     open func remove(_ service: CBMutableService) {
         guard accepts("remove") else { return }
         forget { $0.service === service }
@@ -247,7 +249,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
 
     func forgetServices() { forget { _ in true } }
 
-    /// It could not be published: it may be added again, unless the app has done so meanwhile.
+    /// It could not be published: it may be added again, unless the app has done so in the meantime.
     func forget(_ published: PublishedService) {
         forget { $0.service === published.service && $0.call == published.call }
     }
@@ -257,39 +259,40 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
             defer { shared.added.removeAll(where: isGone) }
             return shared.added.filter(isGone)
         }
-        withExtendedLifetime(gone) {}  // what the app does at the end of one is not done under the lock
+        withExtendedLifetime(gone) {}  // the app's objects must not be released under the lock
         preserveServices()
     }
 
     // MARK: Centrals
 
-    /// Answers a request of a central: each exactly once; a list of writes by its first. From any thread, within 5 s:
-    /// then BlueZ tells the central that it has failed, and the answer is ignored, with a log line.
+    /// Responds to a read or write request. Respond to each request once; for an array of writes, pass its first
+    /// element. Call it from any thread, within 5 s: after that BlueZ reports a failure to the central, and the
+    /// response is ignored, with a log line.
     ///
-    /// To a write that wants no response nothing is sent. BlueZ confirms each write to a characteristic that has both
+    /// Nothing is sent for a write without response. BlueZ confirms each write to a characteristic that has both
     /// `.write` and `.writeWithoutResponse` before the app has seen it, so such a write cannot be refused.
     /// - Parameters:
-    ///   - request: As the delegate got it. Of a read, `value` is what it is answered with: the bytes from `offset` on.
-    ///   - result: `.success`, or what the central gets. BlueZ cannot send every code: see `Docs/ERRORS.md`.
+    ///   - request: The request. For a read, `value` is the response: the bytes from `offset` on.
+    ///   - result: `.success`, or the error for the central. BlueZ cannot send every code: see `Docs/ERRORS.md`.
     open func respond(to request: CBATTRequest, withResult result: CBATTError.Code) {
         guard request.ticket != 0 else { return }
         let (ticket, value, core) = (request.ticket, request.value, core)
         core.bus.run { core.role.requests.respond(ticket, result, value) }
     }
 
-    /// Sends a value to subscribed centrals: by notification or indication, as each has asked for.
+    /// Sends a value to subscribed centrals, by notification or indication as each has requested.
     ///
-    /// True says that the value was queued, false that too many of this characteristic are on their way to BlueZ: nothing was
-    /// queued. BlueZ does not tell when a value has left by radio, but for indications, which are counted until they are
-    /// confirmed.
+    /// True means that the value was queued, false that too many updates of this characteristic are on their way to
+    /// BlueZ: nothing was queued. BlueZ does not report when a value has been transmitted, except for indications,
+    /// which are counted until they are confirmed.
     /// - Parameters:
-    ///   - value: What to send. To each central it is cut to its `maximumUpdateValueLength`. An empty value goes to all
-    ///     subscribers, whatever `centrals` says, and may overtake others: BlueZ has no better way for it.
-    ///   - characteristic: Whose value it is: one that was added.
-    ///   - centrals: Which of them; nil: all. Those that are not subscribed are passed over. BlueZ before 5.76 sends to all
-    ///     subscribers in any case.
+    ///   - value: The value. It is cut to each central's `maximumUpdateValueLength`. An empty value goes to all
+    ///     subscribers, regardless of `centrals`, and may overtake others, because BlueZ has no other way to send it.
+    ///   - characteristic: A characteristic that was added.
+    ///   - centrals: The receivers; nil: all. Centrals that are not subscribed are ignored. BlueZ before 5.76 sends to
+    ///     all subscribers in any case.
     /// - Returns: False if there is no room: send it again after
-    ///   `peripheralManagerIsReady(toUpdateSubscribers:)`. True also if nobody is subscribed.
+    ///   `peripheralManagerIsReady(toUpdateSubscribers:)`. Also true if no central is subscribed.
     @discardableResult
     open func updateValue(
         _ value: Data, for characteristic: CBMutableCharacteristic, onSubscribedCentrals centrals: [CBCentral]?
@@ -310,8 +313,8 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         return true
     }
 
-    /// Asks for a connection interval that suits this latency: a hint. BlueZ has no call for it, and the kernel's own
-    /// setting is for root alone and for all links, so it has no effect here.
+    /// Requests a connection interval that suits this latency. It has no effect here, because BlueZ has no call for it,
+    /// and the kernel's own setting needs root and applies to all links.
     open func setDesiredConnectionLatency(
         _ latency: CBPeripheralManagerConnectionLatency, for central: CBCentral
     ) { Log.debug("setDesiredConnectionLatency has no effect: BlueZ has no call for it") }
@@ -331,7 +334,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         }
     }
 
-    /// Ends listening, and closes what is open. Answered by `peripheralManager(_:didUnpublishL2CAPChannel:error:)`.
+    /// Stops listening, and closes open channels. Answered by `peripheralManager(_:didUnpublishL2CAPChannel:error:)`.
     open func unpublishL2CAPChannel(_ PSM: CBL2CAPPSM) {
         let core = core
         core.bus.run {

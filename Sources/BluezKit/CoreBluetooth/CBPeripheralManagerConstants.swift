@@ -8,8 +8,8 @@ public let CBPeripheralManagerOptionRestoreIdentifierKey: String = "kCBInitOptio
 
 // MARK: Keys of peripheralManager(_:willRestoreState:)
 
-/// Restored state, `[CBMutableService]`: the services that were published, and are.
+/// Restored state, `[CBMutableService]`: the services that were, and are, published.
 public let CBPeripheralManagerRestoredStateServicesKey: String = "kCBRestoredServices"
 
-/// Restored state, `[String: Any]`: what was passed to `startAdvertising`.
+/// Restored state, `[String: Any]`: the data passed to `startAdvertising`.
 public let CBPeripheralManagerRestoredStateAdvertisementDataKey: String = "kCBRestoredAdvertisement"

@@ -2,29 +2,29 @@ import Foundation
 
 /// Receives the events of a ``CBPeripheralManager``, on the queue given to its `init`, one at a time and in order.
 ///
-/// Only ``peripheralManagerDidUpdateState(_:)`` must be implemented. What is left out does nothing.
-/// - Important: On Linux a method that is spelt, or typed, a little differently is a method of its own: it compiles, and
-///   is never called. And if a class conforms without a method that its *subclass* adds, the subclass's is not called
-///   either: give the base an empty one and override that.
+/// Only ``peripheralManagerDidUpdateState(_:)`` must be implemented. Methods that are not implemented do nothing.
+/// - Important: On Linux, a method whose name or types differ slightly is a different method: it compiles, but is never
+///   called. Also, if a class conforms without a method that its *subclass* adds, the subclass' method is not called
+///   either: give the base class an empty method and override that.
 /// - SeeAlso: Apple, `CBPeripheralManagerDelegate`.
 public protocol CBPeripheralManagerDelegate: NSObjectProtocol {
-    /// The manager's `state` has changed. Comes once after `init` in any case; no command is accepted before it.
+    /// The manager's `state` has changed. Always called once after `init`; no command is accepted before it.
     func peripheralManagerDidUpdateState(_ peripheral: CBPeripheralManager)
 
-    /// The manager was created with the restore identifier of one that the process lost. The very first callback, if
-    /// there is something to restore; no command is accepted yet.
+    /// The manager was created with the restore identifier of a manager of an earlier process. The very first callback,
+    /// if there is something to restore; no command is accepted yet.
     /// - Parameters:
     ///   - peripheral: The manager.
     ///   - dict: `CBPeripheralManagerRestoredState…` keys. Each may be missing.
     func peripheralManager(_ peripheral: CBPeripheralManager, willRestoreState dict: [String: Any])
 
-    /// Answers `startAdvertising(_:)`. With an error nothing is advertised, or what was before.
+    /// Answers `startAdvertising(_:)`. If there is an error, nothing is advertised, or the previous data.
     func peripheralManagerDidStartAdvertising(_ peripheral: CBPeripheralManager, error: (any Error)?)
 
-    /// Answers `add(_:)`, in the order of the calls, with the same object. With an error it is not published.
+    /// Answers `add(_:)`, in the order of the calls, with the same object. If there is an error it is not published.
     func peripheralManager(_ peripheral: CBPeripheralManager, didAdd service: CBService, error: (any Error)?)
 
-    /// A central has subscribed; it is in `subscribedCentrals` already.
+    /// A central has subscribed; it is already in `subscribedCentrals`.
     func peripheralManager(
         _ peripheral: CBPeripheralManager, central: CBCentral, didSubscribeTo characteristic: CBCharacteristic)
 
@@ -32,16 +32,16 @@ public protocol CBPeripheralManagerDelegate: NSObjectProtocol {
     func peripheralManager(
         _ peripheral: CBPeripheralManager, central: CBCentral, didUnsubscribeFrom characteristic: CBCharacteristic)
 
-    /// A central reads a characteristic without a fixed value. Answer once, with `respond(to:withResult:)`.
+    /// A central reads a characteristic without a fixed value. Respond once, with `respond(to:withResult:)`.
     func peripheralManager(_ peripheral: CBPeripheralManager, didReceiveRead request: CBATTRequest)
 
-    /// A central writes. All or nothing: answer once, with the first of these requests.
+    /// A central writes. All or nothing: respond once, with the first of these requests.
     func peripheralManager(_ peripheral: CBPeripheralManager, didReceiveWrite requests: [CBATTRequest])
 
     /// `updateValue` returned false, and there is room again.
     func peripheralManagerIsReady(toUpdateSubscribers peripheral: CBPeripheralManager)
 
-    /// Answers `publishL2CAPChannel(withEncryption:)`. With an error the PSM is 0.
+    /// Answers `publishL2CAPChannel(withEncryption:)`. If there is an error, the PSM is 0.
     func peripheralManager(
         _ peripheral: CBPeripheralManager, didPublishL2CAPChannel PSM: CBL2CAPPSM, error: (any Error)?)
 
@@ -53,7 +53,8 @@ public protocol CBPeripheralManagerDelegate: NSObjectProtocol {
     func peripheralManager(_ peripheral: CBPeripheralManager, didOpen channel: CBL2CAPChannel?, error: (any Error)?)
 }
 
-// What Apple's protocol declares optional. The defaults do nothing, so a delegate may forward every call to another.
+// Methods that Apple's protocol declares optional. The defaults do nothing, so a delegate may forward every call to
+// another one.
 extension CBPeripheralManagerDelegate {
     /// Does nothing.
     public func peripheralManager(_ peripheral: CBPeripheralManager, willRestoreState dict: [String: Any]) {}

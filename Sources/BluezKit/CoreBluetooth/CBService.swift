@@ -14,7 +14,7 @@ open class CBService: CBAttribute, @unchecked Sendable {  // holds: what changes
 
     private let shared: Mutex<Shared>
     private let storedIsPrimary: Bool
-    /// A digest of all that is in it; empty for a local one.
+    /// A digest of its contents; empty for a local service.
     let layout: String
 
     init(
@@ -30,10 +30,10 @@ open class CBService: CBAttribute, @unchecked Sendable {  // holds: what changes
     /// The peripheral that has it; nil for a local service, and if the app has released the peripheral.
     open var peripheral: CBPeripheral? { shared.withLock { $0.peripheral } }
 
-    /// Whether it stands for itself. A secondary service is only included by others.
+    /// Whether it is a primary service. A secondary service is only included by others.
     open var isPrimary: Bool { storedIsPrimary }
 
-    /// The services that it refers to; nil until they are discovered.
+    /// The included services; nil until they are discovered.
     open var includedServices: [CBService]? { shared.withLock { $0.includedServices } }
 
     /// The characteristics discovered so far, in the order of the peripheral's table; nil until then.
@@ -45,7 +45,7 @@ open class CBService: CBAttribute, @unchecked Sendable {  // holds: what changes
 
     func reveal(includedServices: [CBService]?) { shared.withLock { $0.includedServices = includedServices } }
 
-    /// - Returns: What was there.
+    /// - Returns: The previous values.
     @discardableResult
     func reveal(characteristics: [CBCharacteristic]?) -> [CBCharacteristic]? {
         shared.withLock { shared in

@@ -1,14 +1,15 @@
 import BluezDBus
 
-/// This process as BlueZ's agent: an object that BlueZ asks when something is paired.
+/// This process' agent in BlueZ: an object that BlueZ asks during pairing.
 ///
-/// Registered while an app wants a connection, and never as the default: where the desktop has an agent, that one is asked.
+/// Registered while there is a connect request, but never as the default: if the desktop has an agent, BlueZ asks that
+/// one.
 /// - SeeAlso: BlueZ doc/org.bluez.Agent.rst; src/agent.c (5.87).
 final class PairingAgent {
     static let path: ObjectPath = "/org/bluezkit/agent"
     private static let name = "org.bluez.Agent1"
 
-    /// Nil when the last manager is gone and the bus queue has not seen it yet.
+    /// Nil when the last manager was released and the bus queue does not know yet.
     private weak var service: PairingService?
 
     init(_ service: PairingService) { self.service = service }
@@ -39,7 +40,7 @@ final class PairingAgent {
             .init("RequestAuthorization", takes: [.init("device", "o")]) { agent, call, server in
                 agent.ask(call, server) { _ in .consent }
             },
-            // Of classic Bluetooth.
+            // For classic Bluetooth only.
             .init("RequestPinCode", takes: [.init("device", "o")], gives: [.init("pincode", "s")]) { $2.reject($1) },
             .init("DisplayPinCode", takes: [.init("device", "o"), .init("pincode", "s")]) { $2.reject($1) },
             .init("AuthorizeService", takes: [.init("device", "o"), .init("uuid", "s")]) { $2.reject($1) },
@@ -55,7 +56,7 @@ final class PairingAgent {
             let path = try reader.readPath()
             service.receive(try question(&reader), about: path, call)
         } catch {
-            Log.warning("\(call.member ?? "?"): \(error.message)")  // the types have been checked: cannot be
+            Log.warning("\(call.member ?? "?"): \(error.message)")  // cannot happen: the types have been checked
         }
     }
 }

@@ -1,6 +1,7 @@
 import BluezDBus
 
-/// What BlueZ finds at the objects of a published application. The calls are BlueZ's alone: ``BlueZBus`` refuses others'.
+/// The interfaces that BlueZ finds on the objects of a published application. Only BlueZ may call them: ``BlueZBus``
+/// refuses other callers.
 enum PublishedInterface {
     /// - SeeAlso: BlueZ doc/org.bluez.GattService.rst.
     static let service = ExportedInterface(
@@ -20,7 +21,7 @@ enum PublishedInterface {
             ExportedProperty("UUID", "s") { .string($0.characteristic.uuid.bluezString) },
             ExportedProperty("Service", "o") { $0.service.map { .path($0.path) } },
             ExportedProperty("Flags", "as") { .strings($0.flags) },
-            // That it is there makes BlueZ call AcquireNotify, which names the central; StartNotify does not.
+            // Its presence makes BlueZ call AcquireNotify, which names the central; StartNotify does not.
             ExportedProperty("NotifyAcquired", "b") { $0.notifies || $0.indicates ? .bool(false) : nil },
         ],
         methods: [
@@ -34,7 +35,7 @@ enum PublishedInterface {
                 "AcquireNotify", takes: [ExportedArgument("options", "a{sv}")],
                 gives: [ExportedArgument("fd", "h"), ExportedArgument("mtu", "q")]
             ) { characteristic, call, _ in characteristic.core.role.updates.answerAcquire(call, of: characteristic) },
-            // Comes after each refused AcquireNotify, and says less.
+            // Called after each refused AcquireNotify, with less information.
             ExportedMethod("StartNotify") { $2.reply(to: $1) },
             ExportedMethod("StopNotify") { characteristic, call, server in
                 characteristic.subscribers.allUnsubscribed()

@@ -1,9 +1,9 @@
 import BluezKitRestore
 import Foundation
 
-/// **BluezKit addition.** What was brought back of an earlier process, what was not, and why.
+/// **BluezKit addition.** What was restored from an earlier process, what was not, and why.
 public struct BluezRestoration: Sendable, CustomStringConvertible {
-    /// What became of a peripheral.
+    /// The outcome for a peripheral.
     public enum Outcome: String, Sendable {
         /// The link outlived the process: it was restored as `.connected`.
         case connected
@@ -17,28 +17,28 @@ public struct BluezRestoration: Sendable, CustomStringConvertible {
 
     /// One peripheral.
     public struct Peripheral: Sendable {
-        /// As of `CBPeripheral`.
+        /// The identifier of the `CBPeripheral`.
         public let identifier: UUID
-        /// Its name, where that was known.
+        /// Its name, if known.
         public let name: String?
-        /// What became of it.
+        /// The outcome.
         public let outcome: Outcome
-        /// Why, in words.
+        /// The reason in words.
         public let reason: String
-        /// The characteristics that are subscribed to again.
+        /// The characteristics to which it was subscribed again.
         public let subscriptions: [CBUUID]
     }
 
-    /// Whether the scan goes on.
+    /// Whether the scan resumes.
     public let isScanning: Bool
-    /// All that were preserved, in the order in which the app connected to them.
+    /// All preserved peripherals, in the order in which the app connected to them.
     public let peripherals: [Peripheral]
     /// The services that are published again, in the order in which the app added them.
     public let services: [CBUUID]
-    /// Whether the advertisement is on air again.
+    /// Whether advertising resumes.
     public let isAdvertising: Bool
-    /// The centrals that were subscribed. BlueZ has ended that together with the process: they have to subscribe again,
-    /// and connected ones are told that services have changed.
+    /// The centrals that were subscribed. BlueZ ended the subscriptions together with the process: the centrals must
+    /// subscribe again, and connected ones are informed that services have changed.
     public let lostSubscribers: [UUID]
 
     init(_ plan: RestorationPlan) {
@@ -63,49 +63,51 @@ public struct BluezRestoration: Sendable, CustomStringConvertible {
 
     /// A line for the scan, for each peripheral, for each service, for the advertisement and for each lost subscriber.
     public var description: String {
-        var lines = isScanning ? ["scan: goes on"] : []
-        lines += peripherals.map { "\($0.name ?? $0.identifier.uuidString): \($0.outcome), as \($0.reason)" }
+        var lines = isScanning ? ["scan: resumes"] : []
+        lines += peripherals.map { "\($0.name ?? $0.identifier.uuidString): \($0.outcome), because \($0.reason)" }
         lines += services.map { "\($0): published again" }
-        if isAdvertising { lines.append("advertisement: on air again") }
-        lines += lostSubscribers.map { "central \($0): not subscribed any more, as BlueZ ended that with the process" }
+        if isAdvertising { lines.append("advertisement: resumes") }
+        lines += lostSubscribers.map {
+            "central \($0): no longer subscribed, because BlueZ ended the subscription with the process"
+        }
         return lines.joined(separator: "\n")
     }
 }
 
-/// **BluezKit addition.** State that is preserved for this app, and that no manager has claimed yet or is using now.
+/// **BluezKit addition.** Preserved state of this app that no manager has claimed yet, or that a manager is using.
 public struct BluezPreservedState: Sendable {
-    /// Which kind of manager it is of.
+    /// The two kinds of managers.
     public enum Role: String, Sendable, CaseIterable {
-        /// Of a `CBCentralManager`.
+        /// A `CBCentralManager`.
         case central
-        /// Of a `CBPeripheralManager`.
+        /// A `CBPeripheralManager`.
         case peripheral
     }
 
-    /// Which kind of manager it is of.
+    /// The kind of the manager.
     public let role: Role
     /// The restore identifier; nil if the file cannot be read.
     public let identifier: String?
-    /// The file.
+    /// The path of the file.
     public let path: String
     /// When it was written; nil if the file cannot be read.
     public let saved: Date?
     /// The program that wrote it.
     public let app: String?
-    /// What is in it, in lines for a person; or what is wrong with it.
+    /// Its contents, in human-readable lines; or what is wrong with the file.
     public let lines: [String]
 
-    /// The restore identifiers of all managers with preserved state: those to create again, as
-    /// `UIApplication.LaunchOptionsKey.bluetoothCentrals` has them on iOS.
+    /// The restore identifiers of all managers with preserved state, which the app should create again, like
+    /// `UIApplication.LaunchOptionsKey.bluetoothCentrals` on iOS.
     /// - Parameters:
-    ///   - role: Of which kind of manager.
-    ///   - options: As for the managers: ``BluezManagerOptionStateDirectoryKey`` counts.
+    ///   - role: The kind of managers.
+    ///   - options: As for the managers: ``BluezManagerOptionStateDirectoryKey`` has an effect.
     public static func identifiers(_ role: Role, options: [String: Any]? = nil) -> [String] {
         all(options: options).filter { $0.role == role }.compactMap(\.identifier)
     }
 
-    /// Everything that is preserved, in the order of the files' names. Reads files; asks no bus.
-    /// - Parameter options: As for the managers: ``BluezManagerOptionStateDirectoryKey`` counts.
+    /// All preserved state, sorted by file name. Reads files; does not use the bus.
+    /// - Parameter options: As for the managers: ``BluezManagerOptionStateDirectoryKey`` has an effect.
     public static func all(options: [String: Any]? = nil) -> [BluezPreservedState] {
         (StateDirectory(options: options)?.files() ?? []).compactMap { path in
             do {
@@ -118,12 +120,12 @@ public struct BluezPreservedState: Sendable {
         }
     }
 
-    /// Forgets the state of one manager: it will not be restored.
+    /// Discards the state of one manager: it will not be restored.
     /// - Parameters:
     ///   - identifier: The restore identifier.
-    ///   - role: Of which kind of manager.
-    ///   - options: As for the managers: ``BluezManagerOptionStateDirectoryKey`` counts.
-    /// - Returns: False if there was none, or a living manager uses it; what stands in the way otherwise is logged.
+    ///   - role: The kind of the manager.
+    ///   - options: As for the managers: ``BluezManagerOptionStateDirectoryKey`` has an effect.
+    /// - Returns: False if there was none, if a live manager uses it, or if it cannot be removed, which is logged.
     @discardableResult
     public static func discard(_ identifier: String, _ role: Role, options: [String: Any]? = nil) -> Bool {
         guard let directory = StateDirectory(options: options),
@@ -133,7 +135,7 @@ public struct BluezPreservedState: Sendable {
             try SnapshotStore(directory, role.snapshotRole, identifier).remove()
             return true
         } catch {
-            Log.warning("the preserved state of \"\(identifier)\" is not discarded: \(error)")
+            Log.warning("the preserved state of \"\(identifier)\" could not be discarded: \(error)")
             return false
         }
     }
@@ -170,7 +172,7 @@ extension Snapshot {
             if let services = peripheral.services { parts.append("\(services.count) services known") }
             let subscriptions = peripheral.subscriptions.map(\.description)
             if !subscriptions.isEmpty { parts.append("subscribed to " + subscriptions.joined(separator: ", ")) }
-            if peripheral.reconnects { parts.append("connects again by itself") }
+            if peripheral.reconnects { parts.append("reconnects automatically") }
             lines.append(parts.joined(separator: "; "))
         }
         for service in services {

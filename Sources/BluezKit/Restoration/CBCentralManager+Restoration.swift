@@ -1,11 +1,11 @@
 import BluezKitRestore
 import Foundation
 
-/// Preserving what a central manager is about, and going on with it.
+/// Preserving the work of a central manager, and resuming it.
 extension CBCentralManager {
     // MARK: Preserving
 
-    /// Has the book say of `peripheral` what the object says. Any thread; on disk when it returns.
+    /// Updates the peripheral's record in the book. May be called on any thread; the record is on disk when it returns.
     func preserve(_ peripheral: CBPeripheral) {
         let adapter = core.adapterName.withLock { $0 }
         book?.note(peripheral.identifier, of: peripheral.core) { peripheral.record(adapter: adapter) }
@@ -15,13 +15,13 @@ extension CBCentralManager {
         book?.note { [self] in [.scan(is: shared.withLock { $0.scan }?.record)] }
     }
 
-    // MARK: Going on after a reset
+    // MARK: Resuming after a reset
 
-    /// On the delegate's queue, before `didUpdateState` tells: what the new state does to scan and connections.
+    /// On the delegate's queue, before `didUpdateState`: the effect of the new state on scan and connections.
     func follow(_ state: CBManagerState, from previous: CBManagerState, life: String?) {
         guard state != .poweredOn else { return goOn(life) }
         let isSwitchedOff = state == .poweredOff && previous == .poweredOn
-        // What was restored has lost nothing yet: it waits for Bluetooth to come on for the first time.
+        // Restored state has not been interrupted yet: it waits for Bluetooth to be on for the first time.
         let isWaiting = previous == .unknown || shared.withLock { $0.mustGoOn }
         if let book, book.resumes || isWaiting, !isSwitchedOff {
             guard book.pardon() else { return end(state) }
@@ -44,7 +44,7 @@ extension CBCentralManager {
         for peripheral in peripherals { peripheral.lostBluetooth(invalidates: !keepsHandles) }
     }
 
-    /// Scan and connections wait for Bluetooth to come back.
+    /// Scan and connections wait for Bluetooth to be on again.
     private func suspend() {
         guard let book else { return }
         let wanted = Set(book.peripherals.map(\.identifier))
@@ -78,7 +78,7 @@ extension CBCentralManager {
         for record in book.peripherals {
             let known = shared.withLock { $0.peripherals[record.identifier]?.peripheral }
             guard let peripheral = known, let token = peripheral.resume() else {
-                book.forget(record.identifier)  // the app has let go of it while Bluetooth was away
+                book.forget(record.identifier)  // the app released it while Bluetooth was unavailable
                 continue
             }
             let (core, reconnects) = (peripheral.core, record.reconnects)
@@ -89,7 +89,7 @@ extension CBCentralManager {
 
     // MARK: Restoring
 
-    /// A peripheral that comes back.
+    /// A peripheral to be restored.
     struct Restored: Sendable {
         let peripheral: CBPeripheral
         let link: UInt64
@@ -97,7 +97,7 @@ extension CBCentralManager {
         let reconnects: Bool
     }
 
-    /// Makes the objects what the plan says. On the bus queue, before the app can see any of it.
+    /// Creates the objects according to the plan. On the bus queue, before the app can see any of them.
     /// - Parameter path: The object path of a device.
     func restore(_ plan: RestorationPlan, path: (DeviceIdentity) -> String) -> [Restored] {
         let restored: [Restored] = plan.items.compactMap { item in
@@ -129,7 +129,7 @@ extension CBCentralManager {
         }
     }
 
-    /// `willRestoreState`, unless nothing came back. On the delegate's queue.
+    /// Calls `willRestoreState`, unless nothing was restored. On the delegate's queue.
     func tellRestored(_ restored: [Restored], _ scan: Snapshot.Scan?) {
         var dictionary: [String: Any] = [:]
         if !restored.isEmpty { dictionary[CBCentralManagerRestoredStatePeripheralsKey] = restored.map(\.peripheral) }
@@ -146,7 +146,7 @@ extension CBCentralManager {
 }
 
 extension Snapshot.Peripheral {
-    /// What of the app's options is kept: Apple's, as far as they are numbers, and ones that JSON has.
+    /// The options of the app that are preserved: Apple's, as far as they are numbers that JSON can represent.
     static func options(_ options: [String: Any]?) -> [String: Double] {
         let known = [
             CBConnectPeripheralOptionNotifyOnConnectionKey, CBConnectPeripheralOptionNotifyOnDisconnectionKey,

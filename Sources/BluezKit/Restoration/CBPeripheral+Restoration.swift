@@ -1,9 +1,9 @@
 import BluezKitRestore
 import Foundation
 
-/// A peripheral as it is kept on disk, and back.
+/// A peripheral's record on disk, and restoring it.
 extension CBPeripheral {
-    /// What to preserve; nil: the app is neither connected nor connecting.
+    /// The record to preserve; nil: the app is neither connected nor connecting.
     func record(adapter: String?) -> Snapshot.Peripheral? {
         let shared = shared.withLock { $0 }
         let state: Snapshot.Peripheral.State
@@ -24,11 +24,11 @@ extension CBPeripheral {
             .compactMap { $0.record(isListed: listedPaths.contains($0.objectPath), shared.subscribed) }
     }
 
-    /// Makes the peripheral what it was. Before the app has seen it.
+    /// Restores the peripheral's state. Before the app has seen it.
     /// - Parameters:
-    ///   - isConnected: Whether it is restored as connected, with what was discovered.
+    ///   - isConnected: Whether it is restored as connected, with its discovered attributes.
     ///   - path: The device's object path now.
-    /// - Returns: Which connect this is.
+    /// - Returns: The generation of its connect.
     func restore(_ record: Snapshot.Peripheral, isConnected: Bool, path: String) -> UInt64 {
         let services = isConnected ? record.services.map { makeServices($0, path) } : nil
         return shared.withLock { shared in
@@ -88,7 +88,7 @@ extension CBPeripheral {
         return (listed, all, subscribed)
     }
 
-    /// Bluetooth was reset, and the app's wish goes on: what was a link is a pending connect.
+    /// Bluetooth was reset, and the connect request continues: a link becomes a pending connect.
     func suspend() {
         let ended = shared.withLock { shared in
             core.begin()
@@ -98,7 +98,7 @@ extension CBPeripheral {
         stopNotifying(ended)
     }
 
-    /// - Returns: Which connect this is; nil if the app wants none.
+    /// - Returns: The generation of its connect; nil if there is no connect request.
     func resume() -> UInt64? {
         shared.withLock { shared in
             guard shared.state == .connecting else { return nil }
@@ -106,13 +106,13 @@ extension CBPeripheral {
         }
     }
 
-    /// Those that are subscribed to, in table order.
+    /// The subscribed characteristics, in table order.
     var subscribedCharacteristics: [CBCharacteristic] {
         shared.withLock { shared in shared.subscribed.sorted().compactMap { shared.attributes[$0] as? CBCharacteristic }
         }
     }
 
-    /// What was in the services when they were discovered, by path.
+    /// The contents of the services when they were discovered, by path.
     var serviceLayouts: [String: String] {
         let services = shared.withLock { $0.attributes.values.compactMap { $0 as? CBService } }
         return Dictionary(services.map { ($0.objectPath, $0.layout) }) { first, _ in first }
@@ -122,7 +122,7 @@ extension CBPeripheral {
         shared.withLock { $0.subscribed.contains(characteristic.objectPath) }
     }
 
-    /// - Parameter isBonded: What BlueZ says.
+    /// - Parameter isBonded: As reported by BlueZ.
     func learn(isBonded: Bool) {
         let isNew = shared.withLock { shared in
             defer { shared.isBonded = isBonded }
@@ -131,17 +131,17 @@ extension CBPeripheral {
         if isNew { preserve() }
     }
 
-    /// - Parameter identity: Whose private address it was found under.
+    /// - Parameter identity: The device whose private address it had when it was found.
     func learn(_ identity: DeviceIdentity) {
         resolved = identity
         core.manager.manager?.know(self, as: identity)
         preserve()
     }
 
-    /// Has the file say what this object says.
+    /// Updates the record in the file.
     func preserve() { core.manager.manager?.preserve(self) }
 
-    /// Only of this service: what a change costs does not grow with the table.
+    /// Only of this service, so that the cost of a change does not grow with the table.
     func preserve(_ service: CBService) {
         core.manager.manager?.book?.note {
             let (isListed, subscribed) = shared.withLock { shared in
@@ -200,6 +200,6 @@ extension CBCharacteristic {
 }
 
 extension AttributeUUID {
-    /// Does not trap: the text was checked.
+    /// Does not trap, because the text was checked.
     var cbUUID: CBUUID { CBUUID(string: text) }
 }

@@ -1,20 +1,21 @@
 import BluezKitRestore
 import Foundation
 
-/// Preserving what a peripheral manager is about, and going on with it.
+/// Preserving the work of a peripheral manager, and resuming it.
 extension CBPeripheralManager {
     // MARK: Preserving
 
-    /// Any thread; on disk when it returns.
+    /// May be called on any thread; the record is on disk when it returns.
     func preserveServices() {
         book?.note { [self] in
             let services = shared.withLock { $0.services }
-            // One that includes another must stand behind it, also where the app's order was wrong: BlueZ refuses that.
+            // A service that includes another must follow it, even if the app's order was different, because BlueZ
+            // requires that.
             return [.services(are: services.compactMap { Snapshot.LocalService($0, among: services) })]
         }
     }
 
-    /// BlueZ ends subscriptions with the process: who was subscribed is only told.
+    /// BlueZ ends subscriptions with the process: the subscribers are only reported.
     func preserveSubscribers() {
         book?.gather { [weak self] in self?.preserveServices() }
     }
@@ -23,8 +24,8 @@ extension CBPeripheralManager {
         book?.note { [self] in [.advertisement(is: shared.withLock { $0.advertisement })] }
     }
 
-    /// The first start counts: another one, before that is over, changes nothing (AD-4).
-    /// - Returns: Which start it is.
+    /// The first start applies: a second one, before the first has finished, has no effect (AD-4).
+    /// - Returns: The start.
     func preserve(_ advertisement: Snapshot.Advertisement) -> Advertiser.Start {
         let start = shared.withLock { shared in
             if shared.advertisement == nil { shared.advertisement = advertisement }
@@ -34,13 +35,13 @@ extension CBPeripheralManager {
         return start
     }
 
-    // MARK: Going on after a reset
+    // MARK: Resuming after a reset
 
-    /// On the delegate's queue, before `didUpdateState` tells: what the new state does to services and advertisement.
+    /// On the delegate's queue, before `didUpdateState`: the effect of the new state on services and advertisement.
     func follow(_ state: CBManagerState, from previous: CBManagerState) {
         guard state != .poweredOn else { return goOn() }
         let isSwitchedOff = state == .poweredOff && previous == .poweredOn
-        // What was restored has lost nothing yet: it waits for Bluetooth to come on for the first time.
+        // Restored state has not been interrupted yet: it waits for Bluetooth to be on for the first time.
         let isWaiting = previous == .unknown || shared.withLock { $0.mustGoOn }
         if let book, book.resumes || isWaiting, !isSwitchedOff {
             if !book.pardon() { book.note { [.off] } }
@@ -55,7 +56,7 @@ extension CBPeripheralManager {
         }
     }
 
-    /// BlueZ has lost everything, and gets it again when it is back.
+    /// BlueZ has lost everything; it is registered again when BlueZ is back.
     private func suspend(_ book: IntentBook) {
         let advertisement = book.advertisement
         shared.withLock { shared in
@@ -84,13 +85,14 @@ extension CBPeripheralManager {
             let content = try Advertisement(advertisement.dictionary)
             core.bus.run { core.gattServer.perform(.advertise(content, start, isResumed: true)) }
         } catch {
-            Log.warning("what was advertised cannot be advertised again: \(error)")
+            Log.warning("the advertisement cannot be restarted: \(error)")
             endAdvertising()
             preserveAdvertisement()
         }
     }
 
-    /// BlueZ has taken it off the air: the daemon or the adapter goes, as the state will say.
+    /// BlueZ has ended the advertisement, because the daemon exits or the adapter was removed, which the state will
+    /// show.
     func advertisingReleased(_ token: UInt64) {
         shared.withLock { shared in
             guard shared.advertisingToken == token else { return }
@@ -101,7 +103,7 @@ extension CBPeripheralManager {
 
     // MARK: Restoring
 
-    /// Makes the objects what the plan says. On the bus queue, before the app can see any of it.
+    /// Creates the objects according to the plan. On the bus queue, before the app can see any of them.
     func restore(_ plan: RestorationPlan) {
         var services: [CBMutableService] = []
         for record in plan.services { services.append(record.service(including: services)) }
@@ -115,7 +117,7 @@ extension CBPeripheralManager {
         preserveAdvertisement()
     }
 
-    /// `willRestoreState`, unless nothing came back. On the delegate's queue.
+    /// Calls `willRestoreState`, unless nothing was restored. On the delegate's queue.
     func tellRestored() {
         let (services, advertisement) = shared.withLock { ($0.services, $0.advertisement) }
         var dictionary: [String: Any] = [:]
@@ -139,7 +141,7 @@ extension Snapshot.LocalService {
             characteristics: (service.characteristics ?? []).compactMap { Snapshot.LocalCharacteristic($0) })
     }
 
-    /// - Parameter others: Those that stand before it.
+    /// - Parameter others: The services that precede it.
     fileprivate func service(including others: [CBMutableService]) -> CBMutableService {
         let service = CBMutableService(type: uuid.cbUUID, primary: isPrimary)
         service.characteristics = characteristics.map(\.characteristic)
@@ -161,7 +163,7 @@ extension Snapshot.LocalCharacteristic {
             subscribers: (characteristic.subscribedCentrals ?? []).map(\.identifier))
     }
 
-    /// Nobody is subscribed to it: BlueZ has ended that.
+    /// No central is subscribed to it: BlueZ has ended the subscriptions.
     fileprivate var characteristic: CBMutableCharacteristic {
         let characteristic = CBMutableCharacteristic(
             type: uuid.cbUUID, properties: CBCharacteristicProperties(rawValue: properties), value: value,
@@ -177,7 +179,7 @@ extension Snapshot.LocalDescriptor {
         self.init(uuid: uuid, text: descriptor.value as? String, data: descriptor.value as? Data)
     }
 
-    /// Nil for a value that `CBMutableDescriptor` traps on: a file may hold anything.
+    /// Nil for a value on which `CBMutableDescriptor` would trap: a file may contain anything.
     fileprivate var descriptor: CBMutableDescriptor? {
         switch uuid.cbUUID.numberOnBase {
         case 0x2901: data == nil ? CBMutableDescriptor(type: uuid.cbUUID, value: text) : nil
@@ -204,7 +206,7 @@ extension Snapshot.Advertisement {
         txPowerDBm = (dictionary[BluezAdvertisementTxPowerKey] as? NSNumber)?.intValue
     }
 
-    /// As the app has passed it.
+    /// As passed by the app.
     fileprivate var dictionary: [String: Any] {
         var dictionary: [String: Any] = [:]
         dictionary[CBAdvertisementDataLocalNameKey] = localName

@@ -3,18 +3,18 @@ import BluezDBus
 import Dispatch
 import Foundation
 
-/// What a manager is about: its scan and its connections, or its services and its advertisement. With a restore
-/// identifier every change is on disk before anything is done about it, and before the app's call returns (D11); without
-/// one the book is only for going on after a reset (D10).
+/// What a manager was asked to do: its scan and its connections, or its services and its advertisement. With a restore
+/// identifier every change is on disk before it takes effect, and before the app's call returns (D11); without one the
+/// book is only used to resume after a reset (D10).
 ///
-/// Any thread. The lock is held while the file is written, so that the changes come there in their order. It is taken
-/// before the locks of managers and peripherals; nothing is logged while it is held.
+/// May be used on any thread. The lock is held while the file is written, so that the changes reach it in order. It is
+/// taken before the locks of managers and peripherals; nothing is logged while it is held.
 final class IntentBook: Sendable {
     private struct State {
         var snapshot: Snapshot
         var store: SnapshotStore?
         var isOnDisk: Bool
-        /// Which object each record is of: the app may have let go of one, and have another of the same identifier.
+        /// The object of each record: the app may have released one, and have another with the same identifier.
         var owners: [UUID: ObjectIdentifier] = [:]
         var hasFailed = false
         var isRetryDue = false
@@ -24,18 +24,18 @@ final class IntentBook: Sendable {
         var gathered: (@Sendable () -> Void)?
     }
 
-    /// Bluetooth was switched off, which ends everything; but bluetoothd says the same when it is told to end, and
-    /// then everything goes on. Which of the two it was shows a moment later.
+    /// Bluetooth was switched off, which ends everything. But bluetoothd sends the same signals when it is asked to
+    /// exit, and then everything resumes. Shortly afterwards it becomes clear which of the two it was.
     private struct Condemnation {
         let number: UInt64
         let since: DispatchTime
     }
 
-    /// Whether the work goes on by itself after a reset.
+    /// Whether the work resumes automatically after a reset.
     let resumes: Bool
-    /// Where it is kept; nil: in memory only.
+    /// The file; nil: in memory only.
     let path: String?
-    /// Where the app's other managers keep theirs.
+    /// The directory of the state of the app's other managers.
     let directory: StateDirectory?
     private let state: Protected<State>
 
@@ -44,7 +44,7 @@ final class IntentBook: Sendable {
         (path, directory) = (state.store?.path, state.store?.directory)
     }
 
-    /// The book of a new manager, and what an earlier process left in it.
+    /// Creates the book of a new manager, and reads what an earlier process preserved.
     /// - Returns: No book for a manager that neither preserves nor resumes.
     static func open(
         _ role: Snapshot.Role, identifier: String?, options: [String: Any]?
@@ -72,7 +72,7 @@ final class IntentBook: Sendable {
         do throws(SnapshotStore.Failure) {
             let store = try lockedStore(directory, role, identifier)
             do throws(SnapshotStore.Failure) { return (store, try store.load()) } catch {
-                // What could not be read may be good: it is not written over.
+                // A file that could not be read may be valid: it is not overwritten.
                 guard error.isBadContent else { throw error }
                 Log.warning("preserved state cannot be used and is treated as none: \(error)")
                 return (store, nil)
@@ -87,7 +87,7 @@ final class IntentBook: Sendable {
     private static func lockedStore(
         _ directory: StateDirectory, _ role: Snapshot.Role, _ identifier: String
     ) throws(SnapshotStore.Failure) -> SnapshotStore {
-        // Who gives up what was not claimed holds the lock for some milliseconds.
+        // The process that ends unclaimed links holds the lock for some milliseconds.
         for _ in 0..<5 {
             do throws(SnapshotStore.Failure) { return try SnapshotStore(directory, role, identifier) } catch {
                 guard error.isInUse else { throw error }
@@ -99,8 +99,8 @@ final class IntentBook: Sendable {
 
     // MARK: Changing
 
-    /// Changes the book, and the file if that makes a difference.
-    /// - Parameter changes: Called under the book's lock: the last writer has seen the last change.
+    /// Changes the book, and the file if the book has changed.
+    /// - Parameter changes: Called under the book's lock, so that the last writer sees the last change.
     func note(_ changes: () -> [Snapshot.Change]) {
         perform { state in
             let news = changes().filter { state.snapshot.apply($0) }
@@ -109,8 +109,8 @@ final class IntentBook: Sendable {
     }
 
     /// - Parameters:
-    ///   - owner: Which of the app's objects it is.
-    ///   - record: What there is to say of it; nil: nothing any more.
+    ///   - owner: The app's object to which the record belongs.
+    ///   - record: The new record; nil: it is removed.
     func note(_ identifier: UUID, of owner: AnyObject, _ record: () -> Snapshot.Peripheral?) {
         perform { state in
             let record = record()
@@ -120,8 +120,8 @@ final class IntentBook: Sendable {
         }
     }
 
-    /// The app has let go of the peripheral.
-    /// - Parameter owner: Which object of it; nil: whatever there is.
+    /// The app has released the peripheral.
+    /// - Parameter owner: The object that was released; nil: any.
     func forget(_ identifier: UUID, of owner: AnyObject? = nil) {
         perform { state in
             guard owner == nil || state.owners[identifier] == owner.map(ObjectIdentifier.init) else { return nil }
@@ -130,8 +130,8 @@ final class IntentBook: Sendable {
         }
     }
 
-    /// For what changes often, is worth little, and need not be there at once: `body`, which makes the note, is called now
-    /// if it was not called within the last second, and else when that is over.
+    /// For frequent changes of little importance that need not be saved at once: `body`, which makes the change, is
+    /// called now if it was not called within the last second, otherwise after that second.
     func gather(_ body: @escaping @Sendable () -> Void) {
         let isFirst = state.withLock { state in
             if state.isGathering { state.gathered = body }
@@ -149,7 +149,7 @@ final class IntentBook: Sendable {
         }
     }
 
-    /// - Parameter body: Returns what there is to log.
+    /// - Parameter body: Returns a text to log, if any.
     private func perform(_ body: (inout State) -> String?) {
         state.withLock(body).map(Log.warning)
     }
@@ -158,8 +158,8 @@ final class IntentBook: Sendable {
         DispatchQueue.global(qos: .utility).asyncAfter(deadline: .now() + delay) { [weak self] in self.map(body) }
     }
 
-    /// - Parameter changes: What is new; nil: it is written as a whole.
-    /// - Returns: What there is to log.
+    /// - Parameter changes: The changes; nil: the whole file is written.
+    /// - Returns: A text to log, if any.
     private func save(_ state: inout State, _ changes: [Snapshot.Change]? = nil) -> String? {
         guard let store = state.store, state.isOnDisk || !state.snapshot.isEmpty else { return nil }
         state.snapshot.saved = Date()
@@ -172,7 +172,7 @@ final class IntentBook: Sendable {
             defer { state.hasFailed = true }
             retryLater(&state)
             guard !state.hasFailed else { return nil }
-            return "state cannot be preserved: \(error). An app that ends now comes back to what was preserved last; "
+            return "state cannot be preserved: \(error). If the app exits now, the last saved state will be restored; "
                 + "BluezKit tries again every 5 s"
         }
     }
@@ -188,7 +188,7 @@ final class IntentBook: Sendable {
         }
     }
 
-    /// The manager is gone, and all that it was about (RS-16). The file is another's from here on.
+    /// The manager was released, and all its work ended (RS-16). From now on the file belongs to another manager.
     func end() {
         perform { state in
             state.snapshot.switchOff()
@@ -206,13 +206,13 @@ final class IntentBook: Sendable {
     var scan: Snapshot.Scan? { state.withLock { $0.snapshot.scan } }
     var advertisement: Snapshot.Advertisement? { state.withLock { $0.snapshot.advertisement } }
 
-    // MARK: Switched off, or shut down?
+    // MARK: Switched off, or exiting?
 
-    /// How long bluetoothd takes at most from switching an adapter off to being gone, when it is told to end.
+    /// How long bluetoothd takes at most from switching an adapter off to exiting, when it is asked to exit.
     static let shutdownTime = DispatchTimeInterval.seconds(10)
 
-    /// Everything ends, unless ``pardon()`` comes soon.
-    /// - Returns: Which condemnation it is.
+    /// The state is removed, unless ``pardon()`` is called soon.
+    /// - Returns: The number of this scheduled removal.
     @discardableResult
     func condemn() -> UInt64 {
         let number = state.withLock { state in
@@ -224,8 +224,8 @@ final class IntentBook: Sendable {
         return number
     }
 
-    /// Bluetoothd is gone: it was not switched off by somebody.
-    /// - Returns: Whether everything goes on.
+    /// bluetoothd has exited, so Bluetooth was not switched off by the user.
+    /// - Returns: Whether the work resumes.
     func pardon() -> Bool {
         state.withLock { state in
             defer { state.condemnation = nil }
@@ -234,7 +234,7 @@ final class IntentBook: Sendable {
         }
     }
 
-    /// - Parameter number: Which condemnation; nil: whatever there is.
+    /// - Parameter number: The scheduled removal; nil: any.
     /// - Returns: Whether there was one.
     @discardableResult
     func execute(_ number: UInt64? = nil) -> Bool {

@@ -1,18 +1,18 @@
-/// Lets the first of many like events through, and then one a minute, for each source. Pure: the caller has the clock.
+/// Passes the first of many similar events, and then one a minute, for each source. Pure: the caller provides the time.
 struct FloodGate {
     private struct Source {
         var last: ContinuousClock.Instant
         var withheld = 0
     }
 
-    /// A program can call itself by ever new names; those beyond so many count as one source.
+    /// A program can use ever new names; those beyond this number count as one source.
     static let sourceLimit = 64
     static let interval = Duration.seconds(60)
 
     private var sources: [String: Source] = [:]
 
     /// An event from `source`.
-    /// - Returns: Nil: hold it back. Else how many were held back since the last one that passed.
+    /// - Returns: Nil: suppress it. Otherwise the number of events suppressed since the last one that passed.
     mutating func admit(_ source: String, at now: ContinuousClock.Instant) -> Int? {
         if sources[source] == nil, sources.count >= Self.sourceLimit {
             sources = sources.filter { now - $0.value.last < Self.interval || $0.value.withheld > 0 }

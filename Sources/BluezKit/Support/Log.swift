@@ -2,56 +2,57 @@ import BluezDBus
 import Foundation
 import Synchronization
 
-/// **BluezKit addition.** Where the library's log lines go, and which of them.
+/// **BluezKit addition.** The destination and the level of the library's log.
 ///
-/// On Apple platforms CoreBluetooth writes to the system log. Here each line goes to the standard error output as
-/// `[CoreBluetooth] …`, until ``handler`` says otherwise. The texts are for people and may change.
+/// On Apple platforms CoreBluetooth writes to the system log. Here each line goes to standard error as
+/// `[CoreBluetooth] …`, unless ``handler`` is set. The texts are for people and may change.
 public enum BluezKitLog {
-    /// How much a line matters. Each level includes those after it.
+    /// The importance of a line. Each level includes those after it.
     public enum Level: Int, Sendable {
-        /// What passes between the library and BlueZ. Off, unless the environment has `BLUEZKIT_LOG=debug`.
+        /// The messages between the library and BlueZ. Off, unless the environment has `BLUEZKIT_LOG=debug`.
         case debug = 0
-        /// The library could not do something, or did it in part, and there is no callback that says so.
+        /// The library could not do something, or only in part, and there is no callback that reports it.
         case warning = 1
-        /// The app called something at a moment or in a way that has no effect: "API MISUSE".
+        /// The app made a call that has no effect because of its time or its arguments: "API MISUSE".
         case misuse = 2
     }
 
     /// Receives a line: its level, and its text without prefix and line break.
     ///
-    /// Called on whatever thread has something to say, also in the middle of a call by the app: return soon, and call
-    /// nothing of CoreBluetooth from it.
+    /// Called on the thread that logs, possibly in the middle of a call by the app: return quickly, and do not call
+    /// CoreBluetooth from it.
     public typealias Handler = @Sendable (_ level: Level, _ text: String) -> Void
 
-    /// The least important level that is reported. ``Level/warning`` at first; ``Level/debug`` if the environment
+    /// The least important level that is reported. ``Level/warning`` by default; ``Level/debug`` if the environment
     /// variable `BLUEZKIT_LOG` is `debug` when the library first logs. May be set at any time, on any thread.
     public static var level: Level {
         get { Level(rawValue: leastLevel.load(ordering: .relaxed)) ?? .warning }
         set { leastLevel.store(newValue.rawValue, ordering: .relaxed) }
     }
 
-    /// What is done with a line; ``writeToStandardError(_:_:)`` at first. May be set at any time, on any thread.
+    /// The destination of log lines; ``writeToStandardError(_:_:)`` by default. May be set at any time, on any thread.
     public static var handler: Handler {
         get { current.withLock { $0 }.handler }
         set {
             var old = Current(handler: newValue)
             current.withLock { swap(&$0, &old) }
-            withExtendedLifetime(old) {}  // what it holds may log at its end
+            withExtendedLifetime(old) {}  // what it holds may log when it is released
         }
     }
 
-    /// Lines have at most so many bytes of UTF-8; what is longer is cut. Part of it may come from anybody on the bus.
+    /// The maximum length of a line in bytes of UTF-8; longer lines are cut. Other programs on the bus may influence
+    /// their content.
     static let lengthLimit = 1000
 
-    /// The first ``handler``: writes `[CoreBluetooth] text`, or `[CoreBluetooth] API MISUSE: text`, as one line.
+    /// The default ``handler``: writes `[CoreBluetooth] text`, or `[CoreBluetooth] API MISUSE: text`, as one line.
     public static func writeToStandardError(_ level: Level, _ text: String) {
         let line = Array(line(level, text).utf8)
-        // One call, so that lines of several threads do not mix. Where nobody reads there is nobody to tell.
+        // One call, so that lines of several threads do not mix. A failure cannot be reported anywhere.
         _ = line.withUnsafeBytes { write(STDERR_FILENO, $0.baseAddress, $0.count) }
     }
 
     static func line(_ level: Level, _ text: String) -> String {
-        // No control characters: part of a text may have been chosen by another program, or by a peer.
+        // No control characters, because parts of the text may have been chosen by another program or by a peer.
         let isPlain = text.unicodeScalars.allSatisfy { $0.properties.generalCategory != .control }
         let text =
             isPlain
@@ -67,7 +68,7 @@ public enum BluezKitLog {
     fileprivate static let leastLevel = Atomic<Int>(
         (environment("BLUEZKIT_LOG") == "debug" ? Level.debug : .warning).rawValue)
 
-    /// Not the closure itself: each access to one in a generic container wraps it in two more, until calling it
+    /// Not the closure itself: each access to a closure in a generic container wraps it in two more, until calling it
     /// overflows the stack.
     private struct Current {
         let handler: Handler
@@ -76,22 +77,22 @@ public enum BluezKitLog {
     private static let current = Mutex(Current(handler: writeToStandardError))
 }
 
-/// The library's own way to log.
+/// The library's own interface for logging.
 enum Log {
-    /// The app did something that Apple logs as API MISUSE: it has no effect.
+    /// The app did something that Apple logs as API MISUSE, and that has no effect.
     static func misuse(_ text: String) { report(.misuse, text) }
 
-    /// Something that the app or its operator should know and that no callback tells.
+    /// Something that the app or its operator should know and that no callback reports.
     static func warning(_ text: String) { report(.warning, text) }
 
-    /// The text is not even made while this level is off.
+    /// The text is not even created while this level is off.
     static func debug(_ text: @autoclosure () -> String) {
         guard isOn(.debug) else { return }
         report(.debug, text())
     }
 
-    /// A line that a radio peer or another program can cause as often as it likes: the first from each `source`, and
-    /// then one a minute that says how many there were.
+    /// A line that a peer or another program can cause as often as it likes: the first one from each `source`, and then
+    /// one a minute with the number of suppressed lines.
     static func warning(from source: String, _ text: @autoclosure () -> String) {
         guard isOn(.warning), let unsaid = floods.withLock({ $0.admit(source, at: .now) }) else { return }
         report(.warning, unsaid == 0 ? text() : "\(text()) (and \(unsaid) more like it)")

@@ -1,7 +1,7 @@
 extension CBUUID {
-    /// **BluezKit addition.** The Bluetooth SIG's name for the UUID, "Heart Rate"; nil if it has none that BluezKit knows.
+    /// **BluezKit addition.** The Bluetooth SIG's name for the UUID, "Heart Rate"; nil if BluezKit knows none.
     ///
-    /// For logs and lists. A UUID on the Bluetooth Base UUID has its name whatever its length.
+    /// For logs and lists. A UUID on the Bluetooth Base UUID has its name in any length.
     public final var assignedName: String? {
         numberOnBase.flatMap { UInt16(exactly: $0) }.flatMap { AssignedNumbers.names[$0] }
     }

@@ -4,14 +4,14 @@ import Foundation
 /// The domain of ``CBATTError``: `"CBATTErrorDomain"`.
 public let CBATTErrorDomain: String = "CBATTErrorDomain"
 
-/// What a peer answered to a read, a write or a subscription that it refused; and what an app in the peripheral role
-/// answers. Codes that have no name, such as those of applications (0x80 to 0x9F), are delivered as received.
+/// The error with which a peer refuses a read, a write or a subscription, or with which an app in the peripheral role
+/// responds. Codes without a name, such as those of applications (0x80 to 0x9F), are delivered as received.
 ///
-/// Where BlueZ had a part in it, `userInfo[NSUnderlyingErrorKey]` is an `NSError` in ``BluezErrorDomain`` with its error
-/// name and message.
+/// If the error originates in BlueZ, `userInfo[NSUnderlyingErrorKey]` is an `NSError` in ``BluezErrorDomain`` with its
+/// error name and message.
 /// - SeeAlso: Apple, `CBATTError`; Core Spec 5.4, Vol 3, Part F, 3.4.1.1.
 public struct CBATTError: _BridgedStoredNSError {
-    /// The error as `as NSError` gives it.
+    /// The error as an `NSError`.
     public let _nsError: NSError
 
     /// Wraps an `NSError` of this domain.
@@ -20,14 +20,14 @@ public struct CBATTError: _BridgedStoredNSError {
     /// An error with this code.
     /// - Parameters:
     ///   - code: What went wrong.
-    ///   - userInfo: Replaces or adds to the description that each error has.
+    ///   - userInfo: Replaces or extends the default description.
     public init(_ code: Code, userInfo: [String: Any] = [:]) {
         _nsError = NSError(
             domain: CBATTErrorDomain, code: code.rawValue,
             userInfo: [NSLocalizedDescriptionKey: code.text].merging(userInfo) { $1 })
     }
 
-    /// The codes of ``CBATTError``: those with a name, and any other number by `Code(rawValue:)`, which never fails.
+    /// The codes of ``CBATTError``: named codes, and any other number by `Code(rawValue:)`, which never fails.
     public typealias Code = CBATTErrorCode
 
     /// ``CBATTErrorDomain``.
@@ -36,9 +36,9 @@ public struct CBATTError: _BridgedStoredNSError {
     /// ``CBATTErrorDomain``.
     public static var errorDomain: String { CBATTErrorDomain }
 
-    /// The ATT error code. It may be one without a name.
+    /// The ATT error code, possibly without a name.
     public var code: Code {
-        // `!`: an enum that is imported from C takes every number.
+        // `!`: an enum that is imported from C accepts every number.
         Code(rawValue: _nsError.code)!
     }
 
@@ -48,7 +48,7 @@ public struct CBATTError: _BridgedStoredNSError {
     /// Hashes the code.
     public func hash(into hasher: inout Hasher) { hasher.combine(_nsError.code) }
 
-    // Foundation's own for such types traps on Linux.
+    // Foundation's own implementation for such types traps on Linux.
     /// The hash of the code.
     public var hashValue: Int {
         var hasher = Hasher()
@@ -61,7 +61,7 @@ extension CBATTErrorCode: @retroactive _ErrorCodeProtocol {
     /// The error that has this code.
     public typealias _ErrorType = CBATTError
 
-    /// Apple's English text where it is known.
+    /// Apple's English text where known.
     var text: String {
         switch self {
         case .success: "Success."
@@ -91,7 +91,7 @@ extension CBATTErrorCode: @retroactive _ErrorCodeProtocol {
 extension CBATTError {
     /// `Code.success`: only as the result of `respond(to:withResult:)`.
     public static var success: Code { .success }
-    /// 0x01: the attribute is not there (any more).
+    /// 0x01: the attribute does not exist (any more).
     public static var invalidHandle: Code { .invalidHandle }
     /// 0x02: it cannot be read.
     public static var readNotPermitted: Code { .readNotPermitted }
@@ -101,15 +101,15 @@ extension CBATTError {
     public static var invalidPdu: Code { .invalidPdu }
     /// 0x05: the link must be paired first.
     public static var insufficientAuthentication: Code { .insufficientAuthentication }
-    /// 0x06: the peer does not know such a request.
+    /// 0x06: the peer does not support the request.
     public static var requestNotSupported: Code { .requestNotSupported }
     /// 0x07: the offset is past the end of the value.
     public static var invalidOffset: Code { .invalidOffset }
-    /// 0x08: the peer's user, or application, must allow it.
+    /// 0x08: the peer's user or application must authorize the access.
     public static var insufficientAuthorization: Code { .insufficientAuthorization }
     /// 0x09: too many prepared writes.
     public static var prepareQueueFull: Code { .prepareQueueFull }
-    /// 0x0A: there is no such attribute.
+    /// 0x0A: no such attribute.
     public static var attributeNotFound: Code { .attributeNotFound }
     /// 0x0B: the value cannot be read in pieces.
     public static var attributeNotLong: Code { .attributeNotLong }
@@ -123,6 +123,6 @@ extension CBATTError {
     public static var insufficientEncryption: Code { .insufficientEncryption }
     /// 0x10: the attribute type does not group others.
     public static var unsupportedGroupType: Code { .unsupportedGroupType }
-    /// 0x11: the peer has no room for it.
+    /// 0x11: the peer has insufficient resources.
     public static var insufficientResources: Code { .insufficientResources }
 }

@@ -1,4 +1,4 @@
-/// What centrals may do with a local characteristic's value.
+/// The access that centrals have to a local characteristic's value.
 /// - SeeAlso: Apple, `CBAttributePermissions`; Core Spec 5.4, Vol 3, Part F, 3.2.5.
 public struct CBAttributePermissions: OptionSet, Sendable {
     /// The bits.

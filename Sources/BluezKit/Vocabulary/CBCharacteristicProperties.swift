@@ -1,7 +1,7 @@
-/// What can be done with a characteristic, as its declaration says. A hint: the peer may refuse all the same.
+/// The operations that a characteristic declares. A hint: the peer may still refuse them.
 /// - SeeAlso: Core Spec 5.4, Vol 3, Part G, 3.3.1.1.
 public struct CBCharacteristicProperties: OptionSet, Sendable {
-    /// Bits 0 to 7 as on air, bits 8 and 9 for local characteristics.
+    /// Bits 0 to 7 as transmitted, bits 8 and 9 for local characteristics.
     public let rawValue: UInt
 
     /// Properties from their bits.
@@ -11,15 +11,15 @@ public struct CBCharacteristicProperties: OptionSet, Sendable {
     public static let broadcast = Self(rawValue: 0x001)
     /// The value can be read.
     public static let read = Self(rawValue: 0x002)
-    /// The value can be written without an answer.
+    /// The value can be written without response.
     public static let writeWithoutResponse = Self(rawValue: 0x004)
-    /// The value can be written with an answer.
+    /// The value can be written with response.
     public static let write = Self(rawValue: 0x008)
-    /// Changes can be subscribed to, unacknowledged.
+    /// Notifications can be subscribed to; they are not acknowledged.
     public static let notify = Self(rawValue: 0x010)
-    /// Changes can be subscribed to, acknowledged by the receiving system.
+    /// Indications can be subscribed to; the receiving system acknowledges them.
     public static let indicate = Self(rawValue: 0x020)
-    /// Writes without an answer may carry a signature.
+    /// Writes without response may carry a signature.
     public static let authenticatedSignedWrites = Self(rawValue: 0x040)
     /// There is an Extended Properties descriptor, 2900. Not allowed on local characteristics.
     public static let extendedProperties = Self(rawValue: 0x080)

@@ -1,13 +1,13 @@
-/// What `centralManager(_:connectionEventDidOccur:for:)` reports: a peer's connection to the system, by whatever program.
+/// A peer's connection to the system, by any program, as reported by `centralManager(_:connectionEventDidOccur:for:)`.
 /// - SeeAlso: Apple, `CBConnectionEvent`.
 public enum CBConnectionEvent: Int, Sendable {
     /// The peer has disconnected from this system.
     case peerDisconnected = 0
-    /// The peer has connected to this system. To use it, this app must `connect` it as well.
+    /// The peer has connected to this system. To use it, this app must `connect` to it as well.
     case peerConnected = 1
 }
 
-/// Keys of the dictionary that `registerForConnectionEvents(options:)` takes.
+/// Keys of the dictionary that `registerForConnectionEvents(options:)` accepts.
 /// - SeeAlso: Apple, `CBConnectionEventMatchingOption`.
 public struct CBConnectionEventMatchingOption: RawRepresentable, Hashable, Sendable {
     /// The key's text.

@@ -3,13 +3,13 @@ import Foundation
 /// The domain of ``CBError``: `"CBErrorDomain"`.
 public let CBErrorDomain: String = "CBErrorDomain"
 
-/// What went wrong, other than a refusal by the peer's attributes: that is a ``CBATTError``.
+/// Any error other than a refusal by the peer's attributes, which is a ``CBATTError``.
 ///
-/// Where BlueZ had a part in it, `userInfo[NSUnderlyingErrorKey]` is an `NSError` in ``BluezErrorDomain`` with its error
-/// name and message.
+/// If the error originates in BlueZ, `userInfo[NSUnderlyingErrorKey]` is an `NSError` in ``BluezErrorDomain`` with its
+/// error name and message.
 /// - SeeAlso: Apple, `CBError`.
 public struct CBError: _BridgedStoredNSError {
-    /// The error as `as NSError` gives it.
+    /// The error as an `NSError`.
     public let _nsError: NSError
 
     /// Wraps an `NSError` of this domain.
@@ -18,7 +18,7 @@ public struct CBError: _BridgedStoredNSError {
     /// An error with this code.
     /// - Parameters:
     ///   - code: What went wrong.
-    ///   - userInfo: Replaces or adds to the description that each error has.
+    ///   - userInfo: Replaces or extends the default description.
     public init(_ code: Code, userInfo: [String: Any] = [:]) {
         _nsError = NSError(
             domain: CBErrorDomain, code: code.rawValue,
@@ -31,7 +31,7 @@ public struct CBError: _BridgedStoredNSError {
     /// ``CBErrorDomain``.
     public static var errorDomain: String { CBErrorDomain }
 
-    /// Why.
+    /// The error code.
     public var code: Code { Code(rawValue: _nsError.code) ?? .unknown }
 
     /// Whether two errors have the same code and user info.
@@ -40,7 +40,7 @@ public struct CBError: _BridgedStoredNSError {
     /// Hashes the code.
     public func hash(into hasher: inout Hasher) { hasher.combine(_nsError.code) }
 
-    // Foundation's own for such types traps on Linux.
+    // Foundation's own implementation for such types traps on Linux.
     /// The hash of the code.
     public var hashValue: Int {
         var hasher = Hasher()
@@ -53,15 +53,15 @@ public struct CBError: _BridgedStoredNSError {
         /// The error that has this code.
         public typealias _ErrorType = CBError
 
-        /// Anything that has no code of its own.
+        /// Any error without its own code.
         case unknown = 0
         /// A parameter was invalid: an option, or a descriptor of a service to add.
         case invalidParameters = 1
-        /// The attribute is not there any more.
+        /// The attribute does not exist any more.
         case invalidHandle = 2
         /// The peripheral is not connected.
         case notConnected = 3
-        /// Some resource is used up.
+        /// A resource is exhausted.
         case outOfSpace = 4
         /// The operation was cancelled.
         case operationCancelled = 5
@@ -69,19 +69,19 @@ public struct CBError: _BridgedStoredNSError {
         case connectionTimeout = 6
         /// The peer has ended the link.
         case peripheralDisconnected = 7
-        /// A local service may not have this UUID: it is the system's.
+        /// A local service may not have this UUID, because it is reserved for the system.
         case uuidNotAllowed = 8
         /// `startAdvertising` while advertising.
         case alreadyAdvertising = 9
         /// No link could be established.
         case connectionFailed = 10
-        /// The adapter has as many links as it can have.
+        /// The adapter's maximum number of links is reached.
         case connectionLimitReached = 11
-        /// The device is not known any more. The spelling is Apple's; ``unknownDevice`` is the same.
+        /// The device is unknown. The spelling is Apple's; ``unknownDevice`` is the same.
         case unkownDevice = 12
-        /// This system cannot do it.
+        /// This system does not support the operation.
         case operationNotSupported = 13
-        /// The peer has forgotten the bond. Remove it here as well, and pair again.
+        /// The peer has deleted its keys for the bond. Remove the bond here as well, and pair again.
         case peerRemovedPairingInformation = 14
         /// The link could not be encrypted in time.
         case encryptionTimedOut = 15
@@ -95,7 +95,7 @@ public struct CBError: _BridgedStoredNSError {
         /// ``unkownDevice``, spelt correctly.
         public static var unknownDevice: Code { .unkownDevice }
 
-        /// Apple's English text where it is known.
+        /// Apple's English text where known.
         var text: String {
             switch self {
             case .unknown: "Unknown error."

@@ -1,15 +1,15 @@
 /// Whether Bluetooth can be used, as a manager last announced it.
 ///
-/// The order counts: what is below `poweredOn` has no radio, what is below `poweredOff` has no valid objects either.
+/// The order is significant: below `poweredOn` there is no radio, below `poweredOff` there are no valid objects either.
 /// - SeeAlso: Apple, `CBManagerState`.
 public enum CBManagerState: Int, Sendable {
-    /// Not yet known: the state from `init` until the first `…DidUpdateState`.
+    /// Not known yet: the state from `init` until the first `…DidUpdateState`.
     case unknown = 0
-    /// The connection to `bluetoothd` was lost, or the adapter has vanished; another state follows soon.
+    /// The connection to `bluetoothd` was lost, or the adapter was removed; another state follows soon.
     case resetting = 1
-    /// There is no adapter with Bluetooth LE, no `bluetoothd`, or no such role.
+    /// There is no adapter with Bluetooth LE, no `bluetoothd`, or the role is not supported.
     case unsupported = 2
-    /// The bus refuses this process to talk to BlueZ.
+    /// The bus refuses this process access to BlueZ.
     case unauthorized = 3
     /// The adapter is switched off, by software or by rfkill.
     case poweredOff = 4
@@ -17,7 +17,7 @@ public enum CBManagerState: Int, Sendable {
     case poweredOn = 5
 }
 
-/// The name that ``CBManagerState`` had for the central manager until iOS 10. Same cases, same raw values.
+/// The name of ``CBManagerState`` for the central manager until iOS 10. Same cases, same raw values.
 @available(*, deprecated, message: "Use CBManagerState")
 public enum CBCentralManagerState: Int, Sendable {
     /// ``CBManagerState/unknown``.
@@ -34,7 +34,7 @@ public enum CBCentralManagerState: Int, Sendable {
     case poweredOn = 5
 }
 
-/// The name that ``CBManagerState`` had for the peripheral manager until iOS 10. Same cases, same raw values.
+/// The name of ``CBManagerState`` for the peripheral manager until iOS 10. Same cases, same raw values.
 @available(*, deprecated, message: "Use CBManagerState")
 public enum CBPeripheralManagerState: Int, Sendable {
     /// ``CBManagerState/unknown``.

@@ -1,10 +1,10 @@
-/// How soon a central should be served: a hint for the connection interval.
+/// The latency with which a central should be served: a hint for the connection interval.
 /// - SeeAlso: Apple, `CBPeripheralManagerConnectionLatency`.
 public enum CBPeripheralManagerConnectionLatency: Int, Sendable {
-    /// Soon, at the cost of power.
+    /// Low latency, at the cost of power.
     case low = 0
-    /// In between.
+    /// A compromise.
     case medium = 1
-    /// Late, to save power.
+    /// High latency, to save power.
     case high = 2
 }

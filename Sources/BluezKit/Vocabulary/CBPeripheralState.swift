@@ -1,11 +1,11 @@
-/// The connection between this app and a peripheral. What other programs do with it does not count.
+/// The connection between this app and a peripheral. Connections of other programs are not considered.
 /// - SeeAlso: Apple, `CBPeripheralState`.
 public enum CBPeripheralState: Int, Sendable {
-    /// No connection, and none wanted.
+    /// No connection, and none requested.
     case disconnected = 0
-    /// `connect` was called; it goes on until it succeeds, is cancelled, or Bluetooth goes off.
+    /// `connect` was called; the attempt lasts until it succeeds, is cancelled, or Bluetooth is switched off.
     case connecting = 1
-    /// There is a link.
+    /// Connected.
     case connected = 2
     /// `cancelPeripheralConnection` was called; `didDisconnectPeripheral` follows.
     case disconnecting = 3

@@ -2,31 +2,31 @@ import Foundation
 
 /// A Bluetooth UUID: 16, 32 or 128 bits, of a service, characteristic or descriptor.
 ///
-/// It keeps the length it was made with, and `data` and `uuidString` show it; equality does not care: `180D` equals
-/// `0000180D-0000-1000-8000-00805F9B34FB`, here and in dictionaries. Immutable, and safe to share between threads.
+/// It keeps the length with which it was created, as `data` and `uuidString` show; equality ignores the length: `180D`
+/// equals `0000180D-0000-1000-8000-00805F9B34FB`, also in dictionaries. Immutable, and safe to share between threads.
 /// - SeeAlso: Apple, `CBUUID`; Core Spec 5.4, Vol 3, Part B, 2.5.1.
 open class CBUUID: NSObject, NSCopying, @unchecked Sendable {  // holds: written in `init` only
     /// The first and the last eight bytes of the 128-bit form, as numbers.
     private(set) final var high: UInt64 = 0
     private(set) final var low: UInt64 = 0
-    /// The length in bytes that it was made with: 2, 4 or 16.
+    /// The length in bytes with which it was created: 2, 4 or 16.
     private(set) final var length = 16
 
     /// The last eight bytes of the Bluetooth Base UUID, `…-8000-00805F9B34FB`.
     private static let baseLow: UInt64 = 0x8000_0080_5F9B_34FB
-    /// What bytes 4 to 7 of a UUID on the base are, `…-0000-1000-…`.
+    /// Bytes 4 to 7 of a UUID on the base, `…-0000-1000-…`.
     private static let baseHigh: UInt64 = 0x0000_1000
 
-    /// The UUID of 128 zero bits. It names nothing; Apple's class can be created like this as well.
+    /// The UUID of 128 zero bits. It has no meaning; Apple's class can also be created like this.
     public override init() { super.init() }
 
-    /// The UUID that a text stands for.
-    /// - Parameter theString: 4 or 8 hexadecimal digits, with or without `0x` before them, or 36 characters with hyphens;
-    ///   upper or lower case.
-    /// - Precondition: It is one of these. Text from elsewhere must be checked before.
+    /// The UUID in a text.
+    /// - Parameter theString: 4 or 8 hexadecimal digits, with or without `0x` before them, or 36 characters with
+    ///   hyphens; upper or lower case.
+    /// - Precondition: It has one of these forms. Validate text from other sources first.
     public required convenience init(string theString: String) {
         self.init()
-        // Apple takes this too, and many samples have it: CBUUID(string: "0x180D").
+        // Apple accepts this too, and many samples use it: CBUUID(string: "0x180D").
         var text = theString.prefix(2).lowercased() == "0x" ? String(theString.dropFirst(2)) : theString
         guard let value = text.withUTF8({ Self.parse($0) }) else {
             preconditionFailure(
@@ -36,9 +36,10 @@ open class CBUUID: NSObject, NSCopying, @unchecked Sendable {  // holds: written
         take(value)
     }
 
-    /// The UUID that bytes stand for.
-    /// - Parameter theData: 2, 4 or 16 bytes in the order of the text, most significant first. On air it is the reverse.
-    /// - Precondition: It is one of these lengths. Data from elsewhere must be checked before.
+    /// The UUID in bytes.
+    /// - Parameter theData: 2, 4 or 16 bytes in the order of the text, most significant first. Over the air it is
+    ///   reversed.
+    /// - Precondition: It has one of these lengths. Validate data from other sources first.
     public required convenience init(data theData: Data) {
         self.init()
         func number(_ bytes: some Sequence<UInt8>) -> UInt64 { bytes.reduce(0) { $0 << 8 | UInt64($1) } }
@@ -58,14 +59,14 @@ open class CBUUID: NSObject, NSCopying, @unchecked Sendable {  // holds: written
         take(Value(high: UInt64(bigEndian: high), low: UInt64(bigEndian: low), length: 16))
     }
 
-    /// 2, 4 or 16 bytes, as many as it was made with, in the order of the text.
+    /// 2, 4 or 16 bytes, depending on how it was created, in the order of the text.
     open var data: Data {
         let number = length == 16 ? high : UInt64(shortValue) << (64 - length * 8)
         let halves = (number.bigEndian, low.bigEndian)
         return withUnsafeBytes(of: halves) { Data($0.prefix(length)) }
     }
 
-    /// 4, 8 or 36 characters, depending on how it was made, in upper case.
+    /// 4, 8 or 36 characters, depending on how it was created, in upper case.
     open var uuidString: String {
         switch length {
         case 2: Self.text(UInt64(shortValue) << 48, 0, bytes: 2, isUpperCase: true)
@@ -77,7 +78,7 @@ open class CBUUID: NSObject, NSCopying, @unchecked Sendable {  // holds: written
     /// The same object: a UUID never changes.
     open func copy(with zone: NSZone? = nil) -> Any { self }
 
-    /// Whether `object` is the same UUID, whatever its length.
+    /// Whether `object` is the same UUID, in any length.
     open override func isEqual(_ object: Any?) -> Bool {
         guard let other = object as? CBUUID else { return false }
         return other.high == high && other.low == low
@@ -85,12 +86,12 @@ open class CBUUID: NSObject, NSCopying, @unchecked Sendable {  // holds: written
 
     open override var hash: Int { Int(truncatingIfNeeded: high ^ (low &* 0x9E37_79B9_7F4A_7C15)) }
 
-    /// The name that the Bluetooth SIG gave a short UUID, "Heart Rate", or ``uuidString``. For logs only.
+    /// The Bluetooth SIG's name for a short UUID, "Heart Rate", or ``uuidString``. For logs only.
     open override var description: String { length == 16 ? uuidString : assignedName ?? uuidString }
 
     // MARK: BlueZ
 
-    /// A UUID that BlueZ reports, in its shortest form; nil if the text is none. BlueZ always writes the long form.
+    /// A UUID that BlueZ reports, in its shortest form; nil if the text is invalid. BlueZ always writes the long form.
     convenience init?(bluez text: UnsafePointer<CChar>) {
         self.init(
             bluez: UnsafeBufferPointer(
@@ -98,7 +99,7 @@ open class CBUUID: NSObject, NSCopying, @unchecked Sendable {  // holds: written
                 count: strlen(text)))
     }
 
-    /// A UUID that BlueZ reports, in its shortest form; nil if the text is none.
+    /// A UUID that BlueZ reports, in its shortest form; nil if the text is invalid.
     convenience init?(bluez text: String) {
         var text = text
         guard let value = text.withUTF8({ Self.parse($0) }) else { return nil }
@@ -106,19 +107,19 @@ open class CBUUID: NSObject, NSCopying, @unchecked Sendable {  // holds: written
         take(Self.shortest(value))
     }
 
-    /// A UUID that BlueZ reports, in its shortest form; nil if the text is none. Allocates nothing but the object.
+    /// A UUID that BlueZ reports, in its shortest form; nil if the text is invalid. Allocates only the object.
     convenience init?(bluez text: UnsafeBufferPointer<UInt8>) {
         guard let value = Self.parse(text) else { return nil }
         self.init()
         take(Self.shortest(value))
     }
 
-    /// As BlueZ writes it: 36 characters in lower case.
+    /// In BlueZ's form: 36 characters in lower case.
     final var bluezString: String { Self.text(high, low, bytes: 16, isUpperCase: false) }
 
     // MARK: Numbers and text
 
-    /// The number of a UUID on the Bluetooth Base UUID; nil of any other.
+    /// The number of a UUID on the Bluetooth Base UUID; nil for any other.
     final var numberOnBase: UInt32? {
         low == Self.baseLow && high & 0xFFFF_FFFF == Self.baseHigh ? shortValue : nil
     }

@@ -1,12 +1,12 @@
 import Foundation
 
-/// A moment: seconds since 2001-01-01 00:00:00 UTC, as `Date.timeIntervalSinceReferenceDate`.
+/// A point in time: seconds since 2001-01-01 00:00:00 UTC, like `Date.timeIntervalSinceReferenceDate`.
 ///
-/// Core Foundation's type, which Foundation does not show on Linux; the disconnect callback has it in its signature.
+/// Core Foundation's type, which Foundation does not export on Linux; the disconnect callback uses it.
 public typealias CFAbsoluteTime = Double
 
-/// A length of time in seconds. Core Foundation's type, which Foundation does not show on Linux.
+/// A duration in seconds. Core Foundation's type, which Foundation does not export on Linux.
 public typealias CFTimeInterval = Double
 
-/// Now, in seconds since 2001-01-01 00:00:00 UTC, by the system's clock: it jumps when that is set.
+/// Now, in seconds since 2001-01-01 00:00:00 UTC, by the system clock, which may be adjusted at any time.
 public func CFAbsoluteTimeGetCurrent() -> CFAbsoluteTime { Date().timeIntervalSinceReferenceDate }

@@ -58,7 +58,7 @@ import Testing
         #expect(services[2].characteristics?.first?.descriptors?.count == 5 * 4 - 4)
         // BlueZ has a say as well.
         publisher.manager.enter(.poweredOn)
-        try await LogCapture.shared.expect("what was advertised cannot be advertised again", "intervals")
+        try await LogCapture.shared.expect("the advertisement cannot be restarted", "intervals")
         try await LogCapture.shared.expect("cannot be published again")
         #expect(!publisher.manager.isAdvertising)
     }
