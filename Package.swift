@@ -4,8 +4,8 @@ import PackageDescription
 let package = Package(
     name: "BluezKit",
     products: [
-        // Apps written for Apple's CoreBluetooth depend on `CoreBluetooth` and change no source line.
-        // It is a product of its own: a package that never names it keeps `canImport(CoreBluetooth)` false.
+        // Apps written for Apple's CoreBluetooth depend on `CoreBluetooth` and need no source change.
+        // It is a separate product: a package that does not use it keeps `canImport(CoreBluetooth)` false.
         .library(name: "CoreBluetooth", targets: ["CoreBluetooth"]),
         .library(name: "BluezKit", targets: ["BluezKit"]),
         .library(name: "BluezKitProfiles", targets: ["BluezKitProfiles"]),
@@ -33,7 +33,7 @@ let package = Package(
                 "CoreBluetooth", "BluezKit", "BluezKitProfiles", "BluezKitRestore", "BluezKitSimulator", "BluezDBus",
                 "bluez-demo",
             ]),
-        // Code as apps have it, in both language modes: the folders are one. It is compiled, not run.
+        // Typical app code, in both language modes: one folder is a link to the other. It is compiled, not run.
         .testTarget(
             name: "PortingSwift5", dependencies: ["CoreBluetooth", "BluezKitProfiles"], path: "Tests/Porting/Swift5",
             swiftSettings: [.swiftLanguageMode(.v5)]),
@@ -43,25 +43,25 @@ let package = Package(
     swiftLanguageModes: [.v6]
 )
 
-// Programs that tests and measurements run. Whoever builds the package to use it has no need of them, and `swift build`
-// makes every executable of a root package: so the scripts, which need them, ask for them (scripts/lib.sh).
+// Programs for tests and measurements. Users of the package do not need them, but `swift build` builds every executable of
+// a root package, so they exist only if the scripts request them (scripts/lib.sh).
 if Context.environment["BLUEZKIT_TOOLS"] != nil {
     package.targets += [
-        // The app that tests of restoration kill and start again.
+        // The app that the restoration tests kill and restart.
         .executableTarget(
             name: "restoration-probe", dependencies: ["CoreBluetooth", "BluezKit"], path: "Tests/Probe",
             swiftSettings: [.swiftLanguageMode(.v5)]),
-        // A gateway's week, in two apps and a world around them.
+        // A simulated gateway for a week: two apps and their environment.
         .executableTarget(
             name: "bluezkit-soak", dependencies: ["BluezKit", "BluezKitSimulator", "BluezDBus"], path: "Tests/Soak"),
         // Kills a program at its N-th system call.
         .executableTarget(name: "kill-at", path: "Tests/KillAt"),
-        // An app that is measured.
+        // The app that the benchmarks measure.
         .executableTarget(name: "bluezkit-bench", dependencies: ["BluezKit"], path: "Benchmarks/bluezkit-bench"),
     ]
 }
 
-// Needs coverage and libFuzzer, and sees what is internal: `scripts/fuzz` builds it, nothing else does.
+// Needs coverage instrumentation, libFuzzer and internal declarations, so only `scripts/fuzz` builds it.
 if Context.environment["BLUEZKIT_FUZZ"] != nil {
     package.targets.append(
         .executableTarget(

@@ -1,8 +1,8 @@
-// floor: what the benchmark's work costs a C program on libdbus that has no object model, calls nobody back and keeps
-// nothing. It asks the bus for the same signals as BluezKit does.
+// floor: the cost of the benchmark's work for a C program on libdbus that has no object model, makes no callbacks and
+// keeps nothing. It subscribes to the same signals as BluezKit.
 //
 // Usage: floor start | floor notify COUNT [hop] | floor scan
-// With `hop` each batch of values wakes a second thread: what any client must add that calls its user back on a queue.
+// With `hop` each batch of values wakes a second thread, as in any client that makes its callbacks on a queue.
 // The bus is that of DBUS_SYSTEM_BUS_ADDRESS. Prints one line of JSON; the fields are those of bluezkit-bench.
 #include <dbus/dbus.h>
 

@@ -69,7 +69,7 @@ package final class SnapshotStore: Sendable {
     deinit { close() }
 
     /// Releases the lock: nothing is saved any more. The lock also ends with the process. The lock file stays, because
-    /// whoever removed it could remove the one that another process has just locked.
+    /// removing it could remove the one that another process has just locked.
     package func close() {
         state.withLock { state in
             guard let lock = state.lock else { return }

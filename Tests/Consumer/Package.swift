@@ -4,7 +4,7 @@ import PackageDescription
 
 let package = Package(
     name: "Consumer",
-    // A link that the script makes: the package manager goes by the directory's name, and not every clone is called so.
+    // A link that the script makes: the package manager uses the directory's name, and not every clone has this name.
     dependencies: [.package(name: "BluezKit", path: "../../.build/BluezKit")],
     targets: [
         .executableTarget(

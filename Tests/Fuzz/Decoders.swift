@@ -94,7 +94,7 @@ enum Decoders {
         tree.forgetMTU()
     }
 
-    /// Values of the standard characteristics. What was read, written and read again is the same.
+    /// Values of the standard characteristics. A value that was read, written and read again is the same.
     static func profiles(_ bytes: UnsafeBufferPointer<UInt8>) {
         let data = Data(bytes)
         func check<V: CharacteristicValue>(_ type: V.Type) {
@@ -135,7 +135,7 @@ enum Decoders {
         precondition((try? Snapshot(fileContent: snapshot.fileContent())) != nil, "cannot read what was written")
     }
 
-    /// Texts that stand for UUIDs and addresses.
+    /// Texts for UUIDs and addresses.
     static func text(_ bytes: UnsafeBufferPointer<UInt8>) {
         let text = String(decoding: bytes, as: UTF8.self)
         if let uuid = AttributeUUID(text) { _ = CBUUID(string: uuid.text) }
@@ -150,7 +150,7 @@ enum Decoders {
     // MARK: Messages
 
     private static func read(_ values: [Value], _ body: (inout MessageReader) -> Void) {
-        // What a value of the wrong shape cannot be written as, nobody can send.
+        // A value of the wrong type that cannot be written cannot be sent either.
         guard let message = try? written(values) else { return }
         var reader = message.reader
         body(&reader)

@@ -77,7 +77,7 @@ final class PublishingProbe: NSObject, CBPeripheralManagerDelegate {
             })
     }
 
-    // MARK: What is told
+    // MARK: Output
 
     /// `advertising=true 0101[0112:2:1=30313132];0100+0101[…,0111:26:3/2901=Level(0)]`: properties, permissions, fixed
     /// value, description, how many are subscribed.

@@ -1,8 +1,8 @@
 import CoreBluetooth
 import Foundation
 
-// An ordinary CoreBluetooth app that does what its standard input says, one command a line, and tells every callback, one
-// line each, on its standard output. Tests kill it and start it again.
+// An ordinary CoreBluetooth app that follows commands on its standard input, one per line, and reports every callback,
+// one line each, on its standard output. Tests kill it and start it again.
 //
 //     restoration-probe [--restore ID] [--bus ADDRESS] [--state-dir DIR] [--claim SECONDS] [--resume yes|no]
 //                       [--second ID] [--let-go] [--scan-early] [--background] [--follow SERVICE,CHARACTERISTIC]
@@ -11,12 +11,12 @@ import Foundation
 //
 // `--let-go` does not keep restored peripherals, `--scan-early` scans inside `willRestoreState`, `--background` creates
 // the manager on another thread, `--second` creates another manager with that identifier, `--follow` scans, connects,
-// discovers and subscribes by itself unless something was restored. `--pair` allows just works. `--publish` makes it a
-// peripheral (PublishingProbe.swift).
+// discovers and subscribes automatically unless something was restored. `--pair` allows just works. `--publish` makes
+// it a peripheral (PublishingProbe.swift).
 
 setvbuf(stdout, nil, _IONBF, 0)
 
-/// One write for one line: a killed process has told a whole event or none.
+/// One write for one line, so that a killed process has written a whole event or none.
 func tell(_ words: Any...) {
     let line = words.map { "\($0)" }.joined(separator: " ") + "\n"
     _ = line.withCString { write(STDOUT_FILENO, $0, strlen($0)) }
@@ -117,7 +117,7 @@ final class Probe: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
         tell("end", line)
     }
 
-    /// Says how long a call takes that changes what the app wants, in microseconds.
+    /// Prints the duration, in microseconds, of a call that changes what the app has requested.
     private func cost(of calls: Int) {
         let start = ContinuousClock.now
         for index in 0..<calls {
@@ -260,7 +260,7 @@ Thread.detachNewThread {
             MainActor.assumeIsolated { isPublishing ? publishingProbe.perform(line) : probe.perform(line) }
         }
     }
-    // Whoever started it is gone.
+    // The parent process has exited.
     exit(0)
 }
 RunLoop.main.run()

@@ -1,6 +1,6 @@
-"""A GATT server on bluetoothd that writes down each call bluetoothd makes, and answers as it is told.
+"""A GATT server on bluetoothd that records each of bluetoothd's calls, and answers as configured.
 
-For finding out what bluetoothd does to a server, and for the self-test. Objects are plain data; nothing is filled in.
+For measuring bluetoothd's behaviour, and for the self-test. Objects are plain data; nothing is added.
 """
 
 import asyncio

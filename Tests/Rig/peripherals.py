@@ -148,7 +148,7 @@ class Rig:
         radio.hesitates = tell if when == 'early' else None
 
     async def cmd_suspend(self):
-        """suspend: the kernel does to Bluetooth what it does before the machine sleeps; the machine itself goes on"""
+        """suspend: the kernel does to Bluetooth what it does before the machine sleeps; the machine keeps running"""
         # Linux 6.1 never ends a discovery whose end it interrupts by this, and is deaf from then on.
         while any(time.monotonic() - kernel.radio.last_command < 0.3 for kernel in self.kernels if kernel.radio):
             await asyncio.sleep(0.05)

@@ -197,9 +197,9 @@ class Radio(controller.Controller):
         self.supervise(self.le_connections[packet.initiator_address], packet.timeout)
 
     def supervise(self, connection, timeout, heard=None):
-        """Ends this end of a link when the other has not been there for `timeout`, in units of 10 ms.
+        """Ends this end of a link when the other has been absent for `timeout`, in units of 10 ms.
 
-        Each end does so for itself, so that neither can believe for ever in a link that the other does not know."""
+        Each end does so independently, so that neither keeps a link forever that the other does not know."""
         if self.le_connections.get(connection.peer_address) is not connection:
             return
         loop = asyncio.get_running_loop()
@@ -240,8 +240,8 @@ class Radio(controller.Controller):
 
 
 class DualRadio(Radio):
-    """A Radio with as much classic Bluetooth as it takes to go wrong: what is in `classic` is found by inquiry, and nobody
-    can be connected to that way."""
+    """A Radio with just enough classic Bluetooth to fail: what is in `classic` is found by inquiry, but cannot be
+    connected that way."""
 
     lmp_features = hci.LmpFeatureMask.LE_SUPPORTED_CONTROLLER | hci.LmpFeatureMask.EXTENDED_FEATURES
     INQUIRY, CREATE_CONNECTION, REMOTE_NAME_REQUEST = 0x0401, 0x0405, 0x0419

@@ -4,7 +4,7 @@ import Foundation
 final class AppProcess {
     struct Broken: Error, CustomStringConvertible { let description: String }
 
-    /// What the app says of itself.
+    /// The app's own report.
     struct Status {
         var discoveries = 0, values = 0, losses = 0
         /// Peripherals whose values come.
@@ -13,7 +13,7 @@ final class AppProcess {
         var events: Int { discoveries + values + losses }
     }
 
-    /// What the kernel says of it.
+    /// The kernel's report.
     struct Footprint: CustomStringConvertible {
         var cpuSeconds = 0.0
         var residentKiB = 0

@@ -2,8 +2,8 @@ import BluezKit
 import Dispatch
 import Foundation
 
-/// What a gateway does: it reports all that is new on the air, and holds some peripherals, whatever happens to their links.
-/// `status` on its standard input is answered with one line.
+/// What a gateway does: it reports all that is new on the air, and holds some peripherals, whatever happens to their
+/// links. `status` on its standard input is answered with one line.
 final class SoakApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @unchecked Sendable {
     // holds: all is touched on `queue` only
     private let queue = DispatchQueue(label: "soak.app")
@@ -35,7 +35,7 @@ final class SoakApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
     }
 
     func centralManagerDidUpdateState(_ central: CBCentralManager) {
-        // What was known before Bluetooth went is void; the scan finds it again.
+        // Everything from before Bluetooth was lost is no longer valid; the scan finds it again.
         held = [:]
         if central.state == .poweredOn { central.scanForPeripherals(withServices: nil) }
     }

@@ -3,15 +3,15 @@ import BluezDBus
 import Dispatch
 import Foundation
 
-/// The air around a gateway: addresses that come once and never again, eight sensors whose links come and go, and a
-/// bluetoothd that is restarted four times a day. Each hour a new device must be reported by both apps at once; in the end
-/// both must take what they took in the beginning.
+/// The environment of a gateway: addresses that are used once, eight sensors whose links are lost and made again, and a
+/// bluetoothd that is restarted four times a day. Each hour both apps must report a new device at once; at the end both
+/// must use as much as at the beginning.
 final class SoakWorld {
     typealias Broken = AppProcess.Broken
 
     private static let addressesPerDay = 100_000
     private static let hoursPerRestart = 6
-    /// As many as are around at once, where each stays for half a minute.
+    /// The number of devices present at a time, if each stays for half a minute.
     private static let crowd = 40
     private let seed: UInt64
     private var random: SeededGenerator
@@ -66,7 +66,7 @@ final class SoakWorld {
     private func hour(_ hour: Int, _ simulator: Simulator) async throws {
         let before = try apps.map { try $0.status().discoveries }
         var left = Self.addressesPerDay / 24
-        // While both apps connect nobody listens.
+        // While both apps connect, no one scans.
         var count = 0
         while left > 0 {
             for _ in 0..<min(Self.crowd, left) {
@@ -78,7 +78,8 @@ final class SoakWorld {
             // bluetoothd forgets those that have passed.
             try await Task.sleep(for: .milliseconds(20))
         }
-        // What is heard in the moment in which discovery stops is announced without its strength, and not reported.
+        // A device that is heard at the moment discovery stops is announced without its signal strength, and not
+        // reported.
         try await wait("reports of the \(count) devices of hour \(hour)") {
             try zip(apps, before).allSatisfy { try $0.status().discoveries >= $1 + count * 99 / 100 }
         }

@@ -3,10 +3,10 @@ import Foundation
 // A gateway's week in compressed time. This process is the world: BlueZ, its bus and what is on the air. The apps are
 // processes of their own, so that what they take can be seen from outside.
 //
-//     bluezkit-soak [--days N] [--seed N]        N may be a fraction; 7 and a random one unless told
+//     bluezkit-soak [--days N] [--seed N]        N may be a fraction; default: 7 and a random seed
 //     bluezkit-soak app ADDRESS NAME...          one of the apps; it holds the peripherals of these names
 
-/// A line that is seen at once, wherever it goes.
+/// A line that is printed immediately, also to a pipe.
 func say(_ text: String) { FileHandle.standardOutput.write(Data((text + "\n").utf8)) }
 
 let words = CommandLine.arguments

@@ -148,7 +148,7 @@ extension PublishedCharacteristic {
         for descriptor in descriptors {
             // PB-8
             if let number = descriptor.uuid.numberOnBase, [0x2900, 0x2902, 0x2903].contains(number) {
-                return invalid("has a descriptor \(descriptor.uuid), which the system makes by itself")
+                return invalid("has a descriptor \(descriptor.uuid), which the system makes itself")
             }
             if !descriptor.isValid { return invalid("has a descriptor whose value is neither Data nor String") }
             if descriptor.value.count > 512 { return invalid("has a descriptor of more than 512 bytes") }

@@ -15,7 +15,7 @@ import Testing
         }
     }
 
-    @Test("AD-1 only name and services of Apple's keys count; nothing at all is fine")
+    @Test("AD-1 of Apple's keys only name and services have an effect; an empty dictionary is valid")
     func plain() throws {
         let empty = try Advertisement(nil)
         #expect(try Advertisement([:]) == empty)
@@ -31,7 +31,7 @@ import Testing
         )
     }
 
-    @Test("AD-2 UU-8 services that do not fit are left out, a name that does not is cut between characters")
+    @Test("AD-2 UU-8 services that do not fit are left out, a name that does not fit is cut between characters")
     func fitting() throws {
         let advertisement = try Advertisement([
             CBAdvertisementDataLocalNameKey: String(repeating: "ä", count: 20),
@@ -51,7 +51,7 @@ import Testing
         #expect(try Advertisement([CBAdvertisementDataServiceUUIDsKey: [expanded]]).size == 7)
     }
 
-    @Test("what goes beyond Apple's keys is counted by field, and too much is an error")
+    @Test("additional keys are counted by field, and too much data is an error")
     func counting() throws {
         let full: [String: Any] = [
             BluezAdvertisementManufacturerDataKey: Data([0xFF, 0xFF] + [UInt8](repeating: 1, count: 9)),
@@ -84,7 +84,7 @@ import Testing
         }
     }
 
-    @Test("one interval stands for both")
+    @Test("a single interval is used for both")
     func intervals() throws {
         #expect(try Advertisement([BluezAdvertisementMinimumIntervalKey: 100]).intervalMilliseconds == 100...100)
         #expect(

@@ -39,13 +39,13 @@ import Testing
 
     @Test("the work for a table grows with it, not with its square")
     func isLinear() {
-        // Sixteen times as much, and something for sorting; the square would be 256 times. A machine that has other things
-        // to do disturbs some of the pairs.
+        // Sixteen times as much, and something for sorting; the square would be 256 times. A machine that has other
+        // things to do disturbs some of the pairs.
         let ratios = (0..<8).map { _ in work(4000) / work(250) }
         #expect(ratios.min() ?? .infinity < 80)
     }
 
-    @Test("GD-3 lists come in table order, and what is removed takes along what is below it")
+    @Test("GD-3 lists are in table order, and removing an object removes everything below it")
     func removal() {
         var tree = tree(3)
         let service = Self.device + "/service0001"
@@ -61,7 +61,7 @@ import Testing
         #expect(tree.remove(path("/service0001")) == nil)
     }
 
-    @Test("GD-9 values from earlier links are kept from who has Service Changed and is not bonded, while it has it")
+    @Test("GD-9 values from earlier links are withheld while an unbonded peer has Service Changed")
     func serviceChanged() {
         var tree = tree(0)
         let service = Self.device + "/service0001"
@@ -78,7 +78,7 @@ import Testing
         #expect(tree.characteristics(of: service, isBonded: false).first?.value == [1])
     }
 
-    @Test("the service of an attribute is told by its path")
+    @Test("the service of an attribute is determined by its path")
     func serviceOfPath() {
         let service = Self.device + "/service0001"
         for below in ["", "/char0002", "/char0002/desc0003"] {

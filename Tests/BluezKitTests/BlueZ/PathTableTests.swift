@@ -3,7 +3,7 @@ import Testing
 @testable import BluezKit
 
 @Suite struct PathTableTests {
-    @Test("what was put in is found by text, by C string and by prefix; what was taken out is not")
+    @Test("stored values are found by text, by C string and by prefix; removed ones are not")
     func finds() {
         var table = PathTable<Int>()
         for n in 0..<1000 { table["/org/bluez/hci0/dev_\(n)"] = n }
@@ -19,7 +19,7 @@ import Testing
         #expect(table.count == 250 && Set(table.values).count == 250)
     }
 
-    @Test("keys that were chosen to collide do not: UUIDs come from the air")
+    @Test("keys that were chosen to collide do not, because UUIDs come from other devices")
     func collisions() {
         // These two collide under FNV-1a, which was the hash.
         func hash(_ text: String) -> Int { text.withCString { PathTable<Int>.hash($0, text.utf8.count) } }

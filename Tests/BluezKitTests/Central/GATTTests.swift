@@ -65,7 +65,7 @@ import Testing
     }
 
     @Test(
-        "GD-9 GD-10 not bonded: a value from an earlier link is there again only where the table cannot have changed",
+        "GD-9 GD-10 not bonded: a value from an earlier link is present only if the table cannot have changed",
         arguments: [true, false])
     func earlierValues(hasServiceChanged: Bool) async throws {
         let sensor = VirtualService(
@@ -241,7 +241,7 @@ import Testing
         #expect(values == Array(0..<2000))
     }
 
-    @Test("IV-3 a request on an attribute that goes meanwhile ends in an error, and the queue goes on")
+    @Test("IV-3 a request on an attribute that is removed in the meantime ends in an error, and the queue continues")
     func vanishingAttribute() async throws {
         let (world, central, sink) = try await connectedSink()
         _ = try await central.discoverServices(sink)
@@ -256,7 +256,7 @@ import Testing
     }
 
     @Test(
-        "IV-1 O-23 a service that grows ends its subscriptions with its old objects, also one that is being made",
+        "IV-1 O-23 a service that grows ends its subscriptions with its old objects, also one in progress",
         arguments: [false, true])
     func growingService(whileSubscribing: Bool) async throws {
         let world = try await SimulatedWorld()
@@ -289,7 +289,7 @@ import Testing
         }
         #expect(changed == [service])
         if whileSubscribing {
-            // BlueZ would never answer, were it told to stop meanwhile.
+            // BlueZ would never answer if it were called to stop in the meantime.
             try await central.next("answer") { if case .notifying(rate, _, _) = $0 { true } else { nil } }
             world.simulator.timing.attRoundTrip = .zero
         }

@@ -35,7 +35,7 @@ import Testing
         #expect(central.count { if case .failed = $0 { true } else { false } } == 0 && heart.state == .connected)
     }
 
-    @Test("CN-5 several attempts at once: those in range connect, the others wait")
+    @Test("CN-5 several connects at once: those in range connect, the others wait")
     func several() async throws {
         let world = try await SimulatedWorld()
         for n in 1...8 {
@@ -60,7 +60,7 @@ import Testing
         try await central.next("connection") { if case .connected(heart) = $0 { true } else { nil } }
     }
 
-    @Test("CN-2 LX-15 transient errors of BlueZ are retried without a word")
+    @Test("CN-2 LX-15 transient errors of BlueZ are retried without a callback")
     func retries() async throws {
         let (world, central, heart) = try await found()
         for (name, message) in [
@@ -113,7 +113,7 @@ import Testing
         try await central.connect(heart)
     }
 
-    @Test("CN-7 CN-8 cancel and connect again at once: one goodbye, then a new link")
+    @Test("CN-7 CN-8 cancel followed immediately by connect: one disconnect callback, then a new link")
     func reconnectsAtOnce() async throws {
         let (_, central, heart) = try await found()
         try await central.connect(heart)
@@ -123,7 +123,7 @@ import Testing
             return heart.state
         }
         #expect(state == .connecting)
-        try await central.next("goodbye") { if case .disconnected(heart, false, nil) = $0 { true } else { nil } }
+        try await central.next("disconnection") { if case .disconnected(heart, false, nil) = $0 { true } else { nil } }
         try await central.next("new link") { if case .connected(heart) = $0 { true } else { nil } }
         #expect(heart.state == .connected)
         #expect(central.count { if case .disconnected = $0 { true } else { false } } == 1)
@@ -145,7 +145,7 @@ import Testing
         #expect(central.count { if case .value = $0 { true } else { false } } == 0)
     }
 
-    @Test("CN-1 MIS-5 releasing a pending peripheral withdraws the attempt, silently")
+    @Test("CN-1 MIS-5 releasing a pending peripheral withdraws the attempt without a callback")
     func releasesPending() async throws {
         let world = try await SimulatedWorld()
         world.simulator.timing.connectTimeout = .seconds(60)
@@ -182,7 +182,7 @@ import Testing
         #expect(old.log.all == ["up", "down false"])
     }
 
-    @Test("a start delay is kept")
+    @Test("a start delay is respected")
     func startDelay() async throws {
         let (world, central, heart) = try await found()
         let start = ContinuousClock.now
@@ -220,7 +220,7 @@ import Testing
         #expect(heart.services?.count == 3)
     }
 
-    @Test("L2CAP channels are not there yet, and say so")
+    @Test("L2CAP channels report that they are not supported")
     func channels() async throws {
         let (_, central, heart) = try await found()
         try await central.connect(heart)
@@ -229,7 +229,7 @@ import Testing
         #expect((error as? CBError)?.code == .operationNotSupported)
     }
 
-    @Test("IV-4 a new device name is told, with the name already changed")
+    @Test("IV-4 a new device name is reported, with the name already changed")
     func rename() async throws {
         let (world, central, heart) = try await found()
         try await central.connect(heart)

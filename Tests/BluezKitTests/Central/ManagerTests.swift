@@ -35,7 +35,7 @@ import Testing
         }
     }
 
-    @Test("O-3 MOD-6 a delegate set after init gets the first state; one that is gone gets nothing")
+    @Test("O-3 MOD-6 a delegate set after init gets the first state; a released one gets nothing")
     func lateDelegate() async throws {
         let world = try await SimulatedWorld()
         let queue = DispatchQueue(label: "test")
@@ -60,7 +60,7 @@ import Testing
         _ = manager
     }
 
-    @Test("O-4 DL-1 DL-2 every callback comes on the manager's queue, one at a time, also with a concurrent queue")
+    @Test("O-4 DL-1 DL-2 every callback is made on the manager's queue, one at a time, also with a concurrent queue")
     func concurrentQueue() async throws {
         let world = try await SimulatedWorld()
         let queue = DispatchQueue(label: "test.concurrent", attributes: .concurrent)
@@ -109,7 +109,7 @@ import Testing
         let central = Central(world)
         try await central.powerOn()
         let sink = try await central.find("Rig Sink")
-        central.watch.stop()  // calls that nobody has put in order say nothing about what may come
+        central.watch.stop()  // the order of these calls is undefined, so the expected callbacks are too
         DispatchQueue.concurrentPerform(iterations: 8) { thread in
             for n in 0..<100 {
                 switch (thread + n) % 7 {
@@ -126,7 +126,7 @@ import Testing
         sink.delegate = central
         central.manager.stopScan()
         if sink.state != .connected && sink.state != .connecting { central.manager.connect(sink) }
-        // Whatever came before: the last wish is fulfilled.
+        // Whatever came before, the last request is carried out.
         while sink.state != .connected {
             try await central.next("connection") { if case .connected = $0 { true } else { nil } }
         }

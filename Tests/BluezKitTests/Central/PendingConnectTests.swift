@@ -5,7 +5,7 @@ import Testing
 
 @testable import BluezKit
 
-/// Many connects that wait: one attempt at a time, and those who are there do not wait for those who are not.
+/// Many pending connects: one attempt at a time, and devices in range do not wait for absent ones.
 @Suite struct PendingConnectTests {
     private func identifier(_ number: Int) throws -> UUID {
         let address = UInt64(0xF000_0000_0000 + number)
@@ -20,7 +20,7 @@ import Testing
         for number in 0..<100 {
             let text = DeviceIdentity(address: UInt64(0xF000_0000_0000 + number), isRandom: true).addressText
             let peripheral = VirtualPeripheral(text, VirtualAdvertisement(localName: "P\(number)"), services: [])
-            // Half of those who are away are known to BlueZ, the others never were.
+            // Half of the absent devices are known to BlueZ, the others never were.
             let isPresent = number % 20 == 7
             if !isPresent { peripheral.vanish() }
             world.simulator.add(peripheral)
@@ -44,9 +44,9 @@ import Testing
         #expect(central.count { if case .failed = $0 { true } else { false } } == 0)
         for peripheral in all { central.manager.cancelPeripheralConnection(peripheral) }
         for _ in 0..<100 {
-            try await central.next("goodbye") { if case .disconnected(_, false, nil) = $0 { true } else { nil } }
+            try await central.next("disconnection") { if case .disconnected(_, false, nil) = $0 { true } else { nil } }
         }
-        withExtendedLifetime(all) {}  // whoever is let go of is told nothing
+        withExtendedLifetime(all) {}  // a released object gets no callbacks
         // Nothing is left of them.
         let session = central.manager.session
         session.queue.sync {
@@ -55,7 +55,7 @@ import Testing
     }
 
     // What they cost a processor is measured by `make bench`.
-    @Test("D7 a thousand pending connects ask the bus for next to nothing while nothing happens")
+    @Test("D7 a thousand pending connects cause almost no bus traffic while nothing happens")
     func thousand() async throws {
         let world = try await SimulatedWorld()
         world.simulator.timing.connectTimeout = .seconds(60)
@@ -75,7 +75,7 @@ import Testing
         #expect(all.allSatisfy { $0.state == .connecting })
     }
 
-    @Test("LX-15 a device object that expires, and comes back, is connected to")
+    @Test("LX-15 a device object that expires and comes back is connected")
     func expired() async throws {
         let world = try await SimulatedWorld()
         let central = Central(world)

@@ -3,10 +3,10 @@ import CoreBluetooth
 import Foundation
 import Testing
 
-/// What is reported of a scan, and how often.
+/// The reports of a scan, and their number.
 @Suite struct ScanTests {
-    /// A world in which nothing advertises by itself, and a beacon that a test makes advertise. Calm, since what is
-    /// reported is counted, and is to be the first of its kind.
+    /// A world in which only a beacon advertises, when the test makes it. Calm, because the reports are counted, and
+    /// the order of their kinds matters.
     private func quietWorld(
         _ advertisement: VirtualAdvertisement = VirtualAdvertisement(localName: "Beacon", serviceUUIDs: ["1815"])
     ) async throws -> (SimulatedWorld, VirtualPeripheral) {
@@ -14,7 +14,7 @@ import Testing
         world.heart.advertise(false)
         world.sink.advertise(false)
         world.simulator.options.duplicateFilter = .none
-        // Nobody else's: the library remembers what a device it has connected to had advertised.
+        // Not used by other tests: the library remembers what a device it has connected to had advertised.
         let beacon = VirtualPeripheral("F0:00:00:00:05:CA", advertisement, interval: .seconds(3600))
         beacon.advertise(false)
         world.simulator.add(beacon)
@@ -125,7 +125,7 @@ import Testing
         #expect(strengths == (0..<50).map { -40 - $0 })
     }
 
-    @Test("SC-2 scanning again with equal parameters changes nothing; with others the new ones replace the old")
+    @Test("SC-2 scanning again with equal parameters changes nothing; other parameters replace the old ones")
     func again() async throws {
         let (world, beacon) = try await quietWorld()
         let central = Central(world)
@@ -142,7 +142,7 @@ import Testing
         #expect(central.count(isDiscovery) == 1)
     }
 
-    @Test("SC-3 DL-7 each manager gets what its own filter lets through, from one discovery of BlueZ")
+    @Test("SC-3 DL-7 each manager gets the devices that match its own filter, from one discovery of BlueZ")
     func twoFilters() async throws {
         let (world, beacon) = try await quietWorld()
         let other = VirtualPeripheral(
@@ -197,7 +197,7 @@ import Testing
         #expect(data["kCBAdvDataTimestamp"] is NSNumber)
     }
 
-    @Test("SC-8 what is not advertised has no key")
+    @Test("SC-8 data that is not advertised has no key")
     func absentKeys() async throws {
         let (world, beacon) = try await quietWorld(VirtualAdvertisement())
         let central = Central(world)
@@ -228,7 +228,8 @@ import Testing
     }
 
     @Test(
-        "SC-10 CN-1 a peripheral nobody keeps is gone after the callback; its state is disconnected, its delegate nil")
+        "SC-10 CN-1 a peripheral that is not kept is released after the callback; disconnected, delegate nil"
+    )
     func weakPeripherals() async throws {
         let (world, beacon) = try await quietWorld()
         let seen = ProtectedBox<(WeakBox, CBPeripheralState, Bool)?>(nil)
@@ -267,7 +268,7 @@ import Testing
         #expect(heart.state == .disconnected)
     }
 
-    @Test("SC-12 a device that this manager is connected to is reported again only if it goes on advertising")
+    @Test("SC-12 a device that this manager is connected to is reported again only if it continues to advertise")
     func connectedDevice() async throws {
         let (world, beacon) = try await quietWorld()
         let central = Central(world)
@@ -311,7 +312,7 @@ import Testing
         #expect(name == "Beacon")
     }
 
-    @Test("MIS-10 AllowDuplicates on the main queue is logged, and no misuse: Apple allows it")
+    @Test("MIS-10 AllowDuplicates on the main queue is logged, but not as misuse, because Apple allows it")
     func duplicatesOnMain() async throws {
         let world = try await SimulatedWorld()
         let central = Central(world, queue: .main)

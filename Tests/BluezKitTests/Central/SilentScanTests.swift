@@ -5,8 +5,8 @@ import Testing
 
 @testable import BluezKit
 
-/// Scans that hear nothing: a controller that has fallen silent, and true silence. The minutes of ``ScanWatch`` pass when a
-/// test says so.
+/// Scans that hear nothing: a controller that has fallen silent, and actual silence. The test controls the minutes of
+/// ``ScanWatch``.
 @Suite struct SilentScanTests {
     private struct Stage {
         let world: SimulatedWorld
@@ -34,7 +34,7 @@ import Testing
             await waitForStart(1)
         }
 
-        /// Waits until BlueZ was told so often to scan.
+        /// Waits until BlueZ was called this often to scan.
         func waitForStart(_ count: Int) async {
             _ = await world.simulator.waitForCalls("StartDiscovery", count: count)
             settle()
@@ -69,7 +69,7 @@ import Testing
             central.events.compactMap { if case .state(let state) = $0 { state } else { nil } }
         }
         var discoveries: Int { central.count { if case .discovered = $0 { true } else { false } } }
-        /// How often BlueZ was told to switch off or on.
+        /// How often BlueZ was called to switch off or on.
         var powerCalls: Int { world.simulator.calls("Set", path: "/org/bluez/hci0").count }
         var starts: Int { world.simulator.calls("StartDiscovery").count }
         func logged(_ part: String) -> Int { LogCapture.shared.count(part) }
@@ -84,7 +84,7 @@ import Testing
         mayPowerCycle.merging([BluezManagerOptionResumeAfterResetKey: resumes]) { $1 }
     }
 
-    @Test("SC-4 a scan that falls silent is started anew: it goes on and discovers, and the app hears of nothing else")
+    @Test("SC-4 a silent scan is restarted: it continues and discovers, without other callbacks to the app")
     func restart() async throws {
         let stage = try await Stage()
         try await stage.hearBeacon()
@@ -95,7 +95,7 @@ import Testing
         stage.passMinute()
         await stage.waitForStart(2)
         #expect(stage.logged(Self.restarted) == 1)
-        // The beacon is no news, neither by itself nor by what BlueZ takes back at the end of a discovery.
+        // The beacon is not new, and neither it nor what BlueZ invalidates at the end of a discovery counts.
         stage.beacon.advertiseOnce(rssi: -60)
         stage.settle()
         #expect(stage.discoveries == 1)
@@ -106,7 +106,7 @@ import Testing
         #expect(stage.starts == 2 && stage.powerCalls == 0)
     }
 
-    @Test("a scan that goes on hearing what it has reported already is not silent")
+    @Test("a scan that still hears devices that it has reported is not silent")
     func hearsOldNews() async throws {
         let stage = try await Stage()
         try await stage.hearBeacon()
@@ -118,7 +118,9 @@ import Testing
         #expect(stage.starts == 1 && stage.discoveries == 1 && stage.logged(Self.restarted) == 0)
     }
 
-    @Test("LX-12 what BlueZ takes back when a discovery is started anew is no discovery, and nothing that was heard")
+    @Test(
+        "LX-12 properties that BlueZ invalidates on a restart of discovery are not an advertisement"
+    )
     func takenBack() async throws {
         let stage = try await Stage(options: Self.mayPowerCycle)
         try await stage.hearBeacon()
@@ -132,7 +134,7 @@ import Testing
     }
 
     @Test(
-        "a filtered scan may be silent among other devices: it listens to all for a while, and nothing is switched off")
+        "a filtered scan may be silent among other devices: it is unfiltered for a while, and nothing is switched off")
     func filtered() async throws {
         let stage = try await Stage(services: [CBUUID(string: "1234")], options: Self.mayPowerCycle)
         for minute in 1...13 {
@@ -152,7 +154,7 @@ import Testing
         #expect(stage.world.simulator.knownDevices().isEmpty)
     }
 
-    @Test("without the option nothing is switched off, and the log says once that it would be worth trying")
+    @Test("without the option nothing is switched off, and the log suggests it once")
     func notAllowed() async throws {
         let stage = try await Stage()
         try await stage.control("rig deaf power")
@@ -164,7 +166,7 @@ import Testing
     }
 
     @Test(
-        "D10 ST-6 with the option the adapter is switched off and on: resetting, powered on; the scan is resumed, or the app's to repeat",
+        "D10 ST-6 with the option the adapter is power-cycled; the scan is resumed, or left to the app",
         arguments: [false, true])
     func powerCycle(resumes: Bool) async throws {
         let stage = try await Stage(options: Self.mayPowerCycle(resumes: resumes))
@@ -184,7 +186,7 @@ import Testing
         #expect(stage.logged(Self.restarted) == 1 && stage.logged(Self.advice) == 0)
     }
 
-    @Test("where it stays silent after that the adapter is left alone, until something was heard")
+    @Test("if it stays silent after that, the adapter is left alone until something was heard")
     func trueSilence() async throws {
         let stage = try await Stage(options: Self.mayPowerCycle(resumes: true))
         try await stage.control("rig deaf on")
@@ -205,7 +207,7 @@ import Testing
         #expect(stage.powerCalls == 4)
     }
 
-    @Test("with a link, a wish for one, or a central that uses what is published, nothing is switched off")
+    @Test("with a link, a connect request, or a central that uses published services, nothing is switched off")
     func connections() async throws {
         let stage = try await Stage(options: Self.mayPowerCycle)
         let central = stage.central
@@ -247,7 +249,9 @@ import Testing
         #expect(stage.powerCalls == 0, "patience has ended for this scan")
     }
 
-    @Test("an adapter that does not go off stays on, and tells the truth later; one that does not go on again is off")
+    @Test(
+        "an adapter that cannot be switched off stays on; one that does not switch on again is off"
+    )
     func fails() async throws {
         let stage = try await Stage(options: Self.mayPowerCycle)
         let simulator = stage.world.simulator

@@ -18,7 +18,8 @@ import Testing
     }
 
     @Test(
-        "CN-14 O-32 a read refused for want of pairing pairs, is repeated once, and answered once", arguments: [1, 2])
+        "CN-14 O-32 a read refused without pairing starts pairing, is repeated once, and answered once",
+        arguments: [1, 2])
     func pairsAndRepeats(refusals: Int) async throws {
         let (world, central, heart) = try await connected()
         central.manager.pairing = .justWorks
@@ -40,7 +41,7 @@ import Testing
         #expect(central.count { if case .value = $0 { true } else { false } } == 1)
     }
 
-    @Test("a bond is known to BlueZ before 5.65 as well, which tells only that a device is paired")
+    @Test("a bond is recognized with BlueZ before 5.65, which reports only that a device is paired")
     func pairedMeansBonded() async throws {
         let (world, central, heart) = try await connected()
         world.simulator.options.exposesBonded = false
@@ -52,7 +53,7 @@ import Testing
             SimulatorFault("ReadValue", .fail(name: "org.bluez.Error.NotPermitted", message: "Not paired")))
         #expect(try await central.read(location).get() == Data([1]))
         #expect(central.manager.retrieveBondedPeripherals() == [heart])
-        // A process that starts later is told the same.
+        // A process that starts later gets the same answer.
         let other = Central(world)
         try await other.powerOn()
         #expect(other.manager.retrieveBondedPeripherals().map(\.identifier) == [heart.identifier])
@@ -72,7 +73,7 @@ import Testing
         #expect(world.simulator.calls("Pair").isEmpty)
     }
 
-    @Test("the agent is registered once, is never made the default, and refuses what concerns others' devices")
+    @Test("the agent is registered once, is never made the default, and refuses requests about other programs' devices")
     func agent() async throws {
         let (world, central, heart) = try await connected()
         try await central.disconnect(heart)
@@ -86,7 +87,7 @@ import Testing
         try await central.settle(heart)
         #expect(
             world.simulator.calls("RegisterAgent").count == 2, "another capability is another registration")
-        // The sink is somebody else's: its client has no agent, so ours is asked.
+        // The sink belongs to another program: its client has no agent, so ours is asked.
         central.manager.pairing = .justWorks
         try await central.settle(heart)
         let other = try await BusClient(world.simulator.address)
@@ -104,7 +105,7 @@ import Testing
                 DeviceIdentity(address: 0xF0F1_F200_0002, isRandom: true).identifier))
     }
 
-    @Test("a question that BlueZ asks when the app has just released its last manager is refused")
+    @Test("a pairing request just after the app released its last manager is refused")
     func agentWithoutSession() async throws {
         typealias Agent = BluezKit.PairingAgent
         let world = try await SimulatedWorld()
@@ -128,7 +129,7 @@ import Testing
     }
 
     @Test(
-        "a dual-mode device that BlueZ pages by classic Bluetooth: LE is asked for in every way, then an error says why"
+        "a dual-mode device that BlueZ pages: LE is requested in every possible way, then an error says why"
     )
     func dualMode() async throws {
         let world = try await SimulatedWorld()
@@ -152,12 +153,12 @@ import Testing
         #expect(attempts.count >= 3 && attempts.allSatisfy { $0.date <= Date() && !$0.name.isEmpty })
         #expect(world.simulator.calls("Connect").contains { $0.interface == "org.bluez.Bearer.LE1" })
         #expect(world.simulator.calls("Set").count >= 1)
-        // The error is no verdict for ever.
+        // The error is not permanent.
         world.simulator.clearFaults()
         try await central.connect(heart)
     }
 
-    @Test("AR-3 the timestamp is when the link went down, before the callback that was held back")
+    @Test("AR-3 the timestamp is the time when the link ended, before the held-back callback")
     func timestamp() async throws {
         let (world, central, heart) = try await connected()
         let before = CFAbsoluteTimeGetCurrent()
@@ -168,7 +169,7 @@ import Testing
         #expect(before <= loss.time && loss.time + 0.15 < loss.told)
     }
 
-    @Test("CE-3 what concerns Apple's notification service and classic Bluetooth exists, and changes nothing")
+    @Test("CE-3 symbols of Apple's notification service and classic Bluetooth exist, and have no effect")
     func appleServices() async throws {
         let world = try await SimulatedWorld()
         let central = Central(world)

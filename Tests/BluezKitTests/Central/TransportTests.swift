@@ -7,9 +7,9 @@ import Testing
 @testable import BluezKit
 @testable import BluezKitRestore
 
-/// Buses of other kinds than the usual, and what becomes of an app when its bus goes.
+/// Unusual kinds of buses, and how an app behaves when its bus is lost.
 @Suite struct TransportTests {
-    @Test("D6 RW-8 over tcp, where no descriptor can pass, notifications and writes without response work by messages")
+    @Test("D6 RW-8 over tcp, which cannot transfer descriptors, notifications and writes without response use messages")
     func tcp() async throws {
         let bus = try ConfiguredBus(listen: ["tcp:host=127.0.0.1,port=0", "unix:path=DIR/bus"])
         let simulator = try await Simulator(options: .busy, address: try bus.address("unix:"))
@@ -31,7 +31,7 @@ import Testing
         #expect(simulator.calls("AcquireWrite").isEmpty && simulator.calls("WriteValue").count == 200)
     }
 
-    @Test("ST-6 the bus itself goes and comes back: resetting, then powered on, and everything works again")
+    @Test("ST-6 the bus itself is lost and comes back: resetting, then powered on, and everything works again")
     func busRestart() async throws {
         let host = Host()
         try await host.start()
@@ -53,7 +53,7 @@ import Testing
     enum Resuming: CaseIterable { case byIdentifier, byOption }
 
     @Test(
-        "D10 ST-6 O-44 the bus is restarted: who resumes has scan, pending connect and connection again, who does not has nothing",
+        "D10 ST-6 O-44 the bus is restarted: a manager that resumes has scan and connects again, another one nothing",
         arguments: Resuming.allCases)
     func busRestartCentral(_ kind: Resuming) async throws {
         let host = Host()
@@ -102,13 +102,13 @@ import Testing
             }
             #expect(awaited.remove(come) != nil, "\(come)")
         }
-        // With its link everything is asked for anew.
+        // When the link is up, everything is requested again.
         let beat = try await resuming.characteristic(
             CBUUID(string: "2A37"), of: CBUUID(string: "180D"), on: hearts[0])
         #expect(!beat.isNotifying)
         #expect(try await resuming.setNotify(true, beat) == nil)
         #expect(resuming.count { if case .disconnected = $0 { true } else { false } } == 0)
-        // The other has heard of the state and of nothing else, and its handles are void.
+        // The other one was informed of the state only, and its objects are no longer valid.
         #expect(!other.manager.isScanning && other.records.count == 2)
         other.manager.connect(hearts[1])
         #expect(hearts[1].state == .disconnected)
@@ -118,7 +118,7 @@ import Testing
     }
 
     @Test(
-        "D10 ST-6 the bus is restarted: services and advertisement are there again for who resumes, and gone for who does not",
+        "D10 ST-6 the bus is restarted: services and advertisement return only for a manager that resumes",
         arguments: Resuming.allCases)
     func busRestartPeripheral(_ kind: Resuming) async throws {
         let host = Host()
@@ -152,14 +152,15 @@ import Testing
         let (_, characteristic) = try await resuming.nextSubscription()
         #expect(characteristic === beat && resuming.manager.isAdvertising && !other.manager.isAdvertising)
         #expect(simulator.calls("RegisterAdvertisement").count == 1)
-        // Nobody is told again what was told before.
+        // Nothing is reported twice.
         for publisher in [resuming, other] {
             #expect(publisher.count { if case .added = $0 { true } else { false } } == 1)
             #expect(publisher.count { if case .advertising = $0 { true } else { false } } == 1)
         }
     }
 
-    @Test("D10 R-7 the bus is restarted while the app is dead: what was connected is connecting, and connects")
+    @Test(
+        "D10 R-7 the bus is restarted while the app is not running: a connected peripheral is connecting, and connects")
     func busRestartWhileDead() async throws {
         let host = Host()
         let directory = try TemporaryDirectory()
@@ -219,6 +220,6 @@ private final class Host: @unchecked Sendable {  // holds: used by one test, ste
         return simulator
     }
 
-    /// The bus goes, and with it bluetoothd.
+    /// The bus exits, and bluetoothd with it.
     func kill() { (bus, simulator) = (nil, nil) }
 }

@@ -13,7 +13,7 @@ import Testing
         return descriptor.value
     }
 
-    @Test("GD-1 what is not discovered is nil, then what was found, perhaps nothing")
+    @Test("GD-1 attributes are nil before discovery, then those found, possibly none")
     func revealing() {
         let service = service()
         #expect(service.characteristics == nil)
@@ -55,7 +55,7 @@ import Testing
         #expect([one: 1, other: 2][other] == 2)
     }
 
-    @Test("the value of a descriptor has the type that its UUID says")
+    @Test("the value of a descriptor has the type for its UUID")
     func descriptorValues() {
         #expect(descriptor("2900", [3, 0]) as? NSNumber == 3)
         #expect(descriptor("2901", Array("Höhe".utf8)) as? String == "Höhe")
@@ -69,14 +69,14 @@ import Testing
         #expect(descriptor("ABDD3056-28FA-441D-A470-55A75A52553A", []) as? Data == Data())
     }
 
-    @Test("odd descriptor values from a peer come as data")
+    @Test("malformed descriptor values from a peer are delivered as data")
     func oddDescriptorValues() {
         #expect(descriptor("2901", [0xFF, 0xFE]) as? Data == Data([0xFF, 0xFE]))
         #expect(descriptor("2902", []) as? Data == Data())
         #expect(descriptor("2902", [1, 0, 7]) as? NSNumber == 1)
     }
 
-    @Test("descriptions have Apple's shape")
+    @Test("descriptions have Apple's format")
     func descriptions() {
         let service = service("180F")
         #expect(service.description.wholeMatch(of: /<CBService: 0x[0-9a-f]+, isPrimary = YES, UUID = Battery>/) != nil)
@@ -176,7 +176,7 @@ import Testing
         #expect((central as NSObject).copy() as? CBPeer === central)
     }
 
-    @Test("a request carries what the central asks for")
+    @Test("a request carries the central's parameters")
     func requests() {
         let central = CBCentral(identifier: UUID())
         let characteristic = CBMutableCharacteristic(
@@ -199,7 +199,7 @@ import Testing
         #expect(channel.psm == 0)
     }
 
-    @Test("MOD-10 types conform to nothing that apps add themselves")
+    @Test("MOD-10 types do not have conformances that apps add themselves")
     func conformances() {
         let objects: [Any] = [
             CBCentral(identifier: UUID()), CBUUID(string: "180D"), service(), CBManagerState.poweredOn,

@@ -15,7 +15,7 @@ import Testing
 
     private func code(_ error: (any Error)?) -> CBError.Code? { (error as? CBError)?.code }
 
-    @Test("ST-1 DL-1 DL-2 the state is told once, on the queue given, also a concurrent one")
+    @Test("ST-1 DL-1 DL-2 the state is reported once, on the given queue, even if it is concurrent")
     func state() async throws {
         let publisher = Publisher(
             try await SimulatedWorld(), queue: DispatchQueue(label: "test.concurrent", attributes: .concurrent))
@@ -25,7 +25,7 @@ import Testing
         #expect(publisher.records.allSatisfy { $0.wasOnQueue && $0.depth == 1 && $0.managerState == .poweredOn })
     }
 
-    @Test("RS-4 R-26 whatever a state file has for services and advertisement: objects without a trap")
+    @Test("RS-4 R-26 any services and advertisement in a state file are restored without a trap")
     func restoresNonsense() async throws {
         func uuid(_ text: String) throws -> AttributeUUID { try #require(AttributeUUID(text)) }
         var descriptors: [Snapshot.LocalDescriptor] = []
@@ -56,14 +56,14 @@ import Testing
         #expect(restored.properties.rawValue == 0x1A && restored.value == Data([0, 255]))
         #expect(restored.descriptors?.map { $0.value as? String } == ["Ä\n", nil])
         #expect(services[2].characteristics?.first?.descriptors?.count == 5 * 4 - 4)
-        // BlueZ has a say as well.
+        // BlueZ checks it as well.
         publisher.manager.enter(.poweredOn)
         try await LogCapture.shared.expect("the advertisement cannot be restarted", "intervals")
         try await LogCapture.shared.expect("cannot be published again")
         #expect(!publisher.manager.isAdvertising)
     }
 
-    @Test("MIS-1 UP-4 RQ-10 commands before the first state have no effect, and stop nobody")
+    @Test("MIS-1 UP-4 RQ-10 commands before the first state have no effect, and do not trap")
     func beforePowerOn() async throws {
         let world = try await SimulatedWorld()
         let publisher = Publisher(world)
@@ -82,12 +82,12 @@ import Testing
             withResult: .success)
         try await LogCapture.shared.expect("respond", "answered already")
         try await publisher.powerOn()
-        // Only what is asked for now is answered.
+        // Only calls from now on are answered.
         #expect(code(try await publisher.add(localService(0x101, [local(0x110, .broadcast)]))) == .invalidParameters)
         #expect(publisher.records.count == 2)
     }
 
-    @Test("PB-7 services of the system are refused in their short form")
+    @Test("PB-7 system services are refused in their short form")
     func systemServices() async throws {
         let publisher = try await publisher()
         for uuid in ["1800", "1801", "1805", "180A", "180F", "1812", "181E"] {
@@ -96,7 +96,7 @@ import Testing
         }
     }
 
-    @Test("PB-8 PB-9 what the system makes, or cannot make, is refused with the reason")
+    @Test("PB-8 PB-9 attributes that the system creates, or cannot create, are refused with the reason")
     func flaws() async throws {
         let publisher = try await publisher()
         func refusal(_ characteristic: CBMutableCharacteristic) async throws -> String {
@@ -150,7 +150,7 @@ import Testing
         #expect(try await delegate.log.next("unpublish") { $0 } == "unpublish 129 13")
     }
 
-    @Test("CN-15 O-45 a manager that is gone reports nothing")
+    @Test("CN-15 O-45 a released manager reports nothing")
     func released() async throws {
         let world = try await SimulatedWorld()
         let publisher = Publisher(world)
@@ -180,7 +180,7 @@ import Testing
         }
     }
 
-    @Test("PB-6 MIS-13 to add a service twice stops the process")
+    @Test("PB-6 MIS-13 adding a service twice stops the process")
     func addedTwice() async {
         await #expect(processExitsWith: .failure) {
             let publisher = Publisher(try await SimulatedWorld())

@@ -23,7 +23,7 @@ import Testing
         #expect(CBUUID(string: text).uuidString == "180D" && CBUUID(string: text).data == Data([0x18, 0x0D]))
     }
 
-    @Test("UU-1 data of 2, 4 and 16 bytes, most significant first, are UUIDs")
+    @Test("UU-1 2, 4 and 16 bytes, most significant first, are UUIDs")
     func bytes() {
         #expect(CBUUID(data: Data([0x18, 0x0D])).uuidString == "180D")
         #expect(CBUUID(data: Data([0x12, 0x34, 0x56, 0x78])).uuidString == "12345678")
@@ -77,7 +77,7 @@ import Testing
         }
     }
 
-    @Test("UU-5 a UUID on another base is another")
+    @Test("UU-5 a UUID on another base is a different UUID")
     func otherBase() {
         #expect(CBUUID(string: "00006783-0000-0000-8000-00805F9B34FB") != CBUUID(string: "6783"))
         #expect(CBUUID(string: "180D") != CBUUID(string: "180F"))
@@ -95,7 +95,7 @@ import Testing
     }
 
     @Test(
-        "UU-7 what is no UUID is nil, never a trap",
+        "UU-7 invalid text is nil, never a trap",
         arguments: [
             "", "18", "180G", "0000180d_0000-1000-8000-00805f9b34fb", "0000180d-0000-1000-8000-00805f9b34f",
             "0000180d-0000-1000-8000-00805f9b34fbb", "0000180d-0000-1000-8000-00805f9b34f-", "ä80d",

@@ -69,7 +69,7 @@ private final class SmallestDelegate: NSObject, CBCentralManagerDelegate, CBPeri
         #expect(delegate.calls == ["new true"])
     }
 
-    @Test("MOD-4 MOD-5 every callback but the state's may be left out")
+    @Test("MOD-4 MOD-5 every callback except the state callback is optional")
     func defaults() {
         let manager = manager()
         let peripheral = peripheral(of: manager)

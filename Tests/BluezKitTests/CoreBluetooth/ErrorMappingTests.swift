@@ -30,7 +30,7 @@ import Testing
     static let bus = "org.freedesktop.DBus.Error."
 
     @Test(
-        "ERR-1 ERR-8 O-46 what the peer refuses is the ATT error it sent",
+        "ERR-1 ERR-8 O-46 a refusal by the peer is the ATT error that it sent",
         arguments: [
             Example(.attributeRead, bluez + "NotPermitted", "Read not permitted", att: 2),
             Example(.attributeWrite, bluez + "NotPermitted", "Write not permitted", att: 3),
@@ -76,7 +76,7 @@ import Testing
     func others(_ example: Example) { check(example) }
 
     @Test(
-        "ERR-8 CN-13 what Connect answers",
+        "ERR-8 CN-13 errors of Connect",
         arguments: [
             Example(.connect, bluez + "Failed", "le-connection-abort-by-local", cb: .connectionFailed),
             Example(.connect, bluez + "Failed", "Software caused connection abort", cb: .connectionFailed),
@@ -103,7 +103,7 @@ import Testing
     func connecting(_ example: Example) { check(example) }
 
     @Test(
-        "ERR-8 what pairing, advertising and publishing answer",
+        "ERR-8 errors of pairing, advertising and publishing",
         arguments: [
             Example(.pair, bluez + "AuthenticationTimeout", "Authentication Timeout", cb: .encryptionTimedOut),
             Example(.pair, bluez + "Failed", "Not paired", cb: .encryptionTimedOut),
@@ -128,7 +128,7 @@ import Testing
         #expect(error is CBATTError == (example.domain == CBATTErrorDomain))
     }
 
-    @Test("each row of the table is the first one for what it describes")
+    @Test("each row of the table is the first to match what it describes")
     func noRowIsHidden() {
         for (index, row) in ErrorMapping.rows.enumerated() {
             let (name, message) = (row.name.filling(), row.message.filling())
@@ -157,7 +157,7 @@ import Testing
         #expect((error as? CBError)?.userInfo[NSUnderlyingErrorKey] is NSError)
     }
 
-    @Test("an error of which BlueZ said nothing has no cause")
+    @Test("an error without BlueZ's name and message has no underlying error")
     func noCause() {
         let error = coreBluetoothError(name: "", message: "", context: .connect, isBonded: false)
         #expect((error as NSError).userInfo[NSUnderlyingErrorKey] == nil)
@@ -184,7 +184,7 @@ import Testing
     }
 
     @Test(
-        "ERR-9 each answer of the app has its one translation",
+        "ERR-9 each response of the app has exactly one translation",
         arguments: [
             (0x02, "org.bluez.Error.NotPermitted"), (0x03, "org.bluez.Error.NotPermitted"),
             (0x06, "org.bluez.Error.NotSupported"), (0x07, "org.bluez.Error.InvalidOffset"),
@@ -198,7 +198,7 @@ import Testing
         if name.hasSuffix(".Failed") { #expect(answer.message == "0x" + String(code, radix: 16)) }
     }
 
-    @Test("ERR-9 what BlueZ has no words for becomes an error that it does not know")
+    @Test("ERR-9 a response that BlueZ cannot express becomes an error name that it does not know")
     func unlistedAnswers() throws {
         for number in [
             0x01, 0x04, 0x05, 0x09, 0x0A, 0x0B, 0x0C, 0x0E, 0x0F, 0x10, 0x11, 0x7F, 0xA0, 0xFD, 0xFF, 300, -1,
@@ -208,7 +208,7 @@ import Testing
         }
     }
 
-    @Test("a star in a pattern is any text")
+    @Test("`*` in a pattern matches any text")
     func patterns() {
         #expect(ErrorMapping.matches("le-connection-timeout", "*-connection-timeout"))
         #expect(!ErrorMapping.matches("le-connection-timeout", "*-page-timeout"))

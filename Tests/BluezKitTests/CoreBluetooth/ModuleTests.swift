@@ -10,7 +10,7 @@ import Testing
         #expect(queue == nil && data.count == 1 && number.boolValue && object.isEqual(object))
     }
 
-    @Test("MOD-7 functions that return something may be called for their effect alone")
+    @Test("MOD-7 functions that return a value may be called without using it")
     func discardableResults() {
         let manager = CBPeripheralManager(delegate: nil, queue: DispatchQueue(label: "test"))
         let characteristic = CBMutableCharacteristic(

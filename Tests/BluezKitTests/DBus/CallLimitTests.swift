@@ -7,7 +7,7 @@ import Testing
 
 @Suite("BluezDBus: the limit of open calls")
 struct CallLimitTests {
-    @Test("calls above the bus' limit wait their turn, and are made in the order in which they were asked for")
+    @Test("calls above the bus' limit wait, and are made in the order in which they were requested")
     func waits() async throws {
         let bus = try PrivateBus(policy: .open)
         let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
@@ -79,7 +79,9 @@ struct CallLimitTests {
         #expect(outcomes.all.count == 99)
     }
 
-    @Test("calls that are never answered, as many as may be open, end the connection: it can make no others")
+    @Test(
+        "as many unanswered calls as may be open end the connection, because it can make no others"
+    )
     func stuck() async throws {
         let bus = try PrivateBus(policy: .open)
         let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))

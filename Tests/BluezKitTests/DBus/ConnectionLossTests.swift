@@ -50,7 +50,7 @@ struct ConnectionLossTests {
                 let call = MethodCall(destination: destination, path: "/", interface: "a.b", member: "C")
                 connection.call(call, deadline: .seconds(30)) { [unowned connection] result in
                     log.append("\(number) \(result.failureName)")
-                    // It is closed already for who calls again.
+                    // It is already closed for calls made here.
                     connection.call(call, deadline: .seconds(30)) { log.append("again \($0.failureName)") }
                 }
             }
@@ -113,7 +113,7 @@ struct ConnectionLossTests {
         try await log.next("loss") { $0 == "lost" ? true : nil }
     }
 
-    @Test("a program that is not there: a thrown error, or the end of the connection")
+    @Test("a missing program: a thrown error, or the end of the connection")
     func noProgram() async {
         // In a process of its own: libdbus leaves its child for this process to reap, and the test runner waits for
         // children of its own.
@@ -131,10 +131,10 @@ struct ConnectionLossTests {
     }
 
     @Test(
-        "a bus that is not there, an address that is none: a thrown error that says why",
+        "a missing bus, an invalid address: a thrown error that says why",
         arguments: [
             "unix:path=/nonexistent/bus", "", "nonsense", "unix:", "tcp:host=127.0.0.1,port=1", "unix:path=a\0b",
-            "unix:path=/dev/null", ";;;", "unix:abstract=bluezkit-nobody",
+            "unix:path=/dev/null", ";;;", "unix:abstract=bluezkit-unowned",
         ])
     func noBus(_ address: String) async {
         let queue = DispatchQueue(label: "test")
@@ -158,7 +158,7 @@ struct ConnectionLossTests {
         }
     }
 
-    @Test("a server that refuses the greeting, or speaks no D-Bus, is a lost connection")
+    @Test("a server that refuses Hello, or does not speak D-Bus, is a lost connection")
     func noDBus() async throws {
         let directory = FileManager.default.temporaryDirectory.appendingPathComponent("bluezkit-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)

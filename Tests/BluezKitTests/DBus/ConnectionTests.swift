@@ -6,7 +6,7 @@ import Testing
 
 @Suite("BluezDBus: calls")
 struct ConnectionTests {
-    @Test("the error of the other side comes with its name and message unchanged, whatever its arguments are")
+    @Test("a remote error keeps its name and message, whatever its arguments are")
     func remoteErrors() async throws {
         let bus = try PrivateBus(policy: .open)
         let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
@@ -23,10 +23,10 @@ struct ConnectionTests {
         await #expect(throws: BusError.remote(name: "org.freedesktop.DBus.Error.Failed", message: "text")) {
             try await client.echo(server)
         }
-        await #expect(throws: BusError.self) { try await client.call("test.nobody", "/", "a.b", "C") }
+        await #expect(throws: BusError.self) { try await client.call("test.unowned", "/", "a.b", "C") }
     }
 
-    @Test("an object that nobody exports is UnknownObject, and Peer.Ping is answered by itself")
+    @Test("an object that is not exported is UnknownObject, and Peer.Ping is answered automatically")
     func unknownObject() async throws {
         let bus = try PrivateBus(policy: .open)
         let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
@@ -77,7 +77,7 @@ struct ConnectionTests {
         for expected in [0, 30, 60, 120] { #expect(try await order.next("timeout") { $0 } == expected) }
     }
 
-    @Test("an endless deadline is none")
+    @Test("an infinite deadline never expires")
     func endlessDeadline() async throws {
         let bus = try PrivateBus(policy: .open)
         let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
@@ -85,7 +85,7 @@ struct ConnectionTests {
         #expect(try await client.echo(server, .byte(1), deadline: .seconds(Int64.max)) == [.byte(1)])
     }
 
-    @Test("completions come in the order of the answers, after every signal sent before them")
+    @Test("completions are called in the order of the answers, after every signal sent before them")
     func order() async throws {
         let bus = try PrivateBus(policy: .open)
         let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
@@ -137,7 +137,7 @@ struct ConnectionTests {
         ] { #expect(try await log.next(expected) { $0 } == expected) }
     }
 
-    @Test("a call without reply wants none, and nobody answers it")
+    @Test("a call without reply expects none, and is not answered")
     func noReply() async throws {
         let bus = try PrivateBus(policy: .open)
         let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
@@ -155,7 +155,7 @@ struct ConnectionTests {
         try await client.settle()
     }
 
-    @Test("match rules are counted: one AddMatch and one RemoveMatch, whoever else uses the rule")
+    @Test("match rules are counted: one AddMatch and one RemoveMatch, however many users the rule has")
     func matchRules() async throws {
         let bus = try PrivateBus(policy: .open)
         let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
@@ -189,7 +189,7 @@ struct ConnectionTests {
         if before >= 0 { #expect(try await rules() == before) }
     }
 
-    @Test("a rule that the bus refuses is told, and so is one with a quotation mark or a NUL in it")
+    @Test("a rule that the bus refuses is reported, and so is one with a quotation mark or a NUL in it")
     func refusedRule() async throws {
         let bus = try PrivateBus(policy: .open)
         let client = try await Peer.named(bus.address)
@@ -233,7 +233,7 @@ struct FileDescriptorTests {
         close(ends[0])
     }
 
-    @Test("descriptors of calls that nobody reads are closed")
+    @Test("descriptors of calls that are not read are closed")
     func closesUnread() async throws {
         let bus = try PrivateBus(policy: .open)
         let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
@@ -243,7 +243,7 @@ struct FileDescriptorTests {
         for _ in 1...50 { try await client.echo(server, .fileDescriptor(ends[1])) }
         close(ends[1])
         try await client.settle()
-        // The bus and the messages let go of theirs.
+        // The bus and the messages release theirs.
         #expect(await reachesEnd(ends[0]))
         close(ends[0])
     }

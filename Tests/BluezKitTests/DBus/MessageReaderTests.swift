@@ -43,7 +43,7 @@ struct MessageReaderTests {
         .array(element: "a{sv}", [.properties([("k", .byte(1))])]),
     ]
 
-    @Test("reading a wrong type is malformed, whichever it is, and reads on from the same place; at the end as well")
+    @Test("reading any wrong type is malformed, and reading continues from the same position, also at the end")
     func wrongTypes() async throws {
         let bus = try PrivateBus(policy: .open)
         let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
@@ -104,7 +104,7 @@ struct MessageReaderTests {
         #expect(done.all.count == 2)
     }
 
-    @Test("what is not read of an element or a variant is passed over; an error inside goes out")
+    @Test("unread parts of an element or a variant are skipped; an error inside is rethrown")
     func passesOver() async throws {
         let bus = try PrivateBus(policy: .open)
         let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
@@ -128,7 +128,7 @@ struct MessageReaderTests {
             let rest = copy
             #expect((try? copy.readString()) == "after")
             var second = rest
-            #expect((try? second.readString()) == "after")  // a copy reads on by itself
+            #expect((try? second.readString()) == "after")  // a copy continues independently
             connection.reply(to: call)
         }
         try await client.echo(server, properties, .string("after"))

@@ -6,13 +6,13 @@ import Testing
 @Suite("BluezDBus: names and paths")
 struct NamesTests {
     @Test(
-        "what is no object path gives nil",
+        "an invalid object path gives nil",
         arguments: [
             "", "a", "//", "/a/", "/a//b", "/ä", "/a-b", "/a b", "/a\0", "/a\0b", "/a\n", "/a.b", "/:",
         ])
     func badPaths(_ text: String) { #expect(ObjectPath(text) == nil) }
 
-    @Test("paths know their parents, last elements and what is within them")
+    @Test("paths have a parent, a last element, and contain paths below them")
     func pathAlgebra() throws {
         let path: ObjectPath = "/org/bluez/hci0"
         #expect(path.parent == "/org/bluez" && path.lastElement == "hci0")
@@ -35,7 +35,7 @@ struct NamesTests {
     ]
 
     @Test(
-        "a call or a signal with a bad name is a thrown error, never an abort, nor sent to somebody else",
+        "a call or a signal with a bad name is a thrown error, never an abort, nor sent to another program",
         arguments: forbidden)
     func badNames(_ names: [String]) async throws {
         let bus = try PrivateBus(policy: .open)
@@ -53,7 +53,7 @@ struct NamesTests {
         try await peer.settle()
     }
 
-    @Test("names come from the bus: unique, requested, taken, released")
+    @Test("names on the bus: unique, requested, taken, released")
     func names() async throws {
         let bus = try PrivateBus(policy: .open)
         let (first, second) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
@@ -75,7 +75,7 @@ struct NamesTests {
         #expect((try? await request(second, "test.Name").get()) != nil)
     }
 
-    @Test("a watched name tells its present owner, then each change, and whose messages are the owner's")
+    @Test("a watched name reports its present owner, then each change, and identifies the owner's messages")
     func watchesName() async throws {
         let bus = try PrivateBus(policy: .open)
         let watcher = try await Peer.named(bus.address)

@@ -110,7 +110,7 @@ private final class Host: @unchecked Sendable {  // holds: all state is touched 
         #expect(client.lines == ["/org/example/a: Log=01", "/org/example/a: Log=01", "/org/example/a: Log=02"])
     }
 
-    @Test("parents are announced before children; what comes and goes in one turn is never heard of")
+    @Test("parents are announced before children; an object that is added and removed in one turn is never announced")
     func announcing() async throws {
         let host = try await Host()
         let thing = Thing(host)
@@ -157,7 +157,7 @@ private final class Host: @unchecked Sendable {  // holds: all state is touched 
         #expect(objects[0].1.dictionaryValue?["org.example.Thing1"]?.dictionaryValue?["Size"] == .uint32(1))
     }
 
-    @Test("introspection lists children, also of steps that are no objects")
+    @Test("introspection lists children, also of intermediate nodes")
     func introspection() async throws {
         let host = try await Host()
         let thing = Thing(host)

@@ -19,7 +19,7 @@ struct ValueTests {
         .variant(.structure([.bytes([1, 2]), .variant(.strings(["x"]))])),
     ]
 
-    @Test("a value of every type comes back as it was sent, alone and all in one message")
+    @Test("a value of every type is received as it was sent, alone and all in one message")
     func roundTrip() async throws {
         let bus = try PrivateBus(policy: .open)
         let (echo, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
@@ -30,7 +30,7 @@ struct ValueTests {
         #expect(everything.map(\.signature) == Self.all.map(\.signature))
     }
 
-    @Test("not a number stays one, and a NaN is no reason to trap")
+    @Test("NaN is transferred as NaN, without a trap")
     func notANumber() async throws {
         let bus = try PrivateBus(policy: .open)
         let (echo, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
@@ -57,7 +57,7 @@ struct ValueTests {
     ]
 
     @Test(
-        "a value that D-Bus forbids is a thrown error, never an abort, and the connection goes on",
+        "a value that D-Bus forbids is a thrown error, never an abort, and the connection continues to work",
         arguments: unsendable)
     func forbidden(_ value: Value) async throws {
         let bus = try PrivateBus(policy: .open)
@@ -74,7 +74,7 @@ struct ValueTests {
         #expect(try await client.echo(echo, .string("still here")) == [.string("still here")])
     }
 
-    @Test("a message of 31 MiB is sent; one that a system bus would end the connection for is a thrown limit")
+    @Test("a message of 31 MiB is sent; one for which a system bus would close the connection is a thrown limit")
     func oversized() async throws {
         let bus = try PrivateBus(policy: .open)
         let client = try await Peer.named(bus.address)
@@ -98,7 +98,7 @@ struct ValueTests {
         #expect(try await client.bus("GetId").count == 1)
     }
 
-    @Test("values nested deeper than D-Bus allows are refused, and the connection goes on")
+    @Test("values nested deeper than D-Bus allows are refused, and the connection continues to work")
     func nestedTooDeeply() async throws {
         let bus = try PrivateBus(policy: .open)
         let (echo, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))

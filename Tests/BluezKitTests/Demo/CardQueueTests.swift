@@ -7,7 +7,7 @@ import Testing
     private let a = UUID(), b = UUID(), c = UUID()
     private let card = Data(0..<100)
 
-    /// Sends with room for so many frames.
+    /// Sends with room for this many frames.
     private func send(_ queue: inout CardQueue, room: Int = .max) -> (done: [UUID], to: [UUID]) {
         var (room, to) = (room, [UUID]())
         let done = queue.send(upTo: { _ in 20 }) { _, central in
@@ -19,7 +19,7 @@ import Testing
         return (done, to)
     }
 
-    @Test("one central at a time, in the order in which they came")
+    @Test("one central at a time, in order of arrival")
     func takesTurns() {
         var queue = CardQueue(card)
         #expect(queue.current == nil && send(&queue).done.isEmpty)
@@ -33,7 +33,7 @@ import Testing
         #expect(queue.current == nil)
     }
 
-    @Test("a central that leaves makes room for the next, and it is known how far it was")
+    @Test("a central that leaves makes room for the next one, and its progress is known")
     func leaves() {
         var queue = CardQueue(card)
         for central in [a, b, c] { queue.join(central) }

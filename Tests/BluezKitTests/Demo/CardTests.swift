@@ -54,7 +54,7 @@ import Testing
         }
     }
 
-    @Test("frames are laid out as is documented")
+    @Test("frames have the documented layout")
     func layout() {
         // The check value of CRC-32: "123456789" gives CBF43926.
         #expect(
@@ -64,14 +64,14 @@ import Testing
         #expect(frames(Data(), upTo: 20) == [Data([1, 0, 0, 0, 0, 0, 0, 0, 0]), Data([3])])
     }
 
-    @Test("when there is no room the same frame is sent again later, and nothing is lost or doubled")
+    @Test("when there is no room the same frame is sent again later, and nothing is lost or duplicated")
     func waitsForRoom() throws {
         let card = card(5_000)
         var sender = CardSender(card)
         var receiver = CardReceiver(limit: 5_000)
         var result: Data?
         var refusals = 0
-        // Room for none, for a few; and the MTU may grow meanwhile.
+        // Room for none, or for a few; and the MTU may grow in the meantime.
         while !sender.isDone {
             var room = Int.random(in: 0...4)
             var refused = false
@@ -94,7 +94,7 @@ import Testing
         }
     }
 
-    @Test("a frame that is lost is missed, and comes when the card is asked for again; one that is altered is found")
+    @Test("a lost frame is detected, and arrives when the card is requested again; an altered one is detected")
     func findsLosses() throws {
         let card = card(500)
         let frames = frames(card, upTo: 100)
@@ -116,7 +116,7 @@ import Testing
         }
     }
 
-    @Test("frames of somebody else's message are of the same card, and help; another card replaces it")
+    @Test("frames of another central's message belong to the same card, and are used; another card replaces it")
     func severalMessages() throws {
         let card = card(300), other = self.card(200)
         let (small, large) = (frames(card, upTo: 50), frames(card, upTo: 100))
@@ -171,7 +171,7 @@ import Testing
         #expect(events.allSatisfy { $0 > 0 })
     }
 
-    @Test("errors name the cause and what to do")
+    @Test("errors name the cause and the remedy")
     func sentences() {
         #expect(
             CardError.tooLarge(2000, limit: 1000).sentence
@@ -179,7 +179,7 @@ import Testing
         #expect(CardError.damaged.sentence == "the card was damaged on the way: its checksum is wrong")
     }
 
-    @Test("the name on a card is found, and made harmless")
+    @Test("the name on a card is found, and control characters are removed")
     func names() {
         func name(_ text: String) -> String? { CardText.name(Data(text.utf8)) }
         #expect(name("BEGIN:VCARD\r\nVERSION:4.0\r\nFN:Ada Lovelace\r\nEND:VCARD\r\n") == "Ada Lovelace")

@@ -25,7 +25,7 @@ import Testing
         #expect(noContact.json.description.hasSuffix(#""contact":false}"#))
     }
 
-    @Test("what was restored names the scan and the peripherals")
+    @Test("the restored event names the scan and the peripherals")
     func writesRestoration() {
         func json(_ dictionary: [String: Any]) -> String {
             DemoEvent.restored(RestoredState(dictionary)).json.description
@@ -37,7 +37,7 @@ import Testing
         #expect(json(dictionary) == #"{"event":"restored","scan":{"services":["180D"]},"peripherals":[]}"#)
     }
 
-    @Test("what is preserved is listed, and a damaged file has no identifier")
+    @Test("preserved state is listed, and a damaged file has no identifier")
     func writesPreservedState() throws {
         let directory = try TemporaryDirectory()
         try Data("{".utf8).write(to: URL(fileURLWithPath: directory.file("mine")))
@@ -50,7 +50,7 @@ import Testing
         #expect(DemoEvent.discarded("mine").json.description == #"{"event":"discarded","identifier":"mine"}"#)
     }
 
-    @Test("a card that was received is there in hexadecimal, unless it is in a file")
+    @Test("a received card is included in hexadecimal, unless it was written to a file")
     func writesCards() {
         let card = Data([0x41, 0xFF])
         #expect(
@@ -82,7 +82,7 @@ import Testing
                 == #"{"event":"disconnected","identifier":"\#(Self.text)","reason":null}"#)
     }
 
-    @Test("an advertisement leaves out what it does not have, but for name and RSSI")
+    @Test("an advertisement omits missing values, except name and RSSI")
     func writesAdvertisements() {
         var advertisement = Advertisement(identifier: Self.identifier)
         #expect(
@@ -116,7 +116,7 @@ import Testing
     }
 
     @Test(
-        "whatever a text holds, the line is one line and JSON",
+        "with any text, the output is one line of JSON",
         arguments: ["\n\r\t\u{0}\u{1F}\u{7F}\u{85}\u{2028}", "\\\"", "心拍 👍"])
     func staysOnOneLine(_ text: String) throws {
         let line = DemoEvent.error(text).json.description

@@ -89,7 +89,7 @@ import Testing
         #expect(!DoctorReport(found).isUsable)
     }
 
-    @Test("what only some programs need is a warning")
+    @Test("a problem that affects only some programs is a warning")
     func warns() {
         let old = report { $0.daemonVersion = .init(major: 5, minor: 50) }
         #expect(old.isUsable && old.checks.contains { $0.name == "version" && $0.verdict == .warning })

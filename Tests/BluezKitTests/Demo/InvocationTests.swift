@@ -41,14 +41,14 @@ import Testing
         #expect(options.duration == 1.5)
     }
 
-    @Test("options of every command may come before it")
+    @Test("options of every command may precede it")
     func readsLeadingOptions() throws {
         #expect(try parse("--simulated --json scan") == parse("scan --json --simulated"))
         #expect(try parse("--adapter hci3 doctor") == parse("doctor --adapter hci3"))
         #expect(complaint("--simulated doctor") == "doctor has no option --simulated")
     }
 
-    @Test("help and version are found wherever they stand")
+    @Test("help and version are found in any position")
     func findsHelp() throws {
         #expect(try parse("--help") == .help(command: nil))
         #expect(try parse("-h") == .help(command: nil))
@@ -111,7 +111,7 @@ import Testing
         #expect(try parse("peripheral heart-rate -h") == .help(command: "peripheral heart-rate"))
     }
 
-    @Test("a restore identifier may be given, and need not be; state shows or forgets what it has kept")
+    @Test("the restore identifier is optional; state shows or deletes preserved state")
     func readsRestoration() throws {
         func restore(_ line: String) throws -> String? {
             guard case .heartRate(let options, _) = try parse(line) else { return nil }

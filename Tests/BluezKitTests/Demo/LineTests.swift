@@ -3,7 +3,7 @@ import Testing
 @testable import bluez_demo
 
 @Suite struct LineTests {
-    @Test("columns are counted as a terminal counts them")
+    @Test("columns are counted as in a terminal")
     func measuresText() {
         #expect("abc".displayWidth == 3)
         #expect("ä\u{0301}é".displayWidth == 2)
@@ -26,14 +26,14 @@ import Testing
         #expect("abcd".clipped(to: 3) == "ab…")
     }
 
-    @Test("colours are written only when they are wanted")
+    @Test("colours are written only if requested")
     func rendersColours() {
         let line = Line("a", .red) + Line("b")
         #expect(line.rendered(colour: false) == "ab")
         #expect(line.rendered(colour: true) == "\u{1B}[31ma\u{1B}[0mb")
     }
 
-    @Test("names from the radio cannot command the terminal")
+    @Test("names from other devices cannot control the terminal")
     func disarmsText() {
         #expect("\u{1B}[2Jgone\r\n\u{7}".harmless == "\u{FFFD}[2Jgone\u{FFFD}\u{FFFD}\u{FFFD}")
         #expect("\u{9B}31m".harmless == "\u{FFFD}31m")

@@ -5,7 +5,7 @@ import Testing
 @Suite struct LiveViewTests {
     private let size = Terminal.Size(columns: 20, rows: 5)
 
-    @Test("the picture is drawn in one piece over the last one")
+    @Test("the block is drawn in one piece over the previous one")
     func drawsInPlace() {
         var view = LiveView(colour: false)
         let first = view.draw(["a", "b"], size: size)
@@ -14,7 +14,7 @@ import Testing
         #expect(second == "\u{1B}[?2026h\r\u{1B}[2Ac\u{1B}[K\n\u{1B}[J\u{1B}[?2026l")
     }
 
-    @Test("lines that stay go above it")
+    @Test("permanent lines are inserted above it")
     func insertsAbove() {
         var view = LiveView(colour: false)
         _ = view.draw(["a"], size: size)
@@ -22,7 +22,7 @@ import Testing
         #expect(text == "\u{1B}[?2026h\r\u{1B}[1Anews\u{1B}[K\na\u{1B}[K\n\u{1B}[J\u{1B}[?2026l")
     }
 
-    @Test("it never takes the whole terminal, nor a line more than a row")
+    @Test("it never fills the whole terminal, and a line never exceeds a row")
     func staysWithinTheTerminal() {
         var view = LiveView(colour: false)
         let text = view.draw(Array(repeating: Line(String(repeating: "x", count: 50)), count: 50), size: size)
@@ -30,7 +30,7 @@ import Testing
         #expect(text.filter { $0 == "x" }.count == (size.rows - 1) * (size.columns - 2))
     }
 
-    @Test("a narrower terminal has wrapped what was drawn")
+    @Test("a terminal that became narrower has wrapped the lines")
     func countsWrappedRows() {
         var view = LiveView(colour: false)
         _ = view.draw([Line(String(repeating: "x", count: 19))], size: size)
@@ -38,7 +38,7 @@ import Testing
         #expect(text.contains("\u{1B}[2A"))
     }
 
-    @Test("the cursor comes back, once")
+    @Test("the cursor is restored once")
     func restoresTheCursor() {
         var view = LiveView(colour: false)
         let before = view.end()

@@ -18,7 +18,7 @@ import Testing
         return table
     }
 
-    @Test("the strongest signal is on top, devices without one last")
+    @Test("the strongest signal is on top, devices without one at the end")
     func sortsByStrength() {
         let table = table([device(1, "far", -90), device(2, "near", -40), device(3, "none", nil)])
         let lines = table.lines(width: 100, height: 24, at: 1).map(\.text)
@@ -34,7 +34,7 @@ import Testing
         #expect(width < 40 || lines.last?.text == "60 devices, \(60 - (height - 3)) of them not shown, 1 s")
     }
 
-    @Test("a device is new once, and keeps the name that it once told")
+    @Test("a device is new once, and keeps its last known name")
     func remembersDevices() {
         var table = ScanTable()
         let isNew = [table.note(device(1, "Lamp", -50), at: 0), table.note(device(1, nil, -50), at: 1)]
@@ -49,14 +49,14 @@ import Testing
         #expect(table.lines(width: 100, height: 24, at: 1)[1].text.hasPrefix(" -62"))
     }
 
-    @Test("devices that fell silent go down")
+    @Test("silent devices move down")
     func sinksSilentDevices() {
         var table = table([device(1, "silent", -40), device(2, "alive", -80)])
         _ = table.note(device(2, "alive", -80), at: 11)
         #expect(table.lines(width: 100, height: 24, at: 12)[1].text.contains("alive"))
     }
 
-    @Test("the piped form has four fields, and no control characters from the radio")
+    @Test("the piped form has four fields, and no control characters from other devices")
     func writesPlainLines() {
         let line = ScanTable.plainLine(device(1, "a\tb\nc", -50, services: ["180D", "180F"])).text
         let fields = line.split(separator: "\t", omittingEmptySubsequences: false)

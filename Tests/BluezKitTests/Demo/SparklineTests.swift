@@ -30,7 +30,7 @@ import Testing
         #expect(sparkline.values == [3, 4])
     }
 
-    @Test("no value makes it trap")
+    @Test("it does not trap on any value")
     func survivesExtremes() {
         #expect(line([0, 65_535]) == "▁█")
         #expect(line([-40, 0, 65_535, 3]).count == 4)

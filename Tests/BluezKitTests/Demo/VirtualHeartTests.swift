@@ -4,7 +4,7 @@ import Testing
 @testable import bluez_demo
 
 @Suite struct VirtualHeartTests {
-    @Test("rates and intervals are those of a heart, and agree with each other", arguments: [30.0, 72, 150, 220])
+    @Test("rates and intervals are realistic, and consistent with each other", arguments: [30.0, 72, 150, 220])
     func isPlausible(_ rate: Double) {
         var heart = VirtualHeart(rate: rate)
         var (beats, total, previous) = (0, 0.0, 0)

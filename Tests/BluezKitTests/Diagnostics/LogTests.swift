@@ -5,7 +5,7 @@ import Testing
 
 @Suite struct LogTests {
     // In a process of its own: handler and level are of the whole process, and other tests look at the log.
-    @Test("a handler receives level and text, and debug is off until asked for")
+    @Test("a handler receives level and text, and debug is off by default")
     func handler() async {
         await #expect(processExitsWith: .success) {
             final class Lines: Sendable {

@@ -32,7 +32,7 @@ extension Hostile {
             try await LogCapture.shared.expect("does not let this user talk to BlueZ", "bluetooth")
         }
 
-        @Test("calls that are never answered hold up nobody else: the link ends, and all is new after it")
+        @Test("calls that are never answered do not delay others: the link ends, and everything works on the next one")
         func neverAnswered() async throws {
             let world = try await HostileWorld()
             let app = try await Subscriber(world)
@@ -57,7 +57,7 @@ extension Hostile {
             #expect(try await app.central.read(again).get() == Data([0]))
         }
 
-        @Test("a first question that is never answered ends with the daemon, and the next one is answered")
+        @Test("a first query that is never answered ends with the daemon, and the next one is answered")
         func mute() async throws {
             let world = try await HostileWorld()
             world.simulator.inject(SimulatorFault("Get", times: nil, .ignore))
@@ -83,14 +83,14 @@ extension Hostile {
             try await central.connect(peripheral)
         }
 
-        @Test("attributes that vanish during operations: each is answered once with an error, then the rest works")
+        @Test("attributes that are removed during operations: each is answered once with an error, then the rest works")
         func attributesVanish() async throws {
             let world = try await HostileWorld()
             let app = try await Subscriber(world)
             let doomed = try await app.central.characteristic(
                 CBUUID(string: "2A6E"), of: HostileWorld.doomedService, on: app.peripheral)
             #expect(try await app.central.setNotify(true, doomed) == nil)
-            // The answer to the first read is on its way when the service goes; the others find nothing.
+            // The answer to the first read is on its way when the service is removed; the others find nothing.
             world.simulator.inject(SimulatorFault("ReadValue", .delay(.seconds(1))))
             for _ in 1...3 { app.peripheral.readValue(for: doomed) }
             app.peripheral.discoverDescriptors(for: doomed)
@@ -112,13 +112,15 @@ extension Hostile {
             try await app.goesOn()
         }
 
-        @Test("bluetoothd is killed in the middle of everything: resetting, silence, on again, and all works anew")
+        @Test(
+            "bluetoothd is killed during many operations: resetting, powered on, and everything works again"
+        )
         func killed() async throws {
             let world = try await HostileWorld()
             let app = try await Subscriber(world)
             app.central.manager.scanForPeripherals(withServices: nil)
-            let nobody = try #require(UUID(uuidString: "426C7A4B-0100-8000-8000-F00000000042"))
-            let absent = try #require(app.central.manager.retrievePeripherals(withIdentifiers: [nobody]).first)
+            let unknown = try #require(UUID(uuidString: "426C7A4B-0100-8000-8000-F00000000042"))
+            let absent = try #require(app.central.manager.retrievePeripherals(withIdentifiers: [unknown]).first)
             app.central.manager.connect(absent)
             world.simulator.inject(SimulatorFault("ReadValue", .ignore))
             app.peripheral.readValue(for: app.characteristic)
@@ -140,7 +142,7 @@ extension Hostile {
             #expect(try await app.central.read(characteristic).get() == Data([0]))
         }
 
-        @Test("killed twenty times in a row, at any moment: on again each time")
+        @Test("killed twenty times in a row, at random times: powered on again each time")
         func killedOften() async throws {
             let world = try await HostileWorld()
             let central = Central(world)
@@ -164,7 +166,7 @@ extension Hostile {
             }
         }
 
-        @Test("the bus itself is killed and comes back at the same address: resetting, then on")
+        @Test("the bus itself is killed and comes back at the same address: resetting, then powered on")
         func busKilled() async throws {
             let path = FileManager.default.temporaryDirectory.appendingPathComponent("bluezkit-\(UUID().uuidString)")
                 .path
@@ -184,7 +186,7 @@ extension Hostile {
             withExtendedLifetime((bus, second)) {}
         }
 
-        @Test("the app's values of 40 MB are refused, and do not cost it the bus")
+        @Test("values of 40 MB from the app are refused, and the bus connection is kept")
         func largeWrites() async throws {
             let world = try await HostileWorld()
             let app = try await Subscriber(world)

@@ -29,7 +29,7 @@ extension Hostile {
             ]
         }
 
-        @Test("signals of another program in BlueZ's name are ignored with a log line, broadcast or sent to us alone")
+        @Test("forged signals in BlueZ's name are ignored with a log line, whether broadcast or sent only to us")
         func ignored() async throws {
             let world = try await HostileWorld()
             let app = try await Subscriber(world)
@@ -57,7 +57,7 @@ extension Hostile {
             #expect(bad == 0)
         }
 
-        @Test("whoever takes the name org.bluez while bluetoothd is away is believed only as its owner")
+        @Test("a program that takes the name org.bluez while bluetoothd is not running is trusted only as its owner")
         func impostor() async throws {
             let world = try await HostileWorld()
             let app = try await Subscriber(world)

@@ -26,7 +26,7 @@ struct Victim {
         publisher.answerEverything()
     }
 
-    /// Where the characteristics of the service are, which was just added.
+    /// The object path of the characteristics of the service that was just added.
     mutating func findPaths() async throws {
         let call = try await fake.calls.next("registration") { $0.member == "RegisterApplication" ? $0 : nil }
         for object in try await fake.objects(below: call.path ?? "/") {
@@ -63,7 +63,7 @@ struct Victim {
 extension Hostile {
     @Suite("Publishing") struct Publishing {
         @Test(
-            "options of wrong types, offsets out of range and oversized writes are errors, and no trap",
+            "options of wrong types, offsets out of range and oversized writes are errors, not traps",
             .timeLimit(.minutes(2)))
         func malformedRequests() async throws {
             let victim = try await Victim()
@@ -94,18 +94,18 @@ extension Hostile {
                             dynamic, [UInt8](repeating: 0, count: count), FakeBlueZ.options(offset: UInt16(offset)))
                     } == "org.bluez.Error.InvalidValueLength")
             }
-            // A device that is none still reads.
+            // An invalid device can still read.
             #expect(try await fake.read(dynamic, [("device", .path("/"))]) == [42])
             #expect(try await fake.read(dynamic, [("device", .path("/org/bluez/hci0/dev_XX"))]) == [42])
             try await fake.write(dynamic, [], FakeBlueZ.options(offset: 512))
-            // A probe is no write.
+            // A probe is not a write.
             let writes = victim.publisher.count { if case .write = $0 { true } else { false } }
             try await fake.write(dynamic, [1], FakeBlueZ.options() + [("prepare-authorize", .bool(true))])
             #expect(victim.publisher.count { if case .write = $0 { true } else { false } } == writes)
             try await victim.goesOn("malformed requests")
         }
 
-        @Test("what others than BlueZ call is refused, and the app hears nothing")
+        @Test("calls by programs other than BlueZ are refused without reaching the app")
         func strangers() async throws {
             let victim = try await Victim()
             let stranger = try await Peer.named(victim.fake.address)
@@ -125,7 +125,7 @@ extension Hostile {
             try await victim.goesOn("a stranger")
         }
 
-        @Test("updates go to BlueZ alone: others on the bus do not hear them")
+        @Test("updates are sent only to BlueZ: other programs on the bus do not get them")
         func privacy() async throws {
             let victim = try await Victim()
             let listener = try await Peer.named(victim.fake.address)
@@ -142,7 +142,7 @@ extension Hostile {
         }
 
         @Test(
-            "10,000 malformed or oversized writes, answered and not: others are served, and nothing is left",
+            "10,000 malformed or oversized writes, answered or not: others are served, and nothing is left",
             .timeLimit(.minutes(5)))
         func flood() async throws {
             let victim = try await Victim()
@@ -172,7 +172,7 @@ extension Hostile {
         }
 
         @Test(
-            "1,000 centrals that subscribe and vanish: each is told of and forgotten, with and without sockets",
+            "1,000 centrals that subscribe and disappear: each is reported and removed, with and without sockets",
             .timeLimit(.minutes(5)), arguments: [false, true])
         func vanishing(givesSockets: Bool) async throws {
             let victim = try await Victim(givesSockets: givesSockets)
@@ -218,7 +218,7 @@ extension Hostile {
             #expect(core == nil)
         }
 
-        @Test("the bus goes in the middle of everything: no trap, and updateValue says no")
+        @Test("the bus is lost during many operations: no trap, and updateValue returns false")
         func busLoss() async throws {
             let victim = try await Victim()
             let path = victim.path(victim.notifying)
@@ -242,7 +242,7 @@ extension Hostile {
 
 /// What other versions of BlueZ than the rig's do.
 @Suite(.serialized) struct PublishingVersionTests {
-    @Test("UP-1 UP-10 with a socket for each central, an update reaches the named one alone, cut to its MTU")
+    @Test("UP-1 UP-10 with a socket for each central, an update reaches only the given central, cut to its MTU")
     func targeted() async throws {
         let victim = try await Victim(givesSockets: true)
         let path = victim.path(victim.notifying)
@@ -267,7 +267,8 @@ extension Hostile {
     }
 
     @Test(
-        "UP-2 UP-3 UP-8 O-37 a socket that is full makes updateValue say no; nothing is lost, and readiness comes once")
+        "UP-2 UP-3 UP-8 O-37 a full socket makes updateValue return false; nothing is lost, readiness is reported once"
+    )
     func fullSocket() async throws {
         let victim = try await Victim(givesSockets: true)
         let socket = try #require(try await victim.fake.acquire(victim.path(victim.notifying), mtu: 517))
@@ -304,7 +305,7 @@ extension Hostile {
         let path = victim.path(victim.notifying)
         let socket = try #require(try await victim.fake.acquire(path))
         _ = try await victim.publisher.nextSubscription()
-        // A note of a confirmation is no end.
+        // A message that reports a confirmation does not end it.
         #expect(send(socket, [1], 1, Int32(MSG_NOSIGNAL)) == 1)
         close(socket)
         _ = try await victim.publisher.nextUnsubscription()
@@ -329,7 +330,7 @@ extension Hostile {
         _ = try await victim.fake.peer.signals.next("the value") { $0.member == "PropertiesChanged" ? true : nil }
     }
 
-    @Test("UP-9 an indication leaves the window when all who get it have confirmed")
+    @Test("UP-9 an indication leaves the window when all receivers have confirmed it")
     func confirmations() async throws {
         let victim = try await Victim()
         let path = victim.path(victim.indicating)
@@ -347,14 +348,14 @@ extension Hostile {
         #expect(try await inFlight() == 2)
         try victim.fake.send(path, "Confirm", [])
         #expect(try await inFlight() == 1)
-        // One that goes will not confirm.
+        // A central that disconnects will not confirm.
         try victim.fake.setConnected(false, FakeBlueZ.device(2))
         #expect(try await inFlight() == 0)
         try victim.fake.send(path, "Confirm", [])
         #expect(try await inFlight() == 0)
     }
 
-    @Test("PB-1 what BlueZ refuses is told with its words, and may be added again")
+    @Test("PB-1 a refusal by BlueZ is reported with its message, and the service may be added again")
     func refusedService() async throws {
         let victim = try await Victim()
         victim.fake.refusals.withLock { $0["RegisterApplication"] = "org.bluez.Error.Failed" }
@@ -367,7 +368,7 @@ extension Hostile {
         try await victim.goesOn("a refusal")
     }
 
-    @Test("AD-3 AD-7 a refused advertisement is told with BlueZ's words; one that BlueZ releases is off the air")
+    @Test("AD-3 AD-7 a refused advertisement is reported with BlueZ's message; one that BlueZ releases has ended")
     func advertisement() async throws {
         let victim = try await Victim()
         victim.fake.refusals.withLock { $0["RegisterAdvertisement"] = "org.bluez.Error.NotPermitted" }
@@ -396,7 +397,7 @@ extension Hostile {
         #expect(victim.publisher.manager.isAdvertising)
     }
 
-    @Test("PB-5 a service that includes two of different applications brings them into one")
+    @Test("PB-5 a service that includes two services of different applications merges the applications")
     func merging() async throws {
         let victim = try await Victim()
         let (one, two) = (localService(0x201, [local(0x211, .read)]), localService(0x202, [local(0x212, .read)]))

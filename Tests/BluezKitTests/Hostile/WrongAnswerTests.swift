@@ -25,7 +25,7 @@ extension Hostile {
         }
 
         @Test(
-            "AcquireWrite answered without a socket, or with something else: the write goes by call",
+            "AcquireWrite answered without a socket, or with something else: the write uses a call instead",
             arguments: [
                 [], [.string("x")], [.uint16(23)], [.byte(1), .byte(2)], [.structure([.byte(1)])],
                 [.int32(0), .uint16(23)],
@@ -42,7 +42,7 @@ extension Hostile {
         }
 
         @Test(
-            "AcquireWrite answered with a descriptor that is no socket, or an ATT_MTU that is none",
+            "AcquireWrite answered with a descriptor that is not a socket, or an invalid ATT_MTU",
             arguments: [
                 .uint16(0), .uint16(3), .uint16(.max), .string("large"),
             ] as [Value])
@@ -66,7 +66,7 @@ extension Hostile {
             return try #require(found.first { $0.uuid == HostileWorld.writable })
         }
 
-        @Test("GetAll, Get and Introspect of attributes answered with anything: what is wrong is left out")
+        @Test("GetAll, Get and Introspect of attributes answered with anything: invalid parts are ignored")
         func attributes() async throws {
             let world = try await HostileWorld()
             let other = try await Peer.named(world.simulator.address)
@@ -74,7 +74,7 @@ extension Hostile {
             let central = Central(world)
             try await central.powerOn()
             func servicesFound() async throws -> Int {
-                // BlueZ answers after what it has announced: that is over, and nobody has made a note of it.
+                // BlueZ answers after its signals: they have been handled, and were not recorded.
                 central.manager.retrieveConnectedPeripherals(withServices: [CBUUID(string: "1800")])
                 let peripheral = try #require(
                     central.manager.retrievePeripherals(withIdentifiers: [world.identifier]).first)
@@ -104,7 +104,7 @@ extension Hostile {
             #expect(try await servicesFound() == 2)
         }
 
-        @Test("GetAll of a device answered with a wrong type: connected all the same")
+        @Test("GetAll of a device answered with a wrong type: connected nevertheless")
         func deviceProperties() async throws {
             let world = try await HostileWorld()
             let central = Central(world)
@@ -131,7 +131,7 @@ extension Hostile {
         }
 
         @Test(
-            "introspection data that is no XML, or names strange children",
+            "introspection data that is not XML, or names unexpected children",
             arguments: [
                 "", "<", "<node ", "<node name=\"", "<node name=\"service\"/><node name=\"\"/>",
                 "<node><node name=\"service0001\"/><node name=\"service0001/char0002\"/><node name=\"../x\"/></node>",
@@ -175,7 +175,7 @@ extension Hostile {
         }
 
         @Test(
-            "every call fails with a strange error: each operation is answered once with an error that has its name",
+            "every call fails with an unknown error: each operation is answered once with an error that has its name",
             arguments: [
                 ("org.bluez.Error.Failed", ""), ("org.bluez.Error.Failed", "Operation failed with ATT error: 0xZZ"),
                 ("org.bluez.Error.Failed", "Operation failed with ATT error: 0x00"),

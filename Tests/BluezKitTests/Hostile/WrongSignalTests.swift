@@ -6,7 +6,7 @@ import Testing
 
 extension Hostile {
     @Suite struct WrongSignalTests {
-        /// Sends signals to a subscribed and, if asked to, scanning app, and looks now and then whether it goes on.
+        /// Sends signals to a subscribed and optionally scanning app, and checks regularly that it still works.
         private func send(isScanning: Bool, _ signals: (WrongSignals) -> [Signal]) async throws {
             let world = try await HostileWorld()
             let app = try await Subscriber(world)
@@ -24,20 +24,20 @@ extension Hostile {
             #expect(app.central.count { if case .disconnected = $0 { true } else { false } } == 0)
         }
 
-        @Test("properties of every wrong type are passed over", arguments: [false, true])
+        @Test("properties of every wrong type are ignored", arguments: [false, true])
         func wrongTypes(isScanning: Bool) async throws { try await send(isScanning: isScanning) { $0.wrongProperties } }
 
         @Test(
-            "values that make no sense: UUIDs that are none, odd advertising data, addresses", arguments: [false, true])
+            "invalid values: UUIDs, advertising data, addresses", arguments: [false, true])
         func nonsense(isScanning: Bool) async throws { try await send(isScanning: isScanning) { $0.nonsense } }
 
         @Test("empty, short, long and foreign bodies", arguments: [false, true])
         func wrongBodies(isScanning: Bool) async throws { try await send(isScanning: isScanning) { $0.wrongBodies } }
 
-        @Test("objects at paths where none can be", arguments: [false, true])
+        @Test("objects at impossible paths", arguments: [false, true])
         func oddPaths(isScanning: Bool) async throws { try await send(isScanning: isScanning) { $0.oddPaths } }
 
-        @Test("what is wrong is told in a log line that names the object")
+        @Test("a fault is reported in a log line that names the object")
         func logged() async throws {
             let world = try await HostileWorld()
             let app = try await Subscriber(world)
@@ -96,7 +96,7 @@ extension Hostile {
             #expect(data[CBAdvertisementDataServiceDataKey] == nil && data[CBAdvertisementDataServiceUUIDsKey] == nil)
         }
 
-        @Test("10 MB as a value and as manufacturer data arrive whole, and the app goes on")
+        @Test("10 MB as a value and as manufacturer data arrive whole, and the app continues")
         func large() async throws {
             let world = try await HostileWorld()
             let app = try await Subscriber(world)
@@ -132,7 +132,7 @@ extension Hostile {
             try await app.goesOn()
         }
 
-        @Test("truncated solicitation data gives the whole UUIDs in it and no more")
+        @Test("truncated solicitation data gives only the complete UUIDs in it")
         func truncatedSolicitation() async throws {
             let world = try await HostileWorld()
             let central = Central(world)

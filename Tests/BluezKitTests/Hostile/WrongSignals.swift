@@ -121,7 +121,7 @@ struct WrongSignals {
             }
     }
 
-    /// Objects where none can be.
+    /// Objects at impossible paths.
     var oddPaths: [Signal] {
         let uuid = Value.string("0000180d-0000-1000-8000-00805f9b34fb")
         let paths = [

@@ -15,7 +15,7 @@ final class ModelApp: @unchecked Sendable {  // holds: what changes is touched o
     private var habit = Script.Habit.none
     /// How often it may still act on its own.
     private var energy = 0
-    /// Told of each callback.
+    /// Called with each callback.
     private let trace: (String) -> Void
     private let addresses: [UUID: Int]
     /// The last notification of each characteristic, by its object: each has a higher number than the one before.
@@ -23,7 +23,7 @@ final class ModelApp: @unchecked Sendable {  // holds: what changes is touched o
     /// How often each came.
     private(set) var notes: [String: [UInt32: Int]] = [:]
 
-    /// - Parameter directory: Where it preserves its state; nil: nowhere, and it does not go on after a reset.
+    /// - Parameter directory: The state directory; nil: no preservation, and the app does not resume after a reset.
     init(
         _ world: ModelWorld, identifiers: [UUID], name: String, directory: TemporaryDirectory?,
         trace: @escaping (String) -> Void, report: @escaping @Sendable (String) -> Void
@@ -140,14 +140,14 @@ final class ModelApp: @unchecked Sendable {  // holds: what changes is touched o
 
     private func drop(_ number: Int) { (kept[number], stale[number]) = (nil, nil) }
 
-    /// Lets go of the manager, and then of all else.
+    /// Releases the manager, and then everything else.
     func free() {
         central?.releaseOnQueue()
         central = nil
         (kept, stale) = ([:], [:])
     }
 
-    /// Does nothing by itself any more.
+    /// Performs no automatic actions any more.
     func rest() { (habit, energy) = (.none, 0) }
 
     // MARK: Callbacks
@@ -223,7 +223,7 @@ final class ModelApp: @unchecked Sendable {  // holds: what changes is touched o
 
     // MARK: How it is going
 
-    /// What is not as it must be in the end, in a world where all is well.
+    /// Differences from the required final state, in a world without failures.
     var complaint: String? {
         guard let manager = central?.manager else { return nil }
         if manager.state != .poweredOn { return "the state is \(manager.state)" }

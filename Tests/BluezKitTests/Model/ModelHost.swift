@@ -9,14 +9,15 @@ final class ModelHost: NSObject, @unchecked Sendable {
     private let turn: HeldQueue
     private var manager: CBPeripheralManager?
     private let report: @Sendable (String) -> Void
-    /// Told of each callback.
+    /// Called with each callback.
     private let trace: (String) -> Void
     /// Its services by their number: the same objects, however often they are added.
     let services: [CBMutableService]
 
     /// What is added, as the app knows.
     private var added: Set<Int> = []
-    /// Services whose `didAdd` is due, in this order, and those whose `didAdd` Bluetooth that went off may have kept back.
+    /// Services whose `didAdd` is due, in this order, and those whose `didAdd` Bluetooth that went off may have kept
+    /// back.
     private var owed: [Int] = []
     private var doubtful: [Int] = []
     /// Starts that are due an answer, and whether the last answer was that it is on air.
@@ -95,7 +96,7 @@ final class ModelHost: NSObject, @unchecked Sendable {
         return has
     }
 
-    /// - Returns: What was sent to those who are subscribed; nil if it did not get in.
+    /// - Returns: What was sent to the subscribers; nil if there was no room.
     @discardableResult
     func update(_ number: Int) -> [UInt8]? {
         guard let manager, manager.state == .poweredOn, isAdded(number) else { return nil }
@@ -116,7 +117,7 @@ final class ModelHost: NSObject, @unchecked Sendable {
 
     // MARK: How it is going
 
-    /// What is not as it must be in the end, in a world where all is well.
+    /// Differences from the required final state, in a world without failures.
     var complaint: String? {
         guard let manager else { return nil }
         if manager.state != .poweredOn { return "the state is \(manager.state)" }
@@ -164,7 +165,7 @@ extension ModelHost: CBPeripheralManagerDelegate {
         guard let number = services.firstIndex(where: { $0 === service }) else {
             return report("PB-1 didAdd of another object")
         }
-        // Of one that was asked for twice it may be either answer.
+        // If it was requested twice it may be either answer.
         if owed.first == number {
             owed.removeFirst()
         } else if let place = doubtful.firstIndex(of: number) {
@@ -172,13 +173,13 @@ extension ModelHost: CBPeripheralManagerDelegate {
         } else {
             return report("PB-1 didAdd of service \(number); due are \(owed)")
         }
-        // It may have been added again meanwhile.
+        // It may have been added again in the meantime.
         if error != nil, !owed.contains(number) { added.remove(number) }
     }
 
     func peripheralManagerDidStartAdvertising(_ peripheral: CBPeripheralManager, error: (any Error)?) {
         note("didStartAdvertising \(error.map { "\($0)" } ?? "")")
-        guard starts > 0 else { return report("AD-3 didStartAdvertising for nobody") }
+        guard starts > 0 else { return report("AD-3 didStartAdvertising without a start") }
         starts -= 1
         let isOnAir = error == nil || (error as? CBError)?.code == .alreadyAdvertising
         self.isOnAir = isOnAir
@@ -220,7 +221,7 @@ extension ModelHost: CBPeripheralManagerDelegate {
 
     func peripheralManagerIsReady(toUpdateSubscribers peripheral: CBPeripheralManager) {
         note("isReady")
-        if !isFull { report("UP-3 isReady for nobody") }
+        if !isFull { report("UP-3 isReady without a refused update") }
         isFull = false
     }
 }

@@ -7,7 +7,7 @@ final class ModelRun: @unchecked Sendable {  // holds: what changes is under `lo
         let seed: UInt64
         let violations: [String]
 
-        /// What tells one fault from another: the first violation without its numbers and lists.
+        /// Distinguishes faults: the first violation without its numbers and lists.
         var kind: String { Self.kind(violations) }
         static func kind(_ violations: [String]) -> String {
             (violations.first ?? "").replacing(/\[[^\]]+\]/, with: "[some]").filter { !$0.isNumber }
@@ -130,5 +130,5 @@ private final class Story: @unchecked Sendable {  // holds: what changes is unde
     var text: String { lock.withLock { lines.joined(separator: "\n") } }
 }
 
-/// A line that is seen at once, wherever it goes.
+/// A line that is printed immediately, also to a pipe.
 func tell(_ text: String) { FileHandle.standardOutput.write(Data((text + "\n").utf8)) }

@@ -6,15 +6,15 @@ import Testing
 
 @testable import BluezKit
 
-/// Random calls of random apps in a random world: whatever they are, the library tells only what the contract allows,
-/// and in the end it, its objects and BlueZ are as the apps want them. `scripts/model` runs it.
+/// Random calls of random apps in a random world: the library reports only what the contract allows, and in the end the
+/// library, its objects and BlueZ are in the state that the apps requested. `scripts/model` runs it.
 @Suite struct ModelTests {
     private static let settings = ProcessInfo.processInfo.environment
 
     private static func number(_ name: String) -> Int? { settings["BLUEZKIT_MODEL_\(name)"].flatMap { Int($0) } }
 
     @Test(
-        "D2 D3 D7 whatever apps and world do, the callbacks and the end are those of the model",
+        "D2 D3 D7 with any actions of apps and world, callbacks and final state match the model",
         .enabled(if: settings["BLUEZKIT_MODEL_SEQUENCES"] != nil))
     func sequences() async throws {
         BluezKitLog.handler = { _, _ in }
@@ -57,7 +57,7 @@ import Testing
 
     // MARK: The model itself
 
-    @Test("a script is its line, and the same for the same seed")
+    @Test("a script is parsed back from its line, and is the same for the same seed")
     func line() {
         for seed in 0..<300 as Range<UInt64> {
             let script = Script(seed: seed)
@@ -69,7 +69,7 @@ import Testing
         #expect(Script(line: "make 0; fly 1") == nil)
     }
 
-    @Test("what does not matter is left out")
+    @Test("irrelevant steps are left out")
     func shrinking() async {
         let script =
             Script(line: "make 0; get 0 0; connect 0 0; pause 3; cancel 0 0; end 0; settle; scan 0") ?? Script([])
@@ -81,7 +81,7 @@ import Testing
         #expect("\(shortest)" == "connect 0 0; cancel 0 0")
     }
 
-    @Test("every verb and habit is made, and no app is ever kept busy for good")
+    @Test("every verb and habit occurs, and no app stays busy forever")
     func variety() {
         let scripts = (0..<3000 as Range<UInt64>).map { Script(seed: $0) }
         let verbs = Set(scripts.flatMap(\.steps).map(\.verb))
@@ -90,7 +90,7 @@ import Testing
         #expect(habits.count == Script.Habit.allCases.count)
     }
 
-    @Test("O-11 the state that an object must have follows from what was asked and told")
+    @Test("O-11 the required state of an object follows from the calls and callbacks")
     func states() {
         var checker = ContractChecker()
         func expect(_ states: Set<CBPeripheralState>, line: Int = #line) {
@@ -108,7 +108,7 @@ import Testing
         checker.note(.cancel("p", 1))
         checker.note(.cancelled("p", 1))
         expect([.disconnecting])
-        // Connecting at once is not undone by the end of what was before.
+        // An immediate connect is not undone by the end of the previous link.
         checker.note(.connect("p", reconnects: false))
         expect([.connecting])
         check(.disconnected("p", isReconnecting: false, hasError: false), .connecting)
@@ -128,7 +128,7 @@ import Testing
         #expect(checker.check(.value("p", "c", hasError: false), view).first?.contains("CN-11") == true)
     }
 
-    @Test("work of BlueZ that no app wants is found, in the end and after the last manager")
+    @Test("unrequested work of BlueZ is detected, at the end and after the last manager")
     func unwantedWork() async throws {
         for line in ["make 0; settle", ""] {
             let bus = try PrivateBus()
@@ -140,7 +140,7 @@ import Testing
         }
     }
 
-    @Test("a wish that BlueZ does not fulfil is found")
+    @Test("a request that BlueZ does not fulfil is detected")
     func unfulfilledWish() async throws {
         let bus = try PrivateBus()
         let world = try await ModelWorld(on: bus.address, patience: .milliseconds(300))

@@ -18,7 +18,7 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
     private let identifiers: [UUID]
     private var apps: [Int: ModelApp] = [:]
     private var hosts: [Int: ModelHost] = [:]
-    /// What centrals do, and what they were told: `central notified UUID HEX`.
+    /// Events of the centrals: `central notified UUID HEX`.
     private var visits: [Task<Void, Never>] = []
     private let heard = ProtectedBox<Set<String>>([])
     /// Another program on the bus, and the peripherals that it has connected to or disconnected.
@@ -29,7 +29,7 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
     private var changed: Set<Int> = []
     private var count: UInt32 = 0
     private let patience: Duration
-    /// What happened, for people; nil if nobody wants to know.
+    /// A human-readable log; nil if it is not needed.
     private let trace: (@Sendable (String) -> Void)?
 
     var managerOptions: [String: Any] { [BluezManagerOptionBusAddressKey: simulator.address.rawValue] }
@@ -40,7 +40,7 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
         var timing = SimulatorTiming.fast
         timing.connectTimeout = .milliseconds(200)
         connectTimeout = 0.2
-        // Calm: all that BlueZ does is compared with what the apps have asked for.
+        // Calm: everything that BlueZ does is compared with what the apps have requested.
         simulator = try await Simulator(timing: timing, options: .calm, address: bus)
         peripherals = (0..<Script.peripherals).map(Self.peripheral)
         identifiers = peripherals.compactMap { peripheral in
@@ -85,7 +85,7 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
     func control(_ line: String) async throws -> String { try await simulator.control(line) }
 
     func nextEvent(_ what: String, where matches: @escaping @Sendable (String) -> Bool) async throws -> String {
-        throw RigWorld.Refused(description: "nobody waits in a model")
+        throw RigWorld.Refused(description: "the model does not wait for events")
     }
 
     private func report(_ violation: String) {
@@ -141,7 +141,7 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
         case .busy: await apps[number]?.setBusy(true)
         case .on: await apps[number]?.setBusy(false)
         case .hang:
-            // Not as a task: those that wait for the daemon meanwhile may occupy all threads that tasks have.
+            // Not as a task: operations that wait for the daemon may occupy all threads that tasks have.
             await withCheckedContinuation { continuation in
                 simulator.hangDaemon()
                 DispatchQueue.global().asyncAfter(deadline: .now() + .milliseconds(number)) { [simulator] in
@@ -229,7 +229,7 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
             }
         if verb == .guestConnect || verb == .guestEnd { guestLinks.insert(number) }
         guard let path else { return }
-        // Whatever BlueZ says.
+        // Whatever BlueZ reports.
         guest.sync { connection in
             let call = MethodCall(destination: "org.bluez", path: path, interface: interface, member: member)
             connection.call(call, deadline: .seconds(20)) { _ in }
@@ -260,7 +260,7 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
         }
     }
 
-    /// Every characteristic says the next number.
+    /// Every characteristic notifies the next number.
     private func notify(_ peripheral: VirtualPeripheral) -> UInt32 {
         count += 1
         let value = (0..<4).map { UInt8(truncatingIfNeeded: count >> (24 - 8 * $0)) }
@@ -297,7 +297,8 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
         (guest, guestLinks) = (nil, [])
     }
 
-    /// Waits until all is well, and stays so. On a busy machine what is under way may show late, but not again and again.
+    /// Waits until all is well, and stays so. On a busy machine what is under way may show late, but not again and
+    /// again.
     private func rest() async {
         var last: String?
         for _ in 0..<4 where isSound {
@@ -322,7 +323,7 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
         }
     }
 
-    /// What is not as it must be in the end.
+    /// Differences from the required final state.
     private func complaint() async -> String? {
         var wanted = BlueZWork()
         for (number, app) in apps.sorted(by: { $0.key < $1.key }) where !app.isBusy {
@@ -347,7 +348,7 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
         return work == wanted ? nil : "BlueZ has \(work); wanted are \(wanted)"
     }
 
-    /// What notifies arrives, once, at everyone who has subscribed.
+    /// Every notification arrives once at every subscriber.
     private func checkNotifications() async {
         for (index, peripheral) in peripherals.enumerated() {
             let number = notify(peripheral)
@@ -366,7 +367,7 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
         }
     }
 
-    /// What a host sends arrives at everyone who has subscribed.
+    /// Every update of a host arrives at every subscriber.
     private func checkUpdates() async {
         heard.withLock { $0 = [] }
         for (name, host) in hosts.sorted(by: { $0.key < $1.key }) {
@@ -390,7 +391,7 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
         }
     }
 
-    /// Without apps there is no work, and nothing of the library is left.
+    /// Without apps there is no work, and no object of the library is left.
     private func end() async {
         for app in apps.values {
             await app.act { $0.free() }

@@ -2,7 +2,7 @@ import BluezKitSimulator
 
 /// What apps and the world do, step by step: made from a number, written as a line, shrunk when it fails.
 struct Script: Equatable, CustomStringConvertible {
-    /// A verb and whom it is about: `connect 0 2`, the app 0 the peripheral 2.
+    /// A verb and its objects: `connect 0 2`, app 0 connects peripheral 2.
     struct Step: Equatable, CustomStringConvertible {
         let verb: Verb
         let numbers: [Int]
@@ -23,9 +23,10 @@ struct Script: Equatable, CustomStringConvertible {
     enum Verb: String, CaseIterable {
         // An app: with its number. Each has a manager and at most one object of each peripheral.
         case make, free, scan, scanAll, scanSensors, stop
-        /// Made so that it goes on after a reset, and after a crash: then another one restores what it has preserved.
+        /// Resumes after a reset and after a crash: then another manager restores what it has preserved.
         case keep, crash
-        /// The app's queue is busy, until it goes on; calls that it makes meanwhile come before all that waits.
+        /// The app's queue is busy until it is resumed; calls that it makes meanwhile come before everything that
+        /// waits.
         case busy, on
         // An app and a peripheral.
         case get, drop, connect, autoconnect, connectLater, cancel
@@ -34,7 +35,7 @@ struct Script: Equatable, CustomStringConvertible {
         case read, write, command, subscribe, unsubscribe, readDescriptor, writeDescriptor
         /// Reads one of a link that has ended.
         case readStale
-        /// An app, and what it does by itself from now on: a number of ``Habit``.
+        /// An app, and its automatic actions from now on: the number of a ``Habit``.
         case habit
         // A peripheral: its number.
         case end, vanish, appear, silent, loud, notify, change, forget, flicker
@@ -44,10 +45,10 @@ struct Script: Equatable, CustomStringConvertible {
         case hang
         // Another program: a link to a peripheral, or its end; a scan, and its end.
         case guestConnect, guestEnd, guestScan, guestRest
-        // A host, an app in the peripheral role: its number, which begins at `Script.apps`, and one of its services. It is
-        // made, busy and freed as others are.
+        // A host, an app in the peripheral role: its number, which begins at `Script.apps`, and one of its services. It
+        // is made, busy and freed as others are.
         case publish, withdraw, withdrawAll, advertise, hush, update
-        // A central that comes and subscribes to all that there is, or goes: its number.
+        // A central that connects and subscribes to everything, or disconnects: its number.
         case join, leave
         /// Some milliseconds, or until everything has come that is due.
         case pause, settle
@@ -80,9 +81,9 @@ struct Script: Equatable, CustomStringConvertible {
         case cancels
         /// Cancels in `didConnect` and connects again.
         case restarts
-        /// Lets go of the peripheral in `didDisconnectPeripheral`, or in `didConnect`.
+        /// Releases the peripheral in `didDisconnectPeripheral`, or in `didConnect`.
         case dropsWhenLost, dropsWhenConnected
-        /// Lets go of the manager in `didConnect`.
+        /// Releases the manager in `didConnect`.
         case frees
         /// Connects whatever it discovers.
         case collects

@@ -1,7 +1,7 @@
 import BluezDBus
 @testable import BluezKitSimulator
 
-/// What a simulated BlueZ is busy with, and for what it was told to do so.
+/// The current work of a simulated BlueZ, and the calls that requested it.
 struct BlueZWork: Equatable, CustomStringConvertible {
     /// Addresses of peripherals.
     var links: Set<String> = []
@@ -51,7 +51,7 @@ extension Simulator {
         }
     }
 
-    /// BlueZ says that the link has ended, and takes it back.
+    /// BlueZ reports that the link has ended, and then reports the opposite.
     func flicker(_ peripheral: VirtualPeripheral) {
         sync {
             for adapter in adapters {

@@ -53,7 +53,7 @@ import Testing
             (local(0x110, []), "no properties"), (local(0x110, .broadcast), "broadcast"),
             (local(0x110, [.read, .extendedProperties]), "extendedProperties"),
             (local(0x110, .read, value: Data(count: 513)), "513"),
-            (described(CBUUID(string: "2902"), Data([0, 0])), "the system makes by itself"),
+            (described(CBUUID(string: "2902"), Data([0, 0])), "the system makes itself"),
             (described(sinkUUID(0x120), 5), "neither Data nor String"),
             (described(sinkUUID(0x120), Data(count: 513)), "more than 512"),
             (described(sinkUUID(0x120), String(repeating: "ä", count: 257)), "more than 512"),

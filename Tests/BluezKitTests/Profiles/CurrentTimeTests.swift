@@ -13,7 +13,7 @@ import Testing
         kolkata = try #require(TimeZone(identifier: "Asia/Kolkata"))
     }
 
-    @Test("a time is laid out as the Bluetooth SIG says")
+    @Test("a time has the Bluetooth SIG's layout")
     func layout() throws {
         let utc = try #require(TimeZone(secondsFromGMT: 0))
         let time = CurrentTime(date, in: utc, adjustReason: [.manualTimeUpdate, .changeOfDaylightSavingTime])
@@ -23,7 +23,7 @@ import Testing
         #expect(CurrentTime(date, in: berlin).data == Data([0xE8, 0x07, 3, 1, 0, 59, 58, 5, 192, 0]))
     }
 
-    @Test("any moment survives the way through local time, to 1/256 s")
+    @Test("any point in time survives conversion to local time and back, to 1/256 s")
     func moments() {
         for _ in 0..<5_000 {
             // Without daylight saving time, which Kolkata had in the 1940s, no hour is there twice.
@@ -34,7 +34,7 @@ import Testing
         }
     }
 
-    @Test("a day that does not exist, or a date that is not known whole, is no moment")
+    @Test("a day that does not exist, or an incomplete date, is not a point in time")
     func impossible() throws {
         for (month, day) in [(2, 30), (2, 31), (4, 31), (11, 31)] {
             let time = ExactTime256(year: 2023, month: month, day: day, hours: 0, minutes: 0, seconds: 0)
@@ -47,7 +47,7 @@ import Testing
         #expect(ExactTime256(year: 2024, month: 2, day: 1, hours: 24, minutes: 0, seconds: 0) == nil)
     }
 
-    @Test("dates that have no place in the layout have no year, and do not trap")
+    @Test("dates outside the layout's range have no year, and do not trap")
     func farAway() throws {
         for date in [Date.distantPast, Date(timeIntervalSince1970: -1e11), Date(timeIntervalSince1970: 1e12)] {
             let time = ExactTime256(date, in: berlin)
@@ -57,7 +57,7 @@ import Testing
     }
 
     @Test(
-        "each field out of its range is named",
+        "each field that is out of range is named",
         arguments: [
             (0, 0xFF, "year"), (2, 13, "month"), (3, 32, "day"), (4, 24, "hours"), (5, 60, "minutes"),
             (6, 60, "seconds"), (7, 8, "day of week"),
@@ -72,7 +72,7 @@ import Testing
         }
     }
 
-    @Test("a time zone is told in units of 15 minutes, daylight saving time apart")
+    @Test("a time zone is expressed in units of 15 minutes, separate from daylight saving time")
     func zones() throws {
         let winter = Date(timeIntervalSince1970: 1_705_000_000)
         let summer = Date(timeIntervalSince1970: 1_720_000_000)
@@ -97,7 +97,7 @@ import Testing
         for (bytes, error) in wrong { #expect(throws: error) { try LocalTimeInformation(Data(bytes)) } }
     }
 
-    @Test("how far a clock can be trusted")
+    @Test("the accuracy of a clock")
     func reference() throws {
         typealias Accuracy = ReferenceTimeInformation.Accuracy
         #expect(Accuracy(seconds: 0.1).seconds == 0.125 && Accuracy(seconds: 31.625).rawValue == 253)

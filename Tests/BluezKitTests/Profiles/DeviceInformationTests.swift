@@ -17,7 +17,7 @@ import Testing
         #expect(DeviceInformationText(CBUUID(string: "2A19")) == nil)
     }
 
-    @Test("what a server publishes a client collects")
+    @Test("a client collects what a server publishes")
     func roundTrip() throws {
         let information = DeviceInformation(
             [.manufacturerName: "Zoë GmbH", .serialNumber: "", .softwareRevision: "心拍 👍"],
@@ -34,7 +34,7 @@ import Testing
         #expect(try collected.take(characteristic(CBUUID(string: "2A19"), Data([1]))) == false)
     }
 
-    @Test("identifications are laid out as the Bluetooth SIG says")
+    @Test("identifiers have the Bluetooth SIG's layout")
     func layout() throws {
         // The example of the specification: company 123456, the rest FEDCBA9876 of an EUI-64.
         let id = try #require(SystemID(organization: 0x123456, device: 0x9A_BCDE_F012))
@@ -47,7 +47,7 @@ import Testing
         }
     }
 
-    @Test("a text that is cut off, ends with zeros or is no UTF-8 is read as far as it goes")
+    @Test("a text that is truncated, ends with zeros or is not UTF-8 is read as far as possible")
     func texts() throws {
         #expect(throws: CharacteristicValueError.missing) { try DeviceInformationText.text(of: nil) }
         #expect(try DeviceInformationText.text(of: Data()) == "")

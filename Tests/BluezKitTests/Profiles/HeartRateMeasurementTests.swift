@@ -12,7 +12,7 @@ import Testing
         return (bytes, try? HeartRateMeasurement(bytes))
     }
 
-    @Test("every combination of flags is read as it is laid out")
+    @Test("every combination of flags is read correctly")
     func readsEveryCombinationOfFlags() throws {
         for flags in UInt8.min...UInt8.max {
             for rrCount in 1...9 {
@@ -28,7 +28,7 @@ import Testing
         }
     }
 
-    @Test("a value that is cut off anywhere is an error, except between two RR intervals")
+    @Test("a value that is truncated anywhere is an error, except between two RR intervals")
     func refusesTruncatedValues() {
         for flags in UInt8.min...UInt8.max {
             let (bytes, _) = wellFormed(flags, rrCount: 3)
@@ -41,7 +41,7 @@ import Testing
         }
     }
 
-    @Test("the error names the field that is cut off")
+    @Test("the error names the truncated field")
     func namesTheTruncatedField() {
         typealias Failure = CharacteristicValueError
         #expect(throws: Failure.truncated(field: "flags")) { try HeartRateMeasurement(Data()) }
@@ -61,7 +61,7 @@ import Testing
         #expect((try? HeartRateMeasurement(Data(repeating: 0xFF, count: 511)))?.rrIntervals.count == 253)
     }
 
-    @Test("bytes after the announced fields are left alone")
+    @Test("bytes after the announced fields are ignored")
     func ignoresWhatItDoesNotKnow() throws {
         #expect(try HeartRateMeasurement(Data([0x00, 60, 1, 2, 3])).beatsPerMinute == 60)
     }

@@ -36,7 +36,7 @@ private final class RecordingManager: CBPeripheralManager, @unchecked Sendable {
         CBATTRequest(central: central, characteristic: characteristic, offset: offset, value: value)
     }
 
-    @Test("services have the characteristics and properties that the Bluetooth SIG asks for")
+    @Test("services have the characteristics and properties that the Bluetooth SIG requires")
     func tables() {
         func table(_ service: CBMutableService) -> [String] {
             (service.characteristics ?? []).map { "\($0.uuid.uuidString) \($0.properties.rawValue)" }
@@ -55,7 +55,7 @@ private final class RecordingManager: CBPeripheralManager, @unchecked Sendable {
         #expect(DeviceInformationService.uuid.uuidString == "180A" && CurrentTimeService.uuid.uuidString == "1805")
     }
 
-    @Test("no service is refused as one of the system: its UUID has the long form, and is the same")
+    @Test("no service is refused as a system service, because its UUID has the equivalent long form")
     func longForm() {
         let services: [any StandardService] = [
             HeartRateService(), BatteryService(level: BatteryLevel(percent: 1)), CurrentTimeService(),
@@ -75,7 +75,7 @@ private final class RecordingManager: CBPeripheralManager, @unchecked Sendable {
         manager.add(CurrentTimeService().service)
     }
 
-    @Test("a read is answered with the value of the moment, from the offset on")
+    @Test("a read is answered with the current value, from the offset on")
     func reads() throws {
         let battery = BatteryService(level: BatteryLevel(percent: 87))
         let level = try characteristic(BatteryLevel.uuid, of: battery.service)
@@ -89,7 +89,7 @@ private final class RecordingManager: CBPeripheralManager, @unchecked Sendable {
         #expect(manager.answers.map(\.result) == [.success, .success, .success, .invalidOffset, .invalidOffset])
     }
 
-    @Test("a request about another service is left alone")
+    @Test("a request for another service is ignored")
     func leavesOthersAlone() throws {
         let battery = BatteryService(level: BatteryLevel(percent: 87))
         let other = BatteryService(level: BatteryLevel(percent: 12))
@@ -115,7 +115,7 @@ private final class RecordingManager: CBPeripheralManager, @unchecked Sendable {
         #expect(manager.updates.map(\.value) == [Data([49])])
     }
 
-    @Test("the energy is reset by the one command; others get the service's own error, malformed writes too")
+    @Test("the energy is reset by the only command; others get the service's own error, and so do malformed writes")
     func controlPoint() throws {
         var resets = 0
         let sensor = HeartRateService(resetEnergyExpended: { resets += 1 })
@@ -136,7 +136,7 @@ private final class RecordingManager: CBPeripheralManager, @unchecked Sendable {
             ])
     }
 
-    @Test("a measurement is cut to what every subscriber can receive; without subscribers to the least there is")
+    @Test("a measurement is cut to what every subscriber can receive; without subscribers to the minimum")
     func measurements() {
         let sensor = HeartRateService()
         let measurement = HeartRateMeasurement(beatsPerMinute: 60, rrIntervals: (0..<20).map { $0 })
@@ -147,7 +147,7 @@ private final class RecordingManager: CBPeripheralManager, @unchecked Sendable {
         #expect(!sensor.send(measurement, by: manager))
     }
 
-    @Test("the time is that of the moment when it is asked for")
+    @Test("the time is that of the request")
     func time() throws {
         let zone = try #require(TimeZone(identifier: "Asia/Tokyo"))
         var now = Date(timeIntervalSince1970: 1_700_000_000)

@@ -6,9 +6,10 @@ import Testing
 @testable import BluezKit
 @testable import BluezKitSimulator
 
-// An app that changed what it can do for pairing got no bond: BluezKit registered its agent again right after it had
-// unregistered it, and bluetoothd, which compares with what the kernel has told it last, left bonding off. The peripheral
-// paired, the read went well, and the keys were gone with the link. Now the agent is registered once more.
+// An app that changed its pairing handlers got no bond: BluezKit registered its agent again right after it had
+// unregistered it, and bluetoothd, which compares with the last value it sent to the kernel, left bonding off. The
+// peripheral paired and the read succeeded, but the keys were lost with the link. Now the agent is registered once
+// more.
 @Suite struct BondableAgentTests {
     @Test("CN-14 what an app can do for pairing changes while it is connected: what pairs then is bonded")
     func changesCapability() async throws {

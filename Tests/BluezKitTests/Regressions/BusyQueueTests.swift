@@ -8,12 +8,12 @@ import Testing
 
 @testable import BluezKit
 
-// What an app asks while its queue is behind arrives for a table, a link or a moment that is over. Discovery asked of a
-// replaced service registered new characteristics under the old object; a subscription that was cancelled on its way came
-// to be without a subscriber, and delivered to objects of the link before; `peripheralIsReady` that came at a full queue
-// was the last one ever. Now each is held against what is there when it arrives.
+// Calls by an app whose queue is behind arrive when their table, link or state is out of date. Discovery in a replaced
+// service registered new characteristics under the old object; a subscription that was cancelled while in progress
+// ended up without a subscriber, and delivered to objects of the previous link; a `peripheralIsReady` that arrived at a
+// full queue was the last one. Now each call is checked against the current state when it arrives.
 @Suite struct BusyQueueTests {
-    @Test("UP-7 a service that is removed behind a reset which the app has not seen has no subscribers after it")
+    @Test("UP-7 a service that is removed before the app is informed of a reset has no subscribers afterwards")
     func removedBehindReset() async throws {
         let characteristic = local(0x110, [.read, .notify])
         let (world, publisher) = try await Publisher.connected([characteristic])
@@ -33,7 +33,7 @@ import Testing
         #expect((characteristic.subscribedCentrals ?? []).isEmpty)
     }
 
-    @Test("UP-7 CN-15 a manager that is released leaves no subscribers in the services that the app keeps")
+    @Test("UP-7 CN-15 a released manager leaves no subscribers in the services that the app keeps")
     func releasedWithSubscribers() async throws {
         let characteristic = local(0x111, [.read, .notify])
         let (world, publisher) = try await Publisher.connected([characteristic])
@@ -46,7 +46,7 @@ import Testing
         #expect((characteristic.subscribedCentrals ?? []).isEmpty)
     }
 
-    @Test("IV-1 GD-12 discovery that is asked of a service which was replaced meanwhile fails, and reveals nothing")
+    @Test("IV-1 GD-12 discovery in a service that was replaced in the meantime fails, without results")
     func staleService() async throws {
         let world = try await SimulatedWorld()
         let table = { (value: UInt8) in
@@ -76,7 +76,8 @@ import Testing
         #expect(try await central.discoverCharacteristics(new).first?.service === new)
     }
 
-    @Test("NT-7 CN-11 who cancels while the subscription is on its way is not subscribed; the next link's object is")
+    @Test(
+        "NT-7 CN-11 cancelling during a subscription leaves it unsubscribed; the next link's object can be subscribed")
     func cancelledWhileSubscribing() async throws {
         let world = try await SimulatedWorld()
         let (central, other) = (Central(world), Central(world))
@@ -109,7 +110,7 @@ import Testing
         #expect(central.count { if case .value = $0 { true } else { false } } == 1)
     }
 
-    @Test("RW-9 O-26 peripheralIsReady that comes when the queue is full again is not the last one")
+    @Test("RW-9 O-26 a peripheralIsReady that is delivered when the queue is full again is followed by another one")
     func readyAgain() async throws {
         let world = try await SimulatedWorld()
         let central = Central(world)
@@ -146,7 +147,7 @@ import Testing
         }
     }
 
-    @Test("ST-6 AD-4 advertising that is asked for by an app that has not heard of Bluetooth being off does not begin")
+    @Test("ST-6 AD-4 advertising requested by an app that was not informed that Bluetooth is off does not start")
     func advertisedBeforeOff() async throws {
         let world = try await SimulatedWorld()
         let publisher = Publisher(world)
@@ -180,7 +181,7 @@ import Testing
         world.simulator.inject(
             SimulatorFault("RegisterApplication", .fail(name: "org.bluez.Error.Failed", message: "")))
         let manager = try #require(publisher.manager)
-        // Before the answer to the first can be told.
+        // Before the answer to the first call can be delivered.
         publisher.queue.sync {
             manager.add(service)
             manager.remove(service)
@@ -194,7 +195,7 @@ import Testing
         #expect(manager.updateValue(Data([1]), for: characteristic, onSubscribedCentrals: nil))
     }
 
-    @Test("ST-6 O-20 a service that is added while the app has not heard of a reset is not published after it")
+    @Test("ST-6 O-20 a service that is added before the app was informed of a reset is not published after it")
     func addedBeforeReset() async throws {
         let world = try await SimulatedWorld()
         let publisher = Publisher(world)

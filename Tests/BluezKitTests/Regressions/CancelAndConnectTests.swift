@@ -4,10 +4,10 @@ import Testing
 
 @testable import BluezKit
 
-// The end of what was cancelled was taken for the end of whatever the app was about by then, so `cancel` and `connect` in
-// one breath left a peripheral that said `.disconnected`, went on connecting, and could not be cancelled; and a connect that
-// waited for its start delay was begun for objects that the app had released. Now a later connect keeps its state, every
-// cancel has its answer, and nothing is begun for nobody.
+// The end of a cancelled connection was applied to whatever the app had requested since, so `cancel` followed
+// immediately by `connect` left a peripheral that was `.disconnected`, continued to connect, and could not be
+// cancelled; and a connect that waited for its start delay was started for objects that the app had released. Now a
+// later connect keeps its state, every cancel has its callback, and nothing is started for released objects.
 @Suite struct CancelAndConnectTests {
     private func found(_ disconnectDelay: Duration = .milliseconds(20)) async throws
         -> (world: SimulatedWorld, central: Central, heart: CBPeripheral, sink: CBPeripheral)
@@ -26,13 +26,15 @@ import Testing
         }
     }
 
-    private func goodbye(_ central: Central, _ peripheral: CBPeripheral) async throws -> CBPeripheralState? {
-        try await central.nextRecord("goodbye") { record in
+    private func disconnection(_ central: Central, _ peripheral: CBPeripheral) async throws -> CBPeripheralState? {
+        try await central.nextRecord("disconnection") { record in
             if case .disconnected(peripheral, false, nil) = record.event { record.peripheralState } else { nil }
         }
     }
 
-    @Test("CN-3 CN-7 O-11 cancel, connect at once: it is connecting, and can be cancelled", arguments: [true, false])
+    @Test(
+        "CN-3 CN-7 O-11 cancel followed immediately by connect: it is connecting, and can be cancelled",
+        arguments: [true, false])
     func canBeCancelled(isPending: Bool) async throws {
         let (world, central, heart, sink) = try await found(.milliseconds(200))
         if isPending {
@@ -44,9 +46,9 @@ import Testing
             await restartAttempt(central, heart)
             world.heart.vanish()
         }
-        #expect(try await goodbye(central, heart) == .connecting)
+        #expect(try await disconnection(central, heart) == .connecting)
         await central.perform { central.manager.cancelPeripheralConnection(heart) }
-        #expect(try await goodbye(central, heart) == .disconnected)
+        #expect(try await disconnection(central, heart) == .disconnected)
         world.heart.comeBack()
         try await central.connect(sink)
         try await world.awaitConnections("heart", 0)
@@ -70,12 +72,12 @@ import Testing
         try await central.connect(heart)
         await restartAttempt(central, heart)
         world.heart.vanish()
-        _ = try await goodbye(central, heart)
+        _ = try await disconnection(central, heart)
         central.forgetRecords()
     }
 
-    @Test("CN-7 cancel, connect, cancel in one go: each cancel has its didDisconnect", arguments: [true, false])
-    func oneGoodbyeEach(isPending: Bool) async throws {
+    @Test("CN-7 cancel, connect, cancel without a pause: each cancel has its didDisconnect", arguments: [true, false])
+    func oneDisconnectEach(isPending: Bool) async throws {
         let (world, central, heart, _) = try await found()
         if isPending { world.heart.vanish() }
         if isPending { central.manager.connect(heart) } else { try await central.connect(heart) }
@@ -84,7 +86,7 @@ import Testing
             central.manager.connect(heart)
             central.manager.cancelPeripheralConnection(heart)
         }
-        for _ in 0..<2 { #expect(try await goodbye(central, heart) == .disconnected) }
+        for _ in 0..<2 { #expect(try await disconnection(central, heart) == .disconnected) }
         world.heart.comeBack()
         try await central.connect(heart)
         #expect(central.count { if case .disconnected = $0 { true } else { false } } == 2)
@@ -120,7 +122,7 @@ import Testing
     }
 
     @Test(
-        "CN-15 BlueZ forgets a peripheral and never answers what was asked of it: nothing of the library is left",
+        "CN-15 BlueZ forgets a peripheral and never answers a call: all objects of the library are released",
         arguments: ["Disconnect", "ReadValue", "WriteValue", "StartNotify", "AcquireWrite"])
     func neverAnswered(call: String) async throws {
         let world = try await SimulatedWorld()
@@ -130,7 +132,7 @@ import Testing
     }
 
     @Test(
-        "CN-15 PB-12 BlueZ never answers a registration, or its end: nothing of the library is left",
+        "CN-15 PB-12 BlueZ never answers a registration or unregistration: all objects of the library are released",
         arguments: ["RegisterApplication", "RegisterAdvertisement", "UnregisterAdvertisement"])
     func releasedWhilePublishing(call: String) async throws {
         let world = try await SimulatedWorld()
@@ -139,7 +141,9 @@ import Testing
         try await awaitEnd(of: session)
     }
 
-    @Test("CN-15 AD-6 a manager is released while its advertisement begins, and another one goes on: it ends")
+    @Test(
+        "CN-15 AD-6 a manager is released while its advertisement starts, another remains: the advertisement ends"
+    )
     func releasedBeforeAdvertising() async throws {
         let world = try await SimulatedWorld()
         let other = Publisher(world)
@@ -175,7 +179,7 @@ import Testing
         }
     }
 
-    @Test("CN-15 a socket for writes is closed with what held it")
+    @Test("CN-15 a socket for writes is closed when its owner is released")
     func socketEnds() {
         var ends: [Int32] = [0, 0]
         #expect(socketpair(AF_UNIX, Int32(SOCK_SEQPACKET.rawValue), 0, &ends) == 0)
@@ -189,7 +193,7 @@ import Testing
 
     private struct Weak { weak var session: Session? }
 
-    /// Lets go of a manager that is connected, while this call is not answered.
+    /// Releases a connected manager while this call is not answered.
     private func releaseDuring(_ call: String, _ world: SimulatedWorld) async throws -> Weak {
         let central = Central(world)
         try await central.powerOn()

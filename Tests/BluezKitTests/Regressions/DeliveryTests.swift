@@ -5,9 +5,9 @@ import Testing
 
 @testable import BluezKit
 
-// Each manager with something to tell had a thread that waited for the app's queue, for ever if that never ran: no main
-// loop, or a suspended queue. A completion handler was forgotten with its manager. The first delivery is left to the
-// queue now, and completions are called whoever is gone.
+// Each manager with pending events had a thread that waited for the app's queue, without a limit if that never ran: no
+// main loop, or a suspended queue. A completion handler was lost with its manager. Now the first delivery uses the
+// queue, and completions are called even if the manager was released.
 @Suite struct DeliveryTests {
     private var threads: Int {
         ((try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/task")) ?? []).count
@@ -22,14 +22,16 @@ import Testing
         for _ in 0..<200 {
             let manager = CBCentralManager(delegate: nil, queue: queue, options: world.managerOptions)
             let session = manager.session
-            // The state is known, so there is something to tell.
+            // The state is known, so there is an event to deliver.
             while session.queue.sync(execute: { manager.core.announcedState }) == .unknown { await Task.yield() }
         }
         #expect(threads < before + 100)
         queue.resume()
     }
 
-    @Test("removeBond calls its completion once, on the queue, though the manager is gone", arguments: [true, false])
+    @Test(
+        "removeBond calls its completion once, on the queue, even if the manager was released",
+        arguments: [true, false])
     func removeBond(isAnswered: Bool) async throws {
         let world = try await SimulatedWorld()
         world.simulator.remember(world.heart, bonded: true)
@@ -51,7 +53,7 @@ import Testing
         #expect(log.all.count == 1)
     }
 
-    @Test("MIS-1 MIS-3 removeBond that is refused says so to its completion")
+    @Test("MIS-1 MIS-3 a refused removeBond passes the error to its completion")
     func removeBondRefused() async throws {
         let world = try await SimulatedWorld()
         let (central, other) = (Central(world), Central(world))
@@ -68,7 +70,7 @@ import Testing
         #expect(world.simulator.calls("RemoveDevice").isEmpty)
     }
 
-    @Test("CE-1 a manager that is released is forgotten, though others follow connection events")
+    @Test("CE-1 a released manager is not kept alive while other managers follow connection events")
     func connectionEvents() async throws {
         let world = try await SimulatedWorld()
         let identifiers = [1, 2].map { DeviceIdentity(address: 0xF0F1_F200_0000 + $0, isRandom: true).identifier }
@@ -95,7 +97,7 @@ import Testing
         watcher.release()
     }
 
-    @Test("CE-1 what connects to another adapter than this manager's is not reported to it")
+    @Test("CE-1 a connection to another adapter is not reported to the manager")
     func otherAdapter() async throws {
         let world = try await SimulatedWorld()
         world.simulator.addAdapter(address: "00:B1:5E:00:00:02")

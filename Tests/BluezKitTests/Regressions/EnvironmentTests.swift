@@ -1,12 +1,12 @@
 import Foundation
 import Testing
 
-// A program with more rights than who started it (set-user-ID) took its bus, and so a program to run, its state and its
-// adapter from the environment of that user. Now it does not look there (secure_getenv).
+// A program with more privileges than the user who started it (set-user-ID) took its bus, and so a program to run, its
+// state and its adapter from the environment of that user. Now it ignores the environment (secure_getenv).
 @Suite struct EnvironmentTests {
     /// A program that is started with one real user and another effective one is one, whatever its file's mode is.
     @Test(
-        "a program with the rights of another user does not believe the environment",
+        "a program with the privileges of another user ignores the environment",
         .enabled(if: getuid() == 0 && access("/usr/bin/setpriv", X_OK) == 0, "only root can arrange it"))
     func setUserID() throws {
         let directory = try TemporaryDirectory()

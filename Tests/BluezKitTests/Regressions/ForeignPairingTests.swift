@@ -4,11 +4,11 @@ import Testing
 
 @testable import BluezKit
 
-// With BluezManagerOptionAllowJustWorksPairing this process's agent agreed to whatever BlueZ asked: pairings on other
-// adapters, and those that had nothing to do with the app, as nothing was published. Now it agrees to devices of the
-// adapter that is used, while a manager with the option has services.
+// With BluezManagerOptionAllowJustWorksPairing this process's agent accepted everything that BlueZ asked: pairing on
+// other adapters, and pairing unrelated to the app, because nothing was published. Now it accepts devices of the
+// adapter in use, while a manager with the option has services.
 @Suite struct ForeignPairingTests {
-    @Test("PB-10 the agent agrees to pairings on its adapter while services are published, and to no others")
+    @Test("PB-10 the agent accepts pairing only on its adapter and while services are published")
     func scope() async throws {
         let victim = try await Victim(options: [BluezManagerOptionAllowJustWorksPairingKey: true])
         func isAllowed(_ path: ObjectPath) async -> Bool {
@@ -24,7 +24,7 @@ import Testing
         ] {
             #expect(await isAllowed(path) == false, "\(path)")
         }
-        // A number that somebody would have to compare is nothing that may pass unseen.
+        // A number that the user would have to compare must not be accepted automatically.
         #expect(
             await victim.refusal {
                 try await victim.fake.call(

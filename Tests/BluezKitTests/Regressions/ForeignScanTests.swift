@@ -6,11 +6,11 @@ import Testing
 
 @testable import BluezKit
 
-// While another program scans, BlueZ's discovery neither begins nor ends with ours, and a device whose strength and data
-// stay the same is not signalled again: a new scan never reported it. Now a scan that finds a discovery running reads
-// what that has heard.
+// While another program scans, BlueZ's discovery neither starts nor ends with ours, and a device whose signal strength
+// and data do not change is not signalled again: a new scan never reported it. Now a scan that finds a discovery
+// running reads the devices that it has heard.
 @Suite struct ForeignScanTests {
-    /// Calm: nobody else may begin or end the discovery that this is about.
+    /// Calm: no other program may start or end the discovery under test.
     private func world() async throws -> (SimulatedWorld, Central) {
         let world = try await SimulatedWorld(.calm)
         world.simulator.add(
@@ -21,7 +21,7 @@ import Testing
         return (world, central)
     }
 
-    /// Another program, which scans until it is let go of.
+    /// Another program, which scans until it is released.
     private func other(_ world: SimulatedWorld) async throws -> Peer {
         let peer = try await Peer.named(world.busAddress)
         let filter = Value.properties([("Transport", .string("le"))])
@@ -31,17 +31,17 @@ import Testing
         return peer
     }
 
-    @Test("SC-1 while another program scans each new scan reports a device of which nothing changes")
+    @Test("SC-1 while another program scans, each new scan reports a device whose properties do not change")
     func eachScan() async throws {
         let (world, central) = try await world()
         for _ in 0..<2 { _ = try await central.find("Beacon") }
-        #expect(world.simulator.calls("GetManagedObjects").isEmpty)  // nobody else scans: there is nothing to read
+        #expect(world.simulator.calls("GetManagedObjects").isEmpty)  // no other program scans: there is nothing to read
         let other = try await other(world)
         for _ in 0..<3 { _ = try await central.find("Beacon", services: [CBUUID(string: "1815")]) }
         withExtendedLifetime(other) {}
     }
 
-    @Test("SC-7 a scan that goes on after a connect does not report again what it has reported, though others scan")
+    @Test("SC-7 a scan that continues after a connect does not repeat its reports, even if other programs scan")
     func onlyOnce() async throws {
         let (world, central) = try await world()
         let other = try await other(world)

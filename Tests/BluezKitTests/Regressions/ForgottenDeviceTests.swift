@@ -5,8 +5,9 @@ import Testing
 
 @testable import BluezKit
 
-// What BlueZ does not have was kept for as long as a scan lasted, if it had been connected or connecting: a gateway that
-// scans for weeks, among peripherals that change their addresses, grew by each of them. Now it goes with its link.
+// A device that BlueZ had forgotten was kept as long as a scan lasted, if it had been connected or connecting: a
+// gateway that scans for weeks, among peripherals that change their addresses, kept each of them in memory. Now the
+// device is released with its link.
 @Suite struct ForgottenDeviceTests {
     private func isKnown(_ central: Central, _ peripheral: CBPeripheral) -> Bool {
         let session = central.manager.session
@@ -16,7 +17,7 @@ import Testing
     }
 
     @Test(
-        "CN-9 BlueZ forgets a device while it is connected and a scan goes on: so does the session, when the loss is told"
+        "CN-9 BlueZ forgets a connected device during a scan: the session forgets it when the disconnection is reported"
     )
     func forgottenWhileConnected() async throws {
         let world = try await SimulatedWorld()
@@ -42,7 +43,7 @@ import Testing
     }
 
     @Test(
-        "CN-7 a pending connect of a device that BlueZ never had is cancelled while a scan goes on: nothing stays of it"
+        "CN-7 a pending connect to a device unknown to BlueZ is cancelled during a scan: nothing of it is kept"
     )
     func neverThere() async throws {
         let world = try await SimulatedWorld()

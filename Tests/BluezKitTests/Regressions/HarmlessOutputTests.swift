@@ -4,11 +4,11 @@ import Testing
 @testable import bluez_demo
 
 // A character can have any number of combining marks, none of which counts as a column: a card printed a line of 20,000
-// of them. `--json` left marks that turn the direction of text, and invisible characters, to the terminal that shows it. And
-// a card in one-byte frames with gaps cost time that grew with its square. Now characters end after 32 parts, JSON escapes
-// what cannot be seen, and a frame costs what its bytes do.
+// of them. `--json` passed marks that change the direction of text, and invisible characters, to the terminal. And a
+// card in one-byte frames with gaps took quadratic time. Now characters end after 32 parts, JSON escapes invisible
+// characters, and the time for a frame depends only on its bytes.
 @Suite struct HarmlessOutputTests {
-    @Test("a character from the radio is no longer than characters are")
+    @Test("a character from another device has a limited number of combining marks")
     func combiningMarks() {
         let marks = String(repeating: "\u{301}", count: 20_000)
         #expect(("a" + marks).harmless.unicodeScalars.count <= 32)
@@ -23,7 +23,7 @@ import Testing
         }
     }
 
-    @Test("JSON shows what is there: direction marks, invisible and private characters are escaped")
+    @Test("JSON escapes direction marks, invisible and private characters")
     func json() throws {
         let text = "a\u{202E}b\u{2066}\u{200B}\u{FEFF}\u{AD}\u{115F}\u{E000}\u{10FFFF}\u{E0041}é心👩🏽"
         let json = JSONValue.string(text).description

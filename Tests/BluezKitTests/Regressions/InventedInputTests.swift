@@ -5,12 +5,12 @@ import Testing
 @testable import BluezKit
 @testable import BluezKitRestore
 
-// What the fuzzers found, each with the input that showed it.
+// Faults found by fuzzing, each with the input that showed it.
 @Suite("Invented input") struct InventedInputTests {
-    // A state file is anybody's text. UUID(uuidString:) reads bytes with signs, and stops at a NUL; CBUUID(string:) traps
-    // on what it let through. Now one is checked by the rule of the other.
+    // A state file is anybody's text. UUID(uuidString:) reads bytes with signs, and stops at a NUL; CBUUID(string:)
+    // traps on what it let through. Now one is checked by the rule of the other.
     @Test(
-        "a UUID of a state file that CBUUID would trap on is refused",
+        "a UUID in a state file on which CBUUID would trap is refused",
         arguments: [
             "0000180d-0000-1000-8000-0000-1004fb", "0000180D-0000-1000-8000-00805F9B34FB\u{0}junk",
             "+000180D-0000-1000-8000-00805F9B34FB", "0000180D+0000-1000-8000-00805F9B34FB", "", "180", "180G", "-80D",
@@ -21,7 +21,7 @@ import Testing
         #expect(CBUUID(bluez: text) == nil)
     }
 
-    @Test("a UUID of a state file that CBUUID takes is taken")
+    @Test("a UUID in a state file that CBUUID accepts is accepted")
     func textThatIsAUUID() {
         for text in ["180d", "0000180D", "0000180d-0000-1000-8000-00805F9B34FB"] {
             #expect(AttributeUUID(text)?.text == text)

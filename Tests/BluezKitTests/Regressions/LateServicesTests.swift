@@ -4,14 +4,14 @@ import Testing
 
 @testable import BluezKitSimulator
 
-// BlueZ sends what has changed in the order in which each object changed first: with a change of the device that was not
-// sent yet, `ServicesResolved` precedes the services. The app then got none, and a moment later `didModifyServices`. Now
-// BlueZ is asked before a table counts as empty.
+// BlueZ sends changes in the order in which each object first changed: if a change of the device has not been sent yet,
+// `ServicesResolved` precedes the services. The app then got none, and shortly afterwards `didModifyServices`. Now
+// BlueZ is queried before a table counts as empty.
 @Suite struct LateServicesTests {
     @Test("GD-1 GD-13 services that BlueZ announces after ServicesResolved are discovered")
     func afterResolved() async throws {
         var timing = SimulatorTiming.fast
-        timing.serviceDiscovery = .seconds(3600)  // when the test says so
+        timing.serviceDiscovery = .seconds(3600)  // controlled by the test
         let world = try await SimulatedWorld(.calm, timing: timing)  // no other call may send what waits
         let central = Central(world)
         try await central.powerOn()

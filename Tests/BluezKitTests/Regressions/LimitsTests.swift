@@ -6,9 +6,9 @@ import Testing
 @testable import BluezKit
 @testable import BluezKitRestore
 
-// Docs/LIMITS.md names every limit and what happens at it. These are the ones that no other suite shows.
+// Docs/LIMITS.md lists every limit and its effect. These are the ones that no other suite shows.
 @Suite("Limits") struct LimitsTests {
-    @Test("300 managers in one process: all are told that Bluetooth is on, by one connection to the bus")
+    @Test("300 managers in one process: all become powered on, with one connection to the bus")
     func managers() async throws {
         let world = try await SimulatedWorld()
         let centrals = (0..<300).map { _ in Central(world) }
@@ -16,7 +16,7 @@ import Testing
         #expect(Set(centrals.map { ObjectIdentifier($0.manager.session) }).count == 1)
     }
 
-    @Test("of UUIDs that devices invent, 4,096 are remembered; the others are understood all the same")
+    @Test("4,096 UUIDs from devices are cached; further ones are still parsed")
     func inventedUUIDs() {
         let pool = UUIDPool()
         for number in 0..<10_000 {
@@ -43,7 +43,7 @@ import Testing
         let service = CBUUID(string: "1815")
         let slow = try await central.characteristic(CBUUID(string: "2A56"), of: service, on: peripheral)
         let target = try await central.characteristic(CBUUID(string: "2A57"), of: service, on: peripheral)
-        // The daemon stands still, and so does the read: everything else gathers behind it.
+        // The daemon is stopped, and so is the read: everything else queues up behind it.
         world.simulator.hangDaemon()
         await central.perform {
             peripheral.readValue(for: slow)
@@ -62,7 +62,7 @@ import Testing
     }
 
     @Test(
-        "RW-10 of writes without response that nobody takes 1,024 wait; others are dropped, and a line of the log says so"
+        "RW-10 at most 1,024 writes without response wait; further ones are dropped, with a log line"
     )
     func commands() async throws {
         let (world, central, peripheral) = try await connected([
@@ -86,9 +86,11 @@ import Testing
         #expect(events.all.count == 1024)
     }
 
-    @Test("GD-1 a peripheral with more than 20,000 attributes: discovery says so, and reads of others go on")
+    @Test(
+        "GD-1 a peripheral with more than 20,000 attributes: discovery fails with the reason; others are read"
+    )
     func attributes() async throws {
-        // 7 services with 955 characteristics, each with 2 descriptors, of which one comes by itself.
+        // 7 services with 955 characteristics, each with 2 descriptors, one of which is added automatically.
         let services = (0..<7).map { service in
             VirtualService(
                 "F0\(service)0",
@@ -113,7 +115,7 @@ import Testing
     }
 
     @Test(
-        "PB-3 RQ-11 a fixed value of 512 bytes is published and read; of 513 the service is refused, and the error says why"
+        "PB-3 RQ-11 a fixed value of 512 bytes is published and read; one of 513 is refused with the reason"
     )
     func publishedValues() async throws {
         let value = Data((0..<512).map { UInt8(truncatingIfNeeded: $0) })
@@ -146,7 +148,7 @@ import Testing
         return (world, central, peripheral)
     }
 
-    @Test("a state file of more than 16 MiB is refused by its length, and so is a path's element of 65 characters")
+    @Test("a state file of more than 16 MiB is refused, and so is a path element of 65 characters")
     func stateFiles() throws {
         let bytes = Snapshot.maximumBytes + 1
         #expect(throws: Snapshot.FileError.tooLarge(bytes: bytes)) {

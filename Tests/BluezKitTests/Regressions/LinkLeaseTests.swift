@@ -4,8 +4,9 @@ import Testing
 
 @testable import BluezKit
 
-// Whose link it is was decided by a file alone: where none could be made a link was nobody's and never ended, links of
-// others were cut with the state of a dead process, files stayed for ever, and a lock was waited for on the bus queue.
+// The owner of a link was determined by a file alone: if none could be created, the link had no owner and was never
+// ended, links of other programs were cut with the state of an exited process, files were never removed, and the bus
+// queue waited for a lock.
 @Suite struct LinkLeaseTests {
     private let heart = Scenarios.RestorationScenarios.heart
     private let sink = Scenarios.RestorationScenarios.sink
@@ -32,7 +33,7 @@ import Testing
         for path in [nil, "", "run/user/7", "."] { #expect(LinkLease.path(runtimeDirectory: path) == fallback) }
     }
 
-    @Test("DL-7 who is alone ends the link, and its file stays until it has ended; nobody waits for that")
+    @Test("DL-7 the only user of a link ends it, and its file stays until it has ended, without blocking")
     func ending() throws {
         let directory = try TemporaryDirectory()
         let name = "\(life) dev_F0_F1_F2_00_00_01"
@@ -49,7 +50,7 @@ import Testing
         #expect(try share(name, directory.path) == nil)
     }
 
-    @Test("without a file a link is ours all the same, if we have made it")
+    @Test("without a file a link that we made is still ours")
     func withoutFile() throws {
         for directory in [nil, "/proc/nowhere"] as [String?] {
             let lease = try LinkLease.make("\(life) dev_1", in: directory, for: UUID())
@@ -58,7 +59,9 @@ import Testing
         }
     }
 
-    @Test("files tell what dead processes have left, and who may claim it; those of lives that are over go")
+    @Test(
+        "files show orphaned links and who may claim them; files of earlier runs of bluetoothd are removed"
+    )
     func abandoned() throws {
         let directory = try TemporaryDirectory()
         let others = ["0123 :1.4 hci1 dev_1", "4567 :1.4 hci0 dev_1"]
@@ -82,7 +85,7 @@ import Testing
         holder.end()
     }
 
-    @Test("a file that somebody holds stays, though nothing is written in it yet")
+    @Test("a locked file stays, even if nothing has been written to it yet")
     func unwritten() throws {
         let directory = try TemporaryDirectory()
         let path = "\(directory.path)/\(life) dev_1"
@@ -94,7 +97,7 @@ import Testing
         #expect(FileManager.default.fileExists(atPath: path))
     }
 
-    @Test("a file whose maker died before it had written anything goes")
+    @Test("a file whose creator exited before writing to it is removed")
     func abandonedUnwritten() throws {
         let directory = try TemporaryDirectory()
         #expect(FileManager.default.createFile(atPath: "\(directory.path)/\(life) dev_1", contents: nil))
@@ -102,14 +105,16 @@ import Testing
         #expect(try files(directory).isEmpty)
     }
 
-    @Test("RS-6 DL-7 a file that was shared before its maker had written anything tells of the link when both are dead")
+    @Test(
+        "RS-6 DL-7 a file that was shared before its creator wrote to it shows the link when both processes have exited"
+    )
     func sharedUnwritten() throws {
         let directory = try TemporaryDirectory()
         let name = "\(life) dev_1"
         #expect(FileManager.default.createFile(atPath: "\(directory.path)/\(name)", contents: nil))
         var sharer = try share(name, directory.path)
         sharer?.claim(in: "/state/one")
-        sharer = nil  // dead as well
+        sharer = nil  // exited as well
         let found = LinkLease.all(of: life, in: directory.path)
         #expect(found.map(\.identity.identifier.uuidString) == [heart])
         #expect(found.map(\.states) == [["/state/one"]])
@@ -146,7 +151,7 @@ import Testing
     }
 
     @Test(
-        "CN-7 CN-15 the directory goes while the app runs, as at a logout: what it cancels or releases ends all the same",
+        "CN-7 CN-15 the directory is removed while the app runs, as on logout: its links still end",
         arguments: ["", "/bluezkit"])
     func directoryGone(_ part: String) async throws {
         let stage = try await Stage()
@@ -174,7 +179,7 @@ import Testing
         try await stage.world.awaitConnections("sink", 0)
     }
 
-    @Test("DL-7 RS-6 state that nobody claims: a living program that uses the same link keeps it")
+    @Test("DL-7 RS-6 unclaimed state: a running program that uses the same link keeps it")
     func claimsLeaveOthersAlone() async throws {
         let stage = try await Stage()
         let dead = try await stage.launch(["--restore", "dead"])
@@ -190,7 +195,7 @@ import Testing
         #expect(stage.world.heart.isConnected && stage.world.simulator.calls("Disconnect").isEmpty)
     }
 
-    @Test("RS-6 state that nobody claims: a link and an attempt that nobody else holds end")
+    @Test("RS-6 unclaimed state: a link and an attempt that no other program holds end")
     func claimsEndWhatIsLeft() async throws {
         let stage = try await Stage()
         let dead = try await stage.launch(["--restore", "dead"])
@@ -201,7 +206,7 @@ import Testing
         #expect(try await stage.connect(other, heart) == ())
     }
 
-    @Test("CN-2 another program is ending the link: who connects meanwhile is not told of that one, and gets the next")
+    @Test("CN-2 another program is ending the link: a new connect is not completed by that link, and gets the next one")
     func connectsWhileOtherEnds() async throws {
         let stage = try await Stage()
         let first = try await stage.launch()
@@ -219,7 +224,7 @@ import Testing
         withExtendedLifetime(first) {}
     }
 
-    @Test("CN-2 another program ends the link while BlueZ's answer is on its way: it is not taken for a link")
+    @Test("CN-2 another program ends the link while BlueZ's answer is on its way: it is not reported as connected")
     func connectsWhenOtherHasEnded() async throws {
         let world = try await SimulatedWorld()
         // A session of its own for each, as in programs of their own.
@@ -241,7 +246,7 @@ import Testing
         #expect(central.count { if case .disconnected(ours, _, _) = $0 { true } else { false } } == 0)
     }
 
-    @Test("CN-7 DL-7 two programs wait for a peripheral that is away, and both cancel: the attempt is called off")
+    @Test("CN-7 DL-7 two programs wait for an absent peripheral, and both cancel: the attempt is cancelled")
     func sharedAttempt() async throws {
         let world = try await SimulatedWorld()
         world.simulator.remember(world.sink)

@@ -6,18 +6,19 @@ import Testing
 
 @testable import BluezKit
 
-// Two threads that each hold a lock which the other wants wait for ever, and no test has to meet them: a book is written
-// under its lock while it asks its manager, and a peripheral whose last reference went under the manager's lock asked the
-// book. Locks have an order now, which debug builds check at each of them, and nothing of the app's goes under one.
+// Two threads that each hold a lock which the other one needs deadlock, whether or not a test runs into it: a book was
+// written under its lock while it called its manager, and a peripheral whose last reference was released under the
+// manager's lock called the book. Now locks have an order, which debug builds check at each of them, and no object of
+// the app is released under a lock.
 @Suite struct LockOrderTests {
-    /// One of the app's own, with something to say at its end.
+    /// An object of the app that calls the library when it is released.
     private final class Parting: CBMutableService, @unchecked Sendable {  // holds: set before it is added
         var atEnd: (@Sendable () -> Void)?
         deinit { atEnd?() }
     }
 
     @Test(
-        "DL-5 a service that ends with a reset, or with removeAllServices, may ask its manager",
+        "DL-5 a service that is released by a reset, or by removeAllServices, may call its manager in deinit",
         arguments: [true, false])
     func lastReference(isReset: Bool) async throws {
         let world = try await SimulatedWorld()
@@ -42,14 +43,16 @@ import Testing
         #expect(try await ended.next("end of the service") { $0 ? nil : true })
     }
 
-    /// The app's, with something to say at its end.
+    /// An object of the app that logs when it is released.
     private final class Ending: Sendable {
         private let atEnd: @Sendable () -> Void
         init(_ atEnd: @escaping @Sendable () -> Void) { self.atEnd = atEnd }
         deinit { atEnd() }
     }
 
-    @Test("DL-5 what the app's part in pairing and its log handler hold may ask and log when they are replaced")
+    @Test(
+        "DL-5 objects held by pairing and log handlers may call the library and log when they are released"
+    )
     func replacedHandlers() async throws {
         let central = Central(try await SimulatedWorld())
         try await central.powerOn()
@@ -76,7 +79,7 @@ import Testing
 
     #if DEBUG
     @Test(
-        "a debug build ends where locks are taken in another order than that of all, or something is logged under one")
+        "a debug build traps if locks are taken in the wrong order, or something is logged while a lock is held")
     func order() async {
         await #expect(processExitsWith: .success) {
             let (first, last) = (Protected(0, isFirst: true), Protected(0))

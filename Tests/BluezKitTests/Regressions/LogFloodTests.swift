@@ -7,11 +7,11 @@ import Testing
 
 @testable import BluezKit
 
-// Each read of the log's handler wrapped the stored closure in two more, so that some thousand lines overflowed the
-// stack; and whoever may send signals on the bus could cause a line for each. Now the closure is kept where no generic
-// code sees it, lines have a length, and of many alike one a minute is logged, with a count.
+// Each read of the log's handler wrapped the stored closure in two more, so that a few thousand lines overflowed the
+// stack; and any program that may send signals on the bus could cause a line for each. Now the closure is stored where
+// no generic code sees it, lines have a maximum length, and of similar lines one a minute is logged, with a count.
 @Suite struct LogFloodTests {
-    @Test("100,000 lines on a thread with a small stack")
+    @Test("100,000 log lines on a thread with a small stack")
     func manyLines() async {
         // In a process of its own: the handler is the whole process's.
         await #expect(processExitsWith: .success) {
@@ -31,7 +31,7 @@ import Testing
         }
     }
 
-    @Test("a line has a limit of bytes, and no control characters on the terminal")
+    @Test("a log line has a limited length, and no control characters")
     func length() async {
         #expect(BluezKitLog.line(.warning, "a\u{1B}[2Jb\nc\u{9B}d") == "[CoreBluetooth] a [2Jb c d\n")
         await #expect(processExitsWith: .success) {
@@ -48,7 +48,7 @@ import Testing
         }
     }
 
-    @Test("the first from each source passes, then one a minute with the number of those held back")
+    @Test("the first event of each source passes, then one a minute with the number of suppressed ones")
     func gate() {
         var gate = FloodGate()
         let start = ContinuousClock.now
@@ -60,7 +60,7 @@ import Testing
         #expect(gate.admit("a", at: start + .seconds(120)) == 1)
     }
 
-    @Test("sources without end count as one, and old ones make room")
+    @Test("an unlimited number of sources counts as one, and old ones make room")
     func sources() {
         var gate = FloodGate()
         let start = ContinuousClock.now
@@ -71,7 +71,7 @@ import Testing
         #expect(gate.admit(":1.0", at: later) == 0)
     }
 
-    @Test("10,000 forged signals of one program make one line, and BlueZ is still heard")
+    @Test("10,000 forged signals of one program cause one log line, and BlueZ's signals are still handled")
     func forgeries() async throws {
         let world = try await SimulatedWorld()
         let central = Central(world)
@@ -82,7 +82,7 @@ import Testing
         for _ in 0..<10_000 { try forger.emit(path, "a.b", "C", to: name, [.string("x")]) }
         try await forger.settle()
         try await central.connect(central.find("Rig Heart"))
-        // None, if other tests of this minute have used up the sources that are told apart.
+        // None, if other tests of this minute have used up the number of sources.
         #expect(LogCapture.shared.count("(C of /aaaa") <= 1)
     }
 }

@@ -2,11 +2,11 @@ import BluezKitSimulator
 import CoreBluetooth
 import Testing
 
-// Each link had a match rule with its own path_namespace. dbus-daemon (1.14) takes rules that differ only there for
-// equal, so the end of one link removed the rule of another: connected, subscribed, and deaf. Now rules differ in what
-// the daemon compares. Found by the storm.
+// Each link had a match rule with its own path_namespace. dbus-daemon (1.14) treats rules that differ only in that as
+// equal, so the end of one link removed the rule of another: it was connected and subscribed, but received no values.
+// Now rules differ in what the daemon compares. Found by the storm.
 @Suite struct MatchRuleTests {
-    @Test("DL-7 the end of one link leaves the signals of the others")
+    @Test("DL-7 the end of one link does not affect the signals of the others")
     func linksAreIndependent() async throws {
         let world = try await SimulatedWorld()
         let central = Central(world)

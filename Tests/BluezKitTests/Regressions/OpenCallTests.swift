@@ -6,10 +6,10 @@ import Testing
 
 @testable import BluezKit
 
-// A system bus refuses the calls of a connection that has 128 open ones, and the refusal was taken for "not there": three
-// known peripherals of 40 characteristics that were connected in one go lost some of them without an error, discovery
-// was never answered, and bonded peripherals were dropped from the preserved state. Now calls wait their turn, what is
-// refused or not answered is asked again, and what stays unanswered is an error.
+// A system bus refuses the calls of a connection that has 128 open ones, and the refusal was treated as absence: three
+// known peripherals with 40 characteristics that were connected at the same time lost some of them without an error,
+// discovery was never answered, and bonded peripherals were dropped from the preserved state. Now calls wait, refused
+// or unanswered ones are repeated, and what remains unanswered is an error.
 @Suite struct OpenCallTests {
     /// Four services with ten characteristics each.
     private func large(_ number: Int) -> VirtualPeripheral {
@@ -58,7 +58,7 @@ import Testing
         return peripherals
     }
 
-    @Test("GD-1 known peripherals that are connected in one go have all their attributes")
+    @Test("GD-1 known peripherals that are connected at the same time have all their attributes")
     func inOneGo() async throws {
         let world = try await SimulatedWorld()
         let central = Central(world)
@@ -74,7 +74,7 @@ import Testing
     }
 
     @Test(
-        "attributes that the bus or BlueZ refuses to tell for a while are there in the end",
+        "attributes whose query is refused for a while are found in the end",
         arguments: [
             "LimitsExceeded", "NoReply",
         ])
@@ -96,7 +96,9 @@ import Testing
         #expect(try await discoverAll(peripheral, central) == (40, 40))
     }
 
-    @Test("GD-1 an attribute that is never told is an error of discovery, not one fewer; the next discovery asks again")
+    @Test(
+        "GD-1 an attribute that cannot be queried makes discovery fail; the next discovery asks again"
+    )
     func refusedForEver() async throws {
         let world = try await SimulatedWorld()
         let central = Central(world)
@@ -116,7 +118,7 @@ import Testing
         #expect(try await discoverAll(peripheral, central) == (40, 40))
     }
 
-    @Test("GD-1 attributes that BlueZ tells of while the connect is under way are read when there is a link")
+    @Test("GD-1 attributes that BlueZ announces during the connect are read when the link is up")
     func toldDuringConnect() async throws {
         var timing = SimulatorTiming.fast
         timing.connectTimeout = .seconds(60)
@@ -137,7 +139,7 @@ import Testing
     }
 
     @Test(
-        "R-16 a hundred preserved peripherals are asked about at once, and a bonded one that is refused stays",
+        "R-16 a hundred preserved peripherals are queried at once, and a bonded one whose query is refused is kept",
         arguments: ["LimitsExceeded", "Failed"])
     func manyRestored(refusal: String) async throws {
         let world = try await SimulatedWorld()
@@ -170,7 +172,7 @@ import Testing
         #expect(restoration.peripherals.filter { $0.outcome == .dropped }.isEmpty)
     }
 
-    @Test("CE-1 a peer whose properties are refused at first is told of")
+    @Test("CE-1 a peer whose properties are refused at first is reported")
     func connectionEvent() async throws {
         let world = try await SimulatedWorld()
         let (watcher, central) = (Central(world), Central(world))

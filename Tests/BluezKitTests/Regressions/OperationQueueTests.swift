@@ -3,9 +3,9 @@ import CoreBluetooth
 import Foundation
 import Testing
 
-// What is answered from the table, and a write without response that the socket takes, is over at once and began the next
-// operation from inside itself: 700 of them behind one slow read overflowed the bus thread's stack. Now the next one
-// begins when the one before has returned.
+// Operations that are answered from the table, and writes without response that the socket accepts, finish at once and
+// started the next operation recursively: 700 of them behind one slow read overflowed the bus thread's stack. Now the
+// next one starts when the previous one has returned.
 @Suite struct OperationQueueTests {
     @Test("RW-1 5,000 operations of each kind that wait behind a slow one are all answered, in order")
     func thousands() async throws {
@@ -18,7 +18,7 @@ import Testing
         let readable = try await central.characteristic(sinkUUID(0x10), of: sinkUUID(1), on: sink)
         let service = try #require(command.service)
         for kind in 0..<4 {
-            // The daemon stands still, and so does the read: everything else gathers behind it.
+            // The daemon is stopped, and so is the read: everything else queues up behind it.
             world.simulator.hangDaemon()
             await central.perform {
                 sink.readValue(for: readable)

@@ -3,9 +3,9 @@ import CoreBluetooth
 import Foundation
 import Testing
 
-// What an app asked for was not preserved, or not gone on with, in corners: an option that JSON cannot hold stopped the
-// preservation of everything, a directory that cannot be used ended the resumption after resets as well, Bluetooth that was
-// off at the start counted as switched off, and each connect wrote everything anew. Now all of it holds.
+// In some cases an app's requests were not preserved or resumed: an option that JSON cannot represent stopped the
+// preservation of everything, an unusable directory ended the resumption after resets as well, Bluetooth that was off
+// at launch was treated as switched off, and each connect rewrote the whole file. Now all of these work.
 @Suite struct PreservationTests {
     private func options(_ directory: TemporaryDirectory, _ more: [String: Any] = [:]) -> [String: Any] {
         [
@@ -18,7 +18,7 @@ import Testing
         numbers.compactMap { UUID(uuidString: String(format: "426C7A4B-0100-8000-8000-C00000%06X", $0)) }
     }
 
-    @Test("RS-3 D11 an option of the app's own that is infinite: it is not preserved, everything else is")
+    @Test("RS-3 D11 an infinite number in the app's options is not preserved, everything else is")
     func infiniteOption() async throws {
         let directory = try TemporaryDirectory()
         let central = Central(try await SimulatedWorld(), options: options(directory))
@@ -36,7 +36,7 @@ import Testing
         #expect(!content.contains("mine") && !content.contains("NotifyOnConnection"))
     }
 
-    @Test("CN-1 a start delay of any length is one: nothing traps, and it can be cancelled")
+    @Test("CN-1 a start delay may have any length: nothing traps, and it can be cancelled")
     func longDelays() async throws {
         let central = Central(try await SimulatedWorld())
         try await central.powerOn()
@@ -50,7 +50,7 @@ import Testing
         try await central.next("connection") { if case .connected(heart) = $0 { true } else { nil } }
     }
 
-    @Test("D10 a restore identifier whose directory cannot be used: after a reset the manager goes on all the same")
+    @Test("D10 a restore identifier whose directory cannot be used: the manager still resumes after a reset")
     func unusableDirectory() async throws {
         let world = try await SimulatedWorld()
         let central = Central(
@@ -66,7 +66,7 @@ import Testing
         try await central.next("connection after the reset") { if case .connected(heart) = $0 { true } else { nil } }
     }
 
-    @Test("R-25 RS-17 Bluetooth is off at the start, and the app resumes nothing after resets: what was restored waits")
+    @Test("R-25 RS-17 Bluetooth is off at launch, and resuming after resets is disabled: restored state waits")
     func offAtTheStart() async throws {
         let world = try await SimulatedWorld()
         let directory = try TemporaryDirectory()
@@ -91,7 +91,7 @@ import Testing
         _ = try await app.log.next("connection") { $0 == "connected" ? true : nil }
     }
 
-    @Test("RS-8 R-13 another manager of the process has the link already: what was subscribed is subscribed again")
+    @Test("RS-8 R-13 another manager of the process already has the link: subscriptions are restored")
     func subscribedOnSharedLink() async throws {
         let world = try await SimulatedWorld()
         let other = Central(world)

@@ -4,9 +4,9 @@ import Testing
 
 @testable import BluezKit
 
-// A peripheral that bonds under a private address gets another `Address`, and keeps its path. Who looked for it by its
-// lasting identifier asked for an object that was not there, 1,700 times in 6 s, and the next scan of the process that had
-// bonded made another object of it. Now BlueZ is asked once where such devices are, and they stay who they were.
+// A peripheral that bonds with a private address gets another `Address`, and keeps its path. A search by its identity
+// identifier queried a nonexistent object 1,700 times in 6 s, and the next scan of the process that had bonded created
+// another object for it. Now BlueZ is asked once where such devices are, and they keep their identity.
 @Suite struct PrivateAddressTests {
     private static let identity = DeviceIdentity(address: 0xF0F1_F200_0002, isRandom: true)
 
@@ -31,7 +31,7 @@ import Testing
         return central
     }
 
-    @Test("RT-1 ID-2 retrieved by its lasting identifier, and connected", arguments: [false, true])
+    @Test("RT-1 ID-2 retrieved by its identity identifier, and connected", arguments: [false, true])
     func retrieveByIdentity(isNear: Bool) async throws {
         let world = try await SimulatedWorld()
         let (first, sink) = try await bonded(world)
@@ -53,7 +53,7 @@ import Testing
     }
 
     @Test(
-        "RT-3 ID-2 connected by another program: retrieved as connected, or by its lasting identifier",
+        "RT-3 ID-2 connected by another program: retrieved as connected, or by its identity identifier",
         arguments: [false, true])
     func retrieveConnected(byService: Bool) async throws {
         let world = try await SimulatedWorld()
@@ -72,7 +72,7 @@ import Testing
     }
 
     @Test(
-        "ID-2 ID-3 the process that has bonded finds it again as the same object, under any address, and retrieves it")
+        "ID-2 ID-3 the process that bonded finds the peripheral as the same object, with any address, and retrieves it")
     func sameObject() async throws {
         let world = try await SimulatedWorld()
         let (central, sink) = try await bonded(world)

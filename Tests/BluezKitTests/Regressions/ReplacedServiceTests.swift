@@ -7,9 +7,10 @@ import Testing
 
 @testable import BluezKit
 
-// BlueZ gives a new attribute the path of an old one, and answers nothing that is under way for one that goes. What an app
-// asked of an old object, its queue being behind, was done to the new attribute; and an operation whose attribute went held
-// up all others of the link for 95 s. Now an object knows of which table it is, and what goes ends what is done to it.
+// BlueZ gives a new attribute the path of an old one, and does not answer an operation on an attribute that is removed.
+// Calls on an old object by an app whose queue was behind were applied to the new attribute; and an operation on a
+// removed attribute delayed all others of the link for 95 s. Now an object knows the version of its table, and a
+// removal ends the operations on it.
 @Suite struct ReplacedServiceTests {
     private struct Stage {
         let world: SimulatedWorld
@@ -99,7 +100,7 @@ import Testing
     }
 
     @Test(
-        "IV-1 IV-3 what is asked of an attribute that was replaced fails, and is not done to the new one",
+        "IV-1 IV-3 an operation on a replaced attribute fails, and is not applied to the new attribute",
         arguments: [true, false])
     func replaced(isReported: Bool) async throws {
         let stage = try await Stage("Replaced", "C0:00:00:09:00:02")
@@ -143,7 +144,7 @@ import Testing
     }
 
     @Test(
-        "IV-3 a service goes while something is done to it, and BlueZ never answers that: it ends, and the next one runs",
+        "IV-3 a service is removed during an operation that BlueZ never answers: it ends, and the next one runs",
         arguments: Kind.allCases)
     func goes(_ kind: Kind) async throws {
         let stage = try await Stage("Going", "C0:00:00:09:00:03")
@@ -164,7 +165,7 @@ import Testing
     }
 
     @Test(
-        "IV-3 RW-1 an answer that comes after the service has gone is ignored",
+        "IV-3 RW-1 an answer that arrives after the service was removed is ignored",
         arguments: [
             Kind.read, .write, .subscribe,
         ])
@@ -193,7 +194,7 @@ import Testing
         #expect(answers == 1)
     }
 
-    @Test("CN-10 IV-3 BlueZ forgets the device while something is done to it: the loss is told, and nothing else")
+    @Test("CN-10 IV-3 BlueZ forgets the device during an operation: only the disconnection is reported")
     func forgotten() async throws {
         let stage = try await Stage("Forgotten", "C0:00:00:09:00:05")
         stage.world.simulator.inject(SimulatorFault("ReadValue", .ignore))
@@ -208,7 +209,7 @@ import Testing
         #expect(stage.central.count { if case .modified = $0 { true } else { false } } == 0)
     }
 
-    @Test("CN-10 IV-3 what is asked while BlueZ takes the attributes away, as the link has ended, is not answered")
+    @Test("CN-10 IV-3 operations requested while BlueZ removes the attributes of a lost link are not answered")
     func ending() async throws {
         let stage = try await Stage("Ending", "C0:00:00:09:00:06")
         let session = stage.session
@@ -231,7 +232,8 @@ import Testing
     }
 
     @Test(
-        "IV-1 what the app has discovered since the table changed stays valid when the change is told, and subscribed")
+        "IV-1 what the app discovered after a change of the table stays valid when the change is reported"
+    )
     func discoveredSince() async throws {
         let stage = try await Stage("Since", "C0:00:00:09:00:07")
         let (central, session) = (stage.central, stage.session)
@@ -257,7 +259,7 @@ import Testing
         try await central.next("value") { if case .value(new, Data([6]), nil) = $0 { true } else { nil } }
     }
 
-    @Test("IV-1 NT-4 whoever subscribes to a new attribute in the place of an old one is subscribed to the new one")
+    @Test("IV-1 NT-4 subscribing to a new attribute with the path of an old one subscribes to the new one")
     func subscribedSince() async throws {
         let stage = try await Stage("Sharing", "C0:00:00:09:00:08")
         let session = stage.session
@@ -290,7 +292,7 @@ import Testing
     }
 
     @Test(
-        "IV-1 R-13 an app comes back while a replaced service is yet to be told of: it is told, and is not subscribed")
+        "IV-1 R-13 an app is restored before a replaced service was reported: it is reported, and not subscribed")
     func restoredBeforeReport() async throws {
         let stage = try await Stage("Restored", "C0:00:00:09:00:09")
         let directory = try TemporaryDirectory()
@@ -350,7 +352,7 @@ import Testing
         #expect(try await second.setNotify(true, new) == nil)
     }
 
-    /// Waits until the bus queue has come to `condition`.
+    /// Waits until `condition` holds on the bus queue.
     private func wait(_ session: Session, until condition: @escaping (GATTClient) -> Bool) async throws {
         let deadline = ContinuousClock.now + .seconds(world_deadline)
         while !session.queue.sync(execute: {
@@ -363,7 +365,7 @@ import Testing
 }
 
 extension Session {
-    /// Tells now what has changed.
+    /// Reports the changes now.
     fileprivate func reportChanges() {
         queue.sync {
             for device in central.connected { device.connection?.client.reportChangedServices() }

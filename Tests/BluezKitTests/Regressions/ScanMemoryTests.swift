@@ -5,9 +5,9 @@ import Testing
 
 @testable import BluezKit
 
-// What a scan had reported was remembered by the address of an object that was freed when BlueZ forgot the device. The
-// next device got that address from the allocator, and was taken for reported: with addresses that rotate a scan soon
-// reported nothing new. Now it is remembered by who the device is, in a memory with a limit.
+// Reported devices were remembered by the address of an object that was freed when BlueZ forgot the device. The next
+// device got that address from the allocator, and was treated as reported: with addresses that rotate, a scan soon
+// reported nothing new. Now devices are remembered by identity, in a memory with a limit.
 @Suite struct ScanMemoryTests {
     private func address(_ number: Int) -> String {
         [0xF0, 0x5C, 0xA0, number >> 16 & 255, number >> 8 & 255, number & 255].map { String(format: "%02X", $0) }
@@ -49,7 +49,7 @@ import Testing
         }
     }
 
-    @Test("SC-1 SC-6 a day of 100,000 addresses: each is reported once, and what is kept is what BlueZ knows")
+    @Test("SC-1 SC-6 a day of 100,000 addresses: each is reported once, and only devices that BlueZ knows are kept")
     func day() async throws {
         let bluez = try await FakeBlueZ()
         let counter = Counter()
@@ -78,7 +78,7 @@ import Testing
         withExtendedLifetime((manager, bluez)) {}
     }
 
-    @Test("SC-6 a device that BlueZ has forgotten and that comes back is not reported again; with something new it is")
+    @Test("SC-6 a forgotten device that comes back is reported again only if its advertisement contains something new")
     func comesBack() async throws {
         let bluez = try await FakeBlueZ()
         let central = Central(bluez)
@@ -100,14 +100,14 @@ import Testing
         #expect(central.count { if case .discovered = $0 { true } else { false } } == 3)
     }
 
-    @Test("SC-6 what is remembered are at least the last 8,192 devices, and at most twice as many")
+    @Test("SC-6 at least the last 8,192 devices are remembered, and at most twice as many")
     func memory() {
         var memory = ScanMemory()
         func identity(_ number: Int) -> DeviceIdentity { DeviceIdentity(address: UInt64(number), isRandom: true) }
         for number in 0..<100_000 {
             #expect(memory.kinds(of: identity(number)) == nil)
             memory.note(.name, of: identity(number))
-            // Somebody who is heard all the time.
+            // A device that is heard all the time.
             if number > 0 { #expect(memory.kinds(of: identity(0)) == .name) }
             #expect(memory.count <= 2 * ScanMemory.generation)
         }

@@ -7,15 +7,15 @@ import Testing
 
 @testable import BluezKitSimulator
 
-// The simulator died of what a test or a client may well do: a service that goes while a read or write of it is under way
-// (characteristics referred to a service that was gone), a storm against a peripheral without attributes, a table that uses
-// the last handle, control lines with numbers such as `inf`. And it kept what nobody needs any more: file descriptors in
-// properties that somebody sets, and every call it had ever got. The first adapter that was plugged in had it forget what
-// it was about to do. Now it does none of that.
-@Suite("Simulator: what it survives") struct SimulatorRobustnessTests {
+// The simulator crashed on valid actions of tests and clients: a service that is removed during a read or write of it
+// (characteristics referred to a released service), a storm against a peripheral without attributes, a table that uses
+// the last handle, control lines with numbers such as `inf`. It also kept data that was no longer needed: file
+// descriptors in properties that a client sets, and every call it had ever received. When the first adapter was plugged
+// in, it dropped its pending actions. Now all of this works.
+@Suite("Simulator: robustness") struct SimulatorRobustnessTests {
     private static let slow = VirtualCharacteristic("2A56", [.read, .write], value: [1], delay: .milliseconds(100))
 
-    @Test("what a central asked of an app ends with the link, also if bluetoothd dies before the app answers")
+    @Test("a central's request to an app ends with the link, even if bluetoothd exits before the app answers")
     func daemonDiesDuringStep() async throws {
         let characteristic = local(0x112, [.read, .notify])
         let (world, publisher) = try await Publisher.connected([characteristic])
@@ -29,7 +29,7 @@ import Testing
         await #expect(throws: (any Error).self) { try await subscription.value }
     }
 
-    @Test("a service that goes with a read and a write under way takes them with it; the others are served")
+    @Test("a service that is removed during a read and a write ends them; other services keep working")
     func serviceGoes() async throws {
         let simulator = try await Simulator()
         let peripheral = simulator.add(
@@ -85,7 +85,7 @@ import Testing
         #expect(table.services.last?.endHandle == 0xFFFF)
     }
 
-    @Test("control lines with numbers out of range are refused, and nothing else happens")
+    @Test("control lines with numbers out of range are refused without other effects")
     func numbers() async throws {
         let simulator = try await Simulator()
         let sensor = simulator.add(.sink())
@@ -132,7 +132,7 @@ import Testing
         #expect(await reachesEnd(ends[0]))
     }
 
-    @Test("what bluetoothd is about to do when an adapter is plugged in is done")
+    @Test("calls in progress are answered when an adapter is plugged in")
     func plugged() async throws {
         let simulator = try await Simulator()
         let client = try await BusClient(simulator.address)
@@ -143,7 +143,7 @@ import Testing
         #expect(try await objects["/org/bluez/hci1"] != nil)
     }
 
-    @Test("of the calls that came, so many are remembered")
+    @Test("a limited number of received calls is remembered")
     func calls() async throws {
         var options = SimulatorOptions()
         options.rememberedCalls = 100

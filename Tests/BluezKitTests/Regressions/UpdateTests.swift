@@ -4,13 +4,13 @@ import Testing
 
 @testable import BluezKit
 
-// Updates stopped for good, or for long, or were lost: after bluetoothd had hung with one on its way (nobody answered the
-// question that had been asked on the old connection, and no other was asked); when a central subscribed again before
-// the end of its first subscription was seen (its new socket was closed); after an empty value (a packet without bytes is
-// the end of a socket); while one central confirmed no indications (one window for everybody). And an MTU below 23 was a
-// trap. Each now concerns nothing but itself.
+// Updates stopped permanently, or for a long time, or were lost: after bluetoothd had hung with one in flight (the ping
+// on the old connection was never answered, and no other was sent); when a central subscribed again before the end of
+// its first subscription was noticed (its new socket was closed); after an empty value (a packet without bytes closes a
+// socket); while one central did not confirm indications (one window for all). And an MTU below 23 trapped. Now these
+// cases do not affect each other.
 @Suite struct UpdateTests {
-    @Test("UP-2 UP-3 updates go on after bluetoothd hung with one on its way")
+    @Test("UP-2 UP-3 updates continue after bluetoothd hung while one was in flight")
     func hang() async throws {
         var victim = try await Victim()
         let manager = try #require(victim.publisher.manager)
@@ -41,7 +41,9 @@ import Testing
         }
     }
 
-    @Test("UP-7 a central that subscribes again before its end was seen keeps its new socket, and hears")
+    @Test(
+        "UP-7 a central that resubscribes before its disconnection was noticed keeps its new socket"
+    )
     func resubscription() async throws {
         let victim = try await Victim(givesSockets: true)
         let manager = try #require(victim.publisher.manager)
@@ -56,7 +58,7 @@ import Testing
         #expect(await packet(first) == nil, "the old one has ended")
     }
 
-    @Test("UP-5 an empty value goes by a signal, and leaves the sockets as they are")
+    @Test("UP-5 an empty value is sent by signal, and leaves the sockets open")
     func emptyValue() async throws {
         let victim = try await Victim(givesSockets: true)
         let manager = try #require(victim.publisher.manager)
@@ -72,7 +74,7 @@ import Testing
         #expect(await packet(socket) == [1])
     }
 
-    @Test("UP-10 an MTU that no link can have is taken for the least", arguments: [0, 1, 3, 22])
+    @Test("UP-10 an impossible MTU is treated as the minimum", arguments: [0, 1, 3, 22])
     func unusualMTU(_ mtu: UInt16) async throws {
         let victim = try await Victim(givesSockets: true)
         let manager = try #require(victim.publisher.manager)
@@ -84,7 +86,7 @@ import Testing
         #expect(await packet(socket) == Array(0..<20))
     }
 
-    @Test("UP-2 UP-3 UP-9 a central that confirms nothing holds up its own characteristic, and no other")
+    @Test("UP-2 UP-3 UP-9 a central that does not confirm delays its own characteristic, and no other")
     func unconfirmed() async throws {
         let victim = try await Victim()
         let manager = try #require(victim.publisher.manager)

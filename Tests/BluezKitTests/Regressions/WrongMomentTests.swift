@@ -6,11 +6,12 @@ import Testing
 
 @testable import BluezKit
 
-// What happened between a fact and the moment in which the app was told of it was taken for granted: another manager's
-// connect cut the new link when the loss of the old one was told; calls of an app that had not heard yet of a reset, or
-// of a new link, were carried out after it; a link that was adopted was not announced to those who were connecting; one
-// that came up again while its loss was held back, or that BlueZ made for a call that had failed as it had forgotten the
-// device for a moment, stayed for nobody. Each of these is an event with an answer now.
+// Events between a change and the moment at which the app was informed of it were ignored: another manager's connect
+// cut the new link when the loss of the old one was reported; calls of an app that had not been informed yet of a
+// reset, or of a new link, were carried out after it; an adopted link was not reported to managers that were
+// connecting; a link that came up again while its loss was held back, or that BlueZ made for a call that had failed
+// because it had briefly forgotten the device, stayed up without an owner. Now each of these is an event that is
+// handled.
 @Suite struct WrongMomentTests {
     private static let path = "/org/bluez/hci0/dev_F0_F1_F2_00_00_01"
 
@@ -20,13 +21,13 @@ import Testing
         return (central, try await central.find("Rig Heart"))
     }
 
-    /// A loss is held back long enough for whatever a test does meanwhile.
+    /// A disconnection is held back long enough for everything that a test does in the meantime.
     private func holdLosses(_ central: Central) {
         let session = central.manager.session
         session.queue.sync { session.blueZ.timing.heldLoss = .seconds(2) }
     }
 
-    /// Waits until the bus queue has come to `condition`.
+    /// Waits until `condition` holds on the bus queue.
     private func wait(_ central: Central, until condition: @escaping (Session) -> Bool) async throws {
         let session = central.manager.session
         let deadline = ContinuousClock.now + .seconds(world_deadline)
@@ -38,7 +39,7 @@ import Testing
 
     private func isUp(_ session: Session) -> Bool { session.central.connected.first?.connection?.isUp == true }
 
-    @Test("O-10 O-15 O-43 DL-7 another manager connects while a loss is held back: its link is its own")
+    @Test("O-10 O-15 O-43 DL-7 another manager connects while a disconnection is held back: it keeps its link")
     func otherManagerConnects() async throws {
         let world = try await SimulatedWorld()
         let (a, heartOfA) = try await central(world)
@@ -58,7 +59,7 @@ import Testing
     }
 
     @Test(
-        "CN-7 BlueZ forgets the device, hears it again and then comes to our Connect: the link ends with the cancel",
+        "CN-7 BlueZ forgets the device, hears it again and then handles our Connect: the link ends with the cancel",
         arguments: [false, true])
     func forgottenBeforeConnect(cancelsFirst: Bool) async throws {
         let (bluez, path) = (try await FakeBlueZ(), FakeBlueZ.device)
@@ -87,13 +88,17 @@ import Testing
         _ = central.manager.retrieveConnectedPeripherals(withServices: [CBUUID(string: "180D")])
         central.manager.cancelPeripheralConnection(peripheral)
         if cancelsFirst {
-            try await central.next("goodbye") { if case .disconnected(peripheral, _, nil) = $0 { true } else { nil } }
+            try await central.next("disconnection") {
+                if case .disconnected(peripheral, _, nil) = $0 { true } else { nil }
+            }
             bluez.answerConnects()
         }
         _ = try await bluez.calls.next("Disconnect") { $0.member == "Disconnect" ? true : nil }
     }
 
-    @Test("CN-4 CN-12 connect of a peripheral whose loss has not been told: it is told, and nobody connects again")
+    @Test(
+        "CN-4 CN-12 connect to a peripheral whose loss has not been reported yet: it is reported, nothing reconnects"
+    )
     func connectsWhileLossIsHeld() async throws {
         let world = try await SimulatedWorld()
         let (central, heart) = try await central(world)
@@ -110,7 +115,8 @@ import Testing
         #expect(central.count { if case .connected = $0 { true } else { false } } == 1)
     }
 
-    @Test("O-18 O-19 off and on again while the app's queue is busy: what it asked before it heard of it is undone")
+    @Test(
+        "O-18 O-19 off and on again while the app's queue is busy: what it requested before it was informed is undone")
     func bluetoothFlaps() async throws {
         let world = try await SimulatedWorld()
         let (central, heart) = try await central(world)
@@ -139,11 +145,11 @@ import Testing
         let client = try await BusClient(world.simulator.address)
         let deadline = ContinuousClock.now + .seconds(world_deadline)
         while try await client.property("/org/bluez/hci0", "org.bluez.Adapter1", "Discovering") == .bool(true) {
-            try #require(ContinuousClock.now < deadline, "BlueZ scans for nobody")
+            try #require(ContinuousClock.now < deadline, "BlueZ scans without a request")
         }
     }
 
-    @Test("SC-1 O-19 a scan that BlueZ begins when Bluetooth is off and on again, for it was asked to before: it ends")
+    @Test("SC-1 O-19 a scan that was requested before Bluetooth was switched off and on, and starts after it: it ends")
     func lateStart() async throws {
         let world = try await SimulatedWorld()
         let central = Central(world)
@@ -156,17 +162,17 @@ import Testing
         world.simulator.setPowered(true)
         try #require(await world.simulator.waitForCalls("StopDiscovery") != nil)
         try await awaitRest(world)
-        // Nothing of it stands in the way of the next one.
+        // Nothing of it affects the next one.
         try await central.powerOn()
         _ = try await central.find("Rig Heart")
     }
 
     @Test(
-        "CN-15 O-19 off and on again while a Connect is on its way to BlueZ: it is called off, or it makes a link for nobody"
+        "CN-15 O-19 off and on again while a Connect is on its way to BlueZ: no unrequested link stays up"
     )
     func lateConnect() async throws {
         let world = try await SimulatedWorld()
-        // What BlueZ has only heard of it forgets when it is switched off.
+        // BlueZ forgets devices that it has only heard when it is switched off.
         world.simulator.remember(world.heart)
         let (central, heart) = try await central(world)
         world.simulator.inject(SimulatorFault("Connect", .delay(.seconds(1))))
@@ -178,7 +184,7 @@ import Testing
         #expect(calls.map(\.path) == [Self.path])
     }
 
-    @Test("CN-10 CN-11 AR-7 requests from before a loss are not carried out on the link that came after it")
+    @Test("CN-10 CN-11 AR-7 requests from before a disconnection are not carried out on the next link")
     func requestsOfTheOldLink() async throws {
         let world = try await SimulatedWorld()
         let (central, heart) = try await central(world)
@@ -259,7 +265,9 @@ import Testing
         #expect(manager.restoration?.peripherals.count == 1)
     }
 
-    @Test("LX-16 `Connected` flickers: the loss is told, and no link stays for nobody", arguments: [true, false])
+    @Test(
+        "LX-16 `Connected` flickers: the disconnection is reported, and no unused link stays up",
+        arguments: [true, false])
     func flickers(reconnects: Bool) async throws {
         let world = try await SimulatedWorld()
         let (central, heart) = try await central(world)

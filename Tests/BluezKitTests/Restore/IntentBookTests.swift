@@ -18,7 +18,7 @@ import Testing
             adapter: nil, state: .connecting, isBonded: false, options: [:], services: nil)
     }
 
-    @Test("D10 a switching off that was taken back does not end what began after it")
+    @Test("D10 a cancelled removal does not affect work that began after it")
     func condemnations() throws {
         let book = try book(TemporaryDirectory())
         book.note { [.scan(is: Snapshot.Scan(services: nil, allowsDuplicates: nil, solicitedServices: nil))] }
@@ -34,7 +34,7 @@ import Testing
         }
     }
 
-    @Test("D11 what cannot be saved is tried again by one timer, however many changes there are")
+    @Test("D11 a failed save is retried by one timer, however many changes there are")
     func retries() async throws {
         let directory = try TemporaryDirectory()
         let book = try book(directory)
@@ -70,7 +70,7 @@ import Testing
         book.end()
     }
 
-    @Test("CN-1 an object that goes takes its own record with it, not that of another with the same identifier")
+    @Test("CN-1 a released object removes its own record, not that of another object with the same identifier")
     func owners() throws {
         let book = try book(TemporaryDirectory())
         let (old, new) = (NSObject(), NSObject())
@@ -83,7 +83,7 @@ import Testing
         #expect(book.peripherals.isEmpty)
     }
 
-    @Test("what is gathered is noted at once, and what comes within a second of it together")
+    @Test("the first change is saved at once, and those within a second of it together")
     func gathering() async throws {
         let book = try book(TemporaryDirectory())
         let log = EventLog<Int>()

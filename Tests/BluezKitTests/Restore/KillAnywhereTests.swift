@@ -4,8 +4,8 @@ import Foundation
 import Testing
 
 /// D11: an app is killed at any of its system calls while it connects, subscribes, scans and cancels, or publishes and
-/// advertises. What comes back is what it had asked for before the call that was interrupted, or after it, and BlueZ is
-/// made to do that and nothing else.
+/// advertises. What is restored is what it had requested before the interrupted call, or after it, and BlueZ is made to
+/// do that and nothing else.
 @Suite(.serialized) struct KillAnywhereTests {
     private static let heart = Scenarios.RestorationScenarios.heart
 
@@ -94,8 +94,8 @@ import Testing
         #expect(interrupted > wanted / 20)
     }
 
-    /// Links, discovery and subscriptions become what the app wants, and nothing besides: nobody holds what the process
-    /// that was killed had let go of.
+    /// Links, discovery and subscriptions become what the app requested, and nothing more: what the process that was
+    /// killed had released is not kept.
     private func expectBlueZ(of world: SimulatedWorld, toBe wanted: Set<String>, _ what: String) async {
         let expected = [wanted.contains("connect"), wanted.contains("scan"), wanted.contains("subscribe")]
         let deadline = ContinuousClock.now + .seconds(world_deadline)
@@ -109,9 +109,9 @@ import Testing
     }
 
     /// One run and the relaunch after it.
-    /// - Returns: Whether a call of the app was interrupted, and how many system calls there were if none was.
+    /// - Returns: Whether a call of the app was interrupted, and the number of system calls if none was.
     private func run(_ script: Script, killedAt point: Int) async throws -> (begun: Bool, calls: Int?) {
-        // One of its own: a connect that was under way goes on without the process that asked for it.
+        // Its own: a connect in progress continues without the process that requested it.
         let world = try await SimulatedWorld()
         let directory = try TemporaryDirectory()
         let options = script.arguments + ["--state-dir", directory.path]

@@ -4,7 +4,7 @@ import Testing
 /// A reboot: another bus, another bluetoothd, the same devices around, and the state on the disk. `Tests/Rig/reboot`
 /// does it with a machine.
 @Suite struct RebootTests {
-    @Test("R-25 RS-17 after a reboot: connecting, then didConnect, with the same identifier; the scan goes on")
+    @Test("R-25 RS-17 after a reboot: connecting, then didConnect, with the same identifier; the scan resumes")
     func reboot() async throws {
         let directory = try TemporaryDirectory()
         let arguments = ["--restore", "app", "--state-dir", directory.path]

@@ -11,7 +11,7 @@ extension Scenarios {
     struct RestorationFigures {
         private let rounds = ProcessInfo.processInfo.environment["BLUEZKIT_FIGURES"].flatMap(Int.init) ?? 30
 
-        @Test("from process start to the first notification: cold, and restored; values lost by each kill")
+        @Test("from process start to the first notification: new and restored; values lost by each kill")
         func firstNotification() async throws {
             let stage = try await Self.stage()
             let world = stage.world
@@ -52,7 +52,7 @@ extension Scenarios {
                 """)
         }
 
-        @Test("what it costs the app's call to preserve an intent, with a connection and a subscription in the file")
+        @Test("the cost of preserving a change in the app's call, with a connection and a subscription in the file")
         func costOfAnIntent() async throws {
             let stage = try await Self.stage()
             try await stage.world.control("heart beat 2")

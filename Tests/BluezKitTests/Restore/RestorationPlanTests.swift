@@ -24,7 +24,7 @@ import Testing
         return try #require(RestorationPlan(snapshot, live).items.first).fate
     }
 
-    @Test("the table, exhaustively: state, bond then and now, life, adapter, link now")
+    @Test("the table, exhaustively: state, bond then and now, generation, adapter, link now")
     func table() throws {
         for state in [Snapshot.Peripheral.State.connecting, .connected] {
             for bits in 0..<32 {
@@ -43,11 +43,11 @@ import Testing
                     }
                 #expect(found == expected, "\(state) \(bits)")
             }
-            #expect(try fate(state, wasBonded: true, now: nil) == .connecting, "nobody has answered")
+            #expect(try fate(state, wasBonded: true, now: nil) == .connecting, "BlueZ has not answered")
         }
     }
 
-    @Test("a life that is not known is never the same")
+    @Test("an unknown generation is never the same")
     func unknownLife() throws {
         var snapshot = Snapshot(role: .central, identifier: "x", app: "", boot: "", saved: Date())
         snapshot.peripherals = [
@@ -60,7 +60,7 @@ import Testing
         #expect(RestorationPlan(snapshot, live).items.map(\.fate) == [.connecting])
     }
 
-    @Test("the scan and the order of peripherals are kept, and every fate has a reason")
+    @Test("the scan and the order of peripherals are kept, and every outcome has a reason")
     func rest() throws {
         let snapshot = try SnapshotTests.full()
         let plan = RestorationPlan(snapshot, .init(bluetooth: nil, adapter: nil, peripherals: [:]))

@@ -33,7 +33,7 @@ import Testing
         #expect(names == ["central-app.json", "central-app.lock"])
     }
 
-    @Test("R-18 nothing to preserve: the file goes")
+    @Test("R-18 nothing to preserve: the file is removed")
     func empty() throws {
         let directory = try TemporaryDirectory()
         let store = try store(directory)
@@ -59,7 +59,7 @@ import Testing
     }
 
     @Test(
-        "R-26 files that cannot be used are set aside, reported, and do not stand in the way",
+        "R-26 invalid files are set aside and reported, and do not prevent saving",
         arguments: [
             "", "{", "{\"version\": 7}", "null", Brief(String(repeating: "[", count: 5000)), "{\"version\": 1}",
         ] as [Brief])
@@ -101,7 +101,7 @@ import Testing
         #expect { try store.load() } throws: { "\($0)".contains("someone else") }
     }
 
-    @Test("a directory that cannot be made, or written to: an error that names it")
+    @Test("a directory that cannot be created or written to: an error that names it")
     func noDirectory() throws {
         let directory = try TemporaryDirectory()
         try "".write(toFile: directory.path + "/file", atomically: false, encoding: .utf8)
@@ -113,7 +113,7 @@ import Testing
         }
     }
 
-    @Test("a disk that is full: the old file stays as it was, and nothing is left lying")
+    @Test("a full disk: the old file is unchanged, and no temporary file is left")
     func fullDisk() throws {
         let directory = try TemporaryDirectory()
         let store = try store(directory)
@@ -160,7 +160,7 @@ import Testing
         try body()
     }
 
-    @Test("D11 RS-3 each kind of change is a line behind the file, and is read again")
+    @Test("D11 RS-3 each kind of change is a line appended to the file, and is read back")
     func changes() throws {
         let directory = try TemporaryDirectory()
         let store = try store(directory)
@@ -226,7 +226,7 @@ import Testing
         #expect(try seconds(4000) < 30 * seconds(400), "ten times as many; a hundred times would be quadratic")
     }
 
-    @Test("a file that has gathered changes is written anew; the old one stays until the disk has the new one")
+    @Test("a file with many changes is rewritten; the old one stays until the new one is on disk")
     func rewriting() throws {
         let directory = try TemporaryDirectory()
         let store = try store(directory)
@@ -235,7 +235,7 @@ import Testing
         var (old, most) = (UInt(0), 0)
         try whileDiskHangs {
             old = inode(store.path)
-            // Twice as much as is needed: the second half comes while the file is to be written anew.
+            // Twice as much as needed: the second half arrives while the file is being rewritten.
             while most < 2 * SnapshotStore.leastRewriting {
                 try save(.peripheral(is: pending(1, name: "\(most)")), &snapshot, store)
                 most = try bytes(store.path)
@@ -248,7 +248,7 @@ import Testing
         #expect(try bytes(store.path) < most * 3 / 4)
         let names = try FileManager.default.contentsOfDirectory(atPath: directory.path).sorted()
         #expect(names == ["central-app.json", "central-app.lock"])
-        // It goes on from there, in this process and in the next.
+        // It continues from there, in this process and in the next.
         try save(.peripheral(is: pending(2)), &snapshot, store)
         #expect(try store.load() == snapshot)
         store.close()
@@ -258,7 +258,7 @@ import Testing
         #expect(try next.load() == snapshot)
     }
 
-    @Test("removed, replaced or given up while it is written anew: what comes later is not overwritten")
+    @Test("removed, replaced or released during a rewrite: later content is not overwritten")
     func abandonedRewriting() throws {
         for ending in ["removed", "replaced", "given up"] {
             let directory = try TemporaryDirectory()
@@ -292,7 +292,7 @@ import Testing
         }
     }
 
-    @Test("RS-3 power or the process went in the middle of a write: everything before it is read, and writing goes on")
+    @Test("RS-3 an interrupted write: everything before it is read, and writing continues")
     func tornEnd() throws {
         let directory = try TemporaryDirectory()
         var (snapshot, states): (Snapshot, [Snapshot]) = (try snapshot(), [])
@@ -320,7 +320,7 @@ import Testing
         #expect(try store.load() == loaded)
     }
 
-    @Test("the file was changed or removed by somebody else: it is written as a whole")
+    @Test("the file was changed or removed by another program: it is written as a whole")
     func foreignHands() throws {
         let directory = try TemporaryDirectory()
         let store = try store(directory)
@@ -334,7 +334,7 @@ import Testing
         #expect(try store.load() == snapshot)
     }
 
-    @Test("more than is read again is not written: an error says so, and the old file stays")
+    @Test("a file that is too large to be read is not written: an error says so, and the old file stays")
     func tooMuch() throws {
         let directory = try TemporaryDirectory()
         let store = try store(directory)
@@ -352,7 +352,7 @@ import Testing
         #expect(try store.load() == snapshot)
     }
 
-    @Test("a directory that others can write to, or of another user, is not believed")
+    @Test("a directory that others can write to, or of another user, is not trusted")
     func foreignDirectory() throws {
         let directory = try TemporaryDirectory()
         for mode: mode_t in [0o777, 0o770, 0o1777] {
@@ -376,12 +376,13 @@ import Testing
         #expect(try store.load() == nil)
     }
 
-    @Test("a file that cannot be read at the moment is not set aside: it may be good")
+    @Test("a file that is temporarily unreadable is not set aside, because it may be valid")
     func unreadable() throws {
         let directory = try TemporaryDirectory()
         let store = try store(directory)
         try store.save(snapshot())
-        // What stands in the way here is not a directory; descriptors, memory and disks can as well.
+        // The obstacle here is a path that is not a directory; a lack of descriptors or memory, or a disk error, has
+        // the same effect.
         let moved = directory.path + ".moved"
         #expect(rename(directory.path, moved) == 0)
         try "".write(toFile: directory.path, atomically: false, encoding: .utf8)
@@ -391,7 +392,7 @@ import Testing
         #expect(try store.load() == snapshot())
     }
 
-    @Test("file names: any identifier has one, of its own, inside the directory")
+    @Test("file names: any identifier has a unique one inside the directory")
     func names() {
         let directory = StateDirectory(path: "/d")
         #expect(directory.file(.central, "heart-rate") == "/d/central-heart-rate.json")
@@ -403,7 +404,7 @@ import Testing
         #expect(Set(names).count == names.count)
     }
 
-    @Test("where state is kept: the app's choice, BLUEZKIT_STATE_DIR, systemd's, the user's")
+    @Test("the state directory: the app's choice, BLUEZKIT_STATE_DIR, systemd's, the user's")
     func directories() {
         let all = [
             "BLUEZKIT_STATE_DIR": "/b", "STATE_DIRECTORY": "/var/lib/app:/x", "XDG_STATE_HOME": "/s", "HOME": "/home/u",

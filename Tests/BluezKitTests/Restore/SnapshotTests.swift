@@ -51,7 +51,7 @@ import Testing
         return snapshot
     }
 
-    @Test("RS-3 RS-4 what is written is what is read, and a person can read it")
+    @Test("RS-3 RS-4 the file is read back unchanged, and is human-readable")
     func roundTrip() throws {
         let snapshot = try Self.full()
         let content = try snapshot.fileContent()
@@ -61,7 +61,7 @@ import Testing
         #expect(text.split(separator: "\n").count > 20)
     }
 
-    @Test("R-26 an unknown version, no JSON, other JSON: an error that says what is wrong, and where")
+    @Test("R-26 an unknown version, invalid JSON, other JSON: an error that says what is wrong, and where")
     func wrongContent() throws {
         func problem(_ text: String) -> Snapshot.FileError? {
             do throws(Snapshot.FileError) { _ = try Snapshot(fileContent: Data(text.utf8)) } catch { return error }
@@ -81,7 +81,7 @@ import Testing
         #expect(problem(content.replacingOccurrences(of: "service000a", with: "../etc")) != nil)
     }
 
-    @Test("R-26 a UUID with something behind it is none: CBUUID would trap")
+    @Test("R-26 a UUID with trailing characters is invalid: CBUUID would trap")
     func longUUID() {
         let uuid = "0000180D-0000-1000-8000-00805F9B34FB"
         #expect(AttributeUUID(uuid) != nil)

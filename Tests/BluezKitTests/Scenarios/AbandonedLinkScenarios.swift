@@ -5,8 +5,8 @@ import Testing
 
 @testable import BluezKit
 
-/// What a process leaves in BlueZ that ends without ending it: links and attempts that nobody holds are ended by the next
-/// process with BluezKit, of whatever app, as on Apple they end with the process. With real processes, in both worlds.
+/// Links and attempts that a process leaves in BlueZ: orphaned ones are ended by the next process with BluezKit, of any
+/// app, because on Apple's systems they end with the process. With real processes, in both worlds.
 extension Scenarios {
     @Suite struct AbandonedLinkScenarios {
         private typealias Stage = RestorationScenarios.Stage
@@ -15,10 +15,11 @@ extension Scenarios {
 
         enum End: String, CaseIterable { case killed, exits }
 
-        // `Disconnect` was sent when the call had returned, and nothing was left that told of the link: it stayed for ever,
-        // and the peripheral was found no more. Now the lease is there until BlueZ has answered.
+        // `Disconnect` was sent after the call had returned, and if the process exited first, nothing recorded the
+        // link: it stayed up forever, and the peripheral was no longer found. Now the lease exists until BlueZ has
+        // answered.
         @Test(
-            "CN-7 D11 an app cancels and ends at once: the next one finds the peripheral again",
+            "CN-7 D11 an app cancels and exits immediately: the next one finds the peripheral again",
             arguments: End.allCases, ["app", nil])
         func cancelled(_ end: End, identifier: String?) async throws {
             let stage = try await Stage()
@@ -29,7 +30,7 @@ extension Scenarios {
         }
 
         @Test(
-            "CN-7 D11 an app cancels an attempt and ends at once: it makes no link when the peripheral comes",
+            "CN-7 D11 an app cancels an attempt and exits immediately: no link is made when the peripheral appears",
             arguments: End.allCases, ["app", nil])
         func cancelledAttempt(_ end: End, identifier: String?) async throws {
             let stage = try await Stage()
@@ -60,7 +61,8 @@ extension Scenarios {
             try await findsAgain(stage, "other", again)
         }
 
-        @Test("CN-2 the app that was killed wants the peripheral again at once: it gets a link, whoever was first")
+        @Test(
+            "CN-2 a killed app requests the peripheral again immediately: it gets a link, whichever process was first")
         func wantedAgainAtOnce() async throws {
             let stage = try await Stage()
             let probe = try await stage.launchFresh(nil)
@@ -75,15 +77,15 @@ extension Scenarios {
         }
 
         @Test(
-            "RS-6 what preserved state claims waits for its app, whatever other apps start, and ends when nobody claims it"
+            "RS-6 a link listed in preserved state waits for its app, and ends if it is not claimed"
         )
         func claimed() async throws {
             let stage = try await Stage()
             try await stage.launchBeating().kill()
-            // Something else that nobody holds shows when the other app has looked.
-            let nobody = try await stage.launchFresh(nil)
-            try await stage.connect(nobody, sink)
-            try await nobody.kill()
+            // Another orphaned link shows when the other app has checked.
+            let orphaning = try await stage.launchFresh(nil)
+            try await stage.connect(orphaning, sink)
+            try await orphaning.kill()
             let other = try await stage.launchFresh(nil)
             try await stage.world.awaitConnections("sink", 0)
             #expect(try await stage.world.control("heart connections") == "1")
@@ -104,8 +106,8 @@ extension Scenarios {
             try await findsAgain(stage, nil)
         }
 
-        // A restored link was taken for one of ours, whoever had made it.
-        @Test("O-43 RS-3 a link that a program without BluezKit has made, restored: a cancel leaves it alone")
+        // A restored link was treated as one of ours, regardless of the program that had made it.
+        @Test("O-43 RS-3 a restored link that a program without BluezKit made: a cancel leaves it alone")
         func foreignLink() async throws {
             let stage = try await Stage()
             let probe = try await stage.launchFresh()
@@ -149,7 +151,7 @@ extension Scenarios {
             }
         }
 
-        /// The probe attempts to connect to the heart, which is away.
+        /// The probe attempts to connect to the heart, which is absent.
         private func attempt(_ stage: Stage, _ probe: Probe) async throws {
             probe.send("scan all")
             try await probe.next("discovered \(heart)")
@@ -164,7 +166,7 @@ extension Scenarios {
             }
         }
 
-        /// A process that is new, or `app`, has nothing restored, finds the heart, and can use it.
+        /// A new process, or `app`, restores nothing, finds the heart, and can use it.
         private func findsAgain(_ stage: Stage, _ identifier: String?, _ app: Probe? = nil) async throws {
             let again = if let app { app } else { try await stage.launchFresh(identifier) }
             again.send("scan all")

@@ -41,7 +41,9 @@ extension Scenarios {
             #expect(publisher.count { if case .advertising = $0 { true } else { false } } == 3)
         }
 
-        @Test("the additions are on the air: manufacturer data, service data, power; too much is refused by count")
+        @Test(
+            "the additions are advertised: manufacturer data, service data, power; too much is refused"
+        )
         func additions() async throws {
             let world = try await Worlds.make()
             let publisher = Publisher(world)
@@ -95,7 +97,7 @@ extension Scenarios {
             try await world.awaitSilence()
         }
 
-        @Test("ST-5 AD-3 power off pauses advertising and keeps services; after power on both go on as the app asks")
+        @Test("ST-5 AD-3 power off ends advertising and keeps services; after power on the app can resume both")
         func powerCycle() async throws {
             let world = try await Worlds.make()
             let publisher = Publisher(world)
@@ -127,7 +129,7 @@ extension Scenarios {
 }
 
 extension World {
-    /// Waits until nothing is heard of the adapter.
+    /// Waits until nothing is heard from the adapter.
     func awaitSilence() async throws {
         let deadline = ContinuousClock.now + .seconds(world_deadline)
         while await refusal("central advertisement \(adapterAddress)")?.contains("nothing heard") != true {

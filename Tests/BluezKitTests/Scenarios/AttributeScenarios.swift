@@ -158,7 +158,7 @@ extension Scenarios {
             try await central.disconnect(sink)
         }
 
-        @Test("RW-2 RW-7 RW-13 ERR-1 ERR-8 what the peer refuses comes as its ATT code")
+        @Test("RW-2 RW-7 RW-13 ERR-1 ERR-8 a refusal by the peer is delivered as its ATT code")
         func errors() async throws {
             let (_, central, sink) = try await connectedSink()
             let refusing = try await characteristic(0x1A, central, sink)
@@ -175,7 +175,7 @@ extension Scenarios {
             try await central.disconnect(sink)
         }
 
-        @Test("MIS-4 an attribute of a link that has ended is refused, without harm to the new link")
+        @Test("MIS-4 an attribute of an ended link is refused, without affecting the new link")
         func staleHandle() async throws {
             let (_, central, sink) = try await connectedSink()
             let old = try await characteristic(0x10, central, sink)
@@ -230,7 +230,7 @@ extension Scenarios {
             try await central.disconnect(sink)
         }
 
-        @Test("RW-14 RSSI is answered once")
+        @Test("RW-14 readRSSI is answered once")
         func rssi() async throws {
             let (_, central, heart) = try await connectedHeart()
             heart.readRSSI()

@@ -54,7 +54,7 @@ extension Scenarios {
         }
 
         @Test(
-            "O-15 CN-9 CN-10 O-16 the remote closes the link: one callback, error 6 or 7, nothing to the peripheral's delegate after it"
+            "O-15 CN-9 CN-10 O-16 the peer closes the link: one callback, error 6 or 7, then no call to its delegate"
         )
         func remoteDisconnects() async throws {
             let world = try await Worlds.make()
@@ -80,7 +80,7 @@ extension Scenarios {
             try await central.disconnect(heart)
         }
 
-        @Test("CN-9 a peripheral that vanishes ends the link with an error")
+        @Test("CN-9 a peripheral that goes out of range ends the link with an error")
         func vanishes() async throws {
             let world = try await Worlds.make()
             let central = Central(world)
@@ -97,7 +97,7 @@ extension Scenarios {
             try await world.control("heart return")
         }
 
-        @Test("O-12 CN-2 LX-15 a connect waits for a peripheral that is away, and completes when it comes")
+        @Test("O-12 CN-2 LX-15 a connect waits for an absent peripheral, and completes when it appears")
         func waitsForAbsent() async throws {
             let world = try await Worlds.make()
             let central = Central(world)
@@ -139,7 +139,7 @@ extension Scenarios {
         }
 
         @Test(
-            "O-11 CN-7 a connect that is cancelled in the moment in which the link is made: one didDisconnect, no didConnect",
+            "O-11 CN-7 a connect that is cancelled at the moment the link is made: one didDisconnect, no didConnect",
             .enabled(if: Worlds.isRig, "the simulator's attempts end when they are called off"),
             arguments: ["late", "early"])
         func cancelCrosses(when: String) async throws {
@@ -152,8 +152,8 @@ extension Scenarios {
             _ = try await world.nextEvent("an attempt") { $0 == "rig connects" }
             try await central.disconnect(heart)
             try await world.awaitConnections("heart", 1)
-            // Linux 6.1 does not know of that link, so it can only be ended together with all others. Where it was early, it
-            // believes in the attempt for ever, and makes no other link.
+            // Linux 6.1 does not know about that link, so it can only be ended together with all others. If the cancel
+            // was early, the kernel also keeps the attempt forever, and makes no other link.
             try await world.control("rig power off")
             try await central.next("powered off") { if case .state(.poweredOff) = $0 { true } else { nil } }
             #expect(central.count { if case .connected = $0 { true } else { false } } == 0)
@@ -165,7 +165,7 @@ extension Scenarios {
             try await central.disconnect(heart)
         }
 
-        @Test("O-43 DL-7 two managers on one link: each has its didConnect; one's cancel leaves the other's link")
+        @Test("O-43 DL-7 two managers on one link: each has its didConnect; cancelling one keeps the other's link")
         func twoManagers() async throws {
             let world = try await Worlds.make()
             let first = Central(world)
@@ -187,7 +187,7 @@ extension Scenarios {
             try await world.awaitConnections("heart", 0)
         }
 
-        @Test("O-14 CN-1 MIS-5 releasing a connected peripheral ends its link, silently")
+        @Test("O-14 CN-1 MIS-5 releasing a connected peripheral ends its link without a callback")
         func releasing() async throws {
             let world = try await Worlds.make()
             let central = Central(world)
@@ -202,7 +202,7 @@ extension Scenarios {
             #expect(central.count { if case .disconnected = $0 { true } else { false } } == 0)
         }
 
-        @Test("D7 CN-5 a hundred pending connects, five in range: those five connect, and the others go on waiting")
+        @Test("D7 CN-5 a hundred pending connects, five in range: those five connect, and the others keep waiting")
         func hundredPending() async throws {
             let world = try await Worlds.make()
             let central = Central(world)
@@ -210,11 +210,11 @@ extension Scenarios {
             try await world.control("rig sensors 3")
             let inRange = ["heart", "sink", "sensor1", "sensor2", "sensor3"]
             for peripheral in inRange { try await world.control("\(peripheral) advertise on") }
-            // Heart and sink, the sensors, and those that nobody is.
+            // Heart and sink, the sensors, and devices that do not exist.
             let numbers = [1, 2, 0x101, 0x102, 0x103] + (6...100).map { $0 + 0x1000 }
             let addresses = numbers.map { UInt64(0xF0F1_F200_0000 + $0) }
             let identifiers = addresses.map { DeviceIdentity(address: $0, isRandom: true).identifier }
-            // Those who are there come last.
+            // Those in range come last.
             let all = central.manager.retrievePeripherals(withIdentifiers: identifiers.reversed())
             #expect(all.count == 100)
             for peripheral in all { central.manager.connect(peripheral) }
@@ -234,7 +234,9 @@ extension Scenarios {
             }
             for peripheral in all { central.manager.cancelPeripheralConnection(peripheral) }
             for _ in all {
-                try await central.next("goodbye") { if case .disconnected(_, false, nil) = $0 { true } else { nil } }
+                try await central.next("disconnection") {
+                    if case .disconnected(_, false, nil) = $0 { true } else { nil }
+                }
             }
             for peripheral in inRange { try await world.awaitConnections(peripheral, 0) }
             for sensor in inRange.dropFirst(2) { try await world.control("\(sensor) advertise off") }
@@ -266,7 +268,9 @@ extension Scenarios {
             try await world.control("heart vanish")
             try await central.next("loss") { if case .disconnected(heart, true, _?) = $0 { true } else { nil } }
             central.manager.cancelPeripheralConnection(heart)
-            try await central.next("goodbye") { if case .disconnected(heart, false, nil) = $0 { true } else { nil } }
+            try await central.next("disconnection") {
+                if case .disconnected(heart, false, nil) = $0 { true } else { nil }
+            }
             #expect(heart.state == .disconnected)
         }
 
@@ -288,7 +292,7 @@ extension Scenarios {
         }
 
         @Test(
-            "O-43 CN-15 a manager released with a link, or an attempt: another program's next link is not taken for it",
+            "O-43 CN-15 a manager released with a link or an attempt: another program's next link is not ended",
             arguments: [true, false])
         func foreignLinkAfterOwn(wasUp: Bool) async throws {
             let world = try await Worlds.make()
@@ -322,7 +326,7 @@ extension Scenarios {
 
         /// The simulator makes our first attempt fail as well.
         @Test(
-            "O-43 CN-2 another program's attempt that ours finds in its way: the link is that program's, and left alone",
+            "O-43 CN-2 our attempt conflicts with another program's: the link is that program's, and left alone",
             arguments: Worlds.isRig ? [false] : [false, true])
         func foreignAttempt(afterFailure: Bool) async throws {
             let world = try await Worlds.make()
@@ -347,14 +351,14 @@ extension Scenarios {
                 SimulatorFault("Connect", times: nil, .fail(name: "org.bluez.Error.Failed", message: busy)))
             if !afterFailure {
                 central.manager.connect(heart)
-                // Until that is answered a link that comes cannot be told from ours.
+                // Until that is answered, a link that comes up cannot be distinguished from ours.
                 _ = await simulator?.waitForCalls("Connect", count: 2)
             }
             try await world.control("heart return")
             try await central.next("connection") { if case .connected(heart) = $0 { true } else { nil } }
             // BlueZ 5.66 crashes if the link is lost while it discovers.
             _ = try await central.discoverServices(heart)
-            // The same goes for the attempt that we make when we hear it.
+            // The same applies to the attempt that we make when we hear it.
             let session = central.manager.session
             let deadline = ContinuousClock.now + .seconds(world_deadline)
             while session.queue.sync(execute: {
@@ -367,7 +371,7 @@ extension Scenarios {
             try await disconnectFromOutside(other, world)
         }
 
-        /// What another program, without BluezKit, asks of the heart.
+        /// A call by another program, without BluezKit, for the heart.
         private func foreign(_ member: String) -> MethodCall {
             MethodCall(destination: "org.bluez", path: heartPath, interface: "org.bluez.Device1", member: member)
         }
@@ -386,7 +390,9 @@ extension Scenarios {
             try await world.awaitConnections("heart", 0)
         }
 
-        @Test("ST-6 D10 the adapter goes and another one takes its place: resetting, powered on, and everything works")
+        @Test(
+            "ST-6 D10 the adapter is replaced by another one: resetting, powered on, and everything works"
+        )
         func otherAdapter() async throws {
             let world = try await Worlds.make()
             let central = Central(world)
@@ -410,7 +416,7 @@ extension Scenarios {
         }
 
         @Test(
-            "CE-1 CE-2 who has registered hears of links that others make and end; of no others, and no more after nil")
+            "CE-1 CE-2 a registered manager is informed of matching links of other programs, and no longer after nil")
         func connectionEvents() async throws {
             let world = try await Worlds.make()
             let watcher = Central(world)
@@ -435,7 +441,7 @@ extension Scenarios {
             _ = try await user.discoverServices(heart)
             try await user.disconnect(heart)
             try await next(.peerDisconnected)
-            // By identifier; another peer is none of its business.
+            // By identifier; other peers are not reported to it.
             watcher.manager.registerForConnectionEvents(options: [.peripheralUUIDs: [heart.identifier]])
             let sink = try await user.find("Rig Sink", services: [sinkUUID(1)])
             try await user.connect(sink)
@@ -449,7 +455,8 @@ extension Scenarios {
         }
 
         @Test(
-            "D10 ST-6 bluetoothd hangs: resetting, no other callback; when it goes on, powered on, and all works anew")
+            "D10 ST-6 bluetoothd hangs: resetting, no other callback; when it resumes, everything works again"
+        )
         func hungDaemon() async throws {
             let world = try await Worlds.make()
             let central = Central(world)
@@ -479,7 +486,7 @@ extension Scenarios {
             try await world.awaitConnections("heart", 0)
         }
 
-        @Test("O-43 two programs on one link: one's cancel leaves the other's; the last one's ends it")
+        @Test("O-43 two programs on one link: cancelling one keeps the other's; the last cancel ends it")
         func twoPrograms() async throws {
             let world = try await Worlds.make()
             let one = Central(world)
@@ -505,7 +512,7 @@ extension Scenarios {
         }
 
         @Test(
-            "O-43 CN-7 two processes on one link: neither the cancel nor the death of one ends the other's; its own does"
+            "O-43 CN-7 two processes on one link: neither a cancel nor the exit of one ends the other's link"
         )
         func twoProcesses() async throws {
             let stage = try await RestorationScenarios.Stage()
@@ -522,7 +529,7 @@ extension Scenarios {
             try await leaving.next("disconnected \(heart)", "reconnecting=false error=none", "disconnected:-")
             try await beats("0651", for: staying)
             #expect(try await stage.world.control("heart connections") == "1")
-            // It comes back, and dies.
+            // It restarts, and is killed.
             try await stage.beginBeating(leaving)
             try await beats("0652", for: staying, leaving)
             try await leaving.kill()

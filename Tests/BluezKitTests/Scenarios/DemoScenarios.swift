@@ -44,13 +44,13 @@ extension Scenarios {
             #expect(try await sharing == 0)
         }
 
-        @Test("inspect shows everything that needs no pairing, what needs it without a value, and says so")
+        @Test("inspect shows everything, without values that need pairing, and reports those")
         func inspects() async throws {
             let world = try await Worlds.make()
             try await world.control("sink pairing justworks")
             try await world.control("sink forget")
             try await world.forget("F0:F1:F2:00:00:02")
-            // The device is known before it is asked for, as to somebody who has scanned.
+            // The device is known in advance, as after a scan.
             let central = Central(world)
             try await central.powerOn()
             let sink = try await central.find("Rig Sink")
@@ -75,7 +75,7 @@ extension Scenarios {
             #expect(lines.last { $0.contains(#""event":"#) }?.contains(#""event":"disconnected""#) == true)
         }
 
-        @Test("a virtual heart-rate sensor is found and understood")
+        @Test("a virtual heart-rate sensor is found and its measurements are read")
         func measures() async throws {
             let world = try await worldWithTwoAdapters()
             let sensor = try spawn(

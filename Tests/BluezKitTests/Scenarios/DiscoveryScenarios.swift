@@ -10,7 +10,7 @@ extension Scenarios {
         let heartRate = CBUUID(string: "180D")
 
         @Test(
-            "SC-3 SC-8 SC-9 O-48 UU-6 UU-7 a scan with a filter finds the heart-rate sensor and tells what it advertises"
+            "SC-3 SC-8 SC-9 O-48 UU-6 UU-7 a filtered scan finds the heart-rate sensor and reports its advertisement"
         )
         func findsByService() async throws {
             let world = try await Worlds.make()
@@ -27,7 +27,7 @@ extension Scenarios {
             central.manager.stopScan()
             #expect(data[CBAdvertisementDataLocalNameKey] as? String == "Rig Heart")
             let services = try #require(data[CBAdvertisementDataServiceUUIDsKey] as? [CBUUID])
-            // Of a device that was connected before, BlueZ tells the services of its table as well (LX-14).
+            // For a device that was connected before, BlueZ also reports the services of its table (LX-14).
             #expect(Set(services.map(\.uuidString)).isSuperset(of: ["180D", "180F"]))
             #expect(Set(services.map(\.uuidString)).isDisjoint(with: ["1800", "1801"]))
             #expect(services.contains(CBUUID(string: "0000180d-0000-1000-8000-00805f9b34fb")))
@@ -38,7 +38,7 @@ extension Scenarios {
             #expect(peripheral.state == .disconnected)
         }
 
-        @Test("SC-3 SC-6 a scan without a filter finds all, each once, and a filter keeps others out")
+        @Test("SC-3 SC-6 a scan without a filter finds all devices, each once, and a filter excludes others")
         func findsAllWithoutFilter() async throws {
             let world = try await Worlds.make()
             let central = Central(world)
@@ -109,7 +109,7 @@ extension Scenarios {
         }
 
         @Test(
-            "D10 SC-4 ST-6 a controller falls silent: the scan is started anew, the adapter switched off and on, and it hears again"
+            "D10 SC-4 ST-6 a controller falls silent: a restart, then a power cycle, and devices are heard again"
         )
         func deafController() async throws {
             let world = try await Worlds.make()

@@ -4,8 +4,8 @@ import Testing
 
 @testable import BluezKit
 
-/// A peripheral with a public address that has classic Bluetooth as well, and an adapter that has: BlueZ prefers to page it. The
-/// simulator has no classic Bluetooth: what the library does about that is in `StubbornBlueZTests`.
+/// A peripheral with a public address that has classic Bluetooth as well, and an adapter that has: BlueZ prefers to
+/// page it. The simulator has no classic Bluetooth: what the library does about that is in `StubbornBlueZTests`.
 extension Scenarios {
     @Suite(.enabled(if: Worlds.isRig, "the simulator has no classic Bluetooth")) struct DualModeScenarios {
         @Test("D9 BlueZ 5.66 pages a dual-mode peripheral: the error says what to change, and has all attempts")
@@ -29,7 +29,7 @@ extension Scenarios {
             try await world.control("rig dual off")
         }
 
-        @Test("D9 with what that error says, ControllerMode = le, a dual-mode peripheral is connected by LE")
+        @Test("D9 with the suggested ControllerMode = le, a dual-mode peripheral is connected by LE")
         func byLE() async throws {
             let world = try await Worlds.make()
             try await world.control("rig dual on")

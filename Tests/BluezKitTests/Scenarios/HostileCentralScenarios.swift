@@ -13,7 +13,7 @@ extension Scenarios {
             return (world, publisher)
         }
 
-        /// Lets the one do its worst, while the other goes on.
+        /// Runs the hostile central while the other one continues.
         private func during(
             _ line: String, _ world: any World, read characteristic: CBMutableCharacteristic
         ) async throws -> String {
@@ -38,7 +38,7 @@ extension Scenarios {
         }
 
         @Test(
-            "RQ-9 writes of any length, prepared ones that are never executed, nonsense: the other central is served",
+            "RQ-9 writes of any length, unexecuted prepared ones, invalid requests: the other central is served",
             .timeLimit(.minutes(10)))
         func storm() async throws {
             let characteristics = [
@@ -63,7 +63,7 @@ extension Scenarios {
         }
 
         @Test(
-            "UP-7 a central that subscribes and vanishes, again and again: each time told of, and forgotten",
+            "UP-7 a central that repeatedly subscribes and disappears: reported and removed each time",
             .timeLimit(.minutes(10)))
         func churn() async throws {
             let (read, notifying) = (local(0x110, .read), local(0x111, .notify))

@@ -52,7 +52,7 @@ extension Scenarios {
         }
 
         @Test(
-            "O-22 O-24 NT-4 DL-4 1,000 notifications in order, none merged or doubled, each callback seeing its own value"
+            "O-22 O-24 NT-4 DL-4 1,000 notifications in order, none merged or duplicated, each with its own value"
         )
         func thousand() async throws {
             let world = try await Worlds.make()
@@ -76,7 +76,7 @@ extension Scenarios {
             try await central.disconnect(sink)
         }
 
-        @Test("RW-3 O-24 reading while subscribed neither doubles nor loses a value")
+        @Test("RW-3 O-24 reading while subscribed neither duplicates nor loses a value")
         func readsWhileNotifying() async throws {
             let (world, central, sink) = try await connectedSink()
             let characteristic = try await central.characteristic(sinkUUID(0x13), of: sinkUUID(1), on: sink)
@@ -101,7 +101,7 @@ extension Scenarios {
             try await central.disconnect(sink)
         }
 
-        @Test("NT-7 a subscription ends with the link, and must be made anew")
+        @Test("NT-7 a subscription ends with the link, and must be made again")
         func endsWithLink() async throws {
             let (world, central, sink) = try await connectedSink()
             let characteristic = try await central.characteristic(sinkUUID(0x13), of: sinkUUID(1), on: sink)
@@ -122,7 +122,7 @@ extension Scenarios {
         }
 
         @Test(
-            "NT-8 two managers subscribe to one characteristic: each gets every value once; one's leaving does not end the other's"
+            "NT-8 two managers subscribe to one characteristic: each gets every value once; one unsubscribes"
         )
         func twoSubscribers() async throws {
             let (world, first, mine) = try await connectedSink()
@@ -150,7 +150,9 @@ extension Scenarios {
             try await first.disconnect(mine)
         }
 
-        @Test("O-31 IV-1 IV-2 a service comes and goes: told once each, and the others keep working and notifying")
+        @Test(
+            "O-31 IV-1 IV-2 a service is added and removed: each is reported once, the others keep notifying"
+        )
         func servicesChange() async throws {
             let (world, central, sink) = try await connectedSink()
             let characteristic = try await central.characteristic(sinkUUID(0x13), of: sinkUUID(1), on: sink)

@@ -4,8 +4,8 @@ import Testing
 
 @testable import BluezKit
 
-/// Pairing: who starts it, who is asked, and what is kept. In the simulator and against the real bluetoothd, with an
-/// independent stack on the other side.
+/// Pairing: who starts it, which handler is called, and what is stored. In the simulator and against the real
+/// bluetoothd, with an independent stack on the other side.
 extension Scenarios {
     @Suite struct PairingScenarios {
         struct Setting {
@@ -16,7 +16,7 @@ extension Scenarios {
 
             var isBonded: Bool { central.manager.retrieveBondedPeripherals().contains(sink) }
 
-            /// bluetoothd hears of the bond and of the value on two sockets, and may tell of the value first.
+            /// bluetoothd receives the bond and the value on two sockets, and may signal the value first.
             func expectBond() async throws {
                 let deadline = ContinuousClock.now + .seconds(20)
                 while !isBonded, ContinuousClock.now < deadline { try await central.settle(sink) }
@@ -56,7 +56,7 @@ extension Scenarios {
             }
         }
 
-        /// Connected to a sink that pairs like this, and that nobody is bonded with.
+        /// Connected to a sink that pairs like this, and has no bonds.
         private func prepare(_ kind: String, _ pairing: BluezPairing) async throws -> Setting {
             let world = try await Worlds.make()
             let central = Central(world)
@@ -79,16 +79,16 @@ extension Scenarios {
             #expect(!setting.isBonded)
             #expect(try await setting.read().get() == Data("encrypted".utf8))
             try await setting.expectBond()
-            // The next link is encrypted by itself.
+            // The next link is encrypted automatically.
             try await setting.central.disconnect(setting.sink)
             setting.central.manager.pairing = BluezPairing()
             try await setting.central.connect(setting.sink)
             let secret = try await setting.central.characteristic(
                 sinkUUID(0x16), of: sinkUUID(1), on: setting.sink)
-            // A bonded peripheral tells when it changes, so what was read before is there at once.
+            // A bonded peripheral indicates changes, so what was read before is available at once.
             #expect(secret !== setting.secret && secret.value == Data("encrypted".utf8))
             #expect(try await setting.central.read(secret).get() == Data("encrypted".utf8))
-            // With the bond goes the link.
+            // The link ends with the bond.
             try await setting.central.removeBond(setting.sink)
             try await setting.central.next("disconnection") {
                 if case .disconnected(setting.sink, _, .some) = $0 { true } else { nil }
@@ -96,13 +96,13 @@ extension Scenarios {
             #expect(!setting.isBonded)
         }
 
-        @Test("CN-14 an app that says nothing of pairing: the read is refused at once, and nothing is paired")
+        @Test("CN-14 an app without pairing handlers: the read is refused at once, and nothing is paired")
         func nothingAllowed() async throws {
             try await prepare("justworks", BluezPairing()).expectRefusal()
         }
 
         @Test(
-            "CN-14 consent: the app is asked on its queue; no is a refusal, yes a bond",
+            "CN-14 consent: the app is asked on its queue; false is a refusal, true creates a bond",
             arguments: [true, false])
         func consent(agrees: Bool) async throws {
             let asked = EventLog<String>()
@@ -136,7 +136,7 @@ extension Scenarios {
             }
         }
 
-        @Test("CN-14 the app shows a passkey, which is typed on the peripheral; then the app takes it away")
+        @Test("CN-14 the app shows a passkey, which is entered on the peripheral; then the app hides it")
         func displaysPasskey() async throws {
             let shown = EventLog<String>()
             var pairing = BluezPairing()
@@ -157,7 +157,7 @@ extension Scenarios {
             try await setting.central.removeBond(setting.sink)
         }
 
-        @Test("CN-14 both show a number, and the app compares", arguments: [true, false])
+        @Test("CN-14 both show a number, and the app confirms it", arguments: [true, false])
         func compares(areEqual: Bool) async throws {
             let shown = EventLog<String>()
             var pairing = BluezPairing()
@@ -183,14 +183,14 @@ extension Scenarios {
             try await setting.world.control("sink pairing justworks")
         }
 
-        @Test("CN-9 the peripheral has lost its keys: peerRemovedPairingInformation, though bluetoothd dies of it")
+        @Test("CN-9 the peripheral has lost its keys: peerRemovedPairingInformation, although bluetoothd crashes")
         func lostKeys() async throws {
             let setting = try await prepare("justworks", .justWorks)
             #expect(try await setting.read().get() == Data("encrypted".utf8))
             try await setting.central.disconnect(setting.sink)
             try await setting.world.control("sink forget")
             setting.central.manager.connect(setting.sink)
-            // 5.66 dies. Others say it.
+            // 5.66 crashes. Other versions report it.
             let error = try await setting.central.next("the end, or a reset") { event -> [(any Error)?]? in
                 switch event {
                 case .failed(_, let error), .disconnected(_, _, let error): [error]
@@ -219,7 +219,7 @@ extension Scenarios {
             try await setting.central.removeBond(sink)
         }
 
-        @Test("ID-2 D8 a private address: bonded, it is found under the next one, and after a restart of bluetoothd")
+        @Test("ID-2 D8 a private address: bonded, it is found with the next one, and after a restart of bluetoothd")
         func privateAddress() async throws {
             let world = try await Worlds.make()
             try await world.withPrivateSink { try await checkPrivateAddress(world) }
@@ -244,7 +244,7 @@ extension Scenarios {
             try await world.control("sink private")
             try await connectAndRead()
             try await central.disconnect(sink)
-            // BlueZ makes its object anew, under another path.
+            // BlueZ creates its object again, with another path.
             try await world.control("bluetoothd stop")
             try await world.control("sink private")
             try await world.control("bluetoothd start")

@@ -1,7 +1,8 @@
 import Foundation
 import Testing
 
-/// Restoration of the peripheral role, with real processes and a real SIGKILL: rows of the contract.
+/// Restoration of the peripheral role, with real processes and a real SIGKILL: rows of the
+/// contract.
 extension Scenarios {
     @Suite struct PeripheralRestorationScenarios {
         private static let services =
@@ -33,13 +34,13 @@ extension Scenarios {
                 return probe
             }
 
-            /// Waits until the app is heard again, and connects: whoever hears it finds its services.
+            /// Waits until the app advertises again, and connects: its services are then available.
             func awaitService(name: String = "Kit") async throws {
                 let deadline = ContinuousClock.now + .seconds(world_deadline)
                 var heard = ""
                 repeat {
                     guard ContinuousClock.now < deadline else {
-                        throw RigWorld.Refused(description: "nobody advertises as \(name): \(heard)")
+                        throw RigWorld.Refused(description: "no device advertises as \(name): \(heard)")
                     }
                     heard = (try? await world.control("central advertisement \(world.adapterAddress)")) ?? ""
                 } while !heard.contains("name=\(name)")
@@ -69,7 +70,7 @@ extension Scenarios {
             #expect(again.callbacks.prefix(2) == ["restored", "state"])
         }
 
-        @Test("R-23 PB-3 a fixed value is answered without the app, and is still there in the restored object")
+        @Test("R-23 PB-3 a fixed value is answered without the app, and is still present in the restored object")
         func fixedValue() async throws {
             let stage = try await Stage()
             try await stage.launchPublishing().kill()
@@ -81,7 +82,7 @@ extension Scenarios {
             #expect(!again.callbacks.contains("read"))
         }
 
-        @Test("a subscription ends with the process, as BlueZ has it; the report says so, and subscribing again works")
+        @Test("BlueZ ends a subscription with the process; the report says so, and subscribing again works")
         func subscriber() async throws {
             let stage = try await Stage()
             let probe = try await stage.launchPublishing()
@@ -92,7 +93,7 @@ extension Scenarios {
             let again = try stage.launch()
             try await again.next("restored", Self.services)
             again.send("log")
-            try await again.next("report", "central \(Self.central): not subscribed any more")
+            try await again.next("report", "central \(Self.central): no longer subscribed")
             try await stage.awaitService()
             _ = try await stage.world.control("central subscribe \(sinkUUID(0x111).line)")
             try await again.next("subscribed 0111 \(Self.central) same=true")
@@ -104,7 +105,8 @@ extension Scenarios {
             _ = try await notified
         }
 
-        @Test("R-21 RS-13 AD-4 starting the restored advertisement says that it is on, and it goes on")
+        @Test(
+            "R-21 RS-13 AD-4 starting the restored advertisement reports that it has already started, and it continues")
         func startingAgain() async throws {
             let stage = try await Stage()
             try await stage.launchPublishing().kill()
@@ -117,7 +119,7 @@ extension Scenarios {
             try await stage.launch().next("restored", "name=Kit")
         }
 
-        @Test("R-22 PB-6 adding a restored service again is misuse, and ends the process with the reason")
+        @Test("R-22 PB-6 adding a restored service again is a programming error, and stops the process with the reason")
         func addingAgain() async throws {
             let stage = try await Stage()
             try await stage.launchPublishing().kill()
@@ -148,7 +150,7 @@ extension Scenarios {
         }
 
         @Test(
-            "RS-16 R-17 R-18 what was withdrawn, and a manager that was released, leave nothing",
+            "RS-16 R-17 R-18 withdrawn services and a released manager leave no state",
             arguments: [false, true])
         func finished(_ isReleased: Bool) async throws {
             let stage = try await Stage()
@@ -170,7 +172,7 @@ extension Scenarios {
         // MARK: What happens to Bluetooth itself
 
         @Test(
-            "D10 bluetoothd ends while the app lives: services and advertisement come back with no call by the app",
+            "D10 bluetoothd exits while the app is running: services and advertisement come back on their own",
             arguments: ["kill", "stop"])
         func daemonRestart(_ how: String) async throws {
             let stage = try await Stage()
@@ -186,7 +188,7 @@ extension Scenarios {
             #expect(probe.callbacks.count { $0 == "added" } == 2 && probe.callbacks.count { $0 == "advertising" } == 1)
         }
 
-        @Test("D10 the adapter is replugged while the app lives: services and advertisement come back")
+        @Test("D10 the adapter is replugged while the app is running: services and advertisement come back")
         func replug() async throws {
             let stage = try await Stage()
             let probe = try await stage.launchPublishing()
@@ -198,7 +200,7 @@ extension Scenarios {
             #expect(try await stage.countOfServices() == 1)
         }
 
-        @Test("bluetoothd is killed and started while the app is dead: everything returns")
+        @Test("bluetoothd is killed and restarted while the app is not running: everything returns")
         func daemonRestartWhileDead() async throws {
             let stage = try await Stage()
             try await stage.launchPublishing().kill()

@@ -5,7 +5,7 @@ import Testing
 /// Reads and writes by an independent central.
 extension Scenarios {
     @Suite struct RequestScenarios {
-        @Test("RQ-2 RQ-11 O-34 a long value is asked for piece by piece, from each offset on; a fixed one is not")
+        @Test("RQ-2 RQ-11 O-34 a long value is requested in parts, from each offset on; a fixed one is not")
         func longReads() async throws {
             let fixed = Data((0..<300).map { UInt8(truncatingIfNeeded: $0) })
             let (dynamic, fixedOne) = (local(0x110, .read), local(0x111, .read, value: fixed))
@@ -26,7 +26,7 @@ extension Scenarios {
             #expect(try await world.control("central readat \(dynamic.uuid.line) 500").count == 24)
         }
 
-        @Test("ERR-9 RQ-3 each answer of the app reaches the central as the table says")
+        @Test("ERR-9 RQ-3 each response of the app reaches the central as in the table")
         func errors() async throws {
             let characteristic = local(0x110, [.read, .write])
             let (world, publisher) = try await Publisher.connected([characteristic])
@@ -62,7 +62,9 @@ extension Scenarios {
             try await answers(reserved, read: "0x0e", write: "0x0e")
         }
 
-        @Test("RQ-4 RQ-5 O-28 O-39 long and prepared writes come as one, with their offset; an error refuses the whole")
+        @Test(
+            "RQ-4 RQ-5 O-28 O-39 long and prepared writes arrive as one, with their offset; an error refuses all of it"
+        )
         func writes() async throws {
             let characteristic = local(0x110, [.read, .write])
             let (world, publisher) = try await Publisher.connected([characteristic], mtu: 23)
@@ -96,7 +98,7 @@ extension Scenarios {
             let prepared = try await publisher.nextWrite()
             #expect(prepared.map(\.offset) == [5])
             #expect(prepared[0].value == Data([0xAA, 0xBB, 0xCC]))
-            // Cancelled: the app hears nothing.
+            // Cancelled: the app gets no request.
             _ = try await world.control("central preparewrite \(uuid) 0 dd")
             _ = try await world.control("central execute 0")
             #expect(await world.refusal("central write \(uuid) 6e6f")?.contains("att 0x08") == true)
@@ -107,7 +109,7 @@ extension Scenarios {
             #expect(publisher.count { if case .write = $0 { true } else { false } } == 4)
         }
 
-        @Test("RQ-6 O-40 writes without response arrive alike, in order; answering them is harmless")
+        @Test("RQ-6 O-40 writes without response arrive as requests, in order; responding to them is harmless")
         func commands() async throws {
             let characteristic = local(0x110, .writeWithoutResponse)
             let (world, publisher) = try await Publisher.connected([characteristic])
@@ -122,7 +124,7 @@ extension Scenarios {
             for number in 0..<20 { #expect(try await publisher.nextWrite()[0].value == Data([UInt8(number)])) }
         }
 
-        @Test("RQ-7 what properties and permissions forbid is refused without the app")
+        @Test("RQ-7 what properties and permissions forbid is refused without asking the app")
         func permissions() async throws {
             let (writeOnly, readOnly) = (local(0x110, .write), local(0x111, .read))
             let closed = local(0x112, [.read, .write], [])
@@ -153,7 +155,7 @@ extension Scenarios {
             #expect(try await world.control("central read \(characteristic.uuid.line)") == "05")
         }
 
-        @Test("RQ-9 requests of two centrals are open together, and answered in any order, from any thread")
+        @Test("RQ-9 requests of two centrals can be open at the same time, and answered in any order, from any thread")
         func twoCentrals() async throws {
             let characteristic = local(0x110, .read)
             let (world, publisher) = try await Publisher.connected([characteristic])

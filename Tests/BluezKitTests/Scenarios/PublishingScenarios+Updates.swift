@@ -10,7 +10,8 @@ extension Scenarios {
         }
 
         @Test(
-            "UP-1 UP-4 UP-7 UP-8 O-36 subscribers are listed in the callbacks, and hear in order; leaving unlists them")
+            "UP-1 UP-4 UP-7 UP-8 O-36 subscribers are listed in the callbacks, get updates in order, and are removed"
+        )
         func subscribing() async throws {
             let (first, second) = (local(0x110, [.read, .notify]), local(0x111, .notify))
             let (world, publisher) = try await Publisher.connected([first, second])
@@ -54,7 +55,7 @@ extension Scenarios {
             #expect(publisher.count { if case .unsubscribed = $0 { true } else { false } } == 3)
         }
 
-        @Test("UP-1 UP-9 UP-10 two centrals, one by indication: each is known, and hears in its own way")
+        @Test("UP-1 UP-9 UP-10 two centrals, one with indications: each is known, and gets updates as it requested")
         func twoCentrals() async throws {
             let characteristic = local(0x110, [.notify, .indicate])
             let (world, publisher) = try await Publisher.connected([characteristic])
@@ -74,7 +75,7 @@ extension Scenarios {
                     "central notified \(characteristic.uuid.line) ab",
                     "central2 indicated \(characteristic.uuid.line) ab",
                 ])
-            // One of two goes.
+            // One of two unsubscribes.
             _ = try await world.control("central disconnect")
             let (gone, _) = try await publisher.nextUnsubscription()
             #expect(gone.identifier == one.identifier)
@@ -83,12 +84,12 @@ extension Scenarios {
             #expect(publisher.manager.updateValue(Data([1]), for: characteristic, onSubscribedCentrals: [one]))
             #expect(publisher.manager.updateValue(Data([2]), for: characteristic, onSubscribedCentrals: [one, two]))
             #expect(try await heard(world, "central2 indicated").hasSuffix(" 02"))
-            // BlueZ 5.66 crashes if a service goes before its last indication is confirmed.
+            // BlueZ 5.66 crashes if a service is removed before its last indication is confirmed.
             _ = try await world.control("central2 disconnect")
             _ = try await publisher.nextUnsubscription()
         }
 
-        @Test("UP-5 O-38 a longer value is cut to what the central takes")
+        @Test("UP-5 O-38 a longer value is cut to the central's limit")
         func longValues() async throws {
             let characteristic = local(0x110, .notify)
             let (world, publisher) = try await Publisher.connected([characteristic], mtu: 50)

@@ -74,7 +74,7 @@ extension Scenarios {
                 ])
             primary.includedServices = [secondary]
             let other = localService(0x102, [local(0x121, .read)])
-            // Three at once: the answers come in the order of the calls.
+            // Three calls: the answers arrive in the order of the calls.
             for service in [secondary, primary, other] { publisher.manager.add(service) }
             for service in [secondary, primary, other] {
                 let (added, error) = try await publisher.next("didAdd") {
@@ -112,7 +112,7 @@ extension Scenarios {
         }
 
         @Test(
-            "PB-6 PB-11 PB-12 two services may share a UUID; what is removed, or its manager released, is gone for centrals"
+            "PB-6 PB-11 PB-12 two services may share a UUID; removed ones, and those of a released manager, disappear"
         )
         func removal() async throws {
             let world = try await Worlds.make()
@@ -144,7 +144,7 @@ extension Scenarios {
             try await world.awaitTable { !$0.contains(sinkUUID(0x105).line) }
         }
 
-        @Test("PB-10 what needs encryption is refused to a central that is not paired, without asking the app")
+        @Test("PB-10 access that needs encryption is refused to an unpaired central, without asking the app")
         func encryption() async throws {
             let world = try await Worlds.make()
             let publisher = Publisher(world)
@@ -167,7 +167,7 @@ extension Scenarios {
         }
 
         @Test(
-            "PB-10 UP-1 a central that pairs reads, writes and subscribes to what needs encryption",
+            "PB-10 UP-1 a paired central reads, writes and subscribes to characteristics that need encryption",
             arguments: ["the desktop's agent", "this program, if the app allows it"])
         func pairing(_ decider: String) async throws {
             let world = try await Worlds.make()
@@ -201,7 +201,7 @@ extension Scenarios {
             withExtendedLifetime(agent) {}
         }
 
-        @Test("ST-6 a restart of bluetoothd empties the table, in silence; the same objects can be added again")
+        @Test("ST-6 a restart of bluetoothd empties the table without callbacks; the same objects can be added again")
         func daemonRestart() async throws {
             let world = try await Worlds.make()
             let publisher = Publisher(world)

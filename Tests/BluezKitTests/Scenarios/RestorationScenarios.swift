@@ -11,7 +11,7 @@ extension Scenarios {
         static let heart = "426C7A4B-0100-8000-8000-F0F1F2000001"
         static let sink = "426C7A4B-0100-8000-8000-F0F1F2000002"
 
-        /// A world, and a directory for the state that goes with the test.
+        /// A world, and a directory for the state that is removed with the test.
         struct Stage {
             let world: any World
             let directory: TemporaryDirectory
@@ -34,7 +34,7 @@ extension Scenarios {
                 return probe
             }
 
-            /// An app that is connected to the heart and hears its beats.
+            /// An app that is connected to the heart and receives its measurements.
             func launchBeating(_ identifier: String? = "app", _ more: [String] = []) async throws -> Probe {
                 let probe = try await launchFresh(identifier, more)
                 try await beginBeating(probe)
@@ -98,7 +98,7 @@ extension Scenarios {
             #expect(again.callbacks.first == "state")
         }
 
-        @Test("R-18 RS-16 work that was finished leaves nothing to restore")
+        @Test("R-18 RS-16 completed work leaves nothing to restore")
         func finishedWork() async throws {
             let stage = try await Stage()
             let probe = try await stage.launchBeating()
@@ -113,7 +113,7 @@ extension Scenarios {
 
         // MARK: Scans
 
-        @Test("R-3 RS-12 a scan goes on with its filter and options: willRestoreState, didUpdateState, didDiscover")
+        @Test("R-3 RS-12 a scan resumes with its filter and options: willRestoreState, didUpdateState, didDiscover")
         func scan() async throws {
             let stage = try await Stage()
             let probe = try await stage.launchFresh()
@@ -131,7 +131,7 @@ extension Scenarios {
             #expect(!again.all.contains { $0.hasPrefix("discovered \(sink)") })
         }
 
-        @Test("R-4 R-5 SC-2 scanning again: with equal parameters nothing changes, with others those are in force")
+        @Test("R-4 R-5 SC-2 scanning again: with equal parameters nothing changes, other parameters replace the scan")
         func scanAgain() async throws {
             let stage = try await Stage()
             let probe = try await stage.launchFresh()
@@ -152,7 +152,7 @@ extension Scenarios {
             try await third.next("restored", "services=\(customService) dup=false")
         }
 
-        @Test("R-6 RS-10 a scan without filter: no services in the dictionary, and it goes on")
+        @Test("R-6 RS-10 a scan without filter: no services in the dictionary, and it resumes")
         func unfilteredScan() async throws {
             let stage = try await Stage()
             let probe = try await stage.launchFresh()
@@ -184,7 +184,7 @@ extension Scenarios {
             #expect(again.callbacks == ["restored", "state", "connected"])
         }
 
-        @Test("R-8 RS-11 a pending connect goes on; cancelling it gives didDisconnect without error")
+        @Test("R-8 RS-11 a pending connect resumes; cancelling it gives didDisconnect without error")
         func pendingConnectCancelled() async throws {
             let stage = try await Stage()
             try await stage.world.control("heart vanish")
@@ -236,7 +236,7 @@ extension Scenarios {
             try await again.next("services", "180D[-]")
         }
 
-        @Test("R-11 a service known, no characteristic: discovery goes on from there")
+        @Test("R-11 a service known, no characteristic: discovery continues from there")
         func serviceKnown() async throws {
             let stage = try await Stage()
             let probe = try await stage.launchFresh()
@@ -270,7 +270,9 @@ extension Scenarios {
             #expect(again.callbacks == ["restored", "state", "disconnected", "connected"])
         }
 
-        @Test("RS-20 AR-2 auto-reconnect is still in force: the loss is told as reconnecting, then didConnect")
+        @Test(
+            "RS-20 AR-2 auto-reconnect is still in effect: the loss is reported as reconnecting, then didConnect"
+        )
         func autoReconnect() async throws {
             let stage = try await Stage()
             let probe = try await stage.launchFresh()
@@ -354,7 +356,7 @@ extension Scenarios {
             try await again.next("restored main=true returned=true")
         }
 
-        @Test("R-29 RS-2 the identifier is in use: the second process restores nothing and takes nothing away")
+        @Test("R-29 RS-2 the identifier is in use: the second process restores nothing and does not affect the first")
         func inUse() async throws {
             let stage = try await Stage()
             let first = try await stage.launchBeating()
@@ -399,7 +401,7 @@ extension Scenarios {
         // MARK: Files and disks
 
         @Test(
-            "R-26 RS-10 a damaged state file is no state: first callback didUpdateState, a diagnostic, and it is set aside",
+            "R-26 RS-10 a damaged state file is treated as absent: didUpdateState, a log line, and it is set aside",
             arguments: ["truncated", "another version", "not readable"])
         func damagedFile(_ damage: String) async throws {
             let stage = try await Stage()
@@ -430,7 +432,7 @@ extension Scenarios {
             try await stage.launch().next("restored", "services=180F")
         }
 
-        @Test("a directory that cannot be written to: the app runs, without preservation, and says so")
+        @Test("a directory that cannot be written to: the app runs without preservation, and logs it")
         func noDirectory() async throws {
             let stage = try await Stage()
             let probe = try Probe(stage.world, ["--restore", "app", "--state-dir", "/proc/nowhere"])
@@ -439,7 +441,7 @@ extension Scenarios {
             try await stage.connect(probe, heart)
         }
 
-        @Test("a disk that is full: the app goes on, says so, and what was preserved before comes back")
+        @Test("a full disk: the app continues, logs it, and what was preserved before comes back")
         func fullDisk() async throws {
             let stage = try await Stage()
             let first = try await stage.launchFresh()
@@ -462,12 +464,13 @@ extension Scenarios {
 
         // MARK: What happens to Bluetooth itself
 
-        @Test("D10 bluetoothd is killed while the app lives: resetting, poweredOn, didConnect; no call by the app")
+        @Test("D10 bluetoothd is killed while the app is running: resetting, poweredOn, didConnect; no call by the app")
         func daemonRestart() async throws {
             try await comesThrough("bluetoothd kill", "bluetoothd start")
         }
 
-        /// BlueZ goes, and comes back with `cure` if not by itself: the app finds everything as it was.
+        /// BlueZ exits, and is brought back by `cure` if it does not restart on its own: the app finds everything as it
+        /// was.
         private func comesThrough(_ loss: String, _ cure: String? = nil) async throws {
             let stage = try await Stage()
             let probe = try await stage.launchBeating()
@@ -485,7 +488,7 @@ extension Scenarios {
         }
 
         @Test(
-            "bluetoothd is killed and started while the app is dead: pending connect, then didConnect; the scan goes on"
+            "bluetoothd is restarted while the app is not running: pending connect, then didConnect; the scan resumes"
         )
         func daemonRestartWhileDead() async throws {
             let stage = try await Stage()
@@ -502,7 +505,9 @@ extension Scenarios {
             #expect(!again.callbacks.contains("disconnected"))
         }
 
-        @Test("bluetoothd ends in order and comes back, the app alive: what looks like switching off is a restart")
+        @Test(
+            "bluetoothd exits normally and comes back, with the app running: what looks like switching off is a restart"
+        )
         func daemonStopped() async throws {
             let stage = try await Stage()
             let probe = try await stage.launchBeating()
@@ -513,13 +518,14 @@ extension Scenarios {
         }
 
         @Test(
-            "D10 ST-6 the bus is restarted, and bluetoothd ends with it: resetting, poweredOn, didConnect; no call by the app",
+            "D10 ST-6 the bus and bluetoothd are restarted: resetting, poweredOn, didConnect; no call by the app",
             .enabled(if: Worlds.isRig, "TransportTests restart the simulator's bus"))
         func busRestart() async throws {
             try await comesThrough("bluetoothd bus")
         }
 
-        @Test("the adapter is unplugged and plugged in again while the app lives: the connect comes back by itself")
+        @Test(
+            "the adapter is unplugged and plugged in again while the app is running: the connect resumes automatically")
         func replug() async throws {
             let stage = try await Stage()
             let probe = try await stage.launchBeating()
@@ -530,7 +536,7 @@ extension Scenarios {
         }
 
         @Test(
-            "the adapter is replugged while the app is dead: a pending connect, where the kernel tells one life from the next",
+            "the adapter is replugged while the app is not running: a pending connect, if the kernel shows it",
             .enabled(if: Worlds.isRig, "the simulator's adapters have no node in /sys"))
         func replugWhileDead() async throws {
             let stage = try await Stage()
@@ -544,7 +550,7 @@ extension Scenarios {
             #expect(!again.callbacks.contains("disconnected"))
         }
 
-        @Test("R-24 RS-17 ST-3 switched off: everything ends, with no callback but the state's; nothing is restored")
+        @Test("R-24 RS-17 ST-3 switched off: everything ends, with no callback except the state; nothing is restored")
         func switchedOff() async throws {
             let stage = try await Stage()
             let probe = try await stage.launchBeating()
@@ -565,7 +571,9 @@ extension Scenarios {
 
         // MARK: What changed meanwhile
 
-        @Test("IV-1 services changed while the app was dead: didModifyServices names them, the others go on notifying")
+        @Test(
+            "IV-1 services changed while the app was not running: didModifyServices lists them, others notify"
+        )
         func servicesChanged() async throws {
             let stage = try await Stage()
             let world = stage.world
@@ -584,7 +592,8 @@ extension Scenarios {
                 try await probe.next("notifying")
             }
             try await probe.kill()
-            // Somebody else tells when BlueZ has noticed, and stays connected: his going would end the link.
+            // Another client sees when BlueZ has noticed, and stays connected, because disconnecting would end the
+            // link.
             let observer = Central(world)
             try await observer.powerOn()
             let identifier = try #require(UUID(uuidString: sink))
@@ -605,11 +614,11 @@ extension Scenarios {
             try await again.next("value \(notifying)")
             let now = try await again.now()
             #expect(!now.contains(added) && now.contains(notifying + "*"))
-            #expect(!again.callbacks.contains("notifying"), "nobody has asked")
+            #expect(!again.callbacks.contains("notifying"), "not requested")
             withExtendedLifetime(observer) {}
         }
 
-        @Test("R-27 a peripheral that was paired and is not any more is left out; the others are there")
+        @Test("R-27 a peripheral that is no longer paired is left out; the others are restored")
         func unpaired() async throws {
             let stage = try await Stage()
             let probe = try await stage.launchFresh()
@@ -627,7 +636,7 @@ extension Scenarios {
         }
 
         @Test(
-            "ID-2 D8 RS-12 a private address: bonded, it comes back under the next one, after bluetoothd's restart as well"
+            "ID-2 D8 RS-12 a private address: bonded, it is restored with the next one, also after a restart"
         )
         func privateAddress() async throws {
             let stage = try await Stage()
@@ -651,7 +660,7 @@ extension Scenarios {
                 probe.send("stopscan")
                 try await read(probe)
                 try await probe.kill()
-                // BlueZ makes its object anew, under another path.
+                // BlueZ creates its object again, with another path.
                 try await world.control("bluetoothd stop")
                 try await world.control("sink private")
                 try await world.control("bluetoothd start")

@@ -3,9 +3,9 @@ import CoreBluetooth
 import Foundation
 import Testing
 
-/// The computer sleeps and wakes, as far as Bluetooth is concerned: in the rig the kernel does to it what it does before and
-/// after sleep, and bluetoothd is told so, while programs and their clocks go on. In the simulator also with a BlueZ that tells
-/// why a link ends (5.83).
+/// The computer sleeps and wakes, as far as Bluetooth is concerned: in the rig the kernel does to it what it does
+/// before and after sleep, and bluetoothd is informed, while programs and their clocks keep running. In the simulator
+/// also with a BlueZ that gives the reason why a link ended (5.83).
 extension Scenarios {
     @Suite struct SuspendScenarios {
         private static let signalsDisconnectReason = Worlds.isRig ? [false] : [false, true]
@@ -14,7 +14,7 @@ extension Scenarios {
             let world = try await Worlds.make()
             (world as? SimulatedWorld)?.simulator.options.signalsDisconnectReason = signalsDisconnectReason
             try await world.endLinks()
-            // Somebody whom nobody has heard yet.
+            // A device that has not been heard yet.
             try await world.control("rig sensors 1")
             try await world.control("sensor1 advertise off")
             return world
@@ -82,7 +82,7 @@ extension Scenarios {
                 #expect(!notifying.isNotifying)
             }
             try await central.next("connection") { if case .connected(sink) = $0 { true } else { nil } }
-            // Attributes are discovered and subscribed to anew.
+            // Attributes are discovered and subscribed to again.
             let again = try await central.characteristic(sinkUUID(0x13), of: sinkUUID(1), on: sink)
             #expect(try await central.setNotify(true, again) == nil)
             try await world.control("sink notify 0013 07")
@@ -93,7 +93,7 @@ extension Scenarios {
             try await central.connect(heart)
         }
 
-        @Test("D7 CN-2 a pending connect that is under way is called off by the kernel, and completes after resume")
+        @Test("D7 CN-2 a pending connect in progress is cancelled by the kernel, and completes after resume")
         func pendingConnect() async throws {
             let world = try await makeWorld(signalsDisconnectReason: true)
             let central = Central(world)
@@ -117,7 +117,7 @@ extension Scenarios {
             #expect(central.records.count == 2, "the connection and the question after it")
         }
 
-        @Test("SC-4 a scan hears nothing meanwhile, and goes on after resume with no call by the app or to BlueZ")
+        @Test("SC-4 a scan hears nothing during sleep, and resumes afterwards without a call by the app or to BlueZ")
         func scan() async throws {
             let world = try await makeWorld()
             let central = Central(world)
@@ -148,7 +148,7 @@ extension Scenarios {
         }
 
         @Test(
-            "AD-3 UP-7 services and advertisement are there after resume: a central subscribes again and is notified",
+            "AD-3 UP-7 services and advertisement are present after resume: a central subscribes again and is notified",
             arguments: signalsDisconnectReason)
         func published(signalsDisconnectReason: Bool) async throws {
             let world = try await makeWorld(signalsDisconnectReason: signalsDisconnectReason)
@@ -185,7 +185,7 @@ extension Scenarios {
         }
 
         @Test(
-            "RS-11 RS-12 AR-2 an app with a restore identifier comes through, and what is preserved is what it then has",
+            "RS-11 RS-12 AR-2 an app with a restore identifier keeps working, and its preserved state matches",
             arguments: signalsDisconnectReason)
         func preserved(signalsDisconnectReason: Bool) async throws {
             let stage = try await RestorationScenarios.Stage(
@@ -211,7 +211,8 @@ extension Scenarios {
             try await again.next("state poweredOn")
         }
 
-        @Test("R-12 the computer slept while the app was dead: the link is lost, as told after didUpdateState")
+        @Test(
+            "R-12 the computer slept while the app was not running: the link is lost, as reported after didUpdateState")
         func asleepWhileDead() async throws {
             let stage = try await RestorationScenarios.Stage(makeWorld(signalsDisconnectReason: true))
             let heart = RestorationScenarios.heart

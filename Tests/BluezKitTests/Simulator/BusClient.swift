@@ -15,7 +15,7 @@ final class BusClient: @unchecked Sendable {  // holds: all state is touched on 
     private var heard: [String] = []
     private var waiters: [(met: () -> Bool, continuation: CheckedContinuation<Bool, Never>, id: UUID)] = []
 
-    /// Connects, and asks for all signals of the service and for what the bus says of it.
+    /// Connects, and subscribes to all signals of the service and to what the bus reports about it.
     init(_ address: BusAddress, service: String = "org.bluez") async throws {
         self.service = service
         let queue = queue
@@ -117,7 +117,7 @@ final class BusClient: @unchecked Sendable {  // holds: all state is touched on 
         }
     }
 
-    /// Answers an agent's calls: with `passkey` where one is asked for.
+    /// Answers an agent's calls: with `passkey` if one is requested.
     func beAgent(passkey: UInt32 = 0) async throws {
         queue.sync {
             connection.onCall = { [weak self] call in
@@ -131,7 +131,7 @@ final class BusClient: @unchecked Sendable {  // holds: all state is touched on 
             "/org/bluez", "org.bluez.AgentManager1", "RegisterAgent", .path("/agent"), .string("KeyboardDisplay"))
     }
 
-    // MARK: Hearing
+    // MARK: Received signals
 
     func hear(_ line: String?) {
         guard let line else { return }
@@ -141,11 +141,11 @@ final class BusClient: @unchecked Sendable {  // holds: all state is touched on 
         }
     }
 
-    /// All that was heard, in order.
+    /// Everything that was received, in order.
     var lines: [String] { queue.sync { heard } }
     func forget() { queue.sync { heard = [] } }
 
-    /// Waits until something was heard `count` times.
+    /// Waits until something was received `count` times.
     func hears(_ line: String, count: Int = 1, timeout: Duration = .seconds(20)) async -> Bool {
         await waits(timeout) { $0.filter { $0 == line }.count >= count }
     }

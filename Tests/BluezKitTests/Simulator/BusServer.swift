@@ -2,8 +2,8 @@ import BluezKitSimulator
 import BluezDBus
 import Foundation
 
-/// A GATT application that knows D-Bus and nothing else: it answers as it is told, and writes down in its client's
-/// lines what bluetoothd calls, `<- /app/s/c ReadValue device offset=3 link mtu`.
+/// A GATT application that knows only D-Bus: it answers as configured, and records bluetoothd's calls in its client's
+/// lines, `<- /app/s/c ReadValue device offset=3 link mtu`.
 final class BusServer: @unchecked Sendable {  // holds: all state is touched on the client's queue
     typealias Properties = [String: Value]
     let client: BusClient

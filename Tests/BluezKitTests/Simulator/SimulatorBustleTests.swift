@@ -4,9 +4,9 @@ import Foundation
 import Testing
 
 /// A busy world: what an app does in it works as in a calm one.
-@Suite("Simulator: a busy world") struct SimulatorBustleTests {
+@Suite("Simulator: background activity") struct SimulatorBustleTests {
     @Test(
-        "an app finds, connects, reads, subscribes and leaves, whatever the others do",
+        "an app finds, connects, reads, subscribes and leaves despite other programs",
         arguments: 1...5 as ClosedRange<UInt64>)
     func works(seed: UInt64) async throws {
         let world = try await SimulatedWorld(.busy(seed: seed))

@@ -8,7 +8,7 @@ struct SimulatorDiscoveryTests {
         "F0:F1:F2:00:00:09",
         VirtualAdvertisement(manufacturerData: [0xFFFF: [1]], flags: nil, isConnectable: true))
 
-    @Test("each client has one session; errors as from bluetoothd")
+    @Test("each client has one session; errors like bluetoothd's")
     func sessions() async throws {
         let simulator = try await Simulator()
         let client = try await BusClient(simulator.address)
@@ -29,7 +29,7 @@ struct SimulatorDiscoveryTests {
         #expect(client.lines.last == "StartDiscovery fails org.bluez.Error.NotReady Resource Not Ready")
     }
 
-    @Test("without a filter only discoverable devices exist, and small changes of RSSI are not told")
+    @Test("without a filter only discoverable devices exist, and small changes of RSSI are not signalled")
     func regularDiscovery() async throws {
         let simulator = try await Simulator()
         simulator.add(beacon).advertise(false)
@@ -46,7 +46,7 @@ struct SimulatorDiscoveryTests {
         #expect(!client.lines.contains { $0.contains("dev09") || $0.contains("RSSI=-57") })
     }
 
-    @Test("with a filter everything is told; DuplicateData tells unchanged data too")
+    @Test("with a filter everything is signalled; with DuplicateData unchanged data too")
     func filteredDiscovery() async throws {
         let simulator = try await Simulator()
         simulator.add(beacon).advertise(false)
@@ -69,10 +69,10 @@ struct SimulatorDiscoveryTests {
         try await client.adapter("StopDiscovery")
         #expect(await client.hears("hci0: Discovering=false"))
         #expect(client.lines == ["StopDiscovery returns", "dev09: RSSI gone", "hci0: Discovering=false"])
-        #expect(await client.hears("- dev09 Device1"), "a device that was only discovered goes after a while")
+        #expect(await client.hears("- dev09 Device1"), "a device that was only discovered is removed after a while")
     }
 
-    @Test("a UUID filter of the only client keeps other devices away; wrong filters are refused")
+    @Test("a UUID filter of the only client hides other devices; wrong filters are refused")
     func uuidFilter() async throws {
         let simulator = try await Simulator()
         simulator.add(beacon).advertise(false)
@@ -94,7 +94,7 @@ struct SimulatorDiscoveryTests {
         #expect(!client.lines.contains("+ dev09 Device1"))
     }
 
-    @Test("the controller reports an address once in a scan cycle, or all that changes")
+    @Test("the controller reports an address once in a scan cycle, or every change")
     func duplicates() async throws {
         var timing = SimulatorTiming.fast
         timing.scanCycle = .seconds(3600)

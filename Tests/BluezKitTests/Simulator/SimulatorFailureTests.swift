@@ -63,7 +63,7 @@ struct SimulatorFailureTests {
         #expect(await other.hears("dev01: Connected=true"))
     }
 
-    @Test("the peripheral ends the link: one signal, then Battery1; reads fail at once; objects go later")
+    @Test("the peripheral ends the link: one signal, then Battery1; reads fail at once; objects are removed later")
     func peripheralDisconnects() async throws {
         let (_, heart, client) = try await Self.connected()
         heart.disconnect()
@@ -105,7 +105,7 @@ struct SimulatorFailureTests {
         #expect(client.lines == ["dev01: Connected=true", "Connect returns", "dev01: ServicesResolved=true"])
     }
 
-    @Test("the daemon is killed: its name is lost and nothing is said; devices come back without GATT objects")
+    @Test("the daemon is killed: its name is lost and nothing is signalled; devices come back without GATT objects")
     func daemonKilled() async throws {
         let (simulator, heart, client) = try await Self.connected()
         simulator.killDaemon()
@@ -130,7 +130,7 @@ struct SimulatorFailureTests {
         #expect(await client.hears("dev01: ServicesResolved=true"))
     }
 
-    @Test("the daemon is stopped: links end, all objects go, then its name")
+    @Test("the daemon is stopped: links end, all objects are removed, then its name")
     func daemonStopped() async throws {
         let (simulator, heart, client) = try await Self.connected()
         simulator.stopDaemon()
@@ -183,7 +183,7 @@ struct SimulatorFailureTests {
 }
 
 extension Simulator {
-    /// Waits until the kernel has dropped a dead daemon's link.
+    /// Waits until the kernel has dropped a crashed daemon's link.
     func isGone(_ peripheral: VirtualPeripheral) async -> Bool {
         let end = ContinuousClock.now + .seconds(20)
         while peripheral.isConnected, .now < end { await Task.yield() }

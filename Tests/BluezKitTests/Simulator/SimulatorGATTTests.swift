@@ -87,7 +87,7 @@ struct SimulatorGATTTests {
         #expect(objects[BusClient.sink + "/service000e"]?["org.bluez.GattService1"]?["Primary"] == .bool(false))
     }
 
-    @Test("two subscribers make two signals of each value; sessions are counted")
+    @Test("two subscribers cause two signals for each value; sessions are counted")
     func subscribers() async throws {
         let (simulator, sink, client) = try await Self.connected()
         let other = try await BusClient(simulator.address)

@@ -157,7 +157,7 @@ struct SimulatorServerTests {
         #expect(await setting.outcome("configure 2a37 3") == "error att 0xfd")
     }
 
-    @Test("indications wait for their confirmation, one after the other; Confirm also when the link goes")
+    @Test("indications wait for their confirmation, one after the other; Confirm also when the link ends")
     func indications() async throws {
         let setting = try await Self.connected { try $0.characteristic("/app/s/a", "2a37", ["indicate"]) }
         _ = try await setting.central("indications 2a37")
@@ -175,7 +175,7 @@ struct SimulatorServerTests {
         #expect(await setting.app.client.hears("<- /app/s/a Confirm", count: 3))
     }
 
-    @Test("sockets: one for all subscribers, one for all writers; refused, they are done without")
+    @Test("sockets: one for all subscribers, one for all writers; if refused, calls are used instead")
     func sockets() async throws {
         let setting = try await Self.connected { app in
             try app.characteristic("/app/s/a", "2a37", ["notify"], more: ["NotifyAcquired": .bool(false)])
@@ -204,7 +204,7 @@ struct SimulatorServerTests {
         await setting.hears("/app/s/a StartNotify")
     }
 
-    @Test("encryption is asked for by 0x0F and got by pairing; authentication by 0x05, and not")
+    @Test("encryption is requested with 0x0F and provided by pairing; authentication with 0x05, and not provided")
     func security() async throws {
         let setting = try await Self.connected { app in
             try app.characteristic("/app/s/a", "2a19", ["encrypt-read", "encrypt-write"], [1])
@@ -215,7 +215,7 @@ struct SimulatorServerTests {
         #expect(await setting.outcome("write 2a19 01") == "error att 0x0f")
         #expect(await setting.outcome("read 2a38") == "error att 0x05")
         #expect(await setting.outcome("subscribe 2a37") == "error att 0x0f")
-        #expect(await setting.outcome("pair").hasPrefix("error"), "nobody is asked")
+        #expect(await setting.outcome("pair").hasPrefix("error"), "no agent is asked")
         let agent = try await BusClient(setting.simulator.address)
         try await agent.beAgent()
         _ = try await setting.central("pair")
@@ -253,7 +253,7 @@ struct SimulatorServerTests {
             await setting.app.client.hears("dev04: UUIDs=[2] ServicesResolved=true Name=Rig Central Alias=Rig Central"))
     }
 
-    @Test("applications that are wrong are refused as bluetoothd does")
+    @Test("invalid applications are refused as by bluetoothd")
     func wrongApplications() async throws {
         let simulator = try await Simulator()
         let app = try await BusServer(simulator.address)
@@ -282,7 +282,7 @@ struct SimulatorServerTests {
         #expect(app.client.lines.last == "UnregisterApplication fails org.bluez.Error.DoesNotExist Does Not Exist")
     }
 
-    @Test("advertisements: what is on the air, what does not fit, how many there can be")
+    @Test("advertisements: their content, what does not fit, how many there can be")
     func advertising() async throws {
         let simulator = try await Simulator()
         let app = try await BusServer(simulator.address)
@@ -334,7 +334,7 @@ struct SimulatorServerTests {
                 == "RegisterAdvertisement fails org.bluez.Error.NotPermitted Maximum advertisements reached")
     }
 
-    @Test("what a client offers goes with it")
+    @Test("a client's services and advertisements end with its connection")
     func clientGone() async throws {
         let setting = try await Self.connected { try $0.characteristic("/app/s/a", "2a19", ["read"], [1]) }
         setting.app.client.leave()
@@ -348,7 +348,7 @@ struct SimulatorServerTests {
 
     // MARK: Two adapters
 
-    @Test("hci1 finds, connects to, reads, writes and subscribes to what hci0 offers")
+    @Test("hci1 finds, connects to, reads, writes and subscribes to hci0's services")
     func twoAdapters() async throws {
         let simulator = try await Simulator()
         try await simulator.control("rig adapters 2")
@@ -394,7 +394,7 @@ struct SimulatorServerTests {
 
     // MARK: Hostile centrals
 
-    @Test("a storm of senseless requests, with limits and without, leaves application and daemon alive")
+    @Test("a storm of invalid requests, with limits and without, does not stop application or daemon")
     func storm() async throws {
         let setting = try await Self.connected { app in
             try app.characteristic("/app/s/a", "2a19", ["read", "write", "notify"], [1])
@@ -413,7 +413,7 @@ struct SimulatorServerTests {
         #expect(try await setting.central("read 2a19", "central2") == "2a")
     }
 
-    @Test("subscribe and vanish, 1,000 times: as many ends as starts; prepared writes go with the link")
+    @Test("subscribe and disappear, 1,000 times: as many ends as starts; prepared writes end with the link")
     func churn() async throws {
         let setting = try await Self.registered { try $0.characteristic("/app/s/a", "2a19", ["write", "notify"]) }
         _ = try await setting.central("churn \(Self.adapter)/P 2a19 1000")

@@ -3,9 +3,9 @@ import BluezDBus
 import Foundation
 import Testing
 
-@Suite("Simulator: control, faults, scale, other people's clients")
+@Suite("Simulator: control, faults, scale, independent clients")
 struct SimulatorToolsTests {
-    @Test("faults strike the calls they name, once or always")
+    @Test("faults affect the calls they name, once or always")
     func faults() async throws {
         let simulator = try await Simulator()
         let client = try await BusClient(simulator.address)
@@ -71,7 +71,7 @@ struct SimulatorToolsTests {
         #expect(await client.waits { $0.contains { $0.hasPrefix("- hci1 Adapter1") } })
     }
 
-    @Test("10,000 known devices are made and listed in seconds")
+    @Test("10,000 known devices are created and listed in seconds")
     func crowd() async throws {
         let simulator = try await Simulator()
         let client = try await BusClient(simulator.address)

@@ -10,7 +10,7 @@ import Testing
         return machine
     }
 
-    @Test("the usual adapter takes one question")
+    @Test("the usual adapter takes one query")
     func oneQuestion() {
         var machine = AdapterStateMachine()
         #expect(machine.handle(.owner(present: true)) == [.askPowered("hci0")])
@@ -27,21 +27,21 @@ import Testing
         #expect(machine.state == .poweredOn)
     }
 
-    @Test("with none powered the first one counts, and is off")
+    @Test("if none is powered, the first one is used, and is off")
     func noneIsPowered() {
         var machine = machine(.owner(present: true), .powered("hci0", false))
         #expect(machine.handle(.listed(["hci0"])) == [.stopGrace, .use("hci0"), .setState(.poweredOff)])
         #expect(machine.handle(.powered("hci0", true)) == [.setState(.poweredOn)])
     }
 
-    @Test("the app's choice is the only one")
+    @Test("only the adapter chosen by the app is used")
     func choice() {
         var machine = machine(.owner(present: true), choice: "hci1")
         #expect(machine.handle(.powered("hci0", true)) == [])
         #expect(machine.handle(.powered("hci1", true)).contains(.use("hci1")))
     }
 
-    @Test("ST-6 no adapter: a grace period, then unsupported; and an adapter that comes later counts")
+    @Test("ST-6 no adapter: a grace period, then unsupported; an adapter that is plugged in later is used")
     func noAdapter() {
         var machine = machine(.owner(present: true))
         #expect(machine.handle(.powered("hci0", nil)) == [.list])
@@ -50,7 +50,7 @@ import Testing
         #expect(machine.handle(.powered("hci0", true)) == [.stopGrace, .use("hci0"), .setState(.poweredOn)])
     }
 
-    @Test("ST-6 O-44 the daemon goes: resetting; it comes back: powered on")
+    @Test("ST-6 O-44 the daemon exits: resetting; it comes back: powered on")
     func daemonRestart() {
         var machine = machine(.owner(present: true), .powered("hci0", true))
         #expect(machine.handle(.owner(present: false)) == [.setState(.resetting), .use(nil), .startGrace(.short)])
@@ -58,7 +58,7 @@ import Testing
         #expect(machine.handle(.powered("hci0", true)) == [.stopGrace, .use("hci0"), .setState(.poweredOn)])
     }
 
-    @Test("D10 a daemon that was hung has its adapters: no period of grace, in which it would seem to have none")
+    @Test("D10 a daemon that hung still has its adapters: there is no grace period")
     func noGraceAfterHang() {
         var machine = machine(.owner(present: true), .powered("hci0", true))
         #expect(machine.handle(.hung).contains(.stopGrace))
@@ -66,7 +66,7 @@ import Testing
         #expect(machine.handle(.powered("hci0", true)) == [.stopGrace, .use("hci0"), .setState(.poweredOn)])
     }
 
-    @Test("D10 after a restart the adapter from before has the period of grace to come back, then another will do")
+    @Test("D10 after a restart the previous adapter has a grace period to come back, then another one is used")
     func comesBackToItsAdapter() {
         func restarted() -> AdapterStateMachine {
             var machine = AdapterStateMachine()
@@ -83,7 +83,7 @@ import Testing
         #expect(machine.handle(.graceOver).contains(.use("hci0")) && machine.state == .poweredOn)
     }
 
-    @Test("ST-6 what was lost has 20 s to come back before there is none; another adapter is taken after 3 s")
+    @Test("ST-6 a lost adapter has 20 s to come back before unsupported; another adapter is used after 3 s")
     func longGrace() {
         for loss: AdapterStateMachine.Event in [.owner(present: false), .busLost, .powered("hci0", nil)] {
             var machine = machine(.owner(present: true), .powered("hci0", true), loss)
@@ -95,7 +95,7 @@ import Testing
             _ = machine.handle(loss)
             #expect(machine.handle(.graceOver) == [.startGrace(.long)])
         }
-        // A daemon that comes late begins anew: its adapters come one by one.
+        // A daemon that starts late starts afresh: its adapters appear one by one.
         var machine = machine(.owner(present: true), .powered("hci0", true), .owner(present: false), .graceOver)
         #expect(machine.handle(.owner(present: true)) == [.stopGrace, .startGrace(.short), .askPowered("hci0")])
         #expect(machine.handle(.powered("hci0", nil)) == [.list])
@@ -114,13 +114,13 @@ import Testing
         #expect(machine.handle(.powered("hci0", true)) == [.setState(.poweredOn)])
     }
 
-    @Test("switched off and on by ourselves it is reset; where that fails it is off, and says so from then on")
+    @Test("during a power cycle the state is resetting; if it fails the state is powered off")
     func powerCycle() {
         var machine = machine(.owner(present: true), .powered("hci0", true))
         machine.isPowerCycling = true
         #expect(machine.handle(.powered("hci0", false)) == [.setState(.resetting)])
         #expect(machine.handle(.powered("hci0", true)) == [.setState(.poweredOn)])
-        #expect(machine.handle(.powered("hci0", false)) == [.setState(.poweredOff)], "by somebody else")
+        #expect(machine.handle(.powered("hci0", false)) == [.setState(.poweredOff)], "by another program")
         _ = machine.handle(.powered("hci0", true))
         machine.isPowerCycling = true
         #expect(machine.handle(.powerCycleFailed) == [], "it did not go off")
@@ -129,7 +129,7 @@ import Testing
         #expect(machine.handle(.powerCycleFailed) == [.setState(.poweredOff)], "it did not go on again")
     }
 
-    @Test("switched off by ourselves while BlueZ hangs, dies or the bus is lost: it is switched on again, once")
+    @Test("a power cycle during which BlueZ hangs, exits or the bus is lost: the adapter is switched on again, once")
     func powerCycleIsLost() {
         for loss: AdapterStateMachine.Event in [.hung, .busLost, .owner(present: false)] {
             for isOff in [true, false] {
@@ -143,10 +143,10 @@ import Testing
                 _ = machine.handle(.listed(["hci0"]))
                 #expect(machine.state == .resetting)
                 #expect(machine.handle(.powered("hci0", true)).contains(.setState(.poweredOn)))
-                #expect(machine.handle(.powered("hci0", false)) == [.setState(.poweredOff)], "by somebody else")
+                #expect(machine.handle(.powered("hci0", false)) == [.setState(.poweredOff)], "by another program")
             }
         }
-        // BlueZ goes on, and comes to the switching off only then. Another daemon never does.
+        // BlueZ resumes, and only then handles the power-off. Another daemon never does.
         for (loss, goesOff) in [(AdapterStateMachine.Event.hung, true), (.owner(present: false), false)] {
             var machine = machine(.owner(present: true), .powered("hci0", true))
             machine.isPowerCycling = true
@@ -164,7 +164,7 @@ import Testing
         #expect(machine.handle(.owner(present: true)) == [])
     }
 
-    @Test("no daemon at the start is unsupported, a refusing bus unauthorized")
+    @Test("no daemon at launch is unsupported, a bus that refuses access is unauthorized")
     func noDaemon() {
         var machine = AdapterStateMachine()
         #expect(machine.handle(.owner(present: false)) == [])

@@ -12,7 +12,7 @@ import Testing
         #expect(queue.finish(499) == nil && queue.isEmpty)
     }
 
-    @Test("an answer of a link that has ended starts nothing")
+    @Test("an answer from a link that has ended starts nothing")
     func staleAnswer() {
         var queue = AttributeQueue<Int>()
         _ = queue.add(1)
@@ -22,7 +22,7 @@ import Testing
         #expect(queue.running?.operation == 2)
     }
 
-    @Test("what waits can be withdrawn; what runs cannot")
+    @Test("a waiting operation can be withdrawn; a running one cannot")
     func withdraws() {
         var queue = AttributeQueue<Int>()
         for n in 0..<10 { _ = queue.add(n) }

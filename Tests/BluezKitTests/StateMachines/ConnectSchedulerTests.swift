@@ -5,7 +5,7 @@ import Testing
 @Suite struct ConnectSchedulerTests {
     typealias Scheduler = ConnectScheduler<Int>
 
-    @Test("who waits alone is attempted at once, without a scan and without an end")
+    @Test("a sole waiting device is attempted at once, without a scan and without a time limit")
     func alone() {
         var turns = Scheduler()
         #expect(turns.request(1, isHeard: false) == [.start(1)])
@@ -13,7 +13,7 @@ import Testing
         #expect(turns.request(1, isHeard: false) == [.start(1)])
     }
 
-    @Test("while the app scans, a device that was not heard is listened for first, and attempted for a short time")
+    @Test("while the app scans, the scheduler first listens for a device that was not heard, then attempts it briefly")
     func whileScanning() {
         var turns = Scheduler()
         #expect(turns.scan(true) == [])
@@ -25,7 +25,7 @@ import Testing
     }
 
     @Test(
-        "one attempt at a time, in the order of the requests; who was heard comes first, when a blind attempt has had its time"
+        "one attempt at a time, in order of the requests; heard devices go first, after an unheard one has had its time"
     )
     func order() {
         var turns = Scheduler()
@@ -74,7 +74,7 @@ import Testing
     }
 
     /// Every sequence of five events among three devices.
-    @Test("every interleaving: one attempt at a time, nobody is forgotten, nobody is started unasked")
+    @Test("every interleaving: one attempt at a time, no device is forgotten, none is started without a request")
     func everyInterleaving() {
         enum Event { case ask(Int, Bool), hear(Int), end(Int), scan(Bool), timer }
         let alphabet: [Event] =
@@ -121,7 +121,7 @@ import Testing
                         }
                     }
                     #expect(state.turns.running == state.running && state.turns.waiting == state.waiting.count)
-                    // Whoever waits gets a turn: when the attempt ends, or when the timer fires.
+                    // Every waiting device gets a turn: when the attempt ends, or when the timer fires.
                     #expect(state.waiting.isEmpty || state.running != nil || state.hasTimer)
                     if depth < 4 { next.append(state) }
                 }

@@ -7,7 +7,7 @@ import Testing
     private let hearts = Filter(services: ["180d"], wantsDuplicates: false)
     private let everything = Filter(services: nil, wantsDuplicates: true)
 
-    @Test("a wish sets the filter, then starts")
+    @Test("a request sets the filter, then starts")
     func starts() {
         var machine = DiscoveryStateMachine()
         #expect(machine.wish(hearts) == [.setFilter(hearts)])
@@ -16,7 +16,7 @@ import Testing
         #expect(machine.isRunning)
     }
 
-    @Test("SC-2 an equal wish does nothing; another one changes the filter without a stop")
+    @Test("SC-2 an equal request does nothing; a different one changes the filter without stopping")
     func changesFilter() {
         var machine = running(hearts)
         #expect(machine.wish(hearts) == [])
@@ -24,7 +24,7 @@ import Testing
         #expect(machine.replied(.done) == [])
     }
 
-    @Test("a new scan of a second manager restarts discovery, so that it hears of what was reported already")
+    @Test("a new scan of a second manager restarts discovery, so that known devices are reported to it")
     func restarts() {
         var machine = running(hearts)
         #expect(machine.wish(hearts, afresh: true) == [.stop])
@@ -33,7 +33,7 @@ import Testing
         #expect(machine.replied(.done) == [])
     }
 
-    @Test("calls are made one at a time, and the latest wish wins")
+    @Test("calls are made one at a time, and the latest request wins")
     func serialises() {
         var machine = DiscoveryStateMachine()
         #expect(machine.wish(hearts) == [.setFilter(hearts)])
@@ -43,7 +43,7 @@ import Testing
         #expect(machine.replied(.done) == [.setFilter(everything)])
     }
 
-    @Test("a busy adapter is asked again, later and later")
+    @Test("a busy adapter is asked again with increasing delays")
     func retries() {
         var machine = DiscoveryStateMachine()
         _ = machine.wish(hearts)
@@ -56,7 +56,7 @@ import Testing
         #expect(machine.timerFired() == [])
     }
 
-    @Test("connecting pauses the scan, and it goes on")
+    @Test("connecting pauses the scan, which then resumes")
     func pauses() {
         var machine = running(hearts)
         #expect(machine.pause(true) == [.stop])
@@ -64,14 +64,14 @@ import Testing
         #expect(machine.pause(false) == [.setFilter(hearts)])
     }
 
-    @Test("filters merge: any service of either, all if one wants all")
+    @Test("filters are merged: the services of both, or all if one scan is unfiltered")
     func merges() {
         let bikes = Filter(services: ["1816"], wantsDuplicates: true)
         #expect(hearts.merged(with: bikes) == Filter(services: ["180d", "1816"], wantsDuplicates: true))
         #expect(hearts.merged(with: everything) == everything)
     }
 
-    @Test("a start from before a reset that BlueZ carries out after it is stopped, and what is wanted started anew")
+    @Test("a start from before a reset that BlueZ carries out after it is stopped, and the requested discovery started")
     func strays() {
         var machine = DiscoveryStateMachine()
         #expect(machine.strayed() == [.stop])

@@ -9,7 +9,7 @@ import Testing
         return machine
     }
 
-    @Test("a device that BlueZ knows is connected to without a scan")
+    @Test("a device that BlueZ knows is connected without a scan")
     func connectsKnown() {
         var link = LinkStateMachine()
         #expect(link.handle(.want(true)) == [.readDevice])
@@ -26,7 +26,7 @@ import Testing
         #expect(link.handle(.deviceRead(connected: true)) == [.linkUp])
     }
 
-    @Test("LX-15 an attempt that fails is repeated, later and later, without a word")
+    @Test("LX-15 a failed attempt is repeated with increasing delays, without being reported")
     func retries() {
         var link = machine(.want(true), .deviceRead(connected: false), .turn)
         var delays: [Duration] = []
@@ -43,7 +43,9 @@ import Testing
         #expect(delays.first == .milliseconds(250) && delays.last == .seconds(8) && delays == delays.sorted())
     }
 
-    @Test("a device that is heard and that BlueZ does not know is tried later and later, not with each advertisement")
+    @Test(
+        "a device that is heard but unknown to BlueZ is attempted with increasing delays"
+    )
     func unknownAgainAndAgain() {
         var link = machine(.want(true), .deviceRead(connected: nil), .seen, .turn)
         // Once may be chance: BlueZ has forgotten it in this moment.
@@ -66,7 +68,7 @@ import Testing
         #expect(delays.last == .seconds(8) && delays == delays.sorted())
     }
 
-    @Test("what a dead process has left is ended; who wants the link meanwhile gets a new one")
+    @Test("an orphaned link is ended; a connect request in the meantime gets a new link")
     func inherits() {
         var link = LinkStateMachine()
         #expect(link.inherit() == [.disconnect])
@@ -74,11 +76,11 @@ import Testing
         #expect(link.handle(.disconnectReply) == [.stopTimer, .linkDown, .readDevice])
     }
 
-    @Test("success without Connected is no success")
+    @Test("success without Connected is a failure")
     func settles() {
         var link = machine(.want(true), .deviceRead(connected: false), .turn)
         #expect(link.handle(.connectReply(nil)) == [.startTimer(.milliseconds(500))])
-        // The signal may have been missed: what BlueZ says when it is asked counts as well.
+        // The signal may have been missed: BlueZ's answer to a query counts as well.
         #expect(link.handle(.timerFired) == [.startTimer(.milliseconds(4500)), .readDevice])
         var asked = link
         #expect(asked.handle(.deviceRead(connected: true)) == [.stopTimer, .linkUp])
@@ -86,7 +88,7 @@ import Testing
         #expect(link.handle(.timerFired) == [.startBackOff(.milliseconds(250))])
     }
 
-    @Test("an answer that is ahead of the signal is as good as that", arguments: [0, 1, 2, 3])
+    @Test("an answer that arrives before the signal has the same effect", arguments: [0, 1, 2, 3])
     func answerAhead(attempt: Int) {
         var link = machine(.want(true), .deviceRead(connected: attempt == 0 ? nil : false))
         if attempt > 1 { _ = link.handle(.turn) }
@@ -95,7 +97,7 @@ import Testing
         #expect(link.handle(.connectedChanged(true)) == [])
     }
 
-    @Test("a link that ends by itself: nothing begins before the loss is told")
+    @Test("a link that ends unexpectedly: nothing starts before the disconnection is reported")
     func holdsLoss() {
         var link = machine(.want(true), .deviceRead(connected: true))
         #expect(link.handle(.connectedChanged(false)) == [.linkDown, .hold])
@@ -106,7 +108,9 @@ import Testing
         #expect(given.handle(.lossTold(isWanted: false)) == [] && given.phase == .idle)
     }
 
-    @Test("LX-16 a link that is there again while the loss is held back: that is told, then it is taken or ended")
+    @Test(
+        "LX-16 a new link while the disconnection is held back: that is reported, then the link is adopted or ended"
+    )
     func flickers() {
         var link = machine(.want(true), .deviceRead(connected: true), .connectedChanged(false))
         #expect(link.handle(.connectedChanged(true)) == [.stopTimer, .tellLoss])
@@ -120,7 +124,7 @@ import Testing
         #expect(given.handle(.lossTold(isWanted: false)) == [] && given.phase == .idle)
     }
 
-    @Test("DL-7 a link from before this process is taken over, and announced, whatever was under way")
+    @Test("DL-7 a link from before this process is adopted and reported, in every phase")
     func adoptsFromEveryPhase() {
         let paths: [[LinkStateMachine.Event]] = [
             [], [.want(true)], [.want(true), .deviceRead(connected: nil)],
@@ -142,7 +146,7 @@ import Testing
         }
     }
 
-    @Test("an attempt that was called off and makes its link all the same is ended")
+    @Test("a cancelled attempt that still makes its link: the link is ended")
     func calledOffTooLate() {
         for isAnswered in [false, true] {
             var link = machine(.want(true), .deviceRead(connected: false), .turn, .want(false))
@@ -154,7 +158,7 @@ import Testing
         }
     }
 
-    @Test("a device that BlueZ does not know is looked for")
+    @Test("a device that BlueZ does not know is searched for")
     func looks() {
         var link = machine(.want(true))
         #expect(link.handle(.deviceRead(connected: nil)) == [.look(true)])
@@ -164,18 +168,18 @@ import Testing
         #expect(link.handle(.want(false)) == [.look(false)])
     }
 
-    @Test("a turn that is over ends the attempt, and another turn is asked for")
+    @Test("the end of a turn ends the attempt, and another turn is requested")
     func turnOver() {
         var link = machine(.want(true), .deviceRead(connected: false), .turn)
         #expect(link.handle(.turnOver) == [.stopTimer, .disconnect])
-        // Nobody else connects before BlueZ has answered.
+        // No other device connects before BlueZ has answered.
         #expect(link.holdsTurn)
         #expect(link.handle(.connectReply(.transient)) == [])
         #expect(link.handle(.disconnectReply) == [.stopTimer, .linkDown, .readDevice])
         #expect(link.handle(.deviceRead(connected: false)) == [.queue])
     }
 
-    @Test("who waits for a turn takes the link that somebody else makes, and can be cancelled")
+    @Test("a device that waits for a turn adopts a link that another program makes, and can be cancelled")
     func queued() {
         var link = machine(.want(true), .deviceRead(connected: false))
         #expect(link.handle(.seen) == [] && link.phase == .queued)
@@ -184,7 +188,7 @@ import Testing
         #expect(link.handle(.want(false)) == [] && link.phase == .idle)
     }
 
-    @Test("a cancelled attempt is withdrawn, and a link that comes of it all the same is not announced")
+    @Test("a cancelled attempt is withdrawn, and a link that it still makes is not reported")
     func cancelsAttempt() {
         var link = machine(.want(true), .deviceRead(connected: false), .turn)
         #expect(link.handle(.want(false)) == [.stopTimer, .disconnect])
@@ -208,7 +212,7 @@ import Testing
         #expect(link.handle(.connectedChanged(false)) == [.stopTimer, .linkDown, .readDevice])
     }
 
-    @Test("an error that will not go away ends the wish")
+    @Test("a final error ends the connect request")
     func givesUp() {
         var link = machine(.want(true), .deviceRead(connected: false), .turn)
         #expect(link.handle(.connectReply(.final)) == [.giveUp])
@@ -216,7 +220,7 @@ import Testing
     }
 
     /// Every sequence of five events: whatever comes, the machine keeps its promises.
-    @Test("every interleaving: a link is announced only when wanted, ends once, and an unwanted one is closed")
+    @Test("every interleaving: a link is reported only if requested, ends once, and an unrequested one is closed")
     func everyInterleaving() {
         let alphabet: [LinkStateMachine.Event] = [
             .want(true), .want(false), .deviceRead(connected: nil), .deviceRead(connected: false),
@@ -241,7 +245,7 @@ import Testing
                     let before = state.link.phase
                     var actions = state.link.handle(event)
                     if actions.contains(.tellLoss) {
-                        // Told at once; some of those who wanted it do not connect again.
+                        // Reported at once; some of the managers do not connect again.
                         #expect(before == .lost && state.downs == state.ups)
                         actions += state.link.handle(.lossTold(isWanted: state.link.isWanted && depth % 2 == 0))
                     }

@@ -14,12 +14,12 @@ import Testing
         #expect(PairingQuestion.consent.policy(pairing) == .ask)
         pairing.allowsJustWorks = true
         #expect(PairingQuestion.consent.policy(pairing) == .accept)
-        #expect(PairingQuestion.comparison(1).policy(pairing) == .refuse, "just works is no answer to a number")
+        #expect(PairingQuestion.comparison(1).policy(pairing) == .refuse, "just works does not answer a comparison")
         pairing.comparePasskey = { _, _, _ in }
         #expect(PairingQuestion.comparison(1).policy(pairing) == .ask)
     }
 
-    @Test("BlueZ is told of no more than there are handlers for, of all managers together")
+    @Test("the agent's capability covers only what the handlers of all managers together support")
     func capabilities() {
         var enters = BluezPairing()
         enters.enterPasskey = { _, _ in }

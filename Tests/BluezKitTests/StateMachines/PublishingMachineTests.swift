@@ -16,7 +16,8 @@ import Testing
         #expect(machine.phase == .idle)
     }
 
-    @Test("PB-5 one that includes another is registered with it, the included one first, and confirmed alone")
+    @Test(
+        "PB-5 a service that includes another is registered with it, the included one first, and confirmed separately")
     func includes() {
         var machine = Machine()
         _ = machine.add("included")
@@ -29,7 +30,7 @@ import Testing
         #expect(machine.registerReplied(true) == [])
     }
 
-    @Test("what BlueZ refuses fails alone: what was there before is registered again")
+    @Test("a service that BlueZ refuses fails alone: those registered before are registered again")
     func refusal() {
         var machine = Machine()
         _ = machine.add("A")
@@ -37,13 +38,13 @@ import Testing
         _ = machine.add("B")
         _ = machine.withdrawReplied()
         #expect(machine.registerReplied(false) == [.fail("B"), .register(["A"])])
-        // Refused as well: given up, rather than tried for ever.
+        // Refused as well: it gives up instead of trying forever.
         #expect(machine.registerReplied(false) == [.fail("A")])
         #expect(machine.phase == .idle)
         #expect(machine.wanted.isEmpty)
     }
 
-    @Test("changes while BlueZ works are made up for afterwards")
+    @Test("changes during a registration are applied afterwards")
     func changesMeanwhile() {
         var machine = Machine()
         _ = machine.add("A")
@@ -56,7 +57,7 @@ import Testing
         #expect(machine.withdrawReplied() == [])
     }
 
-    @Test("answers after BlueZ was lost are void")
+    @Test("answers after the loss of BlueZ are ignored")
     func loss() {
         var machine = Machine()
         _ = machine.add("A")
@@ -67,7 +68,7 @@ import Testing
 }
 
 @Suite struct AdvertiserStateMachineTests {
-    @Test("AD-3 AD-4 O-35 one start is confirmed; others are refused after it, and the first goes on")
+    @Test("AD-3 AD-4 O-35 one start is confirmed; later ones are refused, and the first continues")
     func starts() {
         var machine = AdvertiserStateMachine()
         #expect(machine.start() == [.register(1)])
@@ -80,7 +81,7 @@ import Testing
         #expect(machine.start() == [.register(2)])
     }
 
-    @Test("a start that was taken back is undone when BlueZ has answered, and does not disturb the next")
+    @Test("a start that was stopped is undone when BlueZ has answered, and does not disturb the next one")
     func takenBack() {
         var machine = AdvertiserStateMachine()
         _ = machine.start()
@@ -91,7 +92,7 @@ import Testing
         #expect(machine.replied(1, false) == [])
     }
 
-    @Test("a refusal answers all who asked, and the next start is a new attempt")
+    @Test("a refusal answers all pending starts, and the next start is a new attempt")
     func refusal() {
         var machine = AdvertiserStateMachine()
         _ = machine.start()
@@ -107,7 +108,7 @@ import Testing
 @Suite struct SubscriberBookTests {
     private typealias Book = SubscriberBook<String>
 
-    @Test("UP-7 each central is listed once, and unlisted by name, by the last one's end, or with its link")
+    @Test("UP-7 each central is listed once, and removed individually, with the last subscription, or with its link")
     func lists() {
         var book = Book()
         #expect(book.subscribed("A") == [.subscribed("A")])
@@ -123,7 +124,7 @@ import Testing
         #expect(book.subscribers.isEmpty)
     }
 
-    @Test("one that subscribes again has left without a word")
+    @Test("a central that subscribes again had unsubscribed unnoticed")
     func missedEnd() {
         var book = Book()
         _ = book.subscribed("A")
@@ -140,14 +141,14 @@ import Testing
         #expect(book.connected("A") == [.subscribed("A")])
         #expect(book.away.isEmpty)
         #expect(book.connected("A") == [])
-        // Who was not subscribed is not remembered.
+        // A central that was not subscribed is not remembered.
         #expect(book.disconnected("B", isBonded: true) == [])
         #expect(book.connected("B") == [])
     }
 }
 
 @Suite struct UpdateWindowTests {
-    @Test("UP-2 UP-3 O-37 false when full, and readiness once for each such phase")
+    @Test("UP-2 UP-3 O-37 false when full, and readiness once after each such period")
     func window() {
         var window = UpdateWindow()
         for _ in 0..<UpdateWindow.limit { #expect(window.admit() == true) }
@@ -173,7 +174,7 @@ import Testing
         #expect(windows.release("A") == false)
     }
 
-    @Test("UP-2 UP-3 a characteristic whose window is full holds up no other, and is ready by itself")
+    @Test("UP-2 UP-3 a characteristic whose window is full does not delay others, and becomes ready on its own")
     func several() {
         var windows = UpdateWindows<String>()
         for _ in 0..<UpdateWindow.limit { #expect(windows.admit("A") == true) }

@@ -3,11 +3,11 @@ import Testing
 @testable import BluezKit
 
 @Suite struct ScanWatchTests {
-    @Test("a silent scan is started anew, then the adapter is power-cycled, and then it is left alone")
+    @Test("a silent scan is restarted, then the adapter is power-cycled, and then nothing more is done")
     func staged() {
         var watch = ScanWatch()
         #expect(watch.scan(true) == [.startTimer(watch.window)])
-        #expect(watch.scan(true) == [], "a change of the scan is none of its beginning")
+        #expect(watch.scan(true) == [], "a change of the scan is not its start")
         #expect(watch.timerFired() == [.restart, .startTimer(watch.window)])
         #expect(watch.timerFired() == [.powerCycle, .startTimer(watch.window)])
         for _ in 0..<10 { #expect(watch.timerFired() == [.startTimer(watch.window)]) }
@@ -15,7 +15,7 @@ import Testing
         #expect(watch.timerFired() == [])
     }
 
-    @Test("whatever is heard begins a new minute of patience")
+    @Test("any advertisement restarts the period of one minute")
     func heard() {
         var watch = ScanWatch()
         _ = watch.scan(true)
@@ -26,7 +26,7 @@ import Testing
         }
     }
 
-    @Test("in doubt every device is listened to; one that is heard ends the doubt")
+    @Test("while the filter is suspect the scan is unfiltered; a device that is heard ends this")
     func doubt() {
         var watch = ScanWatch()
         _ = watch.scan(true)
@@ -38,7 +38,7 @@ import Testing
         #expect(!watch.isInDoubt)
     }
 
-    @Test("a doubt that was not justified is not had again soon, where a filter explains the silence")
+    @Test("after an unjustified restart the filter is trusted for a while, because it explains the silence")
     func patience() {
         var watch = ScanWatch()
         _ = watch.scan(true)
@@ -55,7 +55,7 @@ import Testing
         #expect(watch.timerFired() == [.restart, .startTimer(watch.window)])
     }
 
-    @Test("a power cycle is not repeated for a scan that begins after it, until something was heard")
+    @Test("a power cycle is not repeated for a later scan until something was heard")
     func onlyOnce() {
         var watch = ScanWatch()
         func untilSilent() -> [ScanWatch.Action] {

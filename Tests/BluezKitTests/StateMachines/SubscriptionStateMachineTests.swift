@@ -22,7 +22,7 @@ import Testing
         return machine
     }
 
-    @Test("NT-9 O-23 values that come before the answer are held back until the confirmation")
+    @Test("NT-9 O-23 values that arrive before the answer are held back until the confirmation")
     func holdsBack() {
         var machine = Machine()
         #expect(machine.set(true, for: "a") == [.startNotify])
@@ -42,7 +42,7 @@ import Testing
         #expect(machine.isIdle)
     }
 
-    @Test("NT-8 BlueZ hears of the first subscriber and of the last one's leaving only")
+    @Test("NT-8 BlueZ is called only for the first subscriber and after the last one")
     func counts() {
         var machine = subscribed("a")
         #expect(machine.set(true, for: "b") == [.confirm("b", isNotifying: true)])
@@ -52,7 +52,7 @@ import Testing
         #expect(receive(&machine, [1]) == [])
     }
 
-    @Test("NT-6 the state it has already is confirmed, without a call")
+    @Test("NT-6 requesting the current state is confirmed without a call")
     func same() {
         var machine = subscribed("a")
         #expect(machine.set(true, for: "a") == [.confirm("a", isNotifying: true)])
@@ -62,7 +62,7 @@ import Testing
         #expect(machine.phase == .on)
     }
 
-    @Test("RW-3 O-24 the echo of a read is no notification; what else comes meanwhile is, in order")
+    @Test("RW-3 O-24 the echo of a read is not a notification; other values are delivered, in order")
     func readEcho() {
         var machine = subscribed("a")
         machine.readStarted()
@@ -78,7 +78,7 @@ import Testing
         #expect(machine.readReplied(nil) == [.deliver([5])])
     }
 
-    @Test("the last subscriber that vanishes lets go of BlueZ's subscription")
+    @Test("when the last subscriber is released, BlueZ's subscription ends")
     func drops() {
         var machine = subscribed("a", "b")
         let dropped = ["a", "a", "b"].map { subscriber in machine.drop { $0 == subscriber } }
@@ -86,7 +86,7 @@ import Testing
         #expect(machine.isIdle)
     }
 
-    @Test("who vanishes while BlueZ is asked is no subscriber: what was begun for him is ended")
+    @Test("a subscriber that is released while BlueZ is called: the subscription is ended")
     func dropsWhileAsking() {
         var starting = Machine()
         _ = starting.set(true, for: "a")
@@ -106,7 +106,7 @@ import Testing
         #expect(stopping.isIdle)
     }
 
-    @Test("who subscribes again is known by what it says now")
+    @Test("a subscriber that subscribes again replaces its earlier request")
     func replaces() {
         struct Named: Hashable {
             let name: String

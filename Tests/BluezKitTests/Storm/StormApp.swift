@@ -32,7 +32,7 @@ final class StormApp: @unchecked Sendable {  // holds: all that changes is touch
             peripheral.discoverServices(wishes[peripheral.identifier].map { [$0.service] })
         case .disconnected(let peripheral, _, _), .failed(let peripheral, _):
             subscribed[peripheral.identifier] = nil
-            // The app may have let go of it, and then holds another one.
+            // The app may have released it, and then keeps another one.
             guard peripherals[peripheral.identifier] === peripheral else { return }
             manager.connect(peripheral)
         case .services(let peripheral, nil):
@@ -49,7 +49,7 @@ final class StormApp: @unchecked Sendable {  // holds: all that changes is touch
             guard let peripheral = characteristic.service?.peripheral else { return }
             subscribed[peripheral.identifier] = characteristic
         case .modified(let peripheral, let services):
-            // Also where services were only added: ours may be among them.
+            // Also if services were only added: ours may be among them.
             if services.contains(where: { $0.uuid == wishes[peripheral.identifier]?.service }) {
                 subscribed[peripheral.identifier] = nil
             }

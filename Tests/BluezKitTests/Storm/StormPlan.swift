@@ -73,7 +73,7 @@ struct StormPlan {
     }
 
     private mutating func step(_ line: String, _ pause: ClosedRange<Int> = 0...150) -> Step {
-        // Things that come at once are the hardest.
+        // Simultaneous events are the hardest.
         let isHasty = Bool.random(using: &random)
         let milliseconds = Int.random(in: pause, using: &random)
         return Step(line: line, pauseMilliseconds: isHasty ? pause.lowerBound : milliseconds * slowness)

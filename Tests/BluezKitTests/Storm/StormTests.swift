@@ -36,7 +36,7 @@ import Testing
 }
 
 /// One run.
-private final class Storm: @unchecked Sendable {  // holds: used by one test, which goes on step by step
+private final class Storm: @unchecked Sendable {  // holds: used by one test, step by step
     struct Broken: Error, CustomStringConvertible { let description: String }
 
     private struct Target {
@@ -154,7 +154,7 @@ private final class Storm: @unchecked Sendable {  // holds: used by one test, wh
         while true {
             let complaints = await central.perform { app.complaints }
             if complaints.isEmpty { return }
-            // bluetoothd 5.66 has bugs that crash it, which is weather too: whoever runs it starts it again.
+            // bluetoothd 5.66 has bugs that crash it, which belongs to the storm: the supervisor starts it again.
             if try await (world as? RigWorld)?.restartCrashedDaemon() == true { crashes += 1 }
             if !isSlow, ContinuousClock.now > start + .seconds(20) {
                 isSlow = true
@@ -189,8 +189,8 @@ private final class Storm: @unchecked Sendable {  // holds: used by one test, wh
         return lines.joined(separator: "\n")
     }
 
-    /// bluetoothd 5.66 may lose track of a link ("No matching connection for device"): it says for ever that the peripheral is
-    /// connected, and no client can know better. Whoever sees it starts it again.
+    /// bluetoothd 5.66 may lose track of a link ("No matching connection for device"): it reports forever that the
+    /// peripheral is connected, and no client can detect this. The test then restarts it.
     private func restartConfusedDaemon(_ complaints: [UUID: String]) async throws {
         guard let rig = world as? RigWorld else { return }
         for target in targets where complaints[target.wish.identifier] == "no value" {
@@ -203,8 +203,8 @@ private final class Storm: @unchecked Sendable {  // holds: used by one test, wh
         }
     }
 
-    /// Linux 6.1 loses a link that is made in the moment in which it calls the attempt off: the controller has it, and nobody
-    /// can use or end it. Whoever sees it switches Bluetooth off and on.
+    /// Linux 6.1 loses a link that is made at the moment its attempt is cancelled: the controller has it, and no
+    /// program can use or end it. The test then switches Bluetooth off and on.
     private func resetConfusedKernel(_ complaints: [UUID: String]) async throws {
         guard let rig = world as? RigWorld else { return }
         for target in targets where complaints[target.wish.identifier] != nil {
@@ -265,7 +265,7 @@ private final class Storm: @unchecked Sendable {  // holds: used by one test, wh
     }
 
     private func checkFootprint() async throws {
-        // What ends with the storm may take a moment; BlueZ forgets a device that was only heard after 30 s.
+        // Work that ends with the storm may take a moment; BlueZ forgets a device that was only heard after 30 s.
         let deadline = ContinuousClock.now + .seconds(2 * world_deadline)
         while true {
             footprint = await measure()
@@ -291,7 +291,7 @@ private final class Storm: @unchecked Sendable {  // holds: used by one test, wh
 
     private func measure() async -> Footprint {
         let session = central.manager.session
-        // BlueZ keeps a device to which another program has connected, so whoever heard it keeps it as well.
+        // BlueZ keeps a device to which another program has connected, so an app that heard it keeps it as well.
         let simulator = (world as? SimulatedWorld)?.simulator
         let kept = Set((simulator?.knownDevices() ?? []).map { "dev_" + $0.replacing(":", with: "_") })
         return await withCheckedContinuation { continuation in

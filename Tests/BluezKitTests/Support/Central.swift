@@ -40,7 +40,7 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
         let depth: Int
     }
 
-    /// Kept: a simulator ends when nobody holds it.
+    /// Kept: a simulator ends when it is released.
     let world: any World
     let queue: DispatchQueue
     /// Runs inside each callback, on the queue, after it was noted.
@@ -53,7 +53,7 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
     private let keepsRecords: Bool
     private var depth = 0
     static let onQueue = DispatchSpecificKey<Bool>()
-    /// Compares all that comes with all that was asked for (the O- table).
+    /// Compares all callbacks with all calls (the O- table).
     let watch: ContractWatch
 
     init(
@@ -82,7 +82,7 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
         isMade.signal()
     }
 
-    /// When links went down, as the callback says, and when it came.
+    /// When links ended, according to the callback, and when it was made.
     let losses = ProtectedBox<[(time: CFAbsoluteTime, told: CFAbsoluteTime)]>([])
     private let kept = ProtectedBox<[CBPeripheral]>([])
     private let stateObserver = ProtectedBox<(@Sendable () -> Void)?>(nil)
@@ -93,7 +93,7 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
     /// Calls `body` inside each `didUpdateState` from now on.
     func observeStates(_ body: @escaping @Sendable () -> Void) { stateObserver.withLock { $0 = body } }
 
-    /// Lets go of the manager.
+    /// Releases the manager.
     func release() { queue.sync { releaseOnQueue() } }
 
     /// The same, on the queue or while it is held.
@@ -133,7 +133,7 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
     /// Runs `body` on the manager's queue.
     @discardableResult
     func perform<T>(_ body: @escaping @Sendable () -> T) async -> T {
-        // holds: the body has returned its value when the continuation goes on
+        // holds: the body has returned its value when the continuation resumes
         nonisolated(unsafe) var result: T?
         await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in
             queue.async {

@@ -2,17 +2,17 @@ import BluezKitSimulator
 import BluezDBus
 import Foundation
 
-/// A D-Bus daemon that listens where a test wants it to. Ends with this object, and with this process however it ends.
+/// A D-Bus daemon that listens on the given addresses. Ends with this object, and with this process however it ends.
 final class ConfiguredBus: @unchecked Sendable {  // holds: constant after init
     struct Failed: Error, CustomStringConvertible { let description: String }
 
-    /// All addresses, in the order in which they were asked for.
+    /// All addresses, in the order in which they were requested.
     let addresses: [BusAddress]
     let directory: URL
     private let shell = Process()
     private let lifeline = Pipe()
 
-    /// - Parameter listen: `tcp:host=127.0.0.1,port=0`, `unix:abstract=…`; `DIR` stands for a directory of its own.
+    /// - Parameter listen: `tcp:host=127.0.0.1,port=0`, `unix:abstract=…`; `DIR` is replaced by a directory of its own.
     init(listen: [String], auth: [String] = ["EXTERNAL", "ANONYMOUS"]) throws {
         let directory = FileManager.default.temporaryDirectory.appendingPathComponent(
             "bluezkit-test-\(UUID().uuidString)")
@@ -34,7 +34,8 @@ final class ConfiguredBus: @unchecked Sendable {  // holds: constant after init
         """.write(to: directory.appendingPathComponent("bus.conf"), atomically: false, encoding: .utf8)
         let output = Pipe()
         shell.executableURL = URL(fileURLWithPath: "/bin/sh")
-        // Without `wait`: the shell may have SIGCHLD blocked, as threads of a dispatch queue have, and would wait for ever.
+        // Without `wait`: the shell may have SIGCHLD blocked, as threads of a dispatch queue have, and would wait
+        // forever.
         shell.arguments = [
             "-c",
             """
@@ -47,7 +48,7 @@ final class ConfiguredBus: @unchecked Sendable {  // holds: constant after init
             """, "sh", directory.path,
         ]
         shell.standardInput = lifeline
-        // A child that another test starts meanwhile must not keep it open.
+        // A child that another test starts in the meantime must not keep it open.
         _ = fcntl(lifeline.fileHandleForWriting.fileDescriptor, F_SETFD, FD_CLOEXEC)
         shell.standardOutput = output
         try shell.run()
@@ -62,7 +63,7 @@ final class ConfiguredBus: @unchecked Sendable {  // holds: constant after init
     }
 
     deinit {
-        // The shell then ends the daemon. Nobody waits for it: a run loop would have to.
+        // The shell then ends the daemon. It is not waited for, because that would need a run loop.
         try? lifeline.fileHandleForWriting.close()
     }
 

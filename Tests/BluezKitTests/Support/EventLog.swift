@@ -1,14 +1,14 @@
 import BluezKitSimulator
 import Foundation
 
-/// Everything that happened, in order, and a way to wait for what must come: with a deadline, without polling.
+/// All events, in order, and a way to wait for the next one: with a deadline, without polling.
 final class EventLog<Event>: @unchecked Sendable {  // holds: what changes is under `lock`
     struct Missing: Error, CustomStringConvertible { let description: String }
 
     private let lock = NSLock()
     private var log: [Event] = []
     private var cursor = 0
-    /// Each looks at what is new, and says whether it is done.
+    /// Each checks new events, and returns whether it is finished.
     private var waiters: [() -> Bool] = []
 
     var all: [Event] { lock.withLock { log } }
@@ -20,7 +20,7 @@ final class EventLog<Event>: @unchecked Sendable {  // holds: what changes is un
         }
     }
 
-    /// Lets go of everything noted so far.
+    /// Discards all events recorded so far.
     func forget() { lock.withLock { (log, cursor) = ([], 0) } }
 
     /// What `pick` makes of the next event, after those that were taken already, of which it makes something.

@@ -3,8 +3,8 @@ import CoreBluetooth
 import BluezDBus
 import Foundation
 
-/// Something that owns `org.bluez` on a bus of its own and does to the objects of a peripheral manager what a test says:
-/// what no well-behaved daemon does, and what only later ones do.
+/// Owns `org.bluez` on a private bus and does to the objects of a peripheral manager what a test requests: what no
+/// correct daemon does, and what only later versions do.
 final class FakeBlueZ: World, @unchecked Sendable {  // holds: what changes is in boxes, or touched on the peer's queue
     private let bus: PrivateBus
     let peer: Peer
@@ -15,7 +15,7 @@ final class FakeBlueZ: World, @unchecked Sendable {  // holds: what changes is i
     /// Devices by path; others are connected and not bonded.
     let bonded = ProtectedBox<Set<String>>([])
     private let disconnected = ProtectedBox<Set<String>>([])
-    /// Calls of `Connect`, which are answered when a test says so.
+    /// Calls of `Connect`, which the test answers.
     private let connects = ProtectedBox<[IncomingCall]>([])
     private let givesSockets: Bool
     private let app = ProtectedBox("")
@@ -106,10 +106,10 @@ final class FakeBlueZ: World, @unchecked Sendable {  // holds: what changes is i
         }
     }
 
-    /// A central's link comes or goes.
+    /// A central connects or disconnects.
     func setConnected(_ isConnected: Bool, _ device: ObjectPath) throws {
         let path = device.rawValue
-        // Asked from now on, it says the same.
+        // Later queries give the same answer.
         disconnected.withLock { if isConnected { $0.remove(path) } else { $0.insert(path) } }
         try peer.emit(
             device, "org.freedesktop.DBus.Properties", "PropertiesChanged",
@@ -189,7 +189,7 @@ final class FakeBlueZ: World, @unchecked Sendable {  // holds: what changes is i
         }
     }
 
-    /// Where the app's characteristic with this UUID is.
+    /// The object path of the app's characteristic with this UUID.
     func characteristic(_ uuid: CBUUID) async throws -> ObjectPath {
         let call = try await calls.next("RegisterApplication") { $0.member == "RegisterApplication" ? $0 : nil }
         for object in try await objects(below: call.path ?? "/") {

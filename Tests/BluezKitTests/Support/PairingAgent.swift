@@ -1,7 +1,7 @@
 import BluezKit
 import BluezDBus
 
-/// Lets everybody pair, as a desktop does whose user says yes.
+/// Accepts every pairing, like a desktop whose user confirms.
 final class PairingAgent: Sendable {
     private let peer: Peer
 

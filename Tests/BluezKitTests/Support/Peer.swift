@@ -107,7 +107,7 @@ final class Peer: @unchecked Sendable {  // holds: the connection is touched on 
         }
     }
 
-    /// Deals with every call as `body` says.
+    /// Handles every call with `body`.
     func serve(_ body: @escaping (Connection, IncomingCall) -> Void) {
         sync { connection in
             connection.onCall = { [unowned connection] call in body(connection, call) }
@@ -147,7 +147,7 @@ extension Value {
     }
 }
 
-/// Whether nobody holds the other end of a pipe any more, once what holds it has let go.
+/// Whether the other end of a pipe is closed, after its owner was released.
 func reachesEnd(_ descriptor: Int32) async -> Bool {
     await withCheckedContinuation { continuation in
         DispatchQueue.global().async {

@@ -4,7 +4,7 @@ import Glibc
 
 struct SpawnFailure: Error, CustomStringConvertible { let description: String }
 
-/// Starts a program. `Process` will not do: it waits for its descriptors to be closed by all who inherited them.
+/// Starts a program. `Process` is not suitable: it waits until all processes that inherited its descriptors close them.
 func spawn(_ words: [String], input: Int32? = nil, output: Int32? = nil) throws -> pid_t {
     var actions = posix_spawn_file_actions_t()
     posix_spawn_file_actions_init(&actions)
@@ -40,7 +40,7 @@ func run(_ words: [String]) async throws -> Int32 {
     }
 }
 
-/// `restoration-probe`, an app in a process of its own: told what to do line by line, and killed without warning.
+/// `restoration-probe`, an app in its own process: controlled line by line, and killed without warning.
 final class Probe: Sendable {
     let pid: pid_t
     private let input: Int32
@@ -107,11 +107,11 @@ final class Probe: Sendable {
 
     func send(_ line: String) {
         let bytes = [UInt8]((line + "\n").utf8)
-        // It may be dead already; that must not end us.
+        // It may have exited already; that must not end this process.
         _ = bytes.withUnsafeBytes { Glibc.send(input, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL)) }
     }
 
-    /// SIGKILL, and waits until the process is gone.
+    /// SIGKILL, and waits until the process has exited.
     func kill() async throws {
         Glibc.kill(pid, SIGKILL)
         try await waitForEnd()
@@ -141,7 +141,7 @@ final class Probe: Sendable {
 
     private static let endLine = "(the end)"
 
-    /// What it says of its objects now.
+    /// The current state of its objects.
     func now() async throws -> String {
         send("tell")
         return try await next("now")

@@ -2,8 +2,8 @@ import CoreBluetooth
 import Foundation
 import Testing
 
-/// A peripheral manager with a delegate that notes every callback, and answers reads and writes if told how. Tests wait
-/// for what they expect, with a generous deadline, and never sleep.
+/// A peripheral manager with a delegate that records every callback, and responds to reads and writes as configured.
+/// Tests wait for what they expect, with a generous deadline, and never sleep.
 final class Publisher: NSObject, CBPeripheralManagerDelegate, @unchecked Sendable {
     // holds: the log is safe; the rest is constant after init, or touched on `queue` only
     enum Event {
@@ -27,7 +27,7 @@ final class Publisher: NSObject, CBPeripheralManagerDelegate, @unchecked Sendabl
         let depth: Int
     }
 
-    /// Kept: a simulator ends when nobody holds it.
+    /// Kept: a simulator ends when it is released.
     let world: any World
     let queue: DispatchQueue
     private(set) var manager: CBPeripheralManager!  // set in init, nil only after `release`
@@ -50,7 +50,7 @@ final class Publisher: NSObject, CBPeripheralManagerDelegate, @unchecked Sendabl
         }
     }
 
-    /// Lets go of the manager.
+    /// Releases the manager.
     func release() { queue.sync { manager = nil } }
 
     /// Has the world's central connected to a service 0100 with these.
@@ -99,7 +99,7 @@ final class Publisher: NSObject, CBPeripheralManagerDelegate, @unchecked Sendabl
 
     @discardableResult
     func perform<T>(_ body: @escaping @Sendable (CBPeripheralManager) -> T) async -> T {
-        // holds: the body has returned its value when the continuation goes on
+        // holds: the body has returned its value when the continuation resumes
         nonisolated(unsafe) var result: T?
         await withCheckedContinuation { (continuation: CheckedContinuation<Void, Never>) in
             queue.async { [self] in
@@ -196,7 +196,7 @@ extension World {
     /// An independent central connects, and finds what is published.
     @discardableResult
     func connect(_ central: String = "central", mtu: Int = 517) async throws -> String {
-        // As centrals do, it tries again: bluetoothd 5.66 does not always answer one that is back at once.
+        // As centrals do, it tries again: bluetoothd 5.66 does not always answer one that reconnects immediately.
         for _ in 0..<2 {
             _ = try? await control("\(central) disconnect")
             try await awaitConnections(central, 0)

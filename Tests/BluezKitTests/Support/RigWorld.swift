@@ -28,7 +28,7 @@ final class RigWorld: World, @unchecked Sendable {  // holds: all its parts are 
 
     @discardableResult
     func control(_ line: String) async throws -> String {
-        // The guest's own commands stand beside the peripherals'.
+        // The guest's own commands are in addition to those of the peripherals.
         if line.hasPrefix("bluetoothd ") {
             let directory = ProcessInfo.processInfo.environment["RIG_DIR", default: "."]
             return try await perform(directory + "/" + line)

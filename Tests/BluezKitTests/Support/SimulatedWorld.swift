@@ -41,8 +41,8 @@ extension SimulatorOptions {
         return options
     }
 
-    /// Nobody else is near or on the bus, and bluetoothd answers at once: for tests that count what comes or is called, or
-    /// that make something happen at one certain moment. They say why.
+    /// No other devices or programs, and bluetoothd answers at once: for tests that count events or calls, or that need
+    /// exact timing. They say why.
     static let calm = SimulatorOptions()
 
     /// Of the busy worlds of this run. `BLUEZKIT_SEED=7` repeats it.

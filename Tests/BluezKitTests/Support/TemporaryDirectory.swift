@@ -1,7 +1,7 @@
 import BluezKitRestore
 import Foundation
 
-/// A directory that goes with the test.
+/// A directory that is removed with the test.
 final class TemporaryDirectory: Sendable {
     let path: String
 
@@ -34,7 +34,7 @@ final class TemporaryDirectory: Sendable {
         try change(String(contentsOfFile: file, encoding: .utf8)).write(toFile: file, atomically: true, encoding: .utf8)
     }
 
-    /// Changes what is preserved, as if it had been written so.
+    /// Changes preserved state, as if it had been written that way.
     func editState(_ name: String, _ change: (inout Snapshot) -> Void) throws {
         let file = URL(fileURLWithPath: "\(path)/\(name)")
         var snapshot = try Snapshot(fileContent: Data(contentsOf: file))

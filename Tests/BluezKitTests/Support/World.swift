@@ -4,7 +4,7 @@ import BluezDBus
 import Foundation
 import Testing
 
-/// Where a scenario plays: the simulator, or a real kernel with a real bluetoothd and an independent Bluetooth stack
+/// Where a scenario runs: the simulator, or a real kernel with a real bluetoothd and an independent Bluetooth stack
 /// (`Tests/Rig`). Both understand the same control lines (`heart beat 2`, `sink burst 0013 1000 20 250`), so every
 /// scenario is written once (D14).
 protocol World: Sendable {
@@ -41,7 +41,7 @@ enum Worlds {
 }
 
 extension World {
-    /// Waits until a peripheral has so many links.
+    /// Waits until a peripheral has this many links.
     func awaitConnections(_ peripheral: String, _ count: Int) async throws {
         let deadline = ContinuousClock.now + .seconds(world_deadline)
         while try await control("\(peripheral) connections") != String(count) {
@@ -66,8 +66,8 @@ extension World {
         (managerOptions[BluezManagerOptionBusAddressKey] as? String).map { BusAddress($0) } ?? .system
     }
 
-    /// Runs `body` with a sink that pairs by just works, is bonded with nobody, and advertises from a private address. Bond
-    /// and address do not outlive it.
+    /// Runs `body` with a sink that pairs by just works, has no bonds, and advertises from a private address. Bond and
+    /// address do not outlive it.
     func withPrivateSink(_ body: () async throws -> Void) async throws {
         func forgetEverything() async throws {
             try await control("sink forget")
@@ -85,7 +85,7 @@ extension World {
         try await forgetEverything()
     }
 
-    /// Whether BlueZ says that a device is connected.
+    /// Whether BlueZ reports that a device is connected.
     func saysConnected(_ address: String) async throws -> Bool {
         guard let path = ObjectPath("/org/bluez/hci0/dev_" + address.replacing(":", with: "_")) else { return false }
         let answer = try? await Peer.named(busAddress).call(
@@ -107,13 +107,13 @@ extension World {
                 return
             } catch BusError.remote(name: "org.bluez.Error.DoesNotExist", _) {
                 return
-            } catch {}  // there is no such adapter yet
+            } catch {}  // the adapter does not exist yet
         }
     }
 }
 
 extension World {
-    /// Starts bluetoothd anew with a change of its main.conf: `cache no`.
+    /// Restarts bluetoothd with a change of its main.conf: `cache no`.
     func restartDaemon(with change: String) async throws {
         for line in ["stop", change, "start"] { try await control("bluetoothd \(line)") }
     }

@@ -1,4 +1,4 @@
-// As many apps have it: one class that is the delegate of everything, with its own queue or none.
+// A common pattern: one class that is the delegate of everything, with its own queue or none.
 import CoreBluetooth
 
 private let heartRateService = CBUUID(string: "180D")

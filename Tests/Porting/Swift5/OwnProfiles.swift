@@ -1,4 +1,4 @@
-// An app that has types with these names already goes on using its own, and may use ours beside them.
+// An app that already has types with these names continues to use its own, and may use ours as well.
 import BluezKitProfiles
 import CoreBluetooth
 

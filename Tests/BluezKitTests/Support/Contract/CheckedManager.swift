@@ -20,7 +20,7 @@ final class CheckedManager: CBCentralManager, @unchecked Sendable {  // holds: t
         isMade = true
     }
 
-    /// Somebody else listens: there is nothing to compare any more.
+    /// Another object is the delegate: there is nothing to compare any more.
     override var delegate: (any CBCentralManagerDelegate)? {
         get { super.delegate }
         set {
@@ -76,13 +76,13 @@ final class CheckedManager: CBCentralManager, @unchecked Sendable {  // holds: t
     }
 }
 
-/// Feeds a ``ContractChecker`` with the calls and callbacks of one manager, and reports what it finds: at once, as an
-/// issue of the test.
+/// Feeds a ``ContractChecker`` with the calls and callbacks of one manager, and reports violations immediately, as
+/// issues of the test.
 final class ContractWatch: @unchecked Sendable {  // holds: what changes is under `lock`
     private let lock = NSLock()
     private var checker = ContractChecker()
     private var names = Names()
-    /// The peripherals of attributes that something was asked of. One that is not valid any more does not tell its own.
+    /// The peripherals of attributes that were used. An attribute that is no longer valid does not reference its own.
     private var askedOf: [String: String] = [:]
     private var hasStopped = false
     private var number = 0
@@ -94,7 +94,7 @@ final class ContractWatch: @unchecked Sendable {  // holds: what changes is unde
 
     /// - Parameters:
     ///   - report: Gets each violation; nil: an issue is recorded.
-    ///   - isNotification: Tells notifications from what reads answer. Nil: they may be the same.
+    ///   - isNotification: Distinguishes notifications from results of reads. Nil: they may be the same.
     ///   - isQueueConcurrent: Whether a callback may run while the app calls on the queue.
     init(
         report: (@Sendable (String) -> Void)? = nil, isNotification: (@Sendable (Data) -> Bool)? = nil,
@@ -106,10 +106,10 @@ final class ContractWatch: @unchecked Sendable {  // holds: what changes is unde
         self.report = report ?? { Issue.record("broken in \(test): \($0)") }
     }
 
-    /// What the app is owed, but for what is about peripherals that it has let go of.
+    /// Outstanding callbacks, except those about peripherals that the app has released.
     var owed: [String] { lock.withLock { checker.owed(to: names.ofLiving) } }
 
-    /// Whether who calls keeps the manager's queue from running meanwhile: that is as good as being on it.
+    /// Whether the caller keeps the manager's queue from running in the meantime, which is equivalent to being on it.
     var isQueueHeld: Bool {
         get { lock.withLock { queueHeld } }
         set { lock.withLock { queueHeld = newValue } }
@@ -212,7 +212,7 @@ final class ContractWatch: @unchecked Sendable {  // holds: what changes is unde
     private func event(_ event: Central.Event) -> ContractChecker.Event {
         func id(_ object: AnyObject) -> String { names.name(object) }
         func holder(_ attribute: CBAttribute, _ service: CBService?) -> String {
-            service?.peripheral.map(id) ?? askedOf[id(attribute)] ?? "nobody"
+            service?.peripheral.map(id) ?? askedOf[id(attribute)] ?? "none"
         }
         switch event {
         case .state(let state): return .state(state)
@@ -253,7 +253,7 @@ final class ContractWatch: @unchecked Sendable {  // holds: what changes is unde
     private static func kinds(_ data: [String: Any]) -> Set<String> { Set(data.keys) }
 }
 
-/// Names for objects that tell each from those that lived at its address before. Holds none of them.
+/// Names for objects that distinguish each from earlier ones at its address. Holds none of them.
 private struct Names {
     private struct Entry { weak var object: AnyObject?; let name: String }
     private var entries: [ObjectIdentifier: Entry] = [:]

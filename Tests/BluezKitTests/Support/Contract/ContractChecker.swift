@@ -1,12 +1,12 @@
 import CoreBluetooth
 
-/// Compares what a central manager tells its app with what the app has asked of it, by the rules of order and number
-/// that CoreBluetooth promises (the O- table of the contract). Pure: steps in, violations out; it holds no object.
+/// Compares the callbacks of a central manager with the app's calls, by CoreBluetooth's rules of order and number (the
+/// O- table of the contract). Pure: steps in, violations out; it holds no object.
 ///
-/// It checks safety, that is: nothing comes that must not. Whether all comes that must is for the test to wait for;
-/// ``owed`` helps.
+/// It checks safety: no callback is made that is not allowed. Whether all due callbacks are made is for the test to
+/// wait for; ``owed`` helps.
 struct ContractChecker {
-    /// Stands for an object of the app: a peripheral, a service…
+    /// Represents an object of the app: a peripheral, a service…
     typealias ID = String
 
     /// What an app asks of a peripheral and is answered.
@@ -36,9 +36,10 @@ struct ContractChecker {
         case cancel(ID, Int), cancelled(ID, Int)
         /// With the service that the attribute is in.
         case request(ID, Request, service: ID? = nil)
-        /// The app has let go of the manager.
+        /// The app has released the manager.
         case released
-        /// `willRestoreState` has handed it out: connected, or being so, and with what notifies and the services of that.
+        /// `willRestoreState` has handed it out: connected, or being so, and with what notifies and the services of
+        /// that.
         case restored(ID, isConnected: Bool, notifying: [ID: ID?])
     }
 
@@ -54,8 +55,8 @@ struct ContractChecker {
         case answer(ID, Request)
         /// `didUpdateNotificationStateFor`, with `isNotifying` inside it.
         case notifying(ID, ID, Bool, service: ID?)
-        /// `didUpdateValueFor`: a notification or the answer to a read, which cannot be told apart (RW-3), but by who
-        /// knows the values.
+        /// `didUpdateValueFor`: a notification or the result of a read, which can only be distinguished (RW-3) by their
+        /// values.
         case value(ID, ID, hasError: Bool, isNotification: Bool? = nil)
         case ready(ID, canSend: Bool)
         /// An event that this checker has no rule for.
@@ -75,22 +76,22 @@ struct ContractChecker {
     }
 
     private struct Peripheral {
-        enum Farewell: Equatable { case none, mayBeDue(Int), isDue }
+        enum CancelReport: Equatable { case none, mayBeDue(Int), isDue }
 
         var isWanted = false
         var isConnected = false
-        /// Nil: asked for with and without, on one link.
+        /// Nil: requested with and without, on one link.
         var reconnects: Bool? = false
         /// `connect` was called while connected: another `didConnect` may come (CN-4).
         var repeats = 0
-        /// Cancels that the app has not been told the end of, the first one first.
-        var farewells: [Farewell] = []
-        var farewell: Farewell { farewells.first ?? .none }
+        /// Cancels whose end has not been reported, the first one first.
+        var cancelReports: [CancelReport] = []
+        var cancelReport: CancelReport { cancelReports.first ?? .none }
         /// One of several cancels has been answered, and `connect` not been called since.
         var hasLeft = false
         var requests: [(request: Request, service: ID?)] = []
         var notifying: [ID: ID?] = [:]
-        /// Of what was restored as notifying a failure is told, though nobody has asked.
+        /// For a characteristic that was restored as notifying, a failure is reported without a call.
         var restored: Set<ID> = []
 
         /// Services that are not there any more: about their attributes there may be no answer (IV-3).
@@ -101,7 +102,7 @@ struct ContractChecker {
         /// - Parameter isExact: Whether none may be missing.
         mutating func take(_ request: Request, _ isExact: Bool) -> [String] {
             guard let index = requests.firstIndex(where: { $0.request == request }) else {
-                return ["O-21 an answer that nobody waits for: asked for once and answered twice, or out of order"]
+                return ["O-21 an unexpected answer: requested once and answered twice, or out of order"]
             }
             let skipped = requests[..<index].filter { !changed.contains($0.service ?? "") }
             requests.removeSubrange(...index)
@@ -116,7 +117,7 @@ struct ContractChecker {
 
     private enum Scan: Equatable { case none, running, stopping(Int) }
 
-    /// The manager goes on after a reset (D10).
+    /// The manager resumes after a reset (D10).
     var resumes = false
     /// Every answer is recognized as such, so none may be missing.
     var isExact = false
@@ -127,20 +128,21 @@ struct ContractChecker {
     private var wantsDuplicates = false
     private var reported: [ID: Set<String>] = [:]
     private var peripherals: [ID: Peripheral] = [:]
-    /// What was wanted when Bluetooth was switched off: a daemon that ends says that first, and then it goes on (D10).
-    private var condemned: (scan: Scan, peripherals: [ID: Peripheral])?
+    /// The requests when Bluetooth was switched off: a daemon that exits reports that first, and then they resume
+    /// (D10).
+    private var requestsBeforePowerOff: (scan: Scan, peripherals: [ID: Peripheral])?
     /// Peripherals from before a reset.
     private var invalid: Set<ID> = []
 
-    /// What the app still waits for that must come by itself.
+    /// The callbacks for which the app is still waiting.
     var owed: [String] {
         owed(to: peripherals.keys)
     }
 
-    /// The same, but for peripherals that it has let go of.
+    /// The same, without those about peripherals that it has released.
     func owed(to ids: some Collection<ID>) -> [String] {
         peripherals.filter { ids.contains($0.key) }.sorted { $0.key < $1.key }.flatMap { id, peripheral in
-            peripheral.farewells.map { _ in "\(id): didDisconnect after a cancel" }
+            peripheral.cancelReports.map { _ in "\(id): didDisconnect after a cancel" }
                 + peripheral.requests.filter { !peripheral.changed.contains($0.service ?? "") }.map {
                     "\(id): answer to \($0.request)"
                 }
@@ -149,7 +151,7 @@ struct ContractChecker {
 
     // MARK: What the app's objects must say
 
-    // What was asked and what was told alone decide it, as long as every call is made on the manager's queue (DL-4).
+    // It follows from the calls and callbacks alone, as long as every call is made on the manager's queue (DL-4).
 
     var managerState: CBManagerState { state }
     var isScanning: Bool { scan != .none }
@@ -157,7 +159,7 @@ struct ContractChecker {
     /// What `state` may be.
     func states(of id: ID) -> Set<CBPeripheralState> {
         let peripheral = peripherals[id, default: Peripheral()]
-        return switch (peripheral.farewell, peripheral.isConnected, peripheral.isWanted) {
+        return switch (peripheral.cancelReport, peripheral.isConnected, peripheral.isWanted) {
         case (.isDue, _, true), (.none, false, true): [.connecting]
         case (.isDue, _, false): [peripheral.hasLeft ? .disconnected : .disconnecting]
         case (.mayBeDue, _, _): [.connecting, .connected, .disconnecting, .disconnected]
@@ -180,7 +182,7 @@ struct ContractChecker {
         case .scanStopped(let number): if scan == .stopping(number) { scan = .none }
         case .connect(let id, let reconnects):
             change(id) { peripheral in
-                if peripheral.isConnected, peripheral.farewell == .none {
+                if peripheral.isConnected, peripheral.cancelReport == .none {
                     peripheral.repeats += 1
                     if peripheral.reconnects != reconnects { peripheral.reconnects = nil }
                 } else if !peripheral.isWanted {
@@ -189,14 +191,15 @@ struct ContractChecker {
             }
         case .cancel(let id, let number):
             change(id) { peripheral in
-                guard peripheral.isWanted || peripheral.isConnected && peripheral.farewells.isEmpty else { return }
+                guard peripheral.isWanted || peripheral.isConnected && peripheral.cancelReports.isEmpty else { return }
                 peripheral.isWanted = false
-                peripheral.farewells.append(.mayBeDue(number))
+                peripheral.cancelReports.append(.mayBeDue(number))
             }
         case .cancelled(let id, let number):
             change(id) { peripheral in
-                for index in peripheral.farewells.indices where peripheral.farewells[index] == .mayBeDue(number) {
-                    peripheral.farewells[index] = .isDue
+                for index in peripheral.cancelReports.indices where peripheral.cancelReports[index] == .mayBeDue(number)
+                {
+                    peripheral.cancelReports[index] = .isDue
                 }
             }
         case .request(let id, let request, let service):
@@ -210,7 +213,7 @@ struct ContractChecker {
         }
     }
 
-    /// The scan was asked for again, perhaps with other parameters: what was reported may be reported again.
+    /// The scan was requested again, perhaps with other parameters: reported peripherals may be reported again.
     mutating func allowRepetition() { reported = [:] }
 
     private mutating func change(_ id: ID, _ body: (inout Peripheral) -> Void) {
@@ -251,13 +254,13 @@ struct ContractChecker {
         defer { state = new }
         let isSwitchedOff = new == .poweredOff && state == .poweredOn
         if new == .poweredOn {
-            condemned = nil
+            requestsBeforePowerOff = nil
         } else if resumes, !isSwitchedOff {
-            if let condemned { (scan, peripherals) = condemned }
-            condemned = nil
+            if let requestsBeforePowerOff { (scan, peripherals) = requestsBeforePowerOff }
+            requestsBeforePowerOff = nil
             suspend()
         } else {
-            if resumes { condemned = (scan, peripherals) }
+            if resumes { requestsBeforePowerOff = (scan, peripherals) }
             scan = .none
             if new != .poweredOff { invalid.formUnion(peripherals.keys) }
             peripherals = [:]
@@ -272,7 +275,7 @@ struct ContractChecker {
         for id in peripherals.keys {
             change(id) { peripheral in
                 peripheral.end()
-                (peripheral.farewells, peripheral.hasLeft) = ([], false)
+                (peripheral.cancelReports, peripheral.hasLeft) = ([], false)
             }
         }
     }
@@ -288,13 +291,15 @@ struct ContractChecker {
         var broken: [String] = []
         var peripheral = peripherals[id, default: Peripheral()]
         if view.peripheralState != .connected { broken.append("O-10 not connected inside didConnect") }
-        if peripheral.farewell == .isDue {
+        if peripheral.cancelReport == .isDue {
             broken.append("O-11 didConnect after a cancel, before its didDisconnect")
         } else if peripheral.isConnected {
             if peripheral.repeats == 0 { broken.append("O-10 didConnect while connected") }
             peripheral.repeats = max(0, peripheral.repeats - 1)
         } else {
-            if !peripheral.isWanted, peripheral.farewell == .none { broken.append("O-11 didConnect that nobody wants") }
+            if !peripheral.isWanted, peripheral.cancelReport == .none {
+                broken.append("O-11 didConnect without a request")
+            }
             if view.hasServices { broken.append("O-10 services before a discovery") }
             peripheral.isConnected = true
         }
@@ -305,14 +310,14 @@ struct ContractChecker {
     private mutating func failed(_ id: ID, _ hasError: Bool, _ view: View) -> [String] {
         var broken: [String] = []
         var peripheral = peripherals[id, default: Peripheral()]
-        if peripheral.farewell == .isDue { broken.append("O-11 didFailToConnect after a cancel") }
+        if peripheral.cancelReport == .isDue { broken.append("O-11 didFailToConnect after a cancel") }
         if peripheral.isConnected { broken.append("CN-3 didFailToConnect of a peripheral that is connected") }
-        if !peripheral.isWanted, peripheral.farewell == .none {
-            broken.append("O-11 didFailToConnect that nobody waits for")
+        if !peripheral.isWanted, peripheral.cancelReport == .none {
+            broken.append("O-11 didFailToConnect without a request")
         }
         if !hasError { broken.append("CN-13 didFailToConnect without an error") }
         if view.peripheralState != .disconnected { broken.append("CN-3 not disconnected inside didFailToConnect") }
-        if case .mayBeDue = peripheral.farewell { peripheral.farewells.removeFirst() }
+        if case .mayBeDue = peripheral.cancelReport { peripheral.cancelReports.removeFirst() }
         peripheral.isWanted = false
         peripherals[id] = peripheral
         return broken + stale(id)
@@ -324,21 +329,21 @@ struct ContractChecker {
         var broken: [String] = []
         var peripheral = peripherals[id, default: Peripheral()]
         let wasWanted = peripheral.isWanted
-        switch peripheral.farewell {
+        switch peripheral.cancelReport {
         case .isDue:
             if hasError { broken.append("O-11 an error after a cancel") }
             if isReconnecting { broken.append("O-17 reconnecting after a cancel") }
-            peripheral.farewells.removeFirst()
+            peripheral.cancelReports.removeFirst()
             peripheral.hasLeft = !peripheral.isWanted
         case .mayBeDue:
-            // The link may have ended by itself while the cancel was called. The goodbye is due all the same if the
-            // peripheral was about to connect again.
-            if !isReconnecting { peripheral.farewells.removeFirst() }
+            // The link may have ended unexpectedly while the cancel was called. The disconnect callback is still due if
+            // the peripheral was about to connect again.
+            if !isReconnecting { peripheral.cancelReports.removeFirst() }
         case .none:
             if !peripheral.isConnected {
                 broken.append("O-13 didDisconnect of a peripheral that is not connected")
             } else if !hasError {
-                broken.append("O-15 an end that nobody asked for, without an error")
+                broken.append("O-15 an unrequested disconnection without an error")
             }
             if isReconnecting == peripheral.reconnects.map({ !$0 }) {
                 broken.append("O-17 isReconnecting is not what was asked for")
@@ -348,7 +353,7 @@ struct ContractChecker {
         peripheral.end()
         if view.hasServices { broken.append("O-15 services after the end of the link") }
         let expected: Set<CBPeripheralState?> =
-            switch (isReconnecting, peripheral.isWanted && wasWanted, peripheral.farewell) {
+            switch (isReconnecting, peripheral.isWanted && wasWanted, peripheral.cancelReport) {
             case (_, _, .mayBeDue): [.connecting, .disconnecting, .disconnected]
             case (true, _, _): [.connecting]
             case (false, true, _): [.connecting, .disconnected]  // `connect` was called since
@@ -408,7 +413,7 @@ struct ContractChecker {
         var broken = stale(id)
         if !peripheral.isConnected {
             broken.append("O-15 an event of a peripheral that is not connected")
-        } else if peripheral.farewell == .isDue {
+        } else if peripheral.cancelReport == .isDue {
             broken.append("CN-10 an event of a peripheral after it was cancelled")
         } else {
             broken += body(&peripheral)

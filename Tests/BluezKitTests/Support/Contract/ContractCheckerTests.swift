@@ -53,19 +53,19 @@ import Testing
         }
     }
 
-    @Test("D10 a manager that resumes may go on with scan and connection after a reset, and not when switched off")
+    @Test("D10 a manager that resumes may continue scan and connection after a reset, but not after power-off")
     func resumes() {
         let before: [Step] = [.on, .scan(), .found("a"), .connect(), .up()]
         let after: [Step] = [.on, .found("a"), .up()]
         #expect(violations(before + [.reset] + after, resumes: true) == [])
         #expect(violations(before + [.off] + after, resumes: true).count == 2)
         #expect(violations(before + [.reset] + after).count == 3)
-        // A daemon that ends says "off" first.
+        // A daemon that exits reports "off" first.
         #expect(violations(before + [.off, .reset] + after, resumes: true) == [])
         #expect(violations(before + [.off, .reset] + after).count == 2)
     }
 
-    @Test("RS-3 what was restored connects, or is lost, unasked; what was not does not")
+    @Test("RS-3 restored peripherals may connect or disconnect without a request; others may not")
     func restored() {
         func restored(_ isConnected: Bool) -> Step {
             .call(.restored("p", isConnected: isConnected, notifying: isConnected ? ["c": "s"] : [:]))
@@ -88,7 +88,7 @@ import Testing
         [.on, .connect(), .up(), .cancel(), .down(error: true), .cancelled()],
         [.on, .connect(), .cancel(), .failed(), .cancelled()],
         [.on, .connect(), .up(), .ask(.rssi), .cancel(), .answer(.rssi), .cancelled(), .down(error: false)],
-        // Connect again before the goodbye.
+        // Connect again before the disconnect callback.
         [.on, .connect(), .up(), .cancel(), .cancelled(), .connect(), .down(error: false, .connecting), .up()],
         [.on, .connect(), .up(), .connect(), .up(services: true), .down(error: true)],
         [.on, .connect(), .failed(), .connect(), .up()],
@@ -102,7 +102,7 @@ import Testing
         [.on, .scan(), .call(.stopScan(1)), .scan(), .call(.scanStopped(1)), .found("a")],
         [.on, .scan(duplicates: true), .found("a"), .found("a")],
         [.on, .connect(), .up(), .ask(.services), .ask(.read("c")), .answer(.services), .value()],
-        [.on, .connect(), .up(), .ask(.services), .ask(.rssi), .answer(.rssi)],  // nobody listened to the first
+        [.on, .connect(), .up(), .ask(.services), .ask(.rssi), .answer(.rssi)],  // the first answer was not observed
         [
             .on, .connect(), .up(), .ask(.notify("c")), .notifying(true), .value(), .ask(.notify("c")), .value(),
             .notifying(false), .ask(.read("c")), .value(error: true),
@@ -111,7 +111,7 @@ import Testing
         [.reset, .on], [.off, .on, .off],
     ]
 
-    @Test("what CoreBluetooth may do passes", arguments: good.indices)
+    @Test("allowed behaviour passes", arguments: good.indices)
     func passes(_ index: Int) { #expect(violations(Self.good[index]) == []) }
 
     static let bad: [(rule: String, steps: [Step])] = [
@@ -191,18 +191,18 @@ import Testing
         ),
     ]
 
-    @Test("what breaks a rule is reported with its number, once", arguments: bad.indices)
+    @Test("a violation is reported once with the rule's number", arguments: bad.indices)
     func reports(_ index: Int) {
         let found = violations(Self.bad[index].steps)
         #expect(found.count == 1 && found[0].contains(Self.bad[index].rule), "\(found)")
     }
 
-    @Test("what the app is still owed can be asked for")
+    @Test("outstanding callbacks can be queried")
     func owed() {
         var checker = ContractChecker()
         _ = checker.check(.state(.poweredOn))
         checker.note(.connect("p", reconnects: false))
-        #expect(checker.owed.isEmpty)  // may take for ever
+        #expect(checker.owed.isEmpty)  // may take forever
         _ = checker.check(.connected("p"), View(peripheralState: .connected))
         checker.note(.request("p", .rssi))
         #expect(checker.owed.count == 1)
@@ -214,7 +214,7 @@ import Testing
         #expect(checker.owed.isEmpty)
     }
 
-    @Test("what a manager does wrong reaches the checker")
+    @Test("violations of a manager reach the checker")
     func isWired() async throws {
         let found = EventLog<String>()
         let central = Central(try await SimulatedWorld(), watch: ContractWatch { found.append($0) })

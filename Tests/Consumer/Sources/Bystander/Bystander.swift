@@ -1,4 +1,4 @@
-// What a package for several platforms may say that depends on nothing.
+// Typical code of a package for several platforms that has no dependencies.
 #if canImport(CoreBluetooth)
 import CoreBluetooth
 public let hasCoreBluetooth = CBManagerState.poweredOn == .poweredOn
