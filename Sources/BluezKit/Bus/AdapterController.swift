@@ -89,7 +89,7 @@ final class AdapterController {
     }
 
     /// bluetoothd hangs.
-    /// - Parameter links: The devices to disconnect when it answers again: then nobody uses their links.
+    /// - Parameter links: The devices to disconnect when it answers again: no app uses their links then.
     func daemonHangs(links: Set<ObjectPath>) {
         bus.assertOnQueue()
         staleLinks = links

@@ -4,7 +4,7 @@ import Foundation
 
 /// What hears of the connection. All of it on the bus queue.
 protocol BlueZBusObserver: AnyObject {
-    /// Whether there is still somebody to connect for.
+    /// Whether any manager still needs a connection.
     var needsBus: Bool { get }
     func busOpened()
     func busLost()

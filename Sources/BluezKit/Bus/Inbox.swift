@@ -15,7 +15,7 @@ protocol Recipient: AnyObject, Sendable {
 ///
 /// A thread of its own waits for events and brings them by `sync`, which runs right there when the app's queue is
 /// idle. `async` would cost more: libdispatch wakes and parks a worker of its pool for every single notification. Only the
-/// first delivery is made so: a queue that never runs, as the main queue without a main loop, would keep the thread for ever.
+/// first delivery is made so: a queue that never runs, as the main queue without a main loop, would keep the thread forever.
 // holds: what changes is under the lock of `state`
 final class Inbox<Owner: Recipient>: @unchecked Sendable {
     // holds: events are made on the bus queue, consumed on the app's, never shared
@@ -104,7 +104,7 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
         }
     }
 
-    /// Whom there are events for, if there are any. Whoever waited for nothing is let go of here, outside of the lock: it may
+    /// The recipient of waiting events, if there are any. One that has none is released here, outside the lock: it may
     /// be the last reference, and its end comes to ``end()``.
     private func take() -> (recipient: Owner?, hasEnded: Bool) {
         let (recipient, hasEvents, hasEnded) = state.withLock { state in

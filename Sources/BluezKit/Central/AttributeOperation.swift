@@ -13,7 +13,7 @@ struct AttributeOperation {
         case writeWithoutResponse([UInt8], CBCharacteristic)
         case writeDescriptor([UInt8], CBDescriptor)
         case setNotify(Bool, CBCharacteristic)
-        /// As an earlier process had it; nobody is told of success.
+        /// As an earlier process had it; success is not reported.
         case resubscribe(CBCharacteristic)
         case readRSSI
     }

@@ -82,7 +82,7 @@ final class CentralManagerCore: Recipient, @unchecked Sendable {
 
     func use(adapter name: String?) { adapterName.withLock { $0 = name } }
 
-    /// The app is told of `state`.
+    /// The app gets the callback for `state`.
     func announce(_ state: CBManagerState) { announcedState = state }
 
     /// - Returns: Where unclaimed state is to be looked for, and after which time; once.

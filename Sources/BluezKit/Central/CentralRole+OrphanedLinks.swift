@@ -16,7 +16,7 @@ extension CentralRole {
         }
     }
 
-    /// What is connected in a file that nobody uses becomes a pending connect of whoever claims it later.
+    /// A connection in a file that no process uses becomes a pending connect for the manager that claims it later.
     /// - Returns: What was connected or being connected.
     private static func release(
         _ path: String, in directory: StateDirectory, _ life: String
@@ -51,7 +51,7 @@ extension CentralRole {
     // MARK: What dead processes have left
 
     /// Ends the links and the attempts of processes that have died, unless preserved state claims them: on Apple they end
-    /// with the process. What this process wants itself goes on.
+    /// with the process. What this process wants itself continues.
     func endOrphans() {
         guard let life = adapter.stackGeneration, let directory = LinkLease.directory else { return }
         DispatchQueue.global().async { [weak self] in
@@ -79,7 +79,7 @@ extension CentralRole {
         }
     }
 
-    /// Ends a link, or an attempt, of a program with BluezKit, if nobody holds it. Who asks for it meanwhile waits for the
+    /// Ends a link, or an attempt, of a program with BluezKit, if no process holds it. A connect request meanwhile waits for the
     /// end, as after a cancel.
     private func endOrphan(_ identity: DeviceIdentity, at path: ObjectPath) {
         guard adapter.state == .poweredOn, let directory = LinkLease.directory, let name = leaseName(of: path) else {

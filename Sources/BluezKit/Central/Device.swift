@@ -87,7 +87,7 @@ final class Device {
         attempts = []
     }
 
-    /// `Connect` lets BlueZ choose between LE and classic Bluetooth. Where it has chosen wrong it is told, in the ways that
+    /// `Connect` lets BlueZ choose between LE and classic Bluetooth. Where it has chosen wrong, BluezKit tells it so, in the ways that
     /// it may know: 5.86 has a `Connect` for LE alone, and 5.80, if started with `-E`, a preference.
     func connect(by proxy: BlueZProxy, completion: @escaping BlueZProxy.Completion) {
         switch bearer {

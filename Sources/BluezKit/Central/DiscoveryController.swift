@@ -70,7 +70,7 @@ final class DiscoveryController: CustomStringConvertible {
     /// The device is not used any longer.
     func forget(_ device: Device) { listening.remove(device.identity) }
 
-    /// Connecting takes seconds while a scan goes on, and a fraction of one when it does not.
+    /// Connecting takes seconds while a scan runs, and a fraction of one when none does.
     func pause(_ pauses: Bool) {
         self.pauses += pauses ? 1 : -1
         perform(machine.pause(self.pauses > 0))

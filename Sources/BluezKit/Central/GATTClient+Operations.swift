@@ -16,7 +16,7 @@ extension GATTClient {
     }
 
     /// An object of BlueZ has gone, with all below it. BlueZ answers nothing that is under way for that, not even with an
-    /// error. It ends when the change is told (IV-3): it may show by then that the link has ended, and all of it.
+    /// error. It ends when the change is reported (IV-3): it may show by then that the link has ended, and all of it.
     func noteEnd(of path: ObjectPath) {
         guard let running = queue.running, let attribute = running.operation.attribute?.objectPath,
             attribute == path.rawValue || attribute.hasPrefix(path.rawValue + "/")
@@ -39,7 +39,7 @@ extension GATTClient {
 
     private func begin(_ entry: Entry) {
         let operation = entry.operation
-        // BlueZ resolves the whole table by itself; who comes earlier waits (GD-13).
+        // BlueZ resolves the whole table on its own; an earlier request waits (GD-13).
         if !isDiscovered, operation.waitsForServices || isAdopted { return }
         // Sockets and calls reach BlueZ on different ways; what was written first must be there first (O-27).
         guard isDrained(before: operation) else { return awaitDrained(entry) }

@@ -1,21 +1,20 @@
 import BluezDBus
 import Foundation
 
-/// Who of this user's programs with BluezKit uses a link. BlueZ does not count: one program's `Disconnect` ends the link of
-/// all, and a link, or an attempt, goes on when the program that asked for it has died. So each has a file, which the one
-/// that makes it creates first, and which everyone who uses it holds a shared lock on. Whoever can turn that into an
-/// exclusive one is alone, and may end the link; the file goes when BlueZ has ended it, so that what comes after is not
-/// taken for it.
+/// One lock file for each link or attempt, held shared by every process with BluezKit that uses it. BlueZ does not count its
+/// users: one program's `Disconnect` ends the link of all, and a link, or an attempt, outlives the program that asked for
+/// it. A process that can turn its lock into an exclusive one is alone, and may end the link; the file goes when BlueZ has
+/// ended it, so that the next link is not mistaken for it.
 ///
-/// A link without a file is somebody else's, the desktop's perhaps, and is left alone. The locks of a process that has died
-/// are gone: a file that nobody has locked is of something that nobody holds. Who needs it is its heir, and else it is
-/// ended (`Session.endOrphans`).
+/// A link without a file was made by another program, the desktop perhaps, and is left alone. The locks of a dead process
+/// are gone: a file without locks belongs to an orphaned link. The next process that needs the link takes it over, and
+/// otherwise it is ended (``CentralRole/endOrphans()``).
 final class LinkLease {
-    /// Somebody is ending the link, or calling the attempt off.
+    /// A process is ending the link, or cancelling the attempt.
     struct IsEnding: Error {}
 
     private let path: String
-    /// Negative: there is no file, as none could be made. The link is ours all the same.
+    /// Negative: there is no file, as none could be made. The link is this process's nevertheless.
     private let descriptor: Int32
 
     private init(path: String, descriptor: Int32) { (self.path, self.descriptor) = (path, descriptor) }
@@ -50,8 +49,8 @@ final class LinkLease {
         return lease
     }
 
-    /// What nobody holds: to be ended by who calls this.
-    /// - Returns: Nil if somebody does, or it is not there any more.
+    /// One that no process holds, for the caller to end.
+    /// - Returns: Nil if a process holds it, or it does not exist any more.
     static func inherit(_ name: String, in directory: String) -> LinkLease? {
         (try? lock("\(directory)/\(name)", 0, LOCK_EX)) ?? nil
     }
@@ -72,7 +71,7 @@ final class LinkLease {
         }
     }
 
-    /// The link is to be ended: nobody shares it from now on. The file stays: should this process end before BlueZ has ended
+    /// The link is to be ended: no process shares it from now on. The file stays: should this process end before BlueZ has ended
     /// the link, the next one finds it.
     /// - Returns: False if another process uses the link, which stays. Then this process's part in it is given up.
     func beginEnding() -> Bool { descriptor < 0 || flock(descriptor, LOCK_EX | LOCK_NB) == 0 }
@@ -82,7 +81,7 @@ final class LinkLease {
 
     // MARK: What is in the file
 
-    /// Has the file say whose link it is, before anything is asked of BlueZ: nobody could end that otherwise.
+    /// Has the file say whose link it is, before anything is asked of BlueZ: otherwise no process could end that.
     private func identify(_ identifier: UUID) -> Bool {
         lines.first.flatMap { UUID(uuidString: $0) } != nil || append(identifier.uuidString)
     }
@@ -99,16 +98,16 @@ final class LinkLease {
 
     private var lines: [String] { Self.lines(of: descriptor) }
 
-    /// Nobody else writes into the directory, and a path has 4,096 bytes at most.
+    /// No other program writes into the directory, and a path has 4,096 bytes at most.
     private static func lines(of descriptor: Int32) -> [String] {
         var bytes = [UInt8](repeating: 0, count: 65536)
         let count = pread(descriptor, &bytes, bytes.count, 0)
         return String(decoding: bytes.prefix(max(0, count)), as: UTF8.self).split(separator: "\n").map(String.init)
     }
 
-    // MARK: What nobody holds
+    // MARK: Orphaned links
 
-    /// A file, perhaps of a link that nobody holds.
+    /// A file, perhaps of an orphaned link.
     struct Found {
         let name: String
         /// The last element of the device's path.
@@ -137,7 +136,7 @@ final class LinkLease {
             let lines = lines(of: descriptor)
             guard let identity = lines.first.flatMap({ UUID(uuidString: $0) }).flatMap(DeviceIdentity.init(identifier:))
             else {
-                // Nobody who has used it has come to asking BlueZ for anything.
+                // No process that has used it has asked BlueZ for anything yet.
                 inherit(name, in: directory)?.end()
                 return nil
             }

@@ -28,7 +28,7 @@ enum PairingQuestion: Equatable {
 }
 
 extension BluezPairing {
-    /// What BlueZ is told that this computer can do. It decides which question is asked (Core Spec 5.4, Vol 3, Part H,
+    /// The capability that is registered with BlueZ. It decides which question is asked (Core Spec 5.4, Vol 3, Part H,
     /// table 2.8), so it is no more than there are handlers for.
     static func capability(_ all: [BluezPairing]) -> String {
         let enters = all.contains { $0.enterPasskey != nil }

@@ -38,7 +38,8 @@ final class Advertiser {
         if !content.omittedServices.isEmpty, machine.phase == .off {
             let names = content.omittedServices.map(\.uuidString).joined(separator: ", ")
             Log.warning(
-                "not advertised, for want of room: \(names) (\(content.size) of \(Advertisement.room) bytes are used)")
+                "not advertised, because there is no room: \(names) (\(content.size) of \(Advertisement.room) bytes are used)"
+            )
         }
         apply(machine.start())
     }
@@ -90,7 +91,7 @@ final class Advertiser {
     /// Its object has left the bus.
     func unexported(_ attempt: Int) { onAir[attempt] = nil }
 
-    /// BlueZ has taken it off the air by itself: the adapter goes, or the daemon ends.
+    /// BlueZ has taken it off the air: the adapter goes, or the daemon ends.
     func released(_ attempt: Int) {
         bus.assertOnQueue()
         guard attempt == machine.attempt, machine.phase == .on else { return }

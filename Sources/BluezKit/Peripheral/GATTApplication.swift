@@ -17,7 +17,7 @@ final class GATTApplication {
     private let root: ObjectPath
     private(set) var services: [PublishedService] = []
     private var machine = Machine()
-    /// Answers `RegisterApplication`, while it is under way: BlueZ never does if it is told to unregister before.
+    /// Answers `RegisterApplication`, while it is under way: BlueZ never does if `UnregisterApplication` comes before.
     private var registered: ((Result<Message, BusError>) -> Void)?
     /// What is on the bus, in the order in which it was put there.
     private var exported: [ObjectPath] = []

@@ -46,7 +46,7 @@ final class PublishedAdvertisement {
         }
     }
 
-    /// An error that says how many there can be. Should BlueZ not tell, it refuses by itself.
+    /// An error that says how many there can be. If BlueZ does not say, its own refusal is what counts.
     private static func lackOfInstances(in result: Result<Message, BusError>) -> CBError? {
         guard case .success(let reply) = result else { return nil }
         var reader = reply.reader

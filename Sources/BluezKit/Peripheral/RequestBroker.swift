@@ -101,7 +101,7 @@ final class RequestBroker {
         }
     }
 
-    /// BlueZ answers the central by itself, and what the app says later has no effect.
+    /// BlueZ answers the central itself, and what the app says later has no effect.
     private func expire(_ ticket: UInt64) {
         let deadline = bus.timing.request
         bus.after(deadline) { [weak self] in

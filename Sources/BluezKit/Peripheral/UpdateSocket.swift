@@ -11,7 +11,7 @@ final class UpdateSocket {
     private let bus: BlueZBus
     private let onEnd: () -> Void
 
-    /// Fails for want of descriptors.
+    /// Fails if the process has no descriptors left.
     /// - Parameters:
     ///   - descriptor: Taken over, unless this fails, and closed by ``close()``.
     ///   - onEnd: BlueZ has closed its end: the central has unsubscribed, or is gone.

@@ -1,7 +1,7 @@
 import BluezDBus
 import Foundation
 
-/// Where each signal goes. The common ones are decided by their header: a report that nobody asked for is dropped
+/// Where each signal goes. The common ones are decided by their header: a report that no app asked for is dropped
 /// before it is decoded.
 extension Session {
     func receive(_ message: Message) {
@@ -88,7 +88,7 @@ extension Session {
         if central.connectionEvents.isActive, isDevice { central.connectionEvents.peerGone(ObjectPath(at: path)) }
         guard let device = central.store.find(path, length) else { return central.discovery.removeUnknown(path) }
         if !isDevice { return device.connection?.client.removed(ObjectPath(at: path)) ?? () }
-        // Battery1 comes and goes on the same object.
+        // Battery1 appears and disappears on the same object.
         if try reader.names("org.bluez.Device1") { central.deviceRemoved(device) }
     }
 

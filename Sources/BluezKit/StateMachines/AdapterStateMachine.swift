@@ -53,7 +53,7 @@ struct AdapterStateMachine {
 
     /// We have switched it off ourselves, and will switch it on again: a reset, not the user's wish.
     var isPowerCycling = false
-    /// Whoever waited for it to be off, to switch it on again, is gone: BlueZ hung, or bus or daemon were lost.
+    /// What waited for it to be off, to switch it on again, is gone: BlueZ hung, or bus or daemon were lost.
     private var mustSwitchOn = false
     /// BlueZ is the same one, and may come to the switching off only now.
     private var mayGoOff = false
@@ -145,11 +145,11 @@ struct AdapterStateMachine {
 
     private mutating func use(_ name: String) -> [Action] {
         // Everything known belongs to the old adapter.
-        let goodbye = used == nil ? [] : become(.resetting)
+        let reset = used == nil ? [] : become(.resetting)
         (used, last, hasWorked, awaitsLast, isLost) = (name, name, true, false, false)
         isShortGraceOver = false
         if adapters[name] == true { isPowerCycling = mustSwitchOn }
-        return goodbye + [.stopGrace, .use(name)] + become(adapters[name] == true ? .poweredOn : off)
+        return reset + [.stopGrace, .use(name)] + become(adapters[name] == true ? .poweredOn : off)
     }
 
     /// hci2 comes before hci10.

@@ -17,7 +17,7 @@ struct AdvertiserStateMachine {
     /// Starts that came while one was under way: answered after it.
     private var surplus = 0
 
-    /// Whether somebody still waits for that attempt.
+    /// Whether the app still waits for that attempt.
     func isStarting(_ attempt: Int) -> Bool { phase == .starting && attempt == self.attempt }
 
     mutating func start() -> [Action] {

@@ -37,7 +37,7 @@ struct BlueZTiming: Sendable {
     /// From the unexpected end of a link until it is reported: bluetoothd 5.66 ends the links some 50 ms before it says that
     /// Bluetooth was switched off, and then the new state alone is reported.
     var heldLoss = Duration.milliseconds(200)
-    /// For all preserved peripherals to be looked up, before the app is told what was restored without the rest.
+    /// For all preserved peripherals to be looked up, before the app gets what was restored without the rest.
     var restoration = Duration.seconds(2)
     /// Within that time after a failed attempt, the end of bluetoothd is blamed on the peer's lost keys (5.66 crashes).
     var lostBondCrash = Duration.seconds(2)

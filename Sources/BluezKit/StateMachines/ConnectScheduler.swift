@@ -2,12 +2,12 @@
 /// away occupies it for 40 s; so attempts are made one after the other, devices that were just heard come first, and the
 /// others are listened for instead of tried. Decides; calls nothing.
 ///
-/// Somebody who waits alone is attempted without end: the kernel then listens for that device by itself, at no cost.
+/// A sole waiting device is attempted without a time limit: the kernel then listens for it, at no cost.
 struct ConnectScheduler<ID: Hashable> {
     enum Action: Equatable {
         /// It is its turn: it may call `Connect`.
         case start(ID)
-        /// It has had its time: the attempt is to be called off, and asked for anew.
+        /// Its time is over: the attempt is to be cancelled, and requested again.
         case callOff(ID)
         /// Scan, to hear who of those who wait is there; or no longer.
         case look(Bool)
@@ -42,7 +42,7 @@ struct ConnectScheduler<ID: Hashable> {
     var running: ID? { attempt?.id }
     var waiting: Int { heard.count + unheard.count }
 
-    /// - Parameter isHeard: Whether an advertisement came of late.
+    /// - Parameter isHeard: Whether an advertisement came recently.
     mutating func request(_ id: ID, isHeard: Bool) -> [Action] {
         guard attempt?.id != id, !heard.contains(id), !unheard.contains(id) else { return isHeard ? hear(id) : [] }
         if isHeard { heard.append(id) } else { unheard.append(id) }
@@ -57,7 +57,7 @@ struct ConnectScheduler<ID: Hashable> {
         return decide()
     }
 
-    /// An attempt is over, well or not; or somebody does not want to connect any more.
+    /// An attempt is over, successful or not; or the device is not wanted any more.
     mutating func end(_ id: ID) -> [Action] {
         if attempt?.id == id {
             attempt = nil
@@ -90,7 +90,7 @@ struct ConnectScheduler<ID: Hashable> {
         }
     }
 
-    /// Nobody waits, and nothing runs.
+    /// No device waits, and no attempt runs.
     mutating func reset() { self = ConnectScheduler() }
 
     private mutating func callOff() -> [Action] {
@@ -112,7 +112,7 @@ struct ConnectScheduler<ID: Hashable> {
         }
         let isContended = waiting > 0 || isScanning
         if let attempt, isContended, !attempt.isCalledOff {
-            // It is not called off before, whoever is heard: a call that crosses with the new link leaves one that the
+            // It is not called off before, whichever device is heard: a call that crosses with the new link leaves one that the
             // controller has and the kernel (6.1) knows nothing of, and the device is out of reach then.
             actions += set(.turn, attempt.isBlind ? Self.blindTurn : Self.turn)
         } else if attempt == nil, !unheard.isEmpty {

@@ -24,7 +24,7 @@ struct DiscoveryStateMachine {
         case done
         /// Refused: try again later.
         case busy
-        /// The adapter is off: whoever wants to scan will be told so.
+        /// The adapter is off: the managers will hear of the new state.
         case notReady
     }
 
@@ -42,7 +42,7 @@ struct DiscoveryStateMachine {
     /// Whether BlueZ was told to leave some devices out.
     var isFiltered: Bool { wished?.services != nil }
 
-    /// - Parameter afresh: Somebody began a new scan: devices that BlueZ has reported already must be reported
+    /// - Parameter afresh: An app began a new scan: devices that BlueZ has reported already must be reported
     ///   again, which takes a restart.
     mutating func wish(_ filter: Filter?, afresh: Bool = false) -> [Action] {
         wished = filter
@@ -73,7 +73,7 @@ struct DiscoveryStateMachine {
         case (.stop, _): running = nil  // refused: there was none
         case (_, .notReady):
             running = nil
-            return []  // power-on resets this machine and scanning is asked for anew
+            return []  // power-on resets this machine, and scanning is requested again
         case (_, .busy):
             step = .wait
             refusals += 1

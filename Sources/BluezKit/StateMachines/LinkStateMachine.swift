@@ -1,11 +1,11 @@
 /// One LE link as BlueZ makes it, seen from one device. Decides; does nothing itself: no bus, no clock.
 ///
-/// A connect of CoreBluetooth waits for ever (CN-2); BlueZ's gives up after 40 s, fails for any reason with one text,
+/// A connect of CoreBluetooth waits without a limit (CN-2); BlueZ's gives up after 40 s, fails for any reason with one text,
 /// and knows only devices it has seen. So the machine looks first what BlueZ knows, scans for what it does not know,
 /// and tries again after every failure that is not final. Attempts take turns (``ConnectScheduler``).
 struct LinkStateMachine {
     enum Phase: Equatable {
-        /// No link, and nobody wants one.
+        /// No link, and no app wants one.
         case idle
         /// Asking BlueZ whether it knows the device, and whether it is connected already.
         case checking
@@ -20,7 +20,7 @@ struct LinkStateMachine {
         /// Waiting before the next attempt.
         case backingOff
         case up
-        /// The link has ended by itself, and those who were connected have not been told yet: nothing begins before.
+        /// The link has ended unexpectedly, and the apps that were connected do not know yet: nothing begins before.
         case lost
         /// `Disconnect` is on its way. BlueZ takes its time (2 s), and a `Connect` meanwhile would be cut with the link.
         case closing
@@ -37,9 +37,9 @@ struct LinkStateMachine {
         case connectReply(Failure?)
         case connectedChanged(Bool)
         case disconnectReply
-        /// The link was there before this process, and somebody takes it over.
+        /// The link was there before this process, and an app takes it over.
         case adopt
-        /// Those who were connected know of the loss. Whether somebody wants a link now.
+        /// The apps that were connected know of the loss. Whether one wants a link now.
         case lossTold(isWanted: Bool)
         /// Others use the link: it stays, and is over for us.
         case kept
@@ -49,7 +49,7 @@ struct LinkStateMachine {
     enum Failure: Equatable {
         /// BlueZ does not know the device any more.
         case unknownDevice
-        /// Somebody else's attempt is running.
+        /// Another program's attempt is running.
         case inProgress
         /// May go well next time.
         case transient
@@ -59,11 +59,11 @@ struct LinkStateMachine {
 
     enum Action: Equatable {
         case readDevice, connect, disconnect
-        /// The attempt that was called off has made its link all the same.
+        /// The attempt that was called off has made its link nevertheless.
         case disconnectAgain
         /// Scan for the device, or stop doing so.
         case look(Bool)
-        /// Ask for a turn to connect. Whoever leaves the phases for which it holds gives it back.
+        /// Ask for a turn to connect. It ends with the phases for which it holds.
         case queue
         /// One timer; a new one replaces the old.
         case startTimer(Duration), stopTimer
@@ -71,10 +71,10 @@ struct LinkStateMachine {
         case startBackOff(Duration)
         /// The link is there; it has ended, or the attempt that was called off has.
         case linkUp, linkDown
-        /// It has ended by itself: hold that back for a moment (``Event/timerFired``), if it need be; then tell
+        /// It has ended unexpectedly: hold that back for a moment (``Event/timerFired``), if it need be; then tell
         /// (``Event/lossTold(isWanted:)``).
         case hold, tellLoss
-        /// The attempt has ended for good; nobody's wish holds any longer.
+        /// The attempt has failed for good; no connect request is left.
         case giveUp
     }
 
@@ -142,7 +142,7 @@ struct LinkStateMachine {
         case (.settling, .timerFired) where !hasAsked:
             hasAsked = true
             return [.startTimer(Self.settling.fail), .readDevice]
-        // BlueZ forgets some between the advertisement and the attempt. One that it hears and does not know all the same
+        // BlueZ forgets some between the advertisement and the attempt. One that it hears and still does not know
         // would be tried with each advertisement.
         case (.attempting, .connectReply(.unknownDevice?)) where failures == 0:
             failures = 1
@@ -171,7 +171,7 @@ struct LinkStateMachine {
 
         case (.closing, .connectedChanged(true)) where isCallingOff: return [.disconnectAgain]
         case (.closing, .kept): return isWanted ? enter(.checking, .linkDown, .readDevice) : enter(.idle, .linkDown)
-        // The reply and `Connected` = false come in either order. Whoever wants the link again gets a new one.
+        // The reply and `Connected` = false come in either order. An app that wants the link again gets a new one.
         case (.closing, .disconnectReply) where isLinked: return [.startTimer(.seconds(5))]
         case (.closing, .connectedChanged(false)), (.closing, .disconnectReply), (.closing, .timerFired):
             return isWanted
@@ -180,10 +180,10 @@ struct LinkStateMachine {
         }
     }
 
-    /// A link, or an attempt, that a process has left which has died, and which nobody wants.
+    /// A link, or an attempt, that a dead process has left, and that no app wants.
     mutating func inherit() -> [Action] { enter(.closing, .disconnect) }
 
-    /// Everything that BlueZ knew is void: it was restarted, or the adapter is gone or off.
+    /// What BlueZ knew does not hold any longer: it was restarted, or the adapter is gone or off.
     mutating func reset() { self = LinkStateMachine() }
 
     private mutating func enter(_ next: Phase, _ actions: Action...) -> [Action] {

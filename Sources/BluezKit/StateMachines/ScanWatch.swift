@@ -1,5 +1,5 @@
 /// Notices a scan that runs and brings nothing: some controllers, and some versions of BlueZ, fall silent until they are
-/// started anew. But silence may be true, so what is done about it gets stronger only step by step, and ends. Pure.
+/// restarted. But silence may be true, so what is done about it gets stronger only step by step, and ends. Pure.
 struct ScanWatch {
     enum Action: Equatable {
         case startTimer(Duration), stopTimer
@@ -53,6 +53,6 @@ struct ScanWatch {
         return step + [.startTimer(window)]
     }
 
-    /// Bluetooth is not on: no scan runs. What was tried in vain is not forgotten with that.
+    /// Bluetooth is not on: no scan runs. What was tried without success is remembered.
     mutating func reset() { (isScanning, hasHeard, silentWindows, patience) = (false, false, 0, 1) }
 }

@@ -22,7 +22,7 @@ struct SubscriberBook<Central: Hashable> {
     /// BlueZ says so of this one: its socket was closed.
     mutating func unsubscribed(_ central: Central) -> [Action] { remove(central) }
 
-    /// Nobody is left, or the characteristic is withdrawn.
+    /// No subscriber is left, or the characteristic is withdrawn.
     mutating func allUnsubscribed() -> [Action] {
         defer { (subscribers, away) = ([], []) }
         return subscribers.map { .unsubscribed($0) }

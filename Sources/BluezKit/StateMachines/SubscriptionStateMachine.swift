@@ -55,7 +55,7 @@ struct SubscriptionStateMachine<Subscriber: Hashable> {
             return asker.map { [.fail($0)] } ?? []
         }
         guard let asker else {
-            // It has gone meanwhile; nobody else can have come.
+            // It has gone meanwhile; no other one can have come.
             phase = .off
             return [.stopNotify]
         }
@@ -76,7 +76,7 @@ struct SubscriptionStateMachine<Subscriber: Hashable> {
     }
 
     /// A subscriber has gone without a word; or one that asked to be one, or not to be one any more.
-    /// - Returns: Whether BlueZ must be told that nobody is left. While it is asked something, its answer is awaited.
+    /// - Returns: Whether BlueZ has to end the subscription, because no subscriber is left. While a call runs, its answer is awaited.
     mutating func drop(where hasGone: (Subscriber) -> Bool) -> Bool {
         if let asker = asking, hasGone(asker) { asking = nil }
         guard let subscriber = subscribers.first(where: hasGone) else { return false }
