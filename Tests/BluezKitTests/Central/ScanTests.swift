@@ -227,9 +227,7 @@ import Testing
         #expect(data[CBAdvertisementDataSolicitedServiceUUIDsKey] as? [CBUUID] == [CBUUID(string: "1805")])
     }
 
-    @Test(
-        "SC-10 CN-1 a peripheral that is not kept is released after the callback; disconnected, delegate nil"
-    )
+    @Test("SC-10 CN-1 a peripheral that is not kept is released after the callback; disconnected, delegate nil")
     func weakPeripherals() async throws {
         let (world, beacon) = try await quietWorld()
         let seen = ProtectedBox<(WeakBox, CBPeripheralState, Bool)?>(nil)

@@ -118,9 +118,7 @@ import Testing
         #expect(stage.starts == 1 && stage.discoveries == 1 && stage.logged(Self.restarted) == 0)
     }
 
-    @Test(
-        "LX-12 properties that BlueZ invalidates on a restart of discovery are not an advertisement"
-    )
+    @Test("LX-12 properties that BlueZ invalidates on a restart of discovery are not an advertisement")
     func takenBack() async throws {
         let stage = try await Stage(options: Self.mayPowerCycle)
         try await stage.hearBeacon()
@@ -249,9 +247,7 @@ import Testing
         #expect(stage.powerCalls == 0, "patience has ended for this scan")
     }
 
-    @Test(
-        "an adapter that cannot be switched off stays on; one that does not switch on again is off"
-    )
+    @Test("an adapter that cannot be switched off stays on; one that does not switch on again is off")
     func fails() async throws {
         let stage = try await Stage(options: Self.mayPowerCycle)
         let simulator = stage.world.simulator

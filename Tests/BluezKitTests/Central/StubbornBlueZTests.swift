@@ -128,9 +128,7 @@ import Testing
         app.sync { _ in server.close() }
     }
 
-    @Test(
-        "a dual-mode device that BlueZ pages: LE is requested in every possible way, then an error says why"
-    )
+    @Test("a dual-mode device that BlueZ pages: LE is requested in every possible way, then an error says why")
     func dualMode() async throws {
         let world = try await SimulatedWorld()
         let central = Central(world)

@@ -79,9 +79,7 @@ struct CallLimitTests {
         #expect(outcomes.all.count == 99)
     }
 
-    @Test(
-        "as many unanswered calls as may be open end the connection, because it can make no others"
-    )
+    @Test("as many unanswered calls as may be open end the connection, because it can make no others")
     func stuck() async throws {
         let bus = try PrivateBus(policy: .open)
         let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))

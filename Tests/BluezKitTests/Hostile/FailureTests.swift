@@ -112,9 +112,7 @@ extension Hostile {
             try await app.goesOn()
         }
 
-        @Test(
-            "bluetoothd is killed during many operations: resetting, powered on, and everything works again"
-        )
+        @Test("bluetoothd is killed during many operations: resetting, powered on, and everything works again")
         func killed() async throws {
             let world = try await HostileWorld()
             let app = try await Subscriber(world)

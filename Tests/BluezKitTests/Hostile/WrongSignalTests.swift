@@ -27,8 +27,7 @@ extension Hostile {
         @Test("properties of every wrong type are ignored", arguments: [false, true])
         func wrongTypes(isScanning: Bool) async throws { try await send(isScanning: isScanning) { $0.wrongProperties } }
 
-        @Test(
-            "invalid values: UUIDs, advertising data, addresses", arguments: [false, true])
+        @Test("invalid values: UUIDs, advertising data, addresses", arguments: [false, true])
         func nonsense(isScanning: Bool) async throws { try await send(isScanning: isScanning) { $0.nonsense } }
 
         @Test("empty, short, long and foreign bodies", arguments: [false, true])

@@ -42,9 +42,7 @@ import Testing
         #expect(isKnown(central, heart))
     }
 
-    @Test(
-        "CN-7 a pending connect to a device unknown to BlueZ is cancelled during a scan: nothing of it is kept"
-    )
+    @Test("CN-7 a pending connect to a device unknown to BlueZ is cancelled during a scan: nothing of it is kept")
     func neverThere() async throws {
         let world = try await SimulatedWorld()
         let central = Central(world)

@@ -61,9 +61,7 @@ import Testing
         #expect(written.withLock { $0 } == (0..<UInt16(count)).map { $0 })
     }
 
-    @Test(
-        "RW-10 at most 1,024 writes without response wait; further ones are dropped, with a log line"
-    )
+    @Test("RW-10 at most 1,024 writes without response wait; further ones are dropped, with a log line")
     func commands() async throws {
         let (world, central, peripheral) = try await connected([
             VirtualService("1815", [VirtualCharacteristic("2A57", [.read, .writeWithoutResponse], value: [0])])
@@ -86,9 +84,7 @@ import Testing
         #expect(events.all.count == 1024)
     }
 
-    @Test(
-        "GD-1 a peripheral with more than 20,000 attributes: discovery fails with the reason; others are read"
-    )
+    @Test("GD-1 a peripheral with more than 20,000 attributes: discovery fails with the reason; others are read")
     func attributes() async throws {
         // 7 services with 955 characteristics, each with 2 descriptors, one of which is added automatically.
         let services = (0..<7).map { service in
@@ -114,9 +110,7 @@ import Testing
         withExtendedLifetime(world) {}
     }
 
-    @Test(
-        "PB-3 RQ-11 a fixed value of 512 bytes is published and read; one of 513 is refused with the reason"
-    )
+    @Test("PB-3 RQ-11 a fixed value of 512 bytes is published and read; one of 513 is refused with the reason")
     func publishedValues() async throws {
         let value = Data((0..<512).map { UInt8(truncatingIfNeeded: $0) })
         let (world, publisher) = try await Publisher.connected([local(0x110, .read, value: value)])

@@ -59,9 +59,7 @@ import Testing
         }
     }
 
-    @Test(
-        "files show orphaned links and who may claim them; files of earlier runs of bluetoothd are removed"
-    )
+    @Test("files show orphaned links and who may claim them; files of earlier runs of bluetoothd are removed")
     func abandoned() throws {
         let directory = try TemporaryDirectory()
         let others = ["0123 :1.4 hci1 dev_1", "4567 :1.4 hci0 dev_1"]

@@ -50,9 +50,7 @@ import Testing
         deinit { atEnd() }
     }
 
-    @Test(
-        "DL-5 objects held by pairing and log handlers may call the library and log when they are released"
-    )
+    @Test("DL-5 objects held by pairing and log handlers may call the library and log when they are released")
     func replacedHandlers() async throws {
         let central = Central(try await SimulatedWorld())
         try await central.powerOn()
@@ -78,8 +76,7 @@ import Testing
     }
 
     #if DEBUG
-    @Test(
-        "a debug build traps if locks are taken in the wrong order, or something is logged while a lock is held")
+    @Test("a debug build traps if locks are taken in the wrong order, or something is logged while a lock is held")
     func order() async {
         await #expect(processExitsWith: .success) {
             let (first, last) = (Protected(0, isFirst: true), Protected(0))

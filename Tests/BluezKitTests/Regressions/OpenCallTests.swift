@@ -96,9 +96,7 @@ import Testing
         #expect(try await discoverAll(peripheral, central) == (40, 40))
     }
 
-    @Test(
-        "GD-1 an attribute that cannot be queried makes discovery fail; the next discovery asks again"
-    )
+    @Test("GD-1 an attribute that cannot be queried makes discovery fail; the next discovery asks again")
     func refusedForEver() async throws {
         let world = try await SimulatedWorld()
         let central = Central(world)

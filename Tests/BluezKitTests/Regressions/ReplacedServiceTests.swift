@@ -231,9 +231,7 @@ import Testing
         #expect(answers == 0)
     }
 
-    @Test(
-        "IV-1 what the app discovered after a change of the table stays valid when the change is reported"
-    )
+    @Test("IV-1 what the app discovered after a change of the table stays valid when the change is reported")
     func discoveredSince() async throws {
         let stage = try await Stage("Since", "C0:00:00:09:00:07")
         let (central, session) = (stage.central, stage.session)
@@ -291,8 +289,7 @@ import Testing
         try await other.next("value") { if case .value(new, Data([3]), nil) = $0 { true } else { nil } }
     }
 
-    @Test(
-        "IV-1 R-13 an app is restored before a replaced service was reported: it is reported, and not subscribed")
+    @Test("IV-1 R-13 an app is restored before a replaced service was reported: it is reported, and not subscribed")
     func restoredBeforeReport() async throws {
         let stage = try await Stage("Restored", "C0:00:00:09:00:09")
         let directory = try TemporaryDirectory()

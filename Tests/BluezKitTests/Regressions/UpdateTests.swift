@@ -41,9 +41,7 @@ import Testing
         }
     }
 
-    @Test(
-        "UP-7 a central that resubscribes before its disconnection was noticed keeps its new socket"
-    )
+    @Test("UP-7 a central that resubscribes before its disconnection was noticed keeps its new socket")
     func resubscription() async throws {
         let victim = try await Victim(givesSockets: true)
         let manager = try #require(victim.publisher.manager)

@@ -96,9 +96,7 @@ import Testing
         _ = try await bluez.calls.next("Disconnect") { $0.member == "Disconnect" ? true : nil }
     }
 
-    @Test(
-        "CN-4 CN-12 connect to a peripheral whose loss has not been reported yet: it is reported, nothing reconnects"
-    )
+    @Test("CN-4 CN-12 connect to a peripheral whose loss has not been reported yet: it is reported, nothing reconnects")
     func connectsWhileLossIsHeld() async throws {
         let world = try await SimulatedWorld()
         let (central, heart) = try await central(world)
@@ -167,9 +165,7 @@ import Testing
         _ = try await central.find("Rig Heart")
     }
 
-    @Test(
-        "CN-15 O-19 off and on again while a Connect is on its way to BlueZ: no unrequested link stays up"
-    )
+    @Test("CN-15 O-19 off and on again while a Connect is on its way to BlueZ: no unrequested link stays up")
     func lateConnect() async throws {
         let world = try await SimulatedWorld()
         // BlueZ forgets devices that it has only heard when it is switched off.

@@ -41,9 +41,7 @@ extension Scenarios {
             #expect(publisher.count { if case .advertising = $0 { true } else { false } } == 3)
         }
 
-        @Test(
-            "the additions are advertised: manufacturer data, service data, power; too much is refused"
-        )
+        @Test("the additions are advertised: manufacturer data, service data, power; too much is refused")
         func additions() async throws {
             let world = try await Worlds.make()
             let publisher = Publisher(world)

@@ -53,9 +53,7 @@ extension Scenarios {
             #expect(central.count { if case .disconnected = $0 { true } else { false } } == 1)
         }
 
-        @Test(
-            "O-15 CN-9 CN-10 O-16 the peer closes the link: one callback, error 6 or 7, then no call to its delegate"
-        )
+        @Test("O-15 CN-9 CN-10 O-16 the peer closes the link: one callback, error 6 or 7, then no call to its delegate")
         func remoteDisconnects() async throws {
             let world = try await Worlds.make()
             let central = Central(world)
@@ -390,9 +388,7 @@ extension Scenarios {
             try await world.awaitConnections("heart", 0)
         }
 
-        @Test(
-            "ST-6 D10 the adapter is replaced by another one: resetting, powered on, and everything works"
-        )
+        @Test("ST-6 D10 the adapter is replaced by another one: resetting, powered on, and everything works")
         func otherAdapter() async throws {
             let world = try await Worlds.make()
             let central = Central(world)
@@ -415,8 +411,7 @@ extension Scenarios {
             try await world.control("rig plug 0")
         }
 
-        @Test(
-            "CE-1 CE-2 a registered manager is informed of matching links of other programs, and no longer after nil")
+        @Test("CE-1 CE-2 a registered manager is informed of matching links of other programs, and no longer after nil")
         func connectionEvents() async throws {
             let world = try await Worlds.make()
             let watcher = Central(world)
@@ -454,9 +449,7 @@ extension Scenarios {
             #expect(watcher.count { if case .connectionEvent = $0 { true } else { false } } == 3)
         }
 
-        @Test(
-            "D10 ST-6 bluetoothd hangs: resetting, no other callback; when it resumes, everything works again"
-        )
+        @Test("D10 ST-6 bluetoothd hangs: resetting, no other callback; when it resumes, everything works again")
         func hungDaemon() async throws {
             let world = try await Worlds.make()
             let central = Central(world)
@@ -511,9 +504,7 @@ extension Scenarios {
             try await world.awaitConnections("heart", 0)
         }
 
-        @Test(
-            "O-43 CN-7 two processes on one link: neither a cancel nor the exit of one ends the other's link"
-        )
+        @Test("O-43 CN-7 two processes on one link: neither a cancel nor the exit of one ends the other's link")
         func twoProcesses() async throws {
             let stage = try await RestorationScenarios.Stage()
             let heart = RestorationScenarios.heart

@@ -9,9 +9,7 @@ extension Scenarios {
     @Suite struct DiscoveryScenarios {
         let heartRate = CBUUID(string: "180D")
 
-        @Test(
-            "SC-3 SC-8 SC-9 O-48 UU-6 UU-7 a filtered scan finds the heart-rate sensor and reports its advertisement"
-        )
+        @Test("SC-3 SC-8 SC-9 O-48 UU-6 UU-7 a filtered scan finds the heart-rate sensor and reports its advertisement")
         func findsByService() async throws {
             let world = try await Worlds.make()
             let central = Central(world)
@@ -108,9 +106,7 @@ extension Scenarios {
             try await first.disconnect(mine)
         }
 
-        @Test(
-            "D10 SC-4 ST-6 a controller falls silent: a restart, then a power cycle, and devices are heard again"
-        )
+        @Test("D10 SC-4 ST-6 a controller falls silent: a restart, then a power cycle, and devices are heard again")
         func deafController() async throws {
             let world = try await Worlds.make()
             LogCapture.shared.forget()

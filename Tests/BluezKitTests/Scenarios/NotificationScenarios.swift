@@ -51,9 +51,7 @@ extension Scenarios {
             try await central.disconnect(sink)
         }
 
-        @Test(
-            "O-22 O-24 NT-4 DL-4 1,000 notifications in order, none merged or duplicated, each with its own value"
-        )
+        @Test("O-22 O-24 NT-4 DL-4 1,000 notifications in order, none merged or duplicated, each with its own value")
         func thousand() async throws {
             let world = try await Worlds.make()
             let central = Central(world)
@@ -121,9 +119,7 @@ extension Scenarios {
             try await central.disconnect(sink)
         }
 
-        @Test(
-            "NT-8 two managers subscribe to one characteristic: each gets every value once; one unsubscribes"
-        )
+        @Test("NT-8 two managers subscribe to one characteristic: each gets every value once; one unsubscribes")
         func twoSubscribers() async throws {
             let (world, first, mine) = try await connectedSink()
             let second = Central(world)
@@ -150,9 +146,7 @@ extension Scenarios {
             try await first.disconnect(mine)
         }
 
-        @Test(
-            "O-31 IV-1 IV-2 a service is added and removed: each is reported once, the others keep notifying"
-        )
+        @Test("O-31 IV-1 IV-2 a service is added and removed: each is reported once, the others keep notifying")
         func servicesChange() async throws {
             let (world, central, sink) = try await connectedSink()
             let characteristic = try await central.characteristic(sinkUUID(0x13), of: sinkUUID(1), on: sink)

@@ -72,8 +72,7 @@ extension Scenarios {
             return Setting(world: world, central: central, sink: sink, secret: secret)
         }
 
-        @Test(
-            "CN-14 O-32 GD-10 just works, which the app allows: one answer; the bond is listed, kept and removed")
+        @Test("CN-14 O-32 GD-10 just works, which the app allows: one answer; the bond is listed, kept and removed")
         func justWorks() async throws {
             let setting = try await prepare("justworks", .justWorks)
             #expect(!setting.isBonded)

@@ -9,9 +9,7 @@ extension Scenarios {
             try await world.nextEvent(what) { $0.contains(what) }
         }
 
-        @Test(
-            "UP-1 UP-4 UP-7 UP-8 O-36 subscribers are listed in the callbacks, get updates in order, and are removed"
-        )
+        @Test("UP-1 UP-4 UP-7 UP-8 O-36 subscribers are listed in the callbacks, get updates in order, and are removed")
         func subscribing() async throws {
             let (first, second) = (local(0x110, [.read, .notify]), local(0x111, .notify))
             let (world, publisher) = try await Publisher.connected([first, second])

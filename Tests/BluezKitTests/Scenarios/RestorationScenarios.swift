@@ -270,9 +270,7 @@ extension Scenarios {
             #expect(again.callbacks == ["restored", "state", "disconnected", "connected"])
         }
 
-        @Test(
-            "RS-20 AR-2 auto-reconnect is still in effect: the loss is reported as reconnecting, then didConnect"
-        )
+        @Test("RS-20 AR-2 auto-reconnect is still in effect: the loss is reported as reconnecting, then didConnect")
         func autoReconnect() async throws {
             let stage = try await Stage()
             let probe = try await stage.launchFresh()
@@ -571,9 +569,7 @@ extension Scenarios {
 
         // MARK: What changed meanwhile
 
-        @Test(
-            "IV-1 services changed while the app was not running: didModifyServices lists them, others notify"
-        )
+        @Test("IV-1 services changed while the app was not running: didModifyServices lists them, others notify")
         func servicesChanged() async throws {
             let stage = try await Stage()
             let world = stage.world
@@ -635,9 +631,7 @@ extension Scenarios {
             try await again.next("report", "no longer paired")
         }
 
-        @Test(
-            "ID-2 D8 RS-12 a private address: bonded, it is restored with the next one, also after a restart"
-        )
+        @Test("ID-2 D8 RS-12 a private address: bonded, it is restored with the next one, also after a restart")
         func privateAddress() async throws {
             let stage = try await Stage()
             let world = stage.world

@@ -8,8 +8,7 @@ struct SimulatorPrivateAddressTests {
 
     private func element(_ address: String) -> String { "dev_" + address.replacing(":", with: "_") }
 
-    @Test(
-        "a new device with each address; when bonded it reveals its identity, and keeps its path with every address")
+    @Test("a new device with each address; when bonded it reveals its identity, and keeps its path with every address")
     func addresses() async throws {
         let simulator = try await Simulator()
         let client = try await BusClient(simulator.address)

@@ -43,9 +43,7 @@ import Testing
         #expect(delays.first == .milliseconds(250) && delays.last == .seconds(8) && delays == delays.sorted())
     }
 
-    @Test(
-        "a device that is heard but unknown to BlueZ is attempted with increasing delays"
-    )
+    @Test("a device that is heard but unknown to BlueZ is attempted with increasing delays")
     func unknownAgainAndAgain() {
         var link = machine(.want(true), .deviceRead(connected: nil), .seen, .turn)
         // Once may be chance: BlueZ has forgotten it in this moment.
@@ -108,9 +106,7 @@ import Testing
         #expect(given.handle(.lossTold(isWanted: false)) == [] && given.phase == .idle)
     }
 
-    @Test(
-        "LX-16 a new link while the disconnection is held back: that is reported, then the link is adopted or ended"
-    )
+    @Test("LX-16 a new link while the disconnection is held back: that is reported, then the link is adopted or ended")
     func flickers() {
         var link = machine(.want(true), .deviceRead(connected: true), .connectedChanged(false))
         #expect(link.handle(.connectedChanged(true)) == [.stopTimer, .tellLoss])
