@@ -92,7 +92,7 @@ extension Simulator {
             guard let self, generation == life else { return }
             forgetDaemon()
         }
-        takeName(by: connection) { [weak self] result in
+        updateName(by: connection) { [weak self] result in
             guard let self else { return }
             if case .failure(let error) = result { return completion(.failure(error)) }
             after(timing.adapterStart) { [self] in
@@ -106,7 +106,7 @@ extension Simulator {
     }
 
     /// The bus may take a moment to notice that the previous daemon has exited.
-    private func takeName(
+    private func updateName(
         by connection: Connection, until deadline: ContinuousClock.Instant = .now + .seconds(5),
         completion: @escaping (Result<Void, BusError>) -> Void
     ) {
@@ -114,7 +114,7 @@ extension Simulator {
             guard let self, case .failure = result, .now < deadline, self.connection === connection else {
                 return completion(result)
             }
-            afterAlways(.milliseconds(5)) { self.takeName(by: connection, until: deadline, completion: completion) }
+            afterAlways(.milliseconds(5)) { self.updateName(by: connection, until: deadline, completion: completion) }
         }
     }
 

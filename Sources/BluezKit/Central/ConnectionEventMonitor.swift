@@ -101,7 +101,7 @@ final class ConnectionEventMonitor {
     ) {
         core.post { manager in
             let peripheral = manager.peripheral(identity)
-            if let name { _ = peripheral.takeName(name) }
+            if let name { _ = peripheral.updateName(name) }
             manager.delegate?.centralManager(manager, connectionEventDidOccur: event, for: peripheral)
         }
     }

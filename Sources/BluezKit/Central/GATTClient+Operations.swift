@@ -66,26 +66,26 @@ extension GATTClient {
         case .discoverServices(let wanted):
             let services = tree.visibleServices().matching(wanted, \.uuid)
             operation.answer { peripheral, delegate in
-                peripheral.reveal(services: services)
+                peripheral.addDiscovered(services: services)
                 delegate?.peripheral(peripheral, didDiscoverServices: nil)
             }
         case .discoverIncludedServices(let wanted, let service):
             let included = tree.includedServices(of: service.objectPath).matching(wanted, \.uuid)
             operation.answer { peripheral, delegate in
-                peripheral.reveal(includedServices: included, of: service)
+                peripheral.addDiscovered(includedServices: included, of: service)
                 delegate?.peripheral(peripheral, didDiscoverIncludedServicesFor: service, error: nil)
             }
         case .discoverCharacteristics(let wanted, let service):
             let found = tree.characteristics(of: service.objectPath, isBonded: device.properties.isBonded)
                 .matching(wanted, \.uuid)
             operation.answer { peripheral, delegate in
-                peripheral.reveal(characteristics: found, of: service)
+                peripheral.addDiscovered(characteristics: found, of: service)
                 delegate?.peripheral(peripheral, didDiscoverCharacteristicsFor: service, error: nil)
             }
         case .discoverDescriptors(let characteristic):
             let found = tree.descriptors(of: characteristic.objectPath)
             operation.answer { peripheral, delegate in
-                peripheral.reveal(descriptors: found, of: characteristic)
+                peripheral.addDiscovered(descriptors: found, of: characteristic)
                 delegate?.peripheral(peripheral, didDiscoverDescriptorsFor: characteristic, error: nil)
             }
         case .read(let characteristic): return read(characteristic, entry)

@@ -140,11 +140,11 @@ final class PeripheralCore: @unchecked Sendable {
     }
 
     /// A name that BlueZ knew already: no callback.
-    func updateName(_ name: String) { manager.post { [self] _ in _ = peripheral?.takeName(name) } }
+    func updateName(_ name: String) { manager.post { [self] _ in _ = peripheral?.updateName(name) } }
 
     func nameChanged(_ name: String) {
         manager.post { [self] _ in
-            guard let peripheral, peripheral.takeName(name) else { return }
+            guard let peripheral, peripheral.updateName(name) else { return }
             peripheral.delegate?.peripheralDidUpdateName(peripheral)
         }
     }

@@ -82,7 +82,7 @@ extension CBCentralManager {
         guard accepts("retrieveBondedPeripherals") else { return [] }
         return core.central.store.knownDevices(where: \.isBonded).map { device in
             let peripheral = peripheral(device.identity)
-            if let name = device.name { _ = peripheral.takeName(name) }
+            if let name = device.name { _ = peripheral.updateName(name) }
             return peripheral
         }
     }

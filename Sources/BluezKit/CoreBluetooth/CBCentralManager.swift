@@ -193,7 +193,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     func discovered(_ identity: DeviceIdentity, _ properties: DeviceProperties, scan token: UInt64) {
         guard shared.withLock({ $0.scanToken == token && $0.scan != nil }) else { return }
         let peripheral = peripheral(identity)
-        if let name = properties.name { _ = peripheral.takeName(name) }
+        if let name = properties.name { _ = peripheral.updateName(name) }
         let rssi = NSNumber(value: properties.rssiDBm ?? 127)
         delegate?.centralManager(
             self, didDiscover: peripheral, advertisementData: properties.advertisementData, rssi: rssi)
@@ -221,7 +221,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         return core.central.store.knownDevices(where: \.isConnected).compactMap { device in
             guard device.services.contains(where: { wanted.contains($0) }) else { return nil }
             let peripheral = peripheral(device.identity)
-            if let name = device.name { _ = peripheral.takeName(name) }
+            if let name = device.name { _ = peripheral.updateName(name) }
             return peripheral
         }
     }

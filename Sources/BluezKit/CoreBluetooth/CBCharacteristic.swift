@@ -68,7 +68,7 @@ open class CBCharacteristic: CBAttribute, @unchecked Sendable {  // holds: what 
 
     /// - Returns: The previous values.
     @discardableResult
-    func reveal(descriptors: [CBDescriptor]?) -> [CBDescriptor]? {
+    func addDiscovered(descriptors: [CBDescriptor]?) -> [CBDescriptor]? {
         shared.withLock { shared in
             defer { shared.descriptors = descriptors }
             return shared.descriptors

@@ -51,7 +51,7 @@ open class CBMutableCharacteristic: CBCharacteristic, @unchecked Sendable {  // 
     open override var descriptors: [CBDescriptor]? {
         get { super.descriptors }
         set {
-            for old in reveal(descriptors: newValue) ?? [] where old.characteristic === self {
+            for old in addDiscovered(descriptors: newValue) ?? [] where old.characteristic === self {
                 old.setCharacteristic(nil)
             }
             for new in newValue ?? [] { new.setCharacteristic(self) }

@@ -14,14 +14,14 @@ open class CBMutableService: CBService, @unchecked Sendable {  // holds: the bas
     /// The included services. Each must have been added before.
     open override var includedServices: [CBService]? {
         get { super.includedServices }
-        set { reveal(includedServices: newValue) }
+        set { addDiscovered(includedServices: newValue) }
     }
 
     /// Its characteristics. Each one's `service` is set to this service.
     open override var characteristics: [CBCharacteristic]? {
         get { super.characteristics }
         set {
-            for old in reveal(characteristics: newValue) ?? [] where old.service === self { old.setService(nil) }
+            for old in addDiscovered(characteristics: newValue) ?? [] where old.service === self { old.setService(nil) }
             for new in newValue ?? [] { new.setService(self) }
         }
     }

@@ -100,7 +100,7 @@ extension CBPeripheral {
     }
 
     /// - Returns: Whether the name has changed.
-    func takeName(_ name: String) -> Bool {
+    func updateName(_ name: String) -> Bool {
         shared.withLock { shared in
             defer { shared.name = name }
             return shared.name != name
@@ -146,19 +146,19 @@ extension CBPeripheral {
             .sorted { $0.objectPath < $1.objectPath }
     }
 
-    func reveal(services found: [AttributeTree.Service]) {
+    func addDiscovered(services found: [AttributeTree.Service]) {
         let objects = found.map(object)
         let merged = merge(services, objects)
         shared.withLock { $0.services = merged }
         preserve()
     }
 
-    func reveal(includedServices found: [AttributeTree.Service], of service: CBService) {
-        service.reveal(includedServices: merge(service.includedServices, found.map(object)))
+    func addDiscovered(includedServices found: [AttributeTree.Service], of service: CBService) {
+        service.addDiscovered(includedServices: merge(service.includedServices, found.map(object)))
         preserve()
     }
 
-    func reveal(characteristics found: [AttributeTree.Characteristic], of service: CBService) {
+    func addDiscovered(characteristics found: [AttributeTree.Characteristic], of service: CBService) {
         let objects = found.map { node in
             object(node.path.rawValue) {
                 CBCharacteristic(
@@ -166,17 +166,17 @@ extension CBPeripheral {
                     objectPath: node.path.rawValue, service: service)
             }
         }
-        service.reveal(characteristics: merge(service.characteristics, objects))
+        service.addDiscovered(characteristics: merge(service.characteristics, objects))
         preserve(service)
     }
 
-    func reveal(descriptors found: [AttributeTree.Descriptor], of characteristic: CBCharacteristic) {
+    func addDiscovered(descriptors found: [AttributeTree.Descriptor], of characteristic: CBCharacteristic) {
         let objects = found.map { node in
             object(node.path.rawValue) {
                 CBDescriptor(uuid: node.uuid, objectPath: node.path.rawValue, characteristic: characteristic)
             }
         }
-        characteristic.reveal(descriptors: merge(characteristic.descriptors, objects))
+        characteristic.addDiscovered(descriptors: merge(characteristic.descriptors, objects))
         preserve(characteristic)
     }
 

@@ -43,11 +43,11 @@ open class CBService: CBAttribute, @unchecked Sendable {  // holds: what changes
         describe("isPrimary = \(isPrimary ? "YES" : "NO")", "UUID = \(uuid)")
     }
 
-    func reveal(includedServices: [CBService]?) { shared.withLock { $0.includedServices = includedServices } }
+    func addDiscovered(includedServices: [CBService]?) { shared.withLock { $0.includedServices = includedServices } }
 
     /// - Returns: The previous values.
     @discardableResult
-    func reveal(characteristics: [CBCharacteristic]?) -> [CBCharacteristic]? {
+    func addDiscovered(characteristics: [CBCharacteristic]?) -> [CBCharacteristic]? {
         shared.withLock { shared in
             defer { shared.characteristics = characteristics }
             return shared.characteristics

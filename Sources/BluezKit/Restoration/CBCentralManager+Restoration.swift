@@ -24,11 +24,11 @@ extension CBCentralManager {
         // Restored state has not been interrupted yet: it waits for Bluetooth to be on for the first time.
         let isWaiting = previous == .unknown || shared.withLock { $0.mustGoOn }
         if let book, book.resumes || isWaiting, !isSwitchedOff {
-            guard book.pardon() else { return end(state) }
+            guard book.cancelPowerOffReset() else { return end(state) }
             suspend()
         } else {
             end(state)
-            book?.condemn()
+            book?.schedulePowerOffReset()
         }
     }
 
@@ -66,7 +66,7 @@ extension CBCentralManager {
 
     private func goOn(_ life: String?) {
         guard let book else { return }
-        if book.execute() {
+        if book.commitPowerOffReset() {
             shared.withLock { $0.mustGoOn = false }
         }
         book.note { [.bluetooth(is: life)] }

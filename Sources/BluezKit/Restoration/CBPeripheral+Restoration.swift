@@ -68,7 +68,7 @@ extension CBPeripheral {
                         characteristic: characteristic)
                 }
                 for descriptor in descriptors ?? [] { all[descriptor.objectPath] = descriptor }
-                characteristic.reveal(descriptors: descriptors)
+                characteristic.addDiscovered(descriptors: descriptors)
                 if record.isNotifying {
                     characteristic.setNotifying(true)
                     subscribed.insert(characteristic.objectPath)
@@ -76,13 +76,13 @@ extension CBPeripheral {
                 all[characteristic.objectPath] = characteristic
                 return characteristic
             }
-            service.reveal(characteristics: characteristics)
+            service.addDiscovered(characteristics: characteristics)
         }
         for record in records {
             guard let included = record.includedServices, let service = all["\(path)/\(record.element.text)"] else {
                 continue
             }
-            (service as? CBService)?.reveal(
+            (service as? CBService)?.addDiscovered(
                 includedServices: included.compactMap { all["\(path)/\($0.text)"] as? CBService })
         }
         return (listed, all, subscribed)

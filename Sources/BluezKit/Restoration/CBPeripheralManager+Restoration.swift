@@ -44,12 +44,12 @@ extension CBPeripheralManager {
         // Restored state has not been interrupted yet: it waits for Bluetooth to be on for the first time.
         let isWaiting = previous == .unknown || shared.withLock { $0.mustGoOn }
         if let book, book.resumes || isWaiting, !isSwitchedOff {
-            if !book.pardon() { book.note { [.off] } }
+            if !book.cancelPowerOffReset() { book.note { [.off] } }
             return suspend(book)
         }
         endAdvertising()
         if state == .poweredOff {
-            book?.condemn()
+            book?.schedulePowerOffReset()
         } else {
             forgetServices()
             preserveAdvertisement()
@@ -68,7 +68,7 @@ extension CBPeripheralManager {
 
     private func goOn() {
         guard let book else { return }
-        let wasSwitchedOff = book.execute()
+        let wasSwitchedOff = book.commitPowerOffReset()
         let (services, advertisement, start) = shared.withLock { shared in
             defer { shared.mustGoOn = false }
             if wasSwitchedOff { (shared.advertisement, shared.isAdvertising) = (nil, false) }

@@ -18,15 +18,15 @@ final class IntentBook: Sendable {
         var owners: [UUID: ObjectIdentifier] = [:]
         var hasFailed = false
         var isRetryDue = false
-        var condemnation: Condemnation?
-        var condemnations: UInt64 = 0
+        var powerOffReset: PowerOffReset?
+        var powerOffResets: UInt64 = 0
         var isGathering = false
         var gathered: (@Sendable () -> Void)?
     }
 
     /// Bluetooth was switched off, which ends everything. But bluetoothd sends the same signals when it is asked to
     /// exit, and then everything resumes. Shortly afterwards it becomes clear which of the two it was.
-    private struct Condemnation {
+    private struct PowerOffReset {
         let number: UInt64
         let since: DispatchTime
     }
@@ -193,7 +193,7 @@ final class IntentBook: Sendable {
         perform { state in
             state.snapshot.switchOff()
             state.snapshot.services = []
-            (state.condemnation, state.gathered, state.owners) = (nil, nil, [:])
+            (state.powerOffReset, state.gathered, state.owners) = (nil, nil, [:])
             defer {
                 state.store?.close()
                 (state.store, state.hasFailed) = (nil, false)
@@ -211,25 +211,25 @@ final class IntentBook: Sendable {
     /// How long bluetoothd takes at most from switching an adapter off to exiting, when it is asked to exit.
     static let shutdownTime = DispatchTimeInterval.seconds(10)
 
-    /// The state is removed, unless ``pardon()`` is called soon.
+    /// The state is removed, unless ``cancelPowerOffReset()`` is called soon.
     /// - Returns: The number of this scheduled removal.
     @discardableResult
-    func condemn() -> UInt64 {
+    func schedulePowerOffReset() -> UInt64 {
         let number = state.withLock { state in
-            state.condemnations += 1
-            state.condemnation = Condemnation(number: state.condemnations, since: .now())
-            return state.condemnations
+            state.powerOffResets += 1
+            state.powerOffReset = PowerOffReset(number: state.powerOffResets, since: .now())
+            return state.powerOffResets
         }
-        later(Self.shutdownTime) { $0.execute(number) }
+        later(Self.shutdownTime) { $0.commitPowerOffReset(number) }
         return number
     }
 
     /// bluetoothd has exited, so Bluetooth was not switched off by the user.
     /// - Returns: Whether the work resumes.
-    func pardon() -> Bool {
+    func cancelPowerOffReset() -> Bool {
         state.withLock { state in
-            defer { state.condemnation = nil }
-            guard let since = state.condemnation?.since else { return true }
+            defer { state.powerOffReset = nil }
+            guard let since = state.powerOffReset?.since else { return true }
             return since + Self.shutdownTime > .now()
         }
     }
@@ -237,13 +237,13 @@ final class IntentBook: Sendable {
     /// - Parameter number: The scheduled removal; nil: any.
     /// - Returns: Whether there was one.
     @discardableResult
-    func execute(_ number: UInt64? = nil) -> Bool {
+    func commitPowerOffReset(_ number: UInt64? = nil) -> Bool {
         var isDue = false
         perform { state in
-            guard let condemnation = state.condemnation, number == nil || condemnation.number == number else {
+            guard let powerOffReset = state.powerOffReset, number == nil || powerOffReset.number == number else {
                 return nil
             }
-            (isDue, state.condemnation, state.owners) = (true, nil, [:])
+            (isDue, state.powerOffReset, state.owners) = (true, nil, [:])
             return state.snapshot.apply(.off) ? save(&state, [.off]) : nil
         }
         return isDue

@@ -19,17 +19,17 @@ import Testing
     }
 
     @Test("D10 a cancelled removal does not affect work that began after it")
-    func condemnations() throws {
+    func powerOffResets() throws {
         let book = try book(TemporaryDirectory())
         book.note { [.scan(is: Snapshot.Scan(services: nil, allowsDuplicates: nil, solicitedServices: nil))] }
-        for takeBack in [{ _ = book.pardon() }, { _ = book.execute() }] as [() -> Void] {
-            let first = book.condemn()
+        for takeBack in [{ _ = book.cancelPowerOffReset() }, { _ = book.commitPowerOffReset() }] as [() -> Void] {
+            let first = book.schedulePowerOffReset()
             takeBack()
             book.note { [.peripheral(is: record(1))] }
-            let second = book.condemn()
-            #expect(!book.execute(first))
+            let second = book.schedulePowerOffReset()
+            #expect(!book.commitPowerOffReset(first))
             #expect(!book.peripherals.isEmpty)
-            #expect(book.execute(second))
+            #expect(book.commitPowerOffReset(second))
             #expect(book.peripherals.isEmpty)
         }
     }
