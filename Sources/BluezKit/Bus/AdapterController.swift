@@ -45,7 +45,7 @@ final class AdapterController {
     }
 
     /// Whether bluetoothd may report links as its own that its predecessor has left behind.
-    var mayReportStaleLinks: Bool { restarted.map { $0 + bus.timing.staleLinks > .now } ?? false }
+    var mayReportStaleLinks: Bool { restarted.map { $0 + bus.timing.adapter.staleLinks > .now } ?? false }
 
     // MARK: The connection to the bus
 
@@ -166,7 +166,7 @@ final class AdapterController {
         case "org.freedesktop.DBus.Error.NoReply":
             if bus.owner != nil { askPowered(name, mayStart: false) }
         case "org.freedesktop.DBus.Error.LimitsExceeded":
-            bus.after(.milliseconds(100)) { [weak self] in self?.askPowered(name, mayStart: false) }
+            bus.after(bus.timing.adapter.poweredRetry) { [weak self] in self?.askPowered(name, mayStart: false) }
         default: apply(machine.handle(.powered(name, nil)))
         }
     }
@@ -185,7 +185,8 @@ final class AdapterController {
     /// before saying that there is none (ST-6).
     private func startGrace(_ grace: AdapterStateMachine.Grace) {
         guard graceTimer == nil else { return }
-        graceTimer = bus.timer(grace == .long ? bus.timing.longGrace : bus.timing.grace) { [weak self] in
+        graceTimer = bus.timer(grace == .long ? bus.timing.adapter.longGrace : bus.timing.adapter.grace) {
+            [weak self] in
             guard let self else { return }
             graceTimer = nil
             apply(machine.handle(.graceOver))

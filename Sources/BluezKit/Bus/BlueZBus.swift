@@ -9,7 +9,7 @@ protocol BlueZBusObserver: AnyObject {
     func busOpened()
     func busLost()
     func receive(_ message: Message)
-    /// A call has taken longer than ``BlueZTiming/patience``.
+    /// A call has taken longer than ``BlueZTiming/Daemon/patience``.
     func callIsSlow()
 }
 
@@ -94,7 +94,7 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
             connection.onSignal = { [weak self] in self?.observer?.receive($0) }
             connection.onTurnEnd = { [weak self] in self?.flush() }
             connection.onDisconnected = { [weak self] in self?.lost($0) }
-            connection.patience = timing.patience
+            connection.patience = timing.daemon.patience
             connection.onSlowCall = { [weak self] in self?.observer?.callIsSlow() }
             connection.onRuleRefused = { rule, error in
                 Log.warning("the bus refused a match rule; events will be missing: \(error.message) (\(rule))")
@@ -119,8 +119,8 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
         (connection, exportedObjects) = (nil, nil)
         Log.warning("no connection to the bus at \(address): \(error.message) (\(error.name))")
         observer?.busLost()
-        let delay = reconnectDelay ?? timing.reconnect
-        reconnectDelay = min(delay * 2, timing.longestReconnect)
+        let delay = reconnectDelay ?? timing.daemon.reconnect
+        reconnectDelay = min(delay * 2, timing.daemon.longestReconnect)
         after(delay) { [weak self] in
             if let self, connection == nil, observer?.needsBus == true { open() }
         }
@@ -140,9 +140,10 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
         answered: @escaping (Result<Answer, BusError>) -> Void
     ) {
         question { [weak self] result in
-            guard let self, tries < timing.busyRetries, let error = result.failure, BlueZErrorName.meansNoAnswer(error)
+            guard let self, tries < timing.daemon.busyRetries, let error = result.failure,
+                BlueZErrorName.meansNoAnswer(error)
             else { return answered(result) }
-            after(timing.busyRetry * (1 << tries)) { [weak self] in
+            after(timing.daemon.busyRetry * (1 << tries)) { [weak self] in
                 self?.insist(question, tries: tries + 1, answered: answered)
             }
         }

@@ -30,7 +30,7 @@ extension CentralRole {
         for record in snapshot.peripherals { ask(about: record, query, manager) }
         if query.unanswered.isEmpty { return finish(query, of: core) }
         // What has not answered by then is treated as a peripheral that may come.
-        bus.after(bus.timing.restoration) { [weak self, weak core] in
+        bus.after(bus.timing.link.restoration) { [weak self, weak core] in
             if let self, let core, core.isAsking(query) { finish(query, of: core) }
         }
     }

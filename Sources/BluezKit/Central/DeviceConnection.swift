@@ -7,7 +7,7 @@ import Foundation
 final class DeviceConnection: CustomStringConvertible {
     let device: Device
     private let central: CentralRole
-    private var machine = LinkStateMachine()
+    private var machine: LinkStateMachine
     /// The attributes of the link, or of the one that is being made. Replaced when that has ended.
     private(set) var client: GATTClient
     /// The peripherals that use the link. Few: one for each manager at most.
@@ -30,6 +30,7 @@ final class DeviceConnection: CustomStringConvertible {
 
     init(of device: Device, in central: CentralRole) {
         (self.device, self.central) = (device, central)
+        machine = LinkStateMachine(timing: central.bus.timing.link)
         client = GATTClient(of: device, in: central)
     }
 
@@ -147,7 +148,7 @@ final class DeviceConnection: CustomStringConvertible {
             case .disconnectAgain: callDisconnect()
             case .look(let looks): central.discovery.listen(looks, for: device)
             case .queue:
-                central.connects.request(device, isHeard: device.wasHeard(within: bus.timing.inRange))
+                central.connects.request(device, isHeard: device.wasHeard(within: bus.timing.connect.inRange))
             case .startTimer(let delay): startTimer(delay)
             case .startBackOff(let delay): startTimer(delay * Double.random(in: 0.75...1.25))
             case .stopTimer: stopTimer()
@@ -218,7 +219,7 @@ final class DeviceConnection: CustomStringConvertible {
     }
 
     private func readDeviceLater() {
-        bus.after(bus.timing.leaseRetry) { [weak self, weak client] in
+        bus.after(bus.timing.link.leaseRetry) { [weak self, weak client] in
             if let self, client?.isCurrent == true, phase == .checking { readDevice() }
         }
     }
@@ -280,7 +281,7 @@ final class DeviceConnection: CustomStringConvertible {
         self.attempt = attempt
         AdvertisedServices.note(device)
         pauseDiscovery(true)
-        bus.after(bus.timing.discoveryPause) { [weak self, weak client] in
+        bus.after(bus.timing.connect.discoveryPause) { [weak self, weak client] in
             if client?.isCurrent == true { self?.pauseDiscovery(false) }
         }
         device.connect(by: proxy) { [weak self, weak device] result in
@@ -362,7 +363,7 @@ final class DeviceConnection: CustomStringConvertible {
     /// reported (O-18), so wait for it.
     private func hold() {
         if clients.contains(where: { $0.request?.wasUp == true }), !hasRemoteReason {
-            startTimer(bus.timing.heldLoss)
+            startTimer(bus.timing.link.heldLoss)
         } else {
             handle(.timerFired)
         }
@@ -403,7 +404,7 @@ final class DeviceConnection: CustomStringConvertible {
     }
 
     /// Whether an attempt has failed so that bluetoothd, if it has ended now, has crashed of it.
-    var mayHaveLostBond: Bool { failedWhileUp.map { $0.later(by: bus.timing.lostBondCrash) > .now() } ?? false }
+    var mayHaveLostBond: Bool { failedWhileUp.map { $0.later(by: bus.timing.link.lostBondCrash) > .now() } ?? false }
 
     /// BlueZ began to pair for the operation that runs. Refused, it never answers that, nor anything that follows on
     /// this link, and forgets the device 30 s later (seen with 5.66). So both end now.

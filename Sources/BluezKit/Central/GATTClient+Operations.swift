@@ -137,7 +137,7 @@ extension GATTClient {
             guard let self, isRunning(id) else { return }
             if let error = result.failure, BlueZErrorName.meansAcquired(error), tries < 8 {
                 // BlueZ notices some moments later that we have closed a socket; until then it refuses other writes.
-                bus.after(bus.timing.writerRetry * (1 << tries)) { [weak self] in
+                bus.after(bus.timing.gatt.writerRetry * (1 << tries)) { [weak self] in
                     guard let self, isRunning(id) else { return }
                     attempt(id, proxy, tries: tries + 1, make: make)
                 }

@@ -94,9 +94,9 @@ extension GATTClient {
 
     /// The socket is exclusive: other programs may want to write as well.
     private func releaseWhenIdle(_ writer: CommandSocket, _ path: String) {
-        bus.after(bus.timing.idleWriter) { [weak self, weak writer] in
+        bus.after(bus.timing.gatt.idleWriter) { [weak self, weak writer] in
             guard let self, let writer, writers[path] === writer else { return }
-            guard writer.lastUse.later(by: bus.timing.idleWriter * 0.8) < .now(), writer.isDrained else {
+            guard writer.lastUse.later(by: bus.timing.gatt.idleWriter * 0.8) < .now(), writer.isDrained else {
                 return releaseWhenIdle(writer, path)
             }
             releaseWriter(of: path)
@@ -106,11 +106,11 @@ extension GATTClient {
     /// Waits until BlueZ has read what was written, then does what comes next. Nothing tells when a socket is empty, so
     /// it is looked at again after 1, 2, 4 … 16 ms; it nearly always is at the first look.
     func awaitDrained(_ entry: Entry, delay: Duration? = nil) {
-        let delay = delay ?? bus.timing.drain.shortest
+        let delay = delay ?? bus.timing.gatt.drain.shortest
         bus.after(delay) { [weak self] in
             guard let self, isRunning(entry.id) else { return }
             guard isDrained(before: entry.operation) else {
-                return awaitDrained(entry, delay: min(delay * 2, bus.timing.drain.longest))
+                return awaitDrained(entry, delay: min(delay * 2, bus.timing.gatt.drain.longest))
             }
             execute(entry)
         }

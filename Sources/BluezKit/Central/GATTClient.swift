@@ -221,7 +221,7 @@ final class GATTClient: CustomStringConvertible {
         changedServices.insert(service)
         guard !isChangeReportDue else { return }
         isChangeReportDue = true
-        bus.after(bus.timing.tableChange) { [weak self] in
+        bus.after(bus.timing.gatt.tableChange) { [weak self] in
             guard let self, isCurrent else { return }
             reportChangedServices()
         }

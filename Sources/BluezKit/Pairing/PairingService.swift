@@ -100,12 +100,12 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
         }
         settings.get("Pairable") { [weak self] result in
             guard let self, self.agent == agent, (try? result.get().values().first)?.boolValue == false else { return }
-            guard tries < bus.timing.agentRetries else {
+            guard tries < bus.timing.pairing.agentRetries else {
                 return Log.warning(
                     "\(path.lastElement) is not `Pairable`, so that no keys are kept of what pairs: `bluetoothctl pairable on`"
                 )
             }
-            bus.after(bus.timing.agentRetry) { [weak self] in
+            bus.after(bus.timing.pairing.agentRetry) { [weak self] in
                 guard let self, self.agent == agent else { return }
                 proxy.unregisterAgent(PairingAgent.path) { [weak self] _ in
                     if let self, self.agent == agent { register(agent, proxy, tries: tries + 1) }

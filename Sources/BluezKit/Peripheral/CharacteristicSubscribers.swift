@@ -110,7 +110,7 @@ final class CharacteristicSubscribers {
     func awaitConfirmation(of delivery: Delivery) {
         unconfirmed.append((delivery, book.subscribers.count))
         // The Attribute Protocol ends the link of a central that does not confirm.
-        core.bus.after(core.bus.timing.confirmation) { [weak self, weak delivery] in
+        core.bus.after(core.bus.timing.server.confirmation) { [weak self, weak delivery] in
             guard let self, let delivery, unconfirmed.first?.delivery === delivery else { return }
             unconfirmed.removeFirst()
             delivery.finish()

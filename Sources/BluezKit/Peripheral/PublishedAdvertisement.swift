@@ -23,7 +23,7 @@ final class PublishedAdvertisement {
             return
         }
         server.add(Self.interface, to: path, owner: self)
-        submit(proxy, until: .now().later(by: bus.timing.advertisingManager))
+        submit(proxy, until: .now().later(by: bus.timing.server.advertisingManager))
     }
 
     /// BlueZ gives a new adapter its advertising manager some time after it has said that it is powered: until `deadline`,
@@ -36,7 +36,7 @@ final class PublishedAdvertisement {
                 if let name = result.failure?.name, BlueZErrorName.meansUnknownObject(name), .now() < deadline,
                     core?.advertiser.isStarting(attempt) == true
                 {
-                    return bus.after(bus.timing.advertisingRetry) { [self] in submit(proxy, until: deadline) }
+                    return bus.after(bus.timing.server.advertisingRetry) { [self] in submit(proxy, until: deadline) }
                 }
                 let error = result.failure.map {
                     coreBluetoothError(name: $0.name, message: $0.message, context: .advertise, isBonded: false)

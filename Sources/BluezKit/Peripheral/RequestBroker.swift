@@ -103,7 +103,7 @@ final class RequestBroker {
 
     /// BlueZ answers the central itself, and what the app says later has no effect.
     private func expire(_ ticket: UInt64) {
-        let deadline = bus.timing.request
+        let deadline = bus.timing.server.request
         bus.after(deadline) { [weak self] in
             guard let self, let request = requests.removeValue(forKey: ticket) else { return }
             let kind = request.isRead ? "read" : "write"

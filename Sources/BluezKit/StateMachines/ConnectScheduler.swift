@@ -15,13 +15,6 @@ struct ConnectScheduler<ID: Hashable> {
         case startTimer(Duration), stopTimer
     }
 
-    /// How long to listen for those who wait before one is tried unheard: BlueZ keeps quiet about a device whose signal
-    /// strength does not change.
-    static var window: Duration { .seconds(8) }
-    /// How long an attempt may take while others wait: of a device that was heard, and of one that was not.
-    static var turn: Duration { .seconds(10) }
-    static var blindTurn: Duration { .seconds(4) }
-
     private enum Timer: Equatable { case none, window, turn }
 
     private struct Attempt: Equatable {
@@ -30,6 +23,7 @@ struct ConnectScheduler<ID: Hashable> {
         var isCalledOff = false
     }
 
+    private let timing: BlueZTiming.Connect
     private var heard: [ID] = []
     private var unheard: [ID] = []
     private var attempt: Attempt?
@@ -37,6 +31,8 @@ struct ConnectScheduler<ID: Hashable> {
     private var isLooking = false
     /// The app scans: an attempt for a device that may be away would keep the radio from it.
     private var isScanning = false
+
+    init(timing: BlueZTiming.Connect = BlueZTiming.Connect()) { self.timing = timing }
 
     /// Whose attempt runs.
     var running: ID? { attempt?.id }
@@ -91,7 +87,7 @@ struct ConnectScheduler<ID: Hashable> {
     }
 
     /// No device waits, and no attempt runs.
-    mutating func reset() { self = ConnectScheduler() }
+    mutating func reset() { self = ConnectScheduler(timing: timing) }
 
     private mutating func callOff() -> [Action] {
         guard let running = attempt, !running.isCalledOff else { return [] }
@@ -114,9 +110,9 @@ struct ConnectScheduler<ID: Hashable> {
         if let attempt, isContended, !attempt.isCalledOff {
             // It is not called off before, whichever device is heard: a call that crosses with the new link leaves one that the
             // controller has and the kernel (6.1) knows nothing of, and the device is out of reach then.
-            actions += set(.turn, attempt.isBlind ? Self.blindTurn : Self.turn)
+            actions += set(.turn, attempt.isBlind ? timing.unheardAttempt : timing.heardAttempt)
         } else if attempt == nil, !unheard.isEmpty {
-            actions += set(.window, Self.window)
+            actions += set(.window, timing.listening)
         } else {
             actions += set(.none)
         }

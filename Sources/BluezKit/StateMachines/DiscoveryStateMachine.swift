@@ -30,12 +30,15 @@ struct DiscoveryStateMachine {
 
     private enum Step: Equatable { case none, setFilter(Filter), start(Filter), stop, wait }
 
+    private let timing: BlueZTiming.Scan
     private var wished: Filter?
     private var running: Filter?
     private var isPaused = false
     private var mustRestart = false
     private var step = Step.none
     private var refusals = 0
+
+    init(timing: BlueZTiming.Scan = BlueZTiming.Scan()) { self.timing = timing }
 
     /// Whether BlueZ scans for this process, as far as it has answered.
     var isRunning: Bool { running != nil }
@@ -77,7 +80,7 @@ struct DiscoveryStateMachine {
         case (_, .busy):
             step = .wait
             refusals += 1
-            return [.startTimer(.milliseconds(min(100 << min(refusals, 6), 5000)))]
+            return [.startTimer(timing.retry.doubled(refusals - 1, upTo: timing.longestRetry))]
         default: break
         }
         return next()
@@ -97,7 +100,7 @@ struct DiscoveryStateMachine {
     }
 
     /// BlueZ has forgotten: it was restarted, or the adapter was off.
-    mutating func reset() { self = DiscoveryStateMachine() }
+    mutating func reset() { self = DiscoveryStateMachine(timing: timing) }
 
     private var isStarting: Bool {
         switch step {

@@ -78,6 +78,7 @@ struct LinkStateMachine {
         case giveUp
     }
 
+    private let timing: BlueZTiming.Link
     private(set) var phase = Phase.idle
     private(set) var isWanted = false
     /// What BlueZ said last of `Connected`.
@@ -90,8 +91,7 @@ struct LinkStateMachine {
     /// BlueZ was asked what it has not told.
     private var hasAsked = false
 
-    /// How long `Connected` may take after `Connect` has succeeded: before BlueZ is asked, and then before it has failed.
-    static let settling = (ask: Duration.milliseconds(500), fail: Duration.milliseconds(4500))
+    init(timing: BlueZTiming.Link = BlueZTiming.Link()) { self.timing = timing }
 
     /// Whether this device has a turn to connect, or waits for one. An attempt that is called off keeps it until BlueZ has
     /// answered: 5.66 closes the attempt's socket twice, and a `Connect` in between can have got its number.
@@ -138,10 +138,10 @@ struct LinkStateMachine {
             return enter(.up, .stopTimer, .linkUp)
         case (.attempting, .connectReply(nil)):
             hasAsked = false
-            return enter(.settling, .startTimer(Self.settling.ask))
+            return enter(.settling, .startTimer(timing.settling))
         case (.settling, .timerFired) where !hasAsked:
             hasAsked = true
-            return [.startTimer(Self.settling.fail), .readDevice]
+            return [.startTimer(timing.settled), .readDevice]
         // BlueZ forgets some between the advertisement and the attempt. One that it hears and still does not know
         // would be tried with each advertisement.
         case (.attempting, .connectReply(.unknownDevice?)) where failures == 0:
@@ -172,7 +172,7 @@ struct LinkStateMachine {
         case (.closing, .connectedChanged(true)) where isCallingOff: return [.disconnectAgain]
         case (.closing, .kept): return isWanted ? enter(.checking, .linkDown, .readDevice) : enter(.idle, .linkDown)
         // The reply and `Connected` = false come in either order. An app that wants the link again gets a new one.
-        case (.closing, .disconnectReply) where isLinked: return [.startTimer(.seconds(5))]
+        case (.closing, .disconnectReply) where isLinked: return [.startTimer(timing.closing)]
         case (.closing, .connectedChanged(false)), (.closing, .disconnectReply), (.closing, .timerFired):
             return isWanted
                 ? enter(.checking, .stopTimer, .linkDown, .readDevice) : enter(.idle, .stopTimer, .linkDown)
@@ -184,7 +184,7 @@ struct LinkStateMachine {
     mutating func inherit() -> [Action] { enter(.closing, .disconnect) }
 
     /// What BlueZ knew does not hold any longer: it was restarted, or the adapter is gone or off.
-    mutating func reset() { self = LinkStateMachine() }
+    mutating func reset() { self = LinkStateMachine(timing: timing) }
 
     private mutating func enter(_ next: Phase, _ actions: Action...) -> [Action] {
         phase = next
@@ -197,7 +197,7 @@ struct LinkStateMachine {
     /// 0.25 s after the first failure, then twice as long each time, up to 8 s. BlueZ's own attempt waits 40 s for the
     /// device, so the pause matters only where attempts fail at once.
     private mutating func backOff() -> [Action] {
-        let delay = Duration.milliseconds(min(250 << min(failures, 5), 8000))
+        let delay = timing.backOff.doubled(failures, upTo: timing.longestBackOff)
         failures += 1
         return enter(.backingOff, .startBackOff(delay))
     }

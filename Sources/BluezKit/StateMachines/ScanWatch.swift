@@ -11,9 +11,8 @@ struct ScanWatch {
         case powerCycle
     }
 
-    /// How long nothing at all must be heard for the next step. Where there is any Bluetooth device near, something
-    /// comes every few seconds.
-    var window = Duration.seconds(60)
+    /// How long nothing at all must be heard for the next step.
+    var window: Duration
     /// Bluetooth was switched off and on, and nothing was heard since: doing so again would not help.
     var hasPowerCycled = false
     /// How many silent windows make a doubt, after one that was not justified: more for a filter, which is likely to be
@@ -23,6 +22,8 @@ struct ScanWatch {
     private var isScanning = false
     private var hasHeard = false
     private var silentWindows = 0
+
+    init(timing: BlueZTiming.Scan = BlueZTiming.Scan()) { window = timing.silence }
 
     /// Whether to listen to every device: BlueZ says nothing of those that a filter leaves out, so that a filtered scan
     /// may be silent among many.

@@ -49,10 +49,10 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
         for peripheral in peripherals { simulator.add(peripheral) }
         let session = Session.shared(Session.Key(address: bus, adapter: nil))
         session.queue.sync {
-            session.blueZ.timing.heldLoss = .milliseconds(100)
-            session.blueZ.timing.tableChange = .milliseconds(20)
-            session.blueZ.timing.staleLinks = .milliseconds(60)
-            session.blueZ.timing.grace = .milliseconds(500)
+            session.blueZ.timing.link.heldLoss = .milliseconds(100)
+            session.blueZ.timing.gatt.tableChange = .milliseconds(20)
+            session.blueZ.timing.adapter.staleLinks = .milliseconds(60)
+            session.blueZ.timing.adapter.grace = .milliseconds(500)
         }
         self.session = session
         simulator.onEvent { [heard, trace] event in

@@ -64,7 +64,7 @@ import Testing
         let core = role.core()
         let subscribers = CharacteristicSubscribers(of: characteristic, core)
         role.turn {
-            role.bus.timing.confirmation = .milliseconds(20)
+            role.bus.timing.server.confirmation = .milliseconds(20)
             subscribers.subscribed(one)
             for _ in 0..<2 { subscribers.awaitConfirmation(of: delivery(core)) }
             subscribers.confirmed()

@@ -113,7 +113,7 @@ import Testing
         if isReported {
             try await central.awaitReportedChange(of: stage.peripheral, replace)
         } else {
-            session.queue.sync { session.blueZ.timing.tableChange = .seconds(3600) }
+            session.queue.sync { session.blueZ.timing.gatt.tableChange = .seconds(3600) }
             replace()
             try await wait(session) { client in
                 client.changedServices.contains(AttributeTree.service(of: old.objectPath))
@@ -213,7 +213,7 @@ import Testing
     func ending() async throws {
         let stage = try await Stage("Ending", "C0:00:00:09:00:06")
         let session = stage.session
-        session.queue.sync { session.blueZ.timing.tableChange = .seconds(3600) }
+        session.queue.sync { session.blueZ.timing.gatt.tableChange = .seconds(3600) }
         #expect(stage.device.removeService("1815"))
         try await wait(session) { !$0.changedServices.isEmpty }
         for kind in Kind.allCases { stage.ask(kind) }
@@ -235,7 +235,7 @@ import Testing
     func discoveredSince() async throws {
         let stage = try await Stage("Since", "C0:00:00:09:00:07")
         let (central, session) = (stage.central, stage.session)
-        session.queue.sync { session.blueZ.timing.tableChange = .seconds(3600) }
+        session.queue.sync { session.blueZ.timing.gatt.tableChange = .seconds(3600) }
         stage.device.addService(
             VirtualService("1809", [VirtualCharacteristic("2A1C", [.read, .notify], value: [5])]))
         try await wait(session) { client in
@@ -262,7 +262,7 @@ import Testing
         let stage = try await Stage("Sharing", "C0:00:00:09:00:08")
         let session = stage.session
         #expect(try await stage.central.setNotify(true, stage.characteristic) == nil)
-        session.queue.sync { session.blueZ.timing.tableChange = .seconds(3600) }
+        session.queue.sync { session.blueZ.timing.gatt.tableChange = .seconds(3600) }
         stage.device.replaceServices(
             [VirtualService("180F", [VirtualCharacteristic("2A19", .read, value: [50])])] + Stage.table(2))
         try await wait(session) { client in
@@ -310,7 +310,7 @@ import Testing
         let copy = try TemporaryDirectory(copying: directory)
         first.release()
         _ = try #require(await stage.world.simulator.waitForCalls("StopNotify"))
-        stage.session.queue.sync { stage.session.blueZ.timing.tableChange = .seconds(3600) }
+        stage.session.queue.sync { stage.session.blueZ.timing.gatt.tableChange = .seconds(3600) }
         stage.device.replaceServices(
             [VirtualService("180F", [VirtualCharacteristic("2A19", .read, value: [50])])] + Stage.table(2))
         try await wait(stage.session) { client in

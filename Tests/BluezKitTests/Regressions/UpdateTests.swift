@@ -18,7 +18,7 @@ import Testing
         _ = try await victim.fake.acquire(victim.path(victim.notifying))
         _ = try await victim.publisher.nextSubscription()
         session.queue.sync {
-            session.blueZ.timing.patience = .milliseconds(200)
+            session.blueZ.timing.daemon.patience = .milliseconds(200)
             session.bus?.patience = .milliseconds(200)
         }
         victim.fake.peer.queue.suspend()
@@ -26,7 +26,7 @@ import Testing
         try await victim.publisher.next("resetting") { if case .state(.resetting) = $0 { true } else { nil } }
         victim.fake.peer.queue.resume()
         session.queue.sync {
-            session.blueZ.timing.patience = .seconds(10)
+            session.blueZ.timing.daemon.patience = .seconds(10)
             session.bus?.patience = .seconds(10)
         }
         try await victim.publisher.powerOn()

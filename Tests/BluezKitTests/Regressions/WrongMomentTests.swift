@@ -24,7 +24,7 @@ import Testing
     /// A disconnection is held back long enough for everything that a test does in the meantime.
     private func holdLosses(_ central: Central) {
         let session = central.manager.session
-        session.queue.sync { session.blueZ.timing.heldLoss = .seconds(2) }
+        session.queue.sync { session.blueZ.timing.link.heldLoss = .seconds(2) }
     }
 
     /// Waits until `condition` holds on the bus queue.

@@ -4,6 +4,7 @@ import Testing
 
 @Suite struct ConnectSchedulerTests {
     typealias Scheduler = ConnectScheduler<Int>
+    private let timing = BlueZTiming.Connect()
 
     @Test("a sole waiting device is attempted at once, without a scan and without a time limit")
     func alone() {
@@ -17,11 +18,11 @@ import Testing
     func whileScanning() {
         var turns = Scheduler()
         #expect(turns.scan(true) == [])
-        #expect(turns.request(1, isHeard: false) == [.startTimer(Scheduler.window), .look(true)])
-        #expect(turns.timerFired() == [.start(1), .startTimer(Scheduler.blindTurn), .look(false)])
+        #expect(turns.request(1, isHeard: false) == [.startTimer(timing.listening), .look(true)])
+        #expect(turns.timerFired() == [.start(1), .startTimer(timing.unheardAttempt), .look(false)])
         #expect(turns.timerFired() == [.callOff(1)])
         #expect(turns.end(1) == [])
-        #expect(turns.request(1, isHeard: true) == [.start(1), .startTimer(Scheduler.turn)])
+        #expect(turns.request(1, isHeard: true) == [.start(1), .startTimer(timing.heardAttempt)])
     }
 
     @Test(
@@ -30,16 +31,16 @@ import Testing
     func order() {
         var turns = Scheduler()
         #expect(turns.request(1, isHeard: false) == [.start(1)])
-        #expect(turns.request(2, isHeard: false) == [.startTimer(Scheduler.blindTurn), .look(true)])
+        #expect(turns.request(2, isHeard: false) == [.startTimer(timing.unheardAttempt), .look(true)])
         #expect(turns.request(3, isHeard: false) == [])
         #expect(turns.hear(3) == [])
         #expect(turns.request(4, isHeard: true) == [])
         #expect(turns.timerFired() == [.callOff(1)])
-        #expect(turns.end(1) == [.start(3), .startTimer(Scheduler.turn)])
+        #expect(turns.end(1) == [.start(3), .startTimer(timing.heardAttempt)])
         #expect(turns.request(1, isHeard: false) == [])
-        #expect(turns.end(3) == [.stopTimer, .start(4), .startTimer(Scheduler.turn)])
-        #expect(turns.end(4) == [.startTimer(Scheduler.window)])
-        #expect(turns.timerFired() == [.start(2), .startTimer(Scheduler.blindTurn)])
+        #expect(turns.end(3) == [.stopTimer, .start(4), .startTimer(timing.heardAttempt)])
+        #expect(turns.end(4) == [.startTimer(timing.listening)])
+        #expect(turns.timerFired() == [.start(2), .startTimer(timing.unheardAttempt)])
         #expect(turns.timerFired() == [.callOff(2)])
         #expect(turns.timerFired() == [])
         #expect(turns.end(2) == [.start(1), .look(false)])
