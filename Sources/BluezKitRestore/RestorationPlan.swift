@@ -24,25 +24,25 @@ package struct RestorationPlan: Equatable, Sendable {
     }
 
     /// The outcome for a peripheral.
-    package enum Fate: Equatable, Sendable {
+    package enum Outcome: String, Sendable {
         /// The link is up: `.connected`, with the discovered attributes, subscribed again. No `didConnect`.
-        case adopted
+        case connected
         /// `.connecting`; `didConnect` when there is a link, which may be at once.
         case connecting
         /// `.connected` in `willRestoreState`, then one `didDisconnectPeripheral`.
-        case lost
+        case disconnected
         /// Not in the dictionary.
         case dropped
     }
 
     package struct Item: Equatable, Sendable {
         package let peripheral: Snapshot.Peripheral
-        package let fate: Fate
+        package let outcome: Outcome
         /// The reason in words.
         package let reason: String
     }
 
-    package let scan: Snapshot.Scan?
+    package let scan: ScanRequest?
     package let items: [Item]
     /// The services to publish again, because BlueZ withdraws them with the process and ends the subscriptions to them.
     package let services: [Snapshot.LocalService]
@@ -53,21 +53,22 @@ package struct RestorationPlan: Equatable, Sendable {
         (scan, services, advertisement) = (snapshot.scan, snapshot.services, snapshot.advertisement)
         let isSameLife = snapshot.bluetooth != nil && snapshot.bluetooth == live.bluetooth
         items = snapshot.peripherals.map { preserved in
-            let (fate, reason) = Self.fate(of: preserved, live.peripherals[preserved.identifier], live, isSameLife)
-            return Item(peripheral: preserved, fate: fate, reason: reason)
+            let (outcome, reason) = Self.outcome(
+                of: preserved, live.peripherals[preserved.identifier], live, isSameLife)
+            return Item(peripheral: preserved, outcome: outcome, reason: reason)
         }
     }
 
-    private static func fate(
+    private static func outcome(
         of preserved: Snapshot.Peripheral, _ now: Peripheral?, _ live: Live, _ isSameLife: Bool
-    ) -> (Fate, String) {
+    ) -> (Outcome, String) {
         guard let now else { return (.connecting, "its state is not known yet") }
         if preserved.isBonded, !now.isBonded, preserved.adapter == live.adapter {
             return (.dropped, "it is no longer paired")
         }
         switch (preserved.state, isSameLife, now.isConnected) {
-        case (.connected, true, true): return (.adopted, "the link outlived the process")
-        case (.connected, true, false): return (.lost, "the link ended while no process was running")
+        case (.connected, true, true): return (.connected, "the link outlived the process")
+        case (.connected, true, false): return (.disconnected, "the link ended while no process was running")
         case (.connected, false, _):
             return (.connecting, "bluetoothd, the adapter or the computer was restarted, which ended the link")
         case (.connecting, _, true): return (.connecting, "it was connected while no process was running")

@@ -7,7 +7,7 @@ extension Snapshot {
         /// Another process owns the state now.
         case writer(app: String, boot: String)
         case bluetooth(is: String?)
-        case scan(is: Scan?)
+        case scan(is: ScanRequest?)
         /// A new peripheral, or the complete new record of a known one.
         case peripheral(is: Peripheral)
         case removal(of: UUID)

@@ -20,7 +20,7 @@ package struct Snapshot: Codable, Equatable, Sendable {
     package var saved: Date
 
     /// The running scan.
-    package var scan: Scan?
+    package var scan: ScanRequest?
     /// Peripherals that are connected or being connected, in the order of the app's calls.
     package var peripherals: PeripheralTable = []
     /// Published services, in the order of the app's calls.
@@ -37,19 +37,6 @@ package struct Snapshot: Codable, Equatable, Sendable {
 
     /// Removes what ends when Bluetooth is switched off: everything except the services.
     package mutating func switchOff() { (scan, peripherals, advertisement) = (nil, [], nil) }
-
-    package struct Scan: Codable, Equatable, Sendable {
-        /// The service filter; nil: none.
-        package var services: [AttributeUUID]?
-        /// Nil if the app did not give the option.
-        package var allowsDuplicates: Bool?
-        package var solicitedServices: [AttributeUUID]?
-
-        package init(services: [AttributeUUID]?, allowsDuplicates: Bool?, solicitedServices: [AttributeUUID]?) {
-            (self.services, self.allowsDuplicates) = (services, allowsDuplicates)
-            self.solicitedServices = solicitedServices
-        }
-    }
 
     package struct Peripheral: Codable, Equatable, Sendable {
         package enum State: String, Codable, Sendable { case connecting, connected }

@@ -96,11 +96,11 @@ extension CentralRole {
     private func perform(_ item: CBCentralManager.Restored) {
         let core = item.peripheral.core
         guard let connection = core.device?.connection else { return }
-        switch item.fate {
+        switch item.outcome {
         case .connecting: connect(core, link: item.link, reconnects: item.reconnects)
-        case .adopted where connection.phase != .closing && connection.phase != .lost: connection.adopt(item)
+        case .connected where connection.phase != .closing && connection.phase != .lost: connection.adopt(item)
         // Another manager of this process may be ending the link.
-        case .adopted, .lost:
+        case .connected, .disconnected:
             core.restore(link: item.link, reconnects: item.reconnects, layouts: nil, isUp: false)
             core.reportLoss(reason: nil)
             if core.request == nil { connection.detach(core) } else { connection.pursue(core) }

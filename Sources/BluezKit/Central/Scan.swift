@@ -1,3 +1,5 @@
+import BluezKitRestore
+
 /// A running scan of one manager, and what it has reported.
 struct Scan {
     let token: UInt64
@@ -7,9 +9,11 @@ struct Scan {
     let wantsDuplicates: Bool
     private var reported = ScanMemory()
 
-    init(token: UInt64, services: Set<CBUUID>?, solicitedServices: Set<CBUUID>, wantsDuplicates: Bool) {
-        (self.token, self.services) = (token, services)
-        (self.solicitedServices, self.wantsDuplicates) = (solicitedServices, wantsDuplicates)
+    init(_ request: ScanRequest, token: UInt64) {
+        self.token = token
+        services = request.services.map { Set($0.map(\.cbUUID)) }
+        solicitedServices = Set((request.solicitedServices ?? []).map(\.cbUUID))
+        wantsDuplicates = request.wantsDuplicates
     }
 
     var reportedCount: Int { reported.count }
@@ -38,5 +42,17 @@ struct Scan {
         guard let services else { return true }
         return properties.services.contains { services.contains($0) }
             || properties.solicitedServices.contains { solicitedServices.contains($0) }
+    }
+}
+
+extension ScanRequest {
+    /// - Parameter services: Nil: every device.
+    init(services: [CBUUID]?, solicitedServices: [CBUUID], allowsDuplicates: Bool?) {
+        func sorted(_ uuids: [CBUUID]) -> [AttributeUUID] {
+            Set(uuids).map(\.uuidString).sorted().compactMap(AttributeUUID.init)
+        }
+        self.init(
+            services: services.map(sorted), allowsDuplicates: allowsDuplicates,
+            solicitedServices: solicitedServices.isEmpty ? nil : sorted(solicitedServices))
     }
 }

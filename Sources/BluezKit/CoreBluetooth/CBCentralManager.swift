@@ -17,7 +17,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
 
     struct Shared {
         weak var delegate: (any CBCentralManagerDelegate)?
-        var scan: ScanParameters?
+        var scan: ScanRequest?
         var scanToken: UInt64 = 0
         var peripherals: [UUID: WeakPeripheral] = [:]
         var pruneAt = 64
@@ -30,19 +30,6 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     }
 
     struct WeakPeripheral { weak var peripheral: CBPeripheral? }
-
-    struct ScanParameters: Equatable {
-        var services: Set<CBUUID>?
-        var solicited: Set<CBUUID>
-        /// Nil: not given.
-        var duplicatesOption: Bool?
-
-        var wantsDuplicates: Bool { duplicatesOption ?? false }
-
-        static func == (a: Self, b: Self) -> Bool {
-            (a.services, a.solicited, a.wantsDuplicates) == (b.services, b.solicited, b.wantsDuplicates)
-        }
-    }
 
     let shared = Protected(Shared())
 
@@ -148,19 +135,18 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     ///   - options: `CBCentralManagerScanOption…` keys.
     open func scanForPeripherals(withServices serviceUUIDs: [CBUUID]?, options: [String: Any]? = nil) {
         guard accepts("scanForPeripherals") else { return }
-        let services = serviceUUIDs.flatMap { $0.isEmpty ? nil : Set($0) }
-        let solicited = options?[CBCentralManagerScanOptionSolicitedServiceUUIDsKey] as? [CBUUID] ?? []
-        let parameters = ScanParameters(
-            services: services, solicited: Set(solicited),
-            duplicatesOption: options?[CBCentralManagerScanOptionAllowDuplicatesKey].map { bool($0) })
+        let request = ScanRequest(
+            services: serviceUUIDs.flatMap { $0.isEmpty ? nil : $0 },
+            solicitedServices: options?[CBCentralManagerScanOptionSolicitedServiceUUIDsKey] as? [CBUUID] ?? [],
+            allowsDuplicates: options?[CBCentralManagerScanOptionAllowDuplicatesKey].map { bool($0) })
         let isNew = shared.withLock { shared in
-            guard shared.scan != parameters else { return false }
-            shared.scan = parameters
+            guard shared.scan?.isEquivalent(to: request) != true else { return false }
+            shared.scan = request
             shared.scanToken += 1
             return true
         }
         guard isNew else { return }
-        if parameters.wantsDuplicates, core.isOnMainQueue {
+        if request.wantsDuplicates, core.isOnMainQueue {
             Log.warning(
                 "\(Self.self): AllowDuplicates on the main queue floods it: give the manager its own queue")
         }
@@ -328,13 +314,7 @@ extension CBCentralManager {
 
 extension CBCentralManager.Shared {
     /// The scan for the bus queue.
-    var coreScan: Scan? {
-        scan.map {
-            Scan(
-                token: scanToken, services: $0.services, solicitedServices: $0.solicited,
-                wantsDuplicates: $0.wantsDuplicates)
-        }
-    }
+    var coreScan: Scan? { scan.map { Scan($0, token: scanToken) } }
 }
 
 /// Option values may be `Bool`, `Int`, `Double` or `NSNumber` (LX-6).

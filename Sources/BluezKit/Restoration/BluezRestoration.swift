@@ -48,16 +48,9 @@ public struct BluezRestoration: Sendable, CustomStringConvertible {
         let subscribers = plan.services.flatMap(\.characteristics).flatMap(\.subscribers)
         lostSubscribers = Set(subscribers).sorted { $0.uuidString < $1.uuidString }
         peripherals = plan.items.map { item in
-            let outcome: Outcome =
-                switch item.fate {
-                case .adopted: .connected
-                case .connecting: .connecting
-                case .lost: .disconnected
-                case .dropped: .dropped
-                }
-            return Peripheral(
-                identifier: item.peripheral.identifier, name: item.peripheral.name, outcome: outcome,
-                reason: item.reason, subscriptions: item.fate == .adopted ? item.peripheral.subscriptions : [])
+            Peripheral(
+                identifier: item.peripheral.identifier, name: item.peripheral.name, outcome: Outcome(item.outcome),
+                reason: item.reason, subscriptions: item.outcome == .connected ? item.peripheral.subscriptions : [])
         }
     }
 
@@ -195,5 +188,17 @@ extension Snapshot {
 extension Snapshot.Peripheral {
     fileprivate var subscriptions: [CBUUID] {
         (services ?? []).flatMap { $0.characteristics ?? [] }.filter(\.isNotifying).map(\.uuid.cbUUID)
+    }
+}
+
+extension BluezRestoration.Outcome {
+    fileprivate init(_ outcome: RestorationPlan.Outcome) {
+        self =
+            switch outcome {
+            case .connected: .connected
+            case .connecting: .connecting
+            case .disconnected: .disconnected
+            case .dropped: .dropped
+            }
     }
 }

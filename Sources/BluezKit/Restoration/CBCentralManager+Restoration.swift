@@ -12,7 +12,7 @@ extension CBCentralManager {
     }
 
     func preserveScan() {
-        book?.note { [self] in [.scan(is: shared.withLock { $0.scan }?.record)] }
+        book?.note { [self] in [.scan(is: shared.withLock { $0.scan })] }
     }
 
     // MARK: Resuming after a reset
@@ -93,7 +93,7 @@ extension CBCentralManager {
     struct Restored: Sendable {
         let peripheral: CBPeripheral
         let link: UInt64
-        let fate: RestorationPlan.Fate
+        let outcome: RestorationPlan.Outcome
         let reconnects: Bool
     }
 
@@ -101,15 +101,15 @@ extension CBCentralManager {
     /// - Parameter path: The object path of a device.
     func restore(_ plan: RestorationPlan, path: (DeviceIdentity) -> String) -> [Restored] {
         let restored: [Restored] = plan.items.compactMap { item in
-            guard item.fate != .dropped, let identity = DeviceIdentity(identifier: item.peripheral.identifier) else {
+            guard item.outcome != .dropped, let identity = DeviceIdentity(identifier: item.peripheral.identifier) else {
                 return nil
             }
             let peripheral = peripheral(identity)
             item.peripheral.resolved.map { know(peripheral, as: $0) }
-            let isConnected = item.fate == .adopted || item.fate == .lost
+            let isConnected = item.outcome == .connected || item.outcome == .disconnected
             let link = peripheral.restore(item.peripheral, isConnected: isConnected, path: path(identity))
             return Restored(
-                peripheral: peripheral, link: link, fate: item.fate, reconnects: item.peripheral.reconnects)
+                peripheral: peripheral, link: link, outcome: item.outcome, reconnects: item.peripheral.reconnects)
         }
         restoreScan(plan.scan)
         book?.note {
@@ -122,15 +122,15 @@ extension CBCentralManager {
         return restored
     }
 
-    private func restoreScan(_ record: Snapshot.Scan?) {
+    private func restoreScan(_ record: ScanRequest?) {
         shared.withLock { shared in
-            shared.scan = record.map(ScanParameters.init)
+            shared.scan = record
             shared.scanToken += 1
         }
     }
 
     /// Calls `willRestoreState`, unless nothing was restored. On the delegate's queue.
-    func tellRestored(_ restored: [Restored], _ scan: Snapshot.Scan?) {
+    func tellRestored(_ restored: [Restored], _ scan: ScanRequest?) {
         var dictionary: [String: Any] = [:]
         if !restored.isEmpty { dictionary[CBCentralManagerRestoredStatePeripheralsKey] = restored.map(\.peripheral) }
         if let scan {
@@ -159,20 +159,4 @@ extension Snapshot.Peripheral {
     }
 
     var reconnects: Bool { (options[CBConnectPeripheralOptionEnableAutoReconnect] ?? 0) != 0 }
-}
-
-extension CBCentralManager.ScanParameters {
-    fileprivate var record: Snapshot.Scan {
-        Snapshot.Scan(
-            services: services.map { $0.map(\.uuidString).sorted().compactMap(AttributeUUID.init) },
-            allowsDuplicates: duplicatesOption,
-            solicitedServices: solicited.isEmpty
-                ? nil : solicited.map(\.uuidString).sorted().compactMap(AttributeUUID.init))
-    }
-
-    fileprivate init(_ record: Snapshot.Scan) {
-        self.init(
-            services: record.services.map { Set($0.map(\.cbUUID)) },
-            solicited: Set((record.solicitedServices ?? []).map(\.cbUUID)), duplicatesOption: record.allowsDuplicates)
-    }
 }

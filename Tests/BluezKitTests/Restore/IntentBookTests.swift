@@ -21,7 +21,7 @@ import Testing
     @Test("D10 a cancelled removal does not affect work that began after it")
     func powerOffResets() throws {
         let book = try book(TemporaryDirectory())
-        book.note { [.scan(is: Snapshot.Scan(services: nil, allowsDuplicates: nil, solicitedServices: nil))] }
+        book.note { [.scan(is: ScanRequest(services: nil, allowsDuplicates: nil, solicitedServices: nil))] }
         for takeBack in [{ _ = book.cancelPowerOffReset() }, { _ = book.commitPowerOffReset() }] as [() -> Void] {
             let first = book.schedulePowerOffReset()
             takeBack()

@@ -10,7 +10,7 @@ import Testing
     private func fate(
         _ state: Snapshot.Peripheral.State, wasBonded: Bool = false, sameLife: Bool = true, sameAdapter: Bool = true,
         now: RestorationPlan.Peripheral?
-    ) throws -> RestorationPlan.Fate {
+    ) throws -> RestorationPlan.Outcome {
         var snapshot = Snapshot(role: .central, identifier: "x", app: "", boot: "", saved: Date())
         snapshot.bluetooth = "life"
         snapshot.peripherals = [
@@ -21,7 +21,7 @@ import Testing
         let live = RestorationPlan.Live(
             bluetooth: sameLife ? "life" : "other", adapter: sameAdapter ? "hci0" : "hci1",
             peripherals: now.map { [identifier: $0] } ?? [:])
-        return try #require(RestorationPlan(snapshot, live).items.first).fate
+        return try #require(RestorationPlan(snapshot, live).items.first).outcome
     }
 
     @Test("the table, exhaustively: state, bond then and now, generation, adapter, link now")
@@ -33,13 +33,13 @@ import Testing
                 let found = try fate(
                     state, wasBonded: wasBonded, sameLife: sameLife, sameAdapter: sameAdapter,
                     now: .init(isConnected: isConnected, isBonded: isBonded))
-                let expected: RestorationPlan.Fate =
+                let expected: RestorationPlan.Outcome =
                     if wasBonded && !isBonded && sameAdapter {
                         .dropped
                     } else if state == .connecting || !sameLife {
                         .connecting
                     } else {
-                        isConnected ? .adopted : .lost
+                        isConnected ? .connected : .disconnected
                     }
                 #expect(found == expected, "\(state) \(bits)")
             }
@@ -57,7 +57,7 @@ import Testing
         ]
         let live = RestorationPlan.Live(
             bluetooth: nil, adapter: nil, peripherals: [identifier: .init(isConnected: true, isBonded: false)])
-        #expect(RestorationPlan(snapshot, live).items.map(\.fate) == [.connecting])
+        #expect(RestorationPlan(snapshot, live).items.map(\.outcome) == [.connecting])
     }
 
     @Test("the scan and the order of peripherals are kept, and every outcome has a reason")

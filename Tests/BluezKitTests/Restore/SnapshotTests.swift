@@ -14,7 +14,7 @@ import Testing
             role: .central, identifier: "heart/rate ❤", app: "/usr/bin/app", boot: "b007",
             saved: Date(timeIntervalSince1970: 1_700_000_000))
         snapshot.bluetooth = "guid :1.7 hci0 42"
-        snapshot.scan = Snapshot.Scan(
+        snapshot.scan = ScanRequest(
             services: [try uuid("180D")], allowsDuplicates: true, solicitedServices: [try uuid("180F")])
         let characteristic = Snapshot.Characteristic(
             element: try element("char000b"), uuid: try uuid("2A37"), properties: 0x10, isNotifying: true,

@@ -1,3 +1,4 @@
+import BluezKitRestore
 import CoreBluetooth
 import Foundation
 import Testing
@@ -10,7 +11,7 @@ final class CheckedManager: CBCentralManager, @unchecked Sendable {  // holds: t
     private let queue: DispatchQueue
     private var isMade = false
     /// Apps may scan on any thread.
-    private let scan = ProtectedBox<ScanParameters?>(nil)
+    private let scan = ProtectedBox<ScanRequest?>(nil)
 
     init(delegate: any CBCentralManagerDelegate, queue: DispatchQueue, options: [String: Any], watch: ContractWatch) {
         (self.watch, self.queue) = (watch, queue)
@@ -33,13 +34,13 @@ final class CheckedManager: CBCentralManager, @unchecked Sendable {  // holds: t
         let option = options?[CBCentralManagerScanOptionAllowDuplicatesKey]
         let duplicates = (option as? NSNumber)?.boolValue ?? (option as? Bool) ?? false
         let solicited = options?[CBCentralManagerScanOptionSolicitedServiceUUIDsKey] as? [CBUUID] ?? []
-        let parameters = ScanParameters(
-            services: serviceUUIDs.flatMap { $0.isEmpty ? nil : Set($0) }, solicited: Set(solicited),
-            duplicatesOption: duplicates)
+        let request = ScanRequest(
+            services: serviceUUIDs.flatMap { $0.isEmpty ? nil : $0 }, solicitedServices: solicited,
+            allowsDuplicates: duplicates)
         // Equal parameters change nothing: then nothing is reported again (SC-2).
         let isNew = scan.withLock { scan in
-            defer { scan = parameters }
-            return parameters != scan
+            defer { scan = request }
+            return scan?.isEquivalent(to: request) != true
         }
         if state == .poweredOn, isNew || !isScanning { watch.note(.scan(duplicates: duplicates)) }
         super.scanForPeripherals(withServices: serviceUUIDs, options: options)
