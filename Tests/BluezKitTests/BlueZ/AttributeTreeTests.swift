@@ -85,4 +85,214 @@ import Testing
             #expect(AttributeTree.service(of: service + below) == service)
         }
     }
+
+    // MARK: From messages
+
+    private let uuids = UUIDPool()
+
+    @discardableResult
+    private func add(_ text: String, _ properties: [(String, Value)], to tree: inout AttributeTree) throws -> String? {
+        try read(.properties(properties)) { try tree.add(path(text), properties: &$0, uuids: uuids) }
+    }
+
+    /// A service with one characteristic and one descriptor, as BlueZ announces them.
+    private func announced() throws -> AttributeTree {
+        var tree = AttributeTree()
+        try add("/service0001", [("UUID", .string("180D")), ("Primary", .bool(true))], to: &tree)
+        try add("/service0001/char0002", [("UUID", .string("2A37")), ("Flags", .strings(["notify"]))], to: &tree)
+        try add("/service0001/char0002/desc0004", [("UUID", .string("2902"))], to: &tree)
+        return tree
+    }
+
+    @Test("objects are read by the level of their path, and each names the service that it changes")
+    func announcements() throws {
+        var tree = AttributeTree()
+        let service = Self.device + "/service0001"
+        #expect(try add("/service0001", [("UUID", .string("180D"))], to: &tree) == service)
+        #expect(try add("/service0001/char0002", [("UUID", .string("2A37"))], to: &tree) == service)
+        #expect(try add("/service0001/char0002/desc0003", [("UUID", .string("2902"))], to: &tree) == service)
+        #expect(tree.version(of: service) == 3 && tree.versions(of: [service, "/x"]) == [service: 3, "/x": 0])
+        #expect(tree.hasCCCD(service + "/char0002"))
+        for below in ["", "/char0002", "/char0002/desc0003"] { #expect(tree.has(service + below)) }
+        #expect(!tree.has(Self.device))
+        for text in ["", "/char0001", "/service0001/desc0002", "/service0001/char0002/desc0003/x"] {
+            #expect(try add(text, [("UUID", .string("2A38"))], to: &tree) == nil, "\(text)")
+        }
+        #expect(tree.services.count == 1 && tree.characteristics.count == 1 && tree.descriptors.count == 1)
+    }
+
+    @Test("of the interfaces of an object only those of attributes count")
+    func interfaces() throws {
+        func add(_ interface: String, to tree: inout AttributeTree) throws -> String? {
+            let entry = Value.Entry(.string(interface), .properties([("UUID", .string("180D"))]))
+            return try read(.dictionary(key: "s", value: "a{sv}", [entry])) {
+                try tree.add(path("/service0001"), &$0, uuids: uuids)
+            }
+        }
+        var tree = AttributeTree()
+        for interface in ["org.freedesktop.DBus.Properties", "org.bluez.Device1", "org.bluez.GattService10"] {
+            #expect(try add(interface, to: &tree) == nil)
+        }
+        #expect(tree.services.isEmpty)
+        #expect(try add("org.bluez.GattService1", to: &tree) == Self.device + "/service0001")
+    }
+
+    @Test("an object without a UUID is an error, and one with a property of a wrong type as well")
+    func malformed() throws {
+        var tree = AttributeTree()
+        let wrong: [[(String, Value)]] = [
+            [], [("Primary", .bool(true))], [("UUID", .string("heart"))], [("UUID", .int32(1))],
+            [("UUID", .string("180D")), ("Primary", .string("yes"))],
+            [("UUID", .string("180D")), ("Includes", .strings(["/a"]))],
+            [("UUID", .string("180D")), ("MTU", .int32(23))],
+        ]
+        for properties in wrong {
+            #expect(throws: BusError.self) { try add("/service0001", properties, to: &tree) }
+        }
+        #expect(tree.services.isEmpty && tree.mtuBytes == nil)
+    }
+
+    @Test("GD-11 BlueZ's flags become properties, and those that are BlueZ's own are left out")
+    func flags() throws {
+        let flags: [(String, CBCharacteristicProperties)] = [
+            ("broadcast", .broadcast), ("read", .read), ("write-without-response", .writeWithoutResponse),
+            ("write", .write), ("notify", .notify), ("indicate", .indicate),
+            ("authenticated-signed-writes", .authenticatedSignedWrites), ("extended-properties", .extendedProperties),
+            ("encrypt-read", []), ("reliable-write", []), ("Read", []), ("", []),
+        ]
+        var tree = AttributeTree()
+        let service = Self.device + "/service0001"
+        for (flag, property) in flags {
+            try add("/service0001/char0002", [("UUID", .string("2A37")), ("Flags", .strings([flag]))], to: &tree)
+            #expect(tree.characteristics(of: service).map(\.properties) == [property], "\(flag)")
+        }
+        let all = flags.map(\.0)
+        try add("/service0001/char0002", [("UUID", .string("2A37")), ("Flags", .strings(all))], to: &tree)
+        #expect(tree.characteristics(of: service)[0].properties == flags.reduce(into: []) { $0.formUnion($1.1) })
+    }
+
+    @Test("GD-10 a value that BlueZ knew is kept, but not one that notifies")
+    func values() throws {
+        var tree = AttributeTree()
+        for (flags, value) in [(["read"], [1, 2]), (["read", "notify"], nil), (["indicate"], nil)]
+            as [([String], [UInt8]?)]
+        {
+            try add(
+                "/service0001/char0002",
+                [("UUID", .string("2A37")), ("Value", .bytes([1, 2])), ("Flags", .strings(flags))], to: &tree)
+            #expect(tree.characteristics(of: Self.device + "/service0001")[0].value == value, "\(flags)")
+        }
+    }
+
+    @Test(
+        "GD-8 of the primary services those of the system are hidden; secondary ones are found where they are included")
+    func visible() throws {
+        var tree = AttributeTree()
+        let secondary = Self.device + "/service0030"
+        for (number, uuid) in ["1800", "1801", "180D", "180A"].enumerated() {
+            let includes: [Value] = [.path(path("/service0030")), .path(path("/service0099"))]
+            try add(
+                "/service00\(4 - number)0",
+                [("UUID", .string(uuid)), ("Primary", .bool(true)), ("Includes", .array(element: "o", includes))],
+                to: &tree)
+        }
+        #expect(tree.visibleServices().map(\.uuid.uuidString) == ["180A", "180D"])
+        try add("/service0030", [("UUID", .string("180F")), ("Primary", .bool(false))], to: &tree)
+        #expect(tree.visibleServices().map(\.uuid.uuidString) == ["180A", "180D"])
+        let included = tree.includedServices(of: Self.device + "/service0010")
+        #expect(included.map(\.path.rawValue) == [secondary] && included[0].version == tree.version(of: secondary))
+        #expect(tree.includedServices(of: secondary).isEmpty && tree.includedServices(of: "/x").isEmpty)
+    }
+
+    @Test("lists are in the order of the handles, whatever the order of the announcements")
+    func handles() throws {
+        var tree = AttributeTree()
+        let service = Self.device + "/service0001"
+        for handle in ["00ff", "0003", "0100", "000a"] {
+            try add("/service0001/char0002/desc\(handle)", [("UUID", .string("2901"))], to: &tree)
+            try add("/service0001/char\(handle)", [("UUID", .string("2A37"))], to: &tree)
+            try add("/service\(handle)", [("UUID", .string("180D"))], to: &tree)
+        }
+        let found = [
+            tree.visibleServices().map(\.path), tree.characteristics(of: service).map(\.path),
+            tree.descriptors(of: service + "/char0002").map(\.path),
+        ]
+        for paths in found {
+            #expect(paths.map { String($0.lastElement.suffix(4)) } == ["0003", "000a", "00ff", "0100"])
+        }
+    }
+
+    @Test(
+        "IV-1 the digest of a service changes with everything in it, and with nothing else; each change is a new version"
+    )
+    func layouts() throws {
+        let service = Self.device + "/service0001"
+        let tree = try announced()
+        let layout = try #require(tree.layout(of: service))
+        #expect(try announced().layout(of: service) == layout && tree.layout(of: Self.device) == nil)
+        #expect(tree.visibleServices().first?.layout == layout && tree.visibleServices().first?.version == 3)
+        let heart: [(String, Value)] = [("UUID", .string("2A37")), ("Flags", .strings(["notify"]))]
+        let changes: [(String, [(String, Value)])] = [
+            ("/service0001", [("UUID", .string("180F"))]),
+            ("/service0001", [("UUID", .string("180D")), ("Primary", .bool(false))]),
+            ("/service0001", [("UUID", .string("180D")), ("Includes", .array(element: "o", [.path("/a")]))]),
+            ("/service0001/char0002", [("UUID", .string("2A38")), ("Flags", .strings(["notify"]))]),
+            ("/service0001/char0002", [("UUID", .string("2A37")), ("Flags", .strings(["indicate"]))]),
+            ("/service0001/char0005", heart), ("/service0001/char0002/desc0004", [("UUID", .string("2901"))]),
+            ("/service0001/char0002/desc0005", [("UUID", .string("2902"))]),
+        ]
+        for (text, properties) in changes {
+            var changed = tree
+            try add(text, properties, to: &changed)
+            #expect(changed.layout(of: service) != layout, "\(text) \(properties)")
+            #expect(changed.version(of: service) == 4)
+        }
+        var same = tree
+        try add("/service0009/char000a", heart, to: &same)
+        try add("/service0001/char0002", heart + [("Value", .bytes([1])), ("MTU", .uint16(100))], to: &same)
+        #expect(same.layout(of: service) == layout && same.version(of: service) == 4)
+        for below in ["/char0002/desc0004", "/char0002", ""] {
+            var changed = tree
+            _ = changed.remove(path("/service0001" + below))
+            #expect(changed.layout(of: service) != layout && changed.version(of: service) == 4)
+            _ = changed.remove(path("/service0001" + below))
+            #expect(changed.version(of: service) == 4, "it was not there")
+        }
+    }
+
+    @Test("a change of a known object concerns its included services and the MTU, which is never less than 23")
+    func propertyChanges() throws {
+        var tree = try announced()
+        let service = Self.device + "/service0001"
+        try add("/service0009", [("UUID", .string("180F")), ("Primary", .bool(false))], to: &tree)
+        func change(_ path: String, _ properties: [(String, Value)]) throws {
+            try read(.properties(properties)) { try tree.change(path, &$0, uuids: uuids) }
+        }
+        let included = Value.array(element: "o", [.path(path("/service0009"))])
+        try change(service, [("Includes", included), ("UUID", .string("180F"))])
+        #expect(tree.includedServices(of: service).count == 1 && tree.services[service]?.uuid == CBUUID(string: "180D"))
+        try change("/unknown", [("Includes", included)])
+        #expect(tree.services.count == 2)
+        for (reported, used) in [(517, 517), (23, 23), (22, 23), (0, 23), (65_535, 65_535)] as [(UInt16, Int)] {
+            try change(service + "/char0002", [("MTU", .uint16(reported)), ("Value", .bytes([1]))])
+            #expect(tree.mtuBytes == used)
+        }
+        #expect(tree.characteristics[service + "/char0002"]?.value == nil)
+        #expect(throws: BusError.self) { try change(service, [("MTU", .string("23"))]) }
+        #expect(tree.mtuBytes == 65_535)
+        tree.forgetMTU()
+        #expect(tree.mtuBytes == nil)
+    }
+
+    @Test("a table that is too large has a flaw, and stays as it was")
+    func limit() throws {
+        var tree = tree((AttributeTree.limit - 1) / 2)
+        while tree.descriptors.count + tree.characteristics.count + 1 < AttributeTree.limit {
+            tree.insert(AttributeTree.Descriptor(path: path("/service0001/char1000/descffff"), uuid: uuid))
+        }
+        #expect(tree.flaw == nil)
+        #expect(try add("/service0002", [("UUID", .string("180D"))], to: &tree) == nil)
+        #expect(tree.services.count == 1)
+        guard case .limit? = tree.flaw else { return #expect(Bool(false), "\(String(describing: tree.flaw))") }
+    }
 }

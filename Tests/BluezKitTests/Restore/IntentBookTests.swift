@@ -106,4 +106,113 @@ import Testing
             #expect(!FileManager.default.fileExists(atPath: directory.file("app")))
         }
     }
+
+    private func open(_ identifier: String?, _ options: [String: Any]) -> (book: IntentBook?, preserved: Snapshot?) {
+        IntentBook.open(.central, identifier: identifier, options: options)
+    }
+
+    private let scan = ScanRequest(services: nil, allowsDuplicates: true, solicitedServices: nil)
+
+    @Test("a manager that neither preserves nor resumes has no book; the option decides about resuming")
+    func whoHasABook() throws {
+        let directory = try TemporaryDirectory()
+        let key = BluezManagerOptionResumeAfterResetKey
+        #expect(open(nil, [:]).book == nil)
+        #expect(open(nil, [key: false]).book == nil)
+        #expect(open(nil, [key: "yes"]).book == nil)
+        let inMemory = try #require(open(nil, [key: true]).book)
+        #expect(inMemory.resumes && inMemory.path == nil && inMemory.directory == nil)
+        inMemory.note { [.scan(is: scan)] }
+        #expect(inMemory.scan == scan)
+        let options: [String: Any] = [BluezManagerOptionStateDirectoryKey: directory.path]
+        #expect(open("one", options).book?.resumes == true)
+        let quiet = try #require(open("two", options.merging([key: false]) { $1 }).book)
+        #expect(!quiet.resumes && quiet.path == directory.file("two"))
+        #expect(directory.files.isEmpty, "there is nothing to preserve")
+    }
+
+    @Test("D11 what was noted is on disk at once, and the next process gets it")
+    func preserves() throws {
+        let directory = try TemporaryDirectory()
+        var book: IntentBook? = try book(directory)
+        book?.note { [.scan(is: scan), .peripheral(is: record(1)), .peripheral(is: record(2))] }
+        book?.note { [.removal(of: record(1).identifier)] }
+        let copy = try TemporaryDirectory(copying: directory)
+        let (next, preserved) = open("app", [BluezManagerOptionStateDirectoryKey: copy.path])
+        #expect(preserved?.scan == scan && preserved?.peripherals.map(\.identifier) == [record(2).identifier])
+        #expect(next?.scan == scan && next?.peripherals == preserved?.peripherals)
+        // A released manager's work has ended.
+        book?.end()
+        #expect(directory.files.isEmpty)
+        book = nil
+        #expect(open("app", [BluezManagerOptionStateDirectoryKey: directory.path]).preserved == nil)
+    }
+
+    @Test("a change that changes nothing is not written")
+    func noChange() throws {
+        let directory = try TemporaryDirectory()
+        let book = try book(directory)
+        book.note { [.peripheral(is: record(1))] }
+        let content = FileManager.default.contents(atPath: directory.file("app"))
+        book.note { [.peripheral(is: record(1)), .scan(is: nil), .removal(of: record(2).identifier)] }
+        book.note { [] }
+        book.forget(record(2).identifier)
+        #expect(FileManager.default.contents(atPath: directory.file("app")) == content && content != nil)
+    }
+
+    @Test("a second manager with the same identifier has no preservation, and does not disturb the first")
+    func sameIdentifier() throws {
+        let directory = try TemporaryDirectory()
+        let first = try book(directory)
+        first.note { [.peripheral(is: record(1))] }
+        let options: [String: Any] = [
+            BluezManagerOptionStateDirectoryKey: directory.path, BluezManagerOptionResumeAfterResetKey: true,
+        ]
+        let (second, preserved) = open("app", options)
+        #expect(preserved == nil && second?.path == nil)
+        second?.end()
+        first.note { [.peripheral(is: record(2))] }
+        #expect(first.peripherals.count == 2 && directory.files.count == 1)
+    }
+
+    @Test("a file with wrong content is treated as none, and replaced by the next change")
+    func wrongContent() throws {
+        let directory = try TemporaryDirectory()
+        try Data("nonsense".utf8).write(to: URL(fileURLWithPath: directory.file("app")))
+        let (book, preserved) = open("app", [BluezManagerOptionStateDirectoryKey: directory.path])
+        #expect(preserved == nil && book?.path == directory.file("app"))
+        book?.note { [.peripheral(is: record(1))] }
+        let snapshot = try Snapshot(
+            fileContent: #require(FileManager.default.contents(atPath: directory.file("app"))))
+        #expect(snapshot.peripherals.map(\.identifier) == [record(1).identifier])
+    }
+
+    @Test("an object that has no record any more removes it, and so does a release of any object")
+    func removedRecords() throws {
+        let (old, new) = (NSObject(), NSObject())
+        let book = try book(TemporaryDirectory())
+        let record = record(1)
+        book.note(record.identifier, of: old) { record }
+        book.note(record.identifier, of: new) { nil }
+        #expect(book.peripherals.isEmpty)
+        book.forget(record.identifier, of: old)
+        #expect(book.peripherals.isEmpty)
+        book.note(record.identifier, of: old) { record }
+        book.forget(record.identifier)
+        #expect(book.peripherals.isEmpty)
+    }
+
+    @Test("without a scheduled removal nothing is removed, and the work resumes")
+    func nothingScheduled() throws {
+        let book = try book(TemporaryDirectory())
+        book.note { [.scan(is: scan), .peripheral(is: record(1))] }
+        #expect(book.cancelPowerOffReset() && !book.commitPowerOffReset() && !book.commitPowerOffReset(1))
+        #expect(book.peripherals.count == 1 && book.scan == scan)
+        book.schedulePowerOffReset()
+        #expect(book.cancelPowerOffReset() && !book.commitPowerOffReset())
+        #expect(book.peripherals.count == 1)
+        book.schedulePowerOffReset()
+        #expect(book.commitPowerOffReset() && !book.commitPowerOffReset())
+        #expect(book.peripherals.isEmpty && book.scan == nil)
+    }
 }

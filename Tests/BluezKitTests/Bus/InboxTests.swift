@@ -1,0 +1,174 @@
+import Dispatch
+import Testing
+
+@testable import BluezKit
+
+@Suite struct InboxTests {
+    /// A manager whose events are numbers.
+    // holds: the inbox is used by one thread at a time, the rest is constant or safe
+    private final class Recorder: Recipient, @unchecked Sendable {
+        let inbox: Inbox<Recorder>
+        let log: EventLog<String>
+        private let onEvent: (@Sendable (Int) -> Void)?
+
+        init(_ queue: DispatchQueue, _ log: EventLog<String>, onEvent: (@Sendable (Int) -> Void)? = nil) {
+            (inbox, self.log, self.onEvent) = (Inbox(queue: queue), log, onEvent)
+        }
+
+        deinit {
+            inbox.end()
+            log.append("released")
+        }
+
+        func flush() { inbox.flush(to: self) }
+
+        func deliver(_ event: Int) {
+            log.append("\(event)")
+            onEvent?(event)
+        }
+
+        /// One turn of the bus queue.
+        func post(_ events: Int...) {
+            for event in events { _ = inbox.add(event) }
+            flush()
+        }
+    }
+
+    private let queue = DispatchQueue(label: "test.app")
+    private let log = EventLog<String>()
+
+    private func wait(for text: String) async throws { try await log.next(text) { $0 == text ? true : nil } }
+
+    @Test("events wait for the end of the turn, and the first of each turn is known")
+    func turns() async throws {
+        let recorder = Recorder(queue, log)
+        for turn in 0..<3 {
+            #expect(recorder.inbox.add(turn * 2) == true)
+            #expect(recorder.inbox.add(turn * 2 + 1) == false)
+            queue.sync {}
+            #expect(log.all.count == turn * 2)
+            recorder.flush()
+            try await wait(for: "\(turn * 2 + 1)")
+        }
+        #expect(log.all == (0..<6).map(String.init))
+    }
+
+    @Test("events of many turns come in order and one at a time, on a serial and on a concurrent queue")
+    func order() async throws {
+        for queue in [queue, DispatchQueue(label: "test.concurrent", attributes: .concurrent)] {
+            log.forget()
+            let key = DispatchSpecificKey<Bool>()
+            queue.setSpecific(key: key, value: true)
+            let (running, faults) = (ProtectedBox(0), ProtectedBox(0))
+            let recorder = Recorder(queue, log) { _ in
+                let others = running.withLock { running in
+                    defer { running += 1 }
+                    return running
+                }
+                if others > 0 || DispatchQueue.getSpecific(key: key) != true { faults.withLock { $0 += 1 } }
+                running.withLock { $0 -= 1 }
+            }
+            for number in 0..<2000 { recorder.post(number) }
+            try await wait(for: "1999")
+            #expect(log.all.filter { $0 != "released" } == (0..<2000).map(String.init))
+            #expect(faults.withLock { $0 } == 0)
+        }
+    }
+
+    @Test("a queue that does not run holds up only the delivery, before the first event and later")
+    func busyQueue() async throws {
+        let recorder = Recorder(queue, log)
+        for round in 0..<3 {
+            queue.suspend()
+            for number in 0..<100 { recorder.post(round * 100 + number) }
+            #expect(log.all.count == round * 100)
+            queue.resume()
+            try await wait(for: "\(round * 100 + 99)")
+        }
+        #expect(log.all == (0..<300).map(String.init))
+    }
+
+    @Test("what is posted during a callback is delivered after what was posted before it")
+    func duringCallback() async throws {
+        let bus = DispatchQueue(label: "test.bus")
+        let box = ProtectedBox<Recorder?>(nil)
+        let recorder = Recorder(queue, log) { event in
+            guard event % 10 == 1 else { return }
+            let recorder = box.withLock { $0 }
+            bus.sync { recorder?.post(event + 1) }
+        }
+        box.withLock { $0 = recorder }
+        for number in [1, 11] {
+            bus.sync { recorder.post(number, number + 3) }
+            try await wait(for: "\(number + 1)")
+        }
+        #expect(log.all == ["1", "4", "2", "11", "14", "12"])
+        box.withLock { $0 = nil }
+    }
+
+    @Test("the recipient is kept while events wait for it, and released when it has them")
+    func keepsRecipient() async throws {
+        var recorder: Recorder? = Recorder(queue, log)
+        queue.suspend()
+        recorder?.post(1)
+        recorder = nil
+        #expect(log.all.isEmpty)
+        queue.resume()
+        try await wait(for: "released")
+        #expect(log.all == ["1", "released"])
+        // Delivered by the thread this time.
+        log.forget()
+        recorder = Recorder(queue, log)
+        recorder?.post(1)
+        try await wait(for: "1")
+        queue.suspend()
+        recorder?.post(2)
+        recorder = nil
+        #expect(log.all == ["1"])
+        queue.resume()
+        try await wait(for: "released")
+        #expect(log.all == ["1", "2", "released"])
+    }
+
+    @Test("a turn without events keeps nothing")
+    func emptyTurn() {
+        var recorder: Recorder? = Recorder(queue, log)
+        queue.suspend()
+        recorder?.flush()
+        recorder = nil
+        #expect(log.all == ["released"])
+        queue.resume()
+    }
+
+    /// Says when the queue that has it is released, and with it everything that holds the queue.
+    private final class Sentinel: Sendable {
+        private let log: EventLog<String>
+        init(_ log: EventLog<String>) { self.log = log }
+        deinit { log.append("queue released") }
+    }
+
+    private func watchedQueue() -> DispatchQueue {
+        let queue = DispatchQueue(label: "test.watched")
+        queue.setSpecific(key: DispatchSpecificKey<Sentinel>(), value: Sentinel(log))
+        return queue
+    }
+
+    @Test("the delivery thread ends with the manager, before its first event, at work and at rest")
+    func threadEnds() async throws {
+        for count in [0, 1, 50] {
+            log.forget()
+            var recorder: Recorder? = Recorder(watchedQueue(), log)
+            for number in 0..<count { recorder?.post(number) }
+            recorder = nil
+            try await wait(for: "queue released")
+            #expect(log.all == (0..<count).map(String.init) + ["released", "queue released"])
+        }
+        // At rest: it waits to be woken.
+        log.forget()
+        var recorder: Recorder? = Recorder(watchedQueue(), log)
+        recorder?.post(1)
+        try await wait(for: "1")
+        recorder = nil
+        try await wait(for: "queue released")
+    }
+}

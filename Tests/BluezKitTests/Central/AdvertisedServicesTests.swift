@@ -1,0 +1,45 @@
+import Testing
+
+@testable import BluezKit
+
+@Suite struct AdvertisedServicesTests {
+    private let services = [CBUUID(string: "180D"), CBUUID(string: "180F")]
+
+    private func device(_ number: Int, _ services: [CBUUID] = [], isRandom: Bool = true) -> Device {
+        var properties = DeviceProperties()
+        properties.services = services
+        return DetachedCentral.device(0x0A00_0000 + number, isRandom: isRandom, properties)
+    }
+
+    private func recalled(_ device: Device) -> [CBUUID] {
+        AdvertisedServices.recall(device)
+        return device.properties.services
+    }
+
+    @Test("what a device has advertised is remembered for its identity, not for its object")
+    func remembers() {
+        AdvertisedServices.note(device(1, services))
+        #expect(recalled(device(1)) == services)
+        #expect(recalled(device(2)) == [])
+        #expect(recalled(device(1, isRandom: false)) == [], "another address of the same digits")
+    }
+
+    @Test("what BlueZ knows is not replaced, and what it does not know is not noted")
+    func newest() {
+        let other = [CBUUID(string: "180A")]
+        AdvertisedServices.note(device(3, services))
+        #expect(recalled(device(3, other)) == other)
+        AdvertisedServices.note(device(3))
+        #expect(recalled(device(3)) == services)
+        AdvertisedServices.note(device(3, other))
+        #expect(recalled(device(3)) == other)
+    }
+
+    @Test("the memory does not grow without a limit")
+    func limit() {
+        AdvertisedServices.note(device(4, services))
+        for number in 100..<1100 { AdvertisedServices.note(device(number, services)) }
+        #expect(recalled(device(4)) == [])
+        #expect(recalled(device(1099)) == services)
+    }
+}

@@ -1,0 +1,81 @@
+import BluezDBus
+import Foundation
+
+@testable import BluezKit
+
+/// An app with one peripheral, on a bus that does not exist: the test does what BlueZ would have led to.
+// holds: constants; the log is safe
+final class DetachedApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @unchecked Sendable {
+    let log = EventLog<String>()
+    let manager: CBCentralManager
+    private(set) var peripheral: CBPeripheral
+    let queue = DispatchQueue(label: "test.app")
+    let device: Device
+    var core: PeripheralCore { peripheral.core }
+
+    override init() {
+        let address = "unix:path=/nonexistent/\(UUID().uuidString)"
+        manager = CBCentralManager(delegate: nil, queue: queue, options: [BluezManagerOptionBusAddressKey: address])
+        device = DetachedCentral.device(0x77)
+        peripheral = CBPeripheral(identity: device.identity, manager: manager)
+        super.init()
+        manager.delegate = self
+        peripheral.delegate = self
+    }
+
+    /// Does `body` in a turn of the bus queue.
+    @discardableResult
+    func turn<Result>(_ body: () throws -> Result) rethrows -> Result {
+        try manager.session.queue.sync {
+            defer { manager.session.blueZ.flush() }
+            return try body()
+        }
+    }
+
+    /// The app's call, and what the bus queue makes of it.
+    @discardableResult
+    func connect(reconnects: Bool = false) -> UInt64 {
+        let token = peripheral.beginConnecting([:])?.token ?? 0
+        turn { core.connect(link: token, reconnects: reconnects, to: device) }
+        return token
+    }
+
+    /// All that has been posted is delivered.
+    func settle() async throws {
+        let mark = UUID().uuidString
+        turn { peripheral.core.manager.post(.answer { [log] in log.append(mark) }) }
+        try await log.next("the mark") { $0 == mark ? true : nil }
+    }
+
+    /// Callbacks since the last time, in order.
+    func callbacks() async throws -> [String] {
+        try await settle()
+        defer { log.forget() }
+        return log.all.filter { UUID(uuidString: $0) == nil }
+    }
+
+    func centralManagerDidUpdateState(_ central: CBCentralManager) {}
+    func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) { log.append("connected") }
+    func centralManager(
+        _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, timestamp: CFAbsoluteTime,
+        isReconnecting: Bool, error: (any Error)?
+    ) {
+        log.append("disconnected\(isReconnecting ? ", reconnecting" : "")\(error == nil ? "" : ", error")")
+    }
+    func centralManager(
+        _ central: CBCentralManager, didFailToConnect peripheral: CBPeripheral, error: (any Error)?
+    ) {
+        log.append("failed\(error == nil ? "" : ", error")")
+    }
+    func peripheralDidUpdateName(_ peripheral: CBPeripheral) { log.append("name \(peripheral.name ?? "none")") }
+    func peripheral(
+        _ peripheral: CBPeripheral, didUpdateValueFor characteristic: CBCharacteristic, error: (any Error)?
+    ) {
+        log.append("value \((characteristic.value ?? Data()).map { String($0) }.joined(separator: " "))")
+    }
+    func peripheral(
+        _ peripheral: CBPeripheral, didUpdateNotificationStateFor characteristic: CBCharacteristic, error: (any Error)?
+    ) {
+        log.append("notifying \(characteristic.isNotifying)")
+    }
+}

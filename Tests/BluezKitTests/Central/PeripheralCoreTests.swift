@@ -1,0 +1,267 @@
+import Dispatch
+import Foundation
+import Synchronization
+import Testing
+
+@testable import BluezKit
+
+@Suite struct PeripheralCoreTests {
+    private let core = DetachedCentral().peripheral()
+    private let device = DetachedCentral.device()
+
+    // MARK: The request
+
+    @Test("tokens are never given twice, on any thread, and a new beginning is the present one")
+    func tokens() {
+        let tokens = ProtectedBox<Set<UInt64>>([])
+        let core = core
+        DispatchQueue.concurrentPerform(iterations: 1000) { number in
+            let token = number.isMultiple(of: 2) ? core.newToken() : core.begin()
+            tokens.withLock { _ = $0.insert(token) }
+        }
+        #expect(tokens.withLock { $0.count } == 1000 && !tokens.withLock { $0.contains(0) })
+        let token = core.begin()
+        #expect(core.link.load(ordering: .relaxed) == token)
+        #expect(core.newToken() != token && core.link.load(ordering: .relaxed) == token)
+    }
+
+    @Test("a connect is wanted until it is cancelled, and is up when that is reported")
+    func connect() {
+        #expect(core.request == nil && core.device == nil && !core.isUp)
+        core.connect(link: 7, reconnects: true, to: device)
+        #expect(core.request?.link == 7 && core.request?.reconnects == true && core.request?.wasUp == false)
+        #expect(core.device === device && !core.isUp)
+        core.connected()
+        #expect(core.isUp && core.request?.wasUp == true)
+        core.renew(reconnects: false)
+        #expect(core.request?.link == 7 && core.request?.reconnects == false && core.request?.wasUp == true)
+        core.endRequest()
+        #expect(core.request == nil && !core.isUp && core.device === device)
+        core.renew(reconnects: true)
+        core.connected()
+        #expect(core.request == nil, "nothing is wanted")
+    }
+
+    @Test("CN-7 each cancel waits for the end of the link")
+    func cancels() {
+        core.connect(link: 1, reconnects: false, to: device)
+        core.connected()
+        for count in 1...3 {
+            core.awaitEndOfLink()
+            #expect(core.pendingCancels == count)
+        }
+        core.linkEnded()
+        #expect(core.pendingCancels == 0 && !core.isUp && core.request?.link == 1)
+        core.awaitEndOfLink()
+        core.forgetCancels()
+        #expect(core.pendingCancels == 0)
+    }
+
+    @Test("a lost link is reported once; with automatic reconnection the next one has another token")
+    func lost() {
+        core.connect(link: 1, reconnects: false, to: device)
+        core.connected()
+        let end = core.lost()
+        #expect(end?.request.link == 1 && end?.request.wasUp == true && end?.next == nil)
+        #expect(core.request == nil && core.lost() == nil)
+        let token = core.begin()
+        core.connect(link: token, reconnects: true, to: device)
+        core.connected()
+        var tokens: Set<UInt64> = [token]
+        for _ in 0..<3 {
+            let next = core.lost()?.next
+            #expect(next.map { tokens.insert($0).inserted } == true && core.request?.link == next)
+            #expect(core.request?.reconnects == true && core.request?.wasUp == false)
+        }
+        #expect(core.link.load(ordering: .relaxed) == token, "until the app hears of it")
+    }
+
+    @Test("a connect that has failed for good is reported once, and does not reconnect")
+    func failed() {
+        #expect(core.failed() == nil)
+        core.connect(link: 1, reconnects: true, to: device)
+        #expect(core.failed()?.link == 1)
+        #expect(core.failed() == nil && core.request == nil && core.lost() == nil)
+    }
+
+    @Test("the end of Bluetooth ends everything")
+    func drop() {
+        core.connect(link: 1, reconnects: true, to: device)
+        core.connected()
+        core.awaitEndOfLink()
+        core.drop()
+        #expect(core.request == nil && !core.isUp && core.pendingCancels == 0 && core.device == nil)
+    }
+
+    @Test("the device is not kept")
+    func deviceIsWeak() {
+        do { core.attach(DetachedCentral.device(5)) }
+        #expect(core.device == nil)
+        core.attach(device)
+        #expect(core.device === device)
+    }
+
+    // MARK: Restoration
+
+    @Test("a restored connection counts as one that was up; its link is there, or is lost")
+    func restore() {
+        core.restore(link: 3, reconnects: true, layouts: ["/a": "1"], isUp: false)
+        #expect(core.request?.wasUp == true && core.request?.reconnects == true && !core.isUp)
+        #expect(core.reconcile { _ in nil }.isEmpty, "nothing of the old link is valid")
+        core.restore(link: 4, reconnects: false, layouts: nil, isUp: true)
+        #expect(core.isUp && core.request?.link == 4 && core.request?.reconnects == false)
+        #expect(core.reconcile { _ in nil }.isEmpty && core.restoredVersions.isEmpty)
+    }
+
+    @Test("IV-1 services that have changed since an earlier process knew them are found, once")
+    func reconcile() {
+        let layouts = ["/same": "1", "/changed": "2", "/gone": "3", "/unknown": ""]
+        core.restore(link: 3, reconnects: false, layouts: layouts, isUp: true)
+        let changed = core.reconcile { service in
+            switch service {
+            case "/same": ("1", 5)
+            case "/changed": ("1", 6)
+            case "/unknown": (nil, 1)
+            default: nil
+            }
+        }
+        #expect(changed == ["/changed", "/gone", "/unknown"] && core.restoredVersions == ["/same": 5])
+        #expect(core.reconcile { _ in nil }.isEmpty && core.restoredVersions == ["/same": 5])
+    }
+
+    // MARK: To the app
+
+    @Test("didConnect is made for the present connect only")
+    func announcement() async throws {
+        let app = DetachedApp()
+        app.turn { app.core.announceConnection() }
+        #expect(try await app.callbacks() == [], "the app has asked for nothing")
+        app.connect()
+        app.turn { app.core.announceConnection() }
+        #expect(try await app.callbacks() == ["connected"])
+        #expect(app.peripheral.state == .connected && app.core.isUp)
+        // The app cancels before it hears of the next one.
+        app.turn { app.core.reportLoss(reason: nil) }
+        #expect(try await app.callbacks() == ["disconnected, error"])
+        app.connect()
+        #expect(app.peripheral.beginDisconnecting())
+        app.turn { app.core.announceConnection() }
+        #expect(try await app.callbacks() == [])
+        app.turn { app.core.reportRequestedDisconnect() }
+        #expect(try await app.callbacks() == ["disconnected"])
+        #expect(app.peripheral.state == .disconnected)
+    }
+
+    @Test("AR-1 a loss begins the next connection if it reconnects, and is the end otherwise")
+    func losses() async throws {
+        let app = DetachedApp()
+        let token = app.connect(reconnects: true)
+        app.turn { app.core.announceConnection() }
+        app.turn {
+            app.core.reportLoss(reason: nil)
+            app.core.announceConnection()
+            app.core.reportLoss(reason: ("org.bluez.Reason.Timeout", "timeout"))
+        }
+        #expect(
+            try await app.callbacks() == [
+                "connected", "disconnected, reconnecting, error", "connected", "disconnected, reconnecting, error",
+            ])
+        #expect(app.peripheral.state == .connecting && app.core.link.load(ordering: .relaxed) != token)
+        app.turn { app.core.renew(reconnects: false) }
+        app.turn { app.core.reportLoss(reason: nil) }
+        app.turn { app.core.reportLoss(reason: nil) }
+        #expect(try await app.callbacks() == ["disconnected, error"])
+        #expect(app.peripheral.state == .disconnected)
+    }
+
+    @Test("didFailToConnect is made once, and not for a connect that the app has cancelled")
+    func failures() async throws {
+        let app = DetachedApp()
+        app.connect()
+        for _ in 0..<2 { app.turn { app.core.fail(CBError(.connectionFailed)) } }
+        #expect(try await app.callbacks() == ["failed, error"])
+        #expect(app.peripheral.state == .disconnected)
+        app.connect()
+        #expect(app.peripheral.beginDisconnecting())
+        app.turn { app.core.fail(CBError(.connectionFailed)) }
+        #expect(try await app.callbacks() == [])
+    }
+
+    @Test("CN-10 what was posted for an earlier connection does not reach the app")
+    func posts() async throws {
+        let app = DetachedApp()
+        let log = app.log
+        app.turn { app.core.post { _, _ in log.append("not connected") } }
+        app.connect()
+        app.turn {
+            app.core.announceConnection()
+            app.core.post { peripheral, delegate in
+                log.append("\(peripheral.state == .connected) \(delegate != nil)")
+            }
+        }
+        #expect(try await app.callbacks() == ["connected", "true true"])
+        app.turn {
+            app.core.post { _, _ in log.append("late") }
+            app.core.begin()
+        }
+        #expect(try await app.callbacks() == [])
+    }
+
+    @Test("a new name is a callback, the same one is not, and one that BlueZ knew already is none")
+    func names() async throws {
+        let app = DetachedApp()
+        app.turn {
+            app.core.updateName("One")
+            app.core.nameChanged("One")
+            app.core.nameChanged("Two")
+            app.core.nameChanged("Two")
+        }
+        #expect(try await app.callbacks() == ["name Two"])
+    }
+
+    @Test("a question about a peripheral that the app has released is refused")
+    func questionAfterRelease() async throws {
+        let app = DetachedApp()
+        let core = PeripheralCore(identity: DetachedCentral.identity(9), manager: app.core.manager)
+        let log = app.log
+        app.turn {
+            core.ask(.consent) {
+                log.append("consent \($0)")
+            } enter: { _ in
+                log.append("entered")
+            }
+            core.questionEnded()
+        }
+        #expect(try await app.callbacks() == ["consent false"])
+    }
+
+    @Test("each question comes to its handler, with the digits as people read them")
+    func questions() async throws {
+        let app = DetachedApp()
+        let log = app.log
+        var pairing = BluezPairing()
+        pairing.consent = { _, decide in decide(true) }
+        pairing.enterPasskey = { _, enter in enter(7) }
+        pairing.displayPasskey = { _, digits in log.append("display \(digits)") }
+        pairing.comparePasskey = { _, digits, decide in
+            log.append("compare \(digits)")
+            decide(false)
+        }
+        pairing.ended = { _ in log.append("ended") }
+        app.core.manager.setPairing(pairing)
+        for question: PairingQuestion in [.consent, .passkey, .display(42), .comparison(123_456)] {
+            app.turn {
+                app.core.ask(question) {
+                    log.append("decided \($0)")
+                } enter: {
+                    log.append("entered \($0 ?? 0)")
+                }
+            }
+        }
+        app.turn { app.core.questionEnded() }
+        #expect(
+            try await app.callbacks() == [
+                "decided true", "entered 7", "display 000042", "compare 123456", "decided false", "ended",
+            ])
+    }
+}

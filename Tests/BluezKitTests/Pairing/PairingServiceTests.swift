@@ -1,0 +1,374 @@
+import BluezDBus
+import BluezKitSimulator
+import Foundation
+import Testing
+
+@testable import BluezKit
+
+/// BlueZ's questions, asked by a test on a bus of its own.
+@Suite struct PairingServiceTests {
+    private static let device: ObjectPath = "/org/bluez/hci0/dev_F0_00_00_00_00_01"
+    private static let other: ObjectPath = "/org/bluez/hci0/dev_F0_00_00_00_00_02"
+
+    /// A peripheral of an app that answers when the test does.
+    // holds: touched on the bus queue, but for what is safe
+    private final class App: PairingPeer, @unchecked Sendable {
+        var pairing = BluezPairing()
+        let name: String
+        let log: EventLog<String>
+        private let answers = ProtectedBox<(decide: BluezPairing.Decision, enter: BluezPairing.Entry)?>(nil)
+
+        init(_ name: String, _ log: EventLog<String>) { (self.name, self.log) = (name, log) }
+
+        func ask(
+            _ question: PairingQuestion, decide: @escaping BluezPairing.Decision, enter: @escaping BluezPairing.Entry
+        ) {
+            answers.withLock { $0 = (decide, enter) }
+            log.append("\(name) asked \(question)")
+        }
+
+        func questionEnded() { log.append("\(name) ended") }
+
+        func decide(_ accepts: Bool) { answers.withLock { $0 }?.decide(accepts) }
+        func enter(_ passkey: UInt32?) { answers.withLock { $0 }?.enter(passkey) }
+    }
+
+    // holds: confined to the bus queue
+    private final class Role: PairingRole, @unchecked Sendable {
+        var needsAgent = true
+        var pairings: [BluezPairing] = []
+        var apps: [ObjectPath: [App]] = [:]
+        var unasked: Set<ObjectPath> = []
+        let log: EventLog<String>
+
+        init(_ log: EventLog<String>) { self.log = log }
+
+        func pairingPeers(at path: ObjectPath) -> [any PairingPeer]? { apps[path] }
+        func mayPairUnasked(at path: ObjectPath) -> Bool { unasked.contains(path) }
+        func pairingRefused(at path: ObjectPath) { log.append("refused \(path.lastElement)") }
+    }
+
+    /// The service on a bus, and bluetoothd, which is the test.
+    // holds: what changes is in boxes, or confined to the bus queue
+    private final class Stage: @unchecked Sendable {
+        let daemon: Peer
+        let bus: BlueZBus
+        let adapter: AdapterController
+        let service: PairingService
+        let role: Role
+        let app: App
+        let calls = EventLog<String>()
+        let log = EventLog<String>()
+        let pairable = ProtectedBox(true)
+        private let privateBus: PrivateBus
+
+        init() async throws {
+            _ = LogCapture.shared
+            privateBus = try PrivateBus()
+            daemon = try await Peer.named(privateBus.address)
+            bus = BlueZBus(address: privateBus.address)
+            bus.timing.pairing.agentRetry = .milliseconds(1)
+            adapter = AdapterController(bus, choice: nil)
+            service = PairingService(bus, adapter)
+            (role, app) = (Role(log), App("app", log))
+            role.apps = [device: [app]]
+            service.add(role)
+            let (calls, pairable, log) = (calls, pairable, log)
+            daemon.serve { connection, call in
+                var reader = call.reader
+                switch call.member ?? "" {
+                case "RegisterAgent":
+                    _ = try? reader.readPath()
+                    calls.append("RegisterAgent \((try? reader.readString()) ?? "")")
+                    connection.reply(to: call)
+                case "UnregisterAgent":
+                    calls.append("UnregisterAgent")
+                    connection.reply(to: call)
+                case "Get":
+                    _ = try? reader.readString()
+                    let isPairable = (try? reader.readString()) == "Pairable"
+                    let value = isPairable ? pairable.withLock { $0 } : true
+                    connection.reply(to: call) { (writer) throws(BusError) in
+                        try writer.write(.variant(.bool(value)))
+                    }
+                    if isPairable { calls.append("Get Pairable") }
+                default:
+                    connection.refuse(call, name: "org.freedesktop.DBus.Error.UnknownMethod", message: "")
+                }
+            }
+            try await withCheckedThrowingContinuation { continuation in
+                daemon.queue.async { [daemon] in
+                    daemon.connection.requestName("org.bluez") { continuation.resume(with: $0) }
+                }
+            }
+            adapter.onStateChange = { log.append("state \($0)") }
+            bus.queue.sync {
+                bus.open()
+                adapter.busOpened()
+                adapter.ask()
+            }
+            try await log.next("state") { $0.hasPrefix("state") ? true : nil }
+            log.forget()
+        }
+
+        deinit { withExtendedLifetime(privateBus) {} }
+
+        func turn<Result>(_ body: () -> Result) -> Result { bus.queue.sync(execute: body) }
+
+        /// Registers the agent, and waits until that is done.
+        func register() async throws {
+            turn { service.updateAgent() }
+            try await calls.next("agent") { $0 == "Get Pairable" ? true : nil }
+        }
+
+        /// A question of BlueZ, and its answer in one line.
+        func ask(_ member: String, _ arguments: Value..., from peer: Peer? = nil) async -> String {
+            let name = turn { bus.connection?.uniqueName ?? "" }
+            defer { turn {} }  // what follows from the answer has been done
+            do {
+                let values = try await (peer ?? daemon).call(
+                    name, "/org/bluezkit/agent", "org.bluez.Agent1", member, arguments)
+                return values.isEmpty ? "yes" : "yes \(values.compactMap(\.intValue))"
+            } catch {
+                return (error as? BusError)?.name ?? "\(error)"
+            }
+        }
+
+        /// Longer than the service waits before it registers the agent again.
+        func waitForRetry() async throws {
+            turn { bus.after(bus.timing.pairing.agentRetry * 20) { [log] in log.append("time is over") } }
+            try await wait(for: "time is over")
+        }
+
+        func wait(for text: String) async throws { try await log.next(text) { $0 == text ? true : nil } }
+    }
+
+    private static let rejected = "org.bluez.Error.Rejected"
+
+    /// Asks, but answers nothing.
+    private static let asks: BluezPairing = {
+        var pairing = BluezPairing()
+        pairing.consent = { _, _ in }
+        pairing.enterPasskey = { _, _ in }
+        pairing.displayPasskey = { _, _ in }
+        pairing.comparePasskey = { _, _, _ in }
+        return pairing
+    }()
+
+    // MARK: The agent
+
+    @Test("the agent is registered while a role needs it, and again only with another capability")
+    func registration() async throws {
+        let stage = try await Stage()
+        stage.turn {
+            stage.role.needsAgent = false
+            stage.service.updateAgent()
+            stage.role.needsAgent = true
+        }
+        try await stage.register()
+        #expect(stage.calls.all == ["RegisterAgent NoInputNoOutput", "Get Pairable"])
+        stage.turn {
+            stage.service.updateAgent()
+            stage.role.pairings = [Self.asks]
+        }
+        try await stage.register()
+        #expect(
+            stage.calls.all.dropFirst(2) == ["UnregisterAgent", "RegisterAgent KeyboardDisplay", "Get Pairable"])
+    }
+
+    @Test("an agent that BlueZ has released is registered again when it is needed")
+    func released() async throws {
+        let stage = try await Stage()
+        try await stage.register()
+        #expect(await stage.ask("Release") == "yes")
+        try await stage.register()
+        #expect(stage.calls.all.filter { $0 == "RegisterAgent NoInputNoOutput" }.count == 2)
+        #expect(!stage.calls.all.contains("UnregisterAgent"), "BlueZ does not know the old one any more")
+    }
+
+    @Test("where bonding stays off after the registration it is repeated, and not without end")
+    func notPairable() async throws {
+        let stage = try await Stage()
+        stage.pairable.withLock { $0 = false }
+        try await stage.register()
+        for _ in 1..<stage.bus.timing.pairing.agentRetries {
+            try await stage.calls.next("retry") { $0 == "Get Pairable" ? true : nil }
+        }
+        try await stage.waitForRetry()
+        let one = ["RegisterAgent NoInputNoOutput", "Get Pairable"]
+        #expect(stage.calls.all == one + ["UnregisterAgent"] + one + ["UnregisterAgent"] + one)
+    }
+
+    @Test("where bonding is on again after a repeated registration it is left at that")
+    func pairableAgain() async throws {
+        let stage = try await Stage()
+        stage.pairable.withLock { $0 = false }
+        try await stage.register()
+        stage.pairable.withLock { $0 = true }
+        try await stage.calls.next("retry") { $0 == "Get Pairable" ? true : nil }
+        try await stage.waitForRetry()
+        #expect(stage.calls.all.filter { $0 == "Get Pairable" }.count == 2)
+    }
+
+    // MARK: Questions
+
+    @Test("a question without a handler is refused, and the role hears of it; just works needs no question")
+    func policies() async throws {
+        let stage = try await Stage()
+        try await stage.register()
+        let questions: [(String, [Value])] = [
+            ("RequestAuthorization", []), ("RequestPasskey", []), ("RequestConfirmation", [.uint32(1)]),
+            ("DisplayPasskey", [.uint32(1), .uint16(0)]),
+        ]
+        for (member, arguments) in questions {
+            #expect(await ask(stage, member, arguments) == Self.rejected, "\(member)")
+        }
+        #expect(stage.log.all == [String](repeating: "refused dev_F0_00_00_00_00_01", count: 4))
+        stage.log.forget()
+        stage.turn { stage.app.pairing = .justWorks }
+        #expect(await ask(stage, "RequestAuthorization", []) == "yes")
+        #expect(await ask(stage, "RequestConfirmation", [.uint32(1)]) == Self.rejected)
+    }
+
+    private func ask(_ stage: Stage, _ member: String, _ arguments: [Value]) async -> String {
+        switch arguments.count {
+        case 0: await stage.ask(member, .path(Self.device))
+        case 1: await stage.ask(member, .path(Self.device), arguments[0])
+        default: await stage.ask(member, .path(Self.device), arguments[0], arguments[1])
+        }
+    }
+
+    @Test("the app's first decision is the answer")
+    func decisions() async throws {
+        let stage = try await Stage()
+        try await stage.register()
+        stage.turn { stage.app.pairing = Self.asks }
+        for accepts in [true, false] {
+            stage.log.forget()
+            async let answer = stage.ask("RequestConfirmation", .path(Self.device), .uint32(42))
+            try await stage.wait(for: "app asked comparison(42)")
+            stage.app.decide(accepts)
+            stage.app.decide(!accepts)
+            #expect(await answer == (accepts ? "yes" : Self.rejected))
+            stage.turn {}
+            let end = accepts ? [] : ["app ended", "refused dev_F0_00_00_00_00_01"]
+            #expect(stage.log.all == ["app asked comparison(42)"] + end)
+            stage.turn { stage.service.endQuestion() }
+        }
+    }
+
+    @Test(
+        "an entered passkey of six digits is passed on, anything else is a refusal",
+        arguments: [(0, "yes [0]"), (999_999, "yes [999999]"), (1_000_000, rejected), (nil, rejected)]
+            as [(UInt32?, String)])
+    func passkeys(passkey: UInt32?, expected: String) async throws {
+        let stage = try await Stage()
+        try await stage.register()
+        stage.turn { stage.app.pairing = Self.asks }
+        async let answer = stage.ask("RequestPasskey", .path(Self.device))
+        try await stage.wait(for: "app asked passkey")
+        stage.app.enter(passkey)
+        #expect(await answer == expected)
+    }
+
+    @Test("a number to show is answered at once, shown until BlueZ cancels, and a late decision changes nothing")
+    func display() async throws {
+        let stage = try await Stage()
+        try await stage.register()
+        stage.turn { stage.app.pairing = Self.asks }
+        #expect(await stage.ask("DisplayPasskey", .path(Self.device), .uint32(42), .uint16(0)) == "yes")
+        stage.app.decide(false)
+        stage.turn {}
+        #expect(stage.log.all == ["app asked display(42)"])
+        #expect(await stage.ask("Cancel") == "yes")
+        #expect(await stage.ask("Cancel") == "yes")
+        #expect(stage.log.all == ["app asked display(42)", "app ended"])
+    }
+
+    @Test("a question that BlueZ withdraws ends, and is answered")
+    func cancelled() async throws {
+        let stage = try await Stage()
+        try await stage.register()
+        stage.turn { stage.app.pairing = Self.asks }
+        async let answer = stage.ask("RequestAuthorization", .path(Self.device))
+        try await stage.wait(for: "app asked consent")
+        #expect(await stage.ask("Cancel") == "yes")
+        #expect(await answer == Self.rejected)
+        stage.app.decide(true)
+        stage.turn {}
+        #expect(stage.log.all == ["app asked consent", "app ended"], "the role has refused nothing")
+    }
+
+    @Test("a question ends with the link of its device, not with that of another one")
+    func endsWithLink() async throws {
+        let stage = try await Stage()
+        try await stage.register()
+        stage.turn { stage.app.pairing = Self.asks }
+        #expect(await stage.ask("DisplayPasskey", .path(Self.device), .uint32(1), .uint16(0)) == "yes")
+        stage.turn { stage.service.endQuestion(about: Self.other) }
+        #expect(!stage.log.all.contains("app ended"))
+        stage.turn { stage.service.endQuestion(about: Self.device) }
+        stage.turn { stage.service.endQuestion(about: Self.device) }
+        #expect(stage.log.all.filter { $0 == "app ended" }.count == 1)
+    }
+
+    @Test("of several apps with the device one that accepts decides, then the first one that asks")
+    func severalApps() async throws {
+        let stage = try await Stage()
+        try await stage.register()
+        let (second, third) = (App("second", stage.log), App("third", stage.log))
+        stage.turn {
+            stage.role.apps[Self.device] = [stage.app, second, third]
+            second.pairing = Self.asks
+            third.pairing = Self.asks
+        }
+        async let answer = stage.ask("RequestAuthorization", .path(Self.device))
+        try await stage.wait(for: "second asked consent")
+        second.decide(true)
+        #expect(await answer == "yes")
+        stage.turn { third.pairing = .justWorks }
+        #expect(await stage.ask("RequestAuthorization", .path(Self.device)) == "yes")
+        #expect(stage.log.all == ["second asked consent"])
+    }
+
+    @Test("a device that no app uses may pair only where a role permits it, and only without a question")
+    func foreignDevices() async throws {
+        let stage = try await Stage()
+        try await stage.register()
+        #expect(await stage.ask("RequestAuthorization", .path(Self.other)) == Self.rejected)
+        stage.turn { stage.role.unasked = [Self.other] }
+        #expect(await stage.ask("RequestAuthorization", .path(Self.other)) == "yes")
+        #expect(await stage.ask("RequestConfirmation", .path(Self.other), .uint32(1)) == Self.rejected)
+        #expect(await stage.ask("RequestPasskey", .path(Self.other)) == Self.rejected)
+        #expect(stage.log.all.isEmpty, "it is not this app's pairing")
+    }
+
+    @Test("questions of classic Bluetooth, and those of other programs, are refused")
+    func foreignQuestions() async throws {
+        let stage = try await Stage()
+        try await stage.register()
+        stage.turn { stage.app.pairing = .justWorks }
+        #expect(await stage.ask("RequestPinCode", .path(Self.device)) == Self.rejected)
+        #expect(await stage.ask("DisplayPinCode", .path(Self.device), .string("0000")) == Self.rejected)
+        #expect(await stage.ask("AuthorizeService", .path(Self.device), .string("110b")) == Self.rejected)
+        let stranger = try await Peer.named(stage.bus.address)
+        let answer = await stage.ask("RequestAuthorization", .path(Self.device), from: stranger)
+        #expect(answer == "org.freedesktop.DBus.Error.AccessDenied")
+        #expect(stage.log.all.isEmpty)
+    }
+
+    @Test("a loss of the bus ends what BlueZ has asked, and the agent is registered again on the next one")
+    func busLost() async throws {
+        let stage = try await Stage()
+        try await stage.register()
+        stage.turn { stage.app.pairing = Self.asks }
+        async let answer = stage.ask("RequestAuthorization", .path(Self.device))
+        try await stage.wait(for: "app asked consent")
+        stage.turn { stage.service.busLost() }
+        stage.app.decide(true)
+        try await stage.register()
+        #expect(stage.calls.all.filter { $0 == "RegisterAgent NoInputNoOutput" }.count == 2)
+        stage.turn { stage.bus.connection?.close() }
+        #expect(await answer != "yes")
+    }
+}

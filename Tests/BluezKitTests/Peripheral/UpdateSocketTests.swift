@@ -1,0 +1,112 @@
+import BluezDBus
+import Dispatch
+import Foundation
+import Testing
+
+@testable import BluezKit
+
+@Suite struct UpdateSocketTests {
+    private let pair: SocketPair
+    private let bus = BlueZBus(address: BusAddress("unix:path=/nonexistent"))
+    private let log = EventLog<String>()
+
+    init() throws { pair = try SocketPair() }
+
+    private func socket(mtuBytes: Int = 23) throws -> UpdateSocket {
+        let log = log
+        let new = UpdateSocket(descriptor: pair.ours, mtuBytes: mtuBytes, bus: bus) { log.append("end") }
+        return try #require(new)
+    }
+
+    private func send(_ data: [UInt8], _ name: String, _ socket: UpdateSocket) {
+        bus.queue.sync { socket.send(data) { [log] in log.append(name) } }
+    }
+
+    /// Sends until one waits. - Returns: how many are in the socket.
+    private func fill(_ socket: UpdateSocket) -> Int {
+        var count = 0
+        while count < 1_000_000 {
+            send([UInt8(truncatingIfNeeded: count)], "\(count)", socket)
+            guard log.all.count == count + 1 else { break }
+            count += 1
+        }
+        return count
+    }
+
+    private func wait(for text: String) async throws { try await log.next(text) { $0 == text ? true : nil } }
+
+    @Test("an update is one packet, cut to what the link takes, and is done when BlueZ's end has it")
+    func sends() throws {
+        let socket = try socket()
+        send([1, 2], "first", socket)
+        send([UInt8](0..<30), "second", socket)
+        send([], "third", socket)
+        #expect(log.all == ["first", "second", "third"])
+        #expect((0..<3).map { _ in pair.receive() } == [[1, 2], [UInt8](0..<20), []])
+        bus.queue.sync { socket.close() }
+    }
+
+    @Test("updates wait in order while the socket is full, and continue when BlueZ reads")
+    func full() async throws {
+        let socket = try socket()
+        let count = fill(socket)
+        send([98], "later", socket)
+        send([99], "last", socket)
+        #expect(log.all.count == count)
+        var received = pair.receiveAll()
+        try await wait(for: "last")
+        received += pair.receiveAll()
+        #expect(log.all == (0...count).map(String.init) + ["later", "last"])
+        let expected = (0...count).map { [UInt8(truncatingIfNeeded: $0)] } + [[98], [99]]
+        #expect(received == expected)
+        bus.queue.sync { socket.close() }
+    }
+
+    @Test("the end of BlueZ's socket is reported once, also behind confirmations, and later updates are done")
+    func end() async throws {
+        let socket = try socket()
+        for _ in 0..<3 { pair.send([1]) }
+        send([5], "first", socket)
+        bus.queue.sync {}
+        #expect(log.all == ["first"])
+        for _ in 0..<40 { pair.send([1]) }
+        pair.closeBlueZs()
+        try await wait(for: "end")
+        send([6], "lost", socket)
+        bus.queue.sync {}
+        #expect(log.all == ["first", "end", "lost"])
+        bus.queue.sync { socket.close() }
+        bus.queue.sync {}
+        #expect(log.all == ["first", "end", "lost"])
+    }
+
+    @Test("a closed socket reports no end, and each update that waited is done once")
+    func closed() throws {
+        let socket = try socket()
+        let count = fill(socket)
+        send([1], "waiting", socket)
+        bus.queue.sync {
+            // Both are noticed at the end of this turn, if at all.
+            _ = pair.receiveAll()
+            socket.close()
+        }
+        for _ in 0..<3 { bus.queue.sync {} }
+        #expect(log.all == (0...count).map(String.init) + ["waiting"])
+        bus.queue.sync { socket.close() }
+        #expect(log.all.count == count + 2)
+    }
+
+    @Test("the end of BlueZ's socket is noticed while updates wait, and they are done")
+    func endWhileFull() async throws {
+        let socket = try socket()
+        let count = fill(socket)
+        pair.closeBlueZs()
+        try await wait(for: "end")
+        send([1], "last", socket)
+        try await wait(for: "last")
+        bus.queue.sync {}
+        #expect(Set(log.all) == Set((0...count).map(String.init) + ["end", "last"]))
+        #expect(log.all.count == count + 3)
+        bus.queue.sync { socket.close() }
+    }
+}

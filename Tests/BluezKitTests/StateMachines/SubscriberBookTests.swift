@@ -1,0 +1,45 @@
+import Testing
+
+@testable import BluezKit
+
+@Suite struct SubscriberBookTests {
+    private typealias Book = SubscriberBook<String>
+
+    @Test("UP-7 each central is listed once, and removed individually, with the last subscription, or with its link")
+    func lists() {
+        var book = Book()
+        #expect(book.subscribed("A") == [.subscribed("A")])
+        #expect(book.subscribed("B") == [.subscribed("B")])
+        #expect(book.subscribers == ["A", "B"])
+        #expect(book.unsubscribed("A") == [.unsubscribed("A")])
+        #expect(book.unsubscribed("A") == [])
+        #expect(book.disconnected("B", isBonded: false) == [.unsubscribed("B")])
+        #expect(book.connected("B") == [])
+        _ = book.subscribed("A")
+        _ = book.subscribed("C")
+        #expect(book.allUnsubscribed() == [.unsubscribed("A"), .unsubscribed("C")])
+        #expect(book.subscribers.isEmpty)
+    }
+
+    @Test("a central that subscribes again had unsubscribed unnoticed")
+    func missedEnd() {
+        var book = Book()
+        _ = book.subscribed("A")
+        #expect(book.subscribed("A") == [.unsubscribed("A"), .subscribed("A")])
+        #expect(book.subscribers == ["A"])
+    }
+
+    @Test("a bonded central is subscribed again with its next link")
+    func bonded() {
+        var book = Book()
+        _ = book.subscribed("A")
+        #expect(book.disconnected("A", isBonded: true) == [.unsubscribed("A")])
+        #expect(book.away == ["A"])
+        #expect(book.connected("A") == [.subscribed("A")])
+        #expect(book.away.isEmpty)
+        #expect(book.connected("A") == [])
+        // A central that was not subscribed is not remembered.
+        #expect(book.disconnected("B", isBonded: true) == [])
+        #expect(book.connected("B") == [])
+    }
+}
