@@ -12,10 +12,4 @@ package struct ScanRequest: Codable, Equatable, Sendable {
     }
 
     package var wantsDuplicates: Bool { allowsDuplicates ?? false }
-
-    /// Whether a scan for `other` would report the same.
-    package func isEquivalent(to other: ScanRequest) -> Bool {
-        (services, solicitedServices, wantsDuplicates)
-            == (other.services, other.solicitedServices, other.wantsDuplicates)
-    }
 }

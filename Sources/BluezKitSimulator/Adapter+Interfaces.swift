@@ -32,7 +32,7 @@ extension Adapter {
                 change.accept()
                 adapter.changed("DiscoverableTimeout")
             },
-            .init("Pairable", "b", get: { .bool($0.isPairable) }) { adapter, change in
+            .init("Pairable", "b", get: { .bool($0.isKnownPairable) }) { adapter, change in
                 adapter.setPairable(change.value.boolValue ?? false)
                 change.accept()
             },
@@ -66,20 +66,18 @@ extension Adapter {
     static let media = ExportedInterface("org.bluez.Media1", of: Adapter.self)
     static let networkServer = ExportedInterface("org.bluez.NetworkServer1", of: Adapter.self)
 
-    /// bluetoothd changes the setting only if it differs from what the kernel has told it last, which comes a moment after
-    /// the change. Seen with 5.66.
-    func agentsChanged(exist: Bool) {
-        guard exist != isKnownPairable else { return }
-        setPairable(exist)
-        simulator.after(simulator.timing.attRoundTrip) { [weak self] in
-            self?.isKnownPairable = self?.isPairable ?? false
-        }
-    }
+    /// bluetoothd changes the setting only if it differs from what the kernel has told it last. Seen with 5.66.
+    func agentsChanged(exist: Bool) { if exist != isKnownPairable { setPairable(exist) } }
 
+    /// The kernel's answer comes a moment later.
     func setPairable(_ on: Bool) {
         guard on != isPairable else { return }
         isPairable = on
-        changed("Pairable")
+        simulator.after(.milliseconds(10)) { [weak self] in
+            guard let self, isKnownPairable != isPairable else { return }
+            isKnownPairable = isPairable
+            changed("Pairable")
+        }
     }
 
     private func removeDevice(_ call: IncomingCall) {

@@ -59,7 +59,8 @@ extension CentralRole {
             where !found.states.contains(where: { Self.mayClaim($0, found.identity) }) {
                 guard let self else { return }
                 bus.run {
-                    guard life == self.adapter.stackGeneration, let path = self.adapter.path?.appending(found.element)
+                    guard self.bus.observer != nil, life == self.adapter.stackGeneration,
+                        let path = self.adapter.path?.appending(found.element)
                     else { return }
                     self.endOrphan(found.identity, at: path)
                 }

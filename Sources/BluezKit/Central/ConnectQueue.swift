@@ -5,13 +5,12 @@ final class ConnectQueue {
     private let bus: BlueZBus
     private let store: DeviceStore
     private let discovery: DiscoveryController
-    private var scheduler: ConnectScheduler<DeviceIdentity>
+    private lazy var scheduler = ConnectScheduler<DeviceIdentity>(timing: bus.timing.connect)
     private var actions: [ConnectScheduler<DeviceIdentity>.Action] = []
     private var timer: (any DispatchSourceTimer)?
 
     init(_ bus: BlueZBus, _ store: DeviceStore, _ discovery: DiscoveryController) {
         (self.bus, self.store, self.discovery) = (bus, store, discovery)
-        scheduler = ConnectScheduler(timing: bus.timing.connect)
     }
 
     /// Whether no device attempts to connect, or waits for it.

@@ -159,7 +159,7 @@ final class DeviceConnection: CustomStringConvertible {
             case .giveUp: giveUp()
             }
         }
-        if !isAttached || !machine.holdsTurn { central.connects.end(device) }
+        if isAttached, !machine.holdsTurn { central.connects.end(device) }
         dropIfUnused()
     }
 
@@ -181,6 +181,9 @@ final class DeviceConnection: CustomStringConvertible {
         isPausingDiscovery = pauses
         central.discovery.pause(pauses)
     }
+
+    /// BlueZ has the device under another path: a question about the old one cannot be answered.
+    func pathChanges() { central.pairing.endQuestion(about: device.path) }
 
     /// The signals of the device and its attributes.
     func updateMatchRules() {

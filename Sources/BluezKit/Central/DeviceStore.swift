@@ -138,6 +138,7 @@ final class DeviceStore {
 
     /// BlueZ has the device under another path.
     private func move(_ device: Device, to path: ObjectPath) {
+        device.connection?.pathChanges()
         if byPath[device.path.rawValue] === device { byPath[device.path.rawValue] = nil }
         device.move(to: path)
         byPath[path.rawValue] = device

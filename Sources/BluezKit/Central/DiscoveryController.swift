@@ -12,7 +12,7 @@ final class DiscoveryController: CustomStringConvertible {
     /// Whether another role has links that a power cycle would end.
     var hasOtherLinks: () -> Bool = { false }
 
-    private var machine: DiscoveryStateMachine
+    private lazy var machine = DiscoveryStateMachine(timing: bus.timing.scan)
     /// Counts the resets of ``machine``: answers to what it asked for before do not count.
     private var generation = 0
     /// Counts the new scans: what is known of a device from before may have changed.
@@ -20,7 +20,7 @@ final class DiscoveryController: CustomStringConvertible {
     private var pauses = 0
     /// Whether BlueZ's signals of all devices are received.
     private(set) var isFollowing = false
-    private var watch: ScanWatch
+    private lazy var watch = ScanWatch(timing: bus.timing.scan)
     private var watchTimer: (any DispatchSourceTimer)?
     /// Devices of which only a change is known.
     private var unknownPaths = PathQueue()
@@ -30,8 +30,6 @@ final class DiscoveryController: CustomStringConvertible {
 
     init(_ bus: BlueZBus, _ adapter: AdapterController, _ store: DeviceStore) {
         (self.bus, self.adapter, self.store) = (bus, adapter, store)
-        machine = DiscoveryStateMachine(timing: bus.timing.scan)
-        watch = ScanWatch(timing: bus.timing.scan)
     }
 
     var description: String { "\(machine), pauses \(pauses)" }

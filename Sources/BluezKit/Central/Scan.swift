@@ -55,4 +55,12 @@ extension ScanRequest {
             services: services.map(sorted), allowsDuplicates: allowsDuplicates,
             solicitedServices: solicitedServices.isEmpty ? nil : sorted(solicitedServices))
     }
+
+    /// Whether a scan for `other` would report the same. A UUID may be written in a short and a long form.
+    func isEquivalent(to other: ScanRequest) -> Bool {
+        func uuids(_ list: [AttributeUUID]?) -> Set<CBUUID>? { list.map { Set($0.map(\.cbUUID)) } }
+        return uuids(services) == uuids(other.services)
+            && uuids(solicitedServices ?? []) == uuids(other.solicitedServices ?? [])
+            && wantsDuplicates == other.wantsDuplicates
+    }
 }

@@ -95,18 +95,19 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
     /// it last, so an agent that follows another one within a moment may find that still on, and have it go off: what pairs
     /// then is not bonded. Seen with 5.66 (src/adapter.c, `adapter_set_io_capability`). The agent is registered again then.
     private func ensureBonding(_ agent: Agent, _ proxy: BlueZProxy, _ tries: Int) {
-        guard self.agent == agent, let path = adapter.path, let settings = bus.proxy(path, BlueZ.adapter) else {
-            return
-        }
-        settings.get("Pairable") { [weak self] result in
-            guard let self, self.agent == agent, (try? result.get().values().first)?.boolValue == false else { return }
-            guard tries < bus.timing.pairing.agentRetries else {
-                return Log.warning(
-                    "\(path.lastElement) is not `Pairable`, so that no keys are kept of what pairs: `bluetoothctl pairable on`"
-                )
-            }
-            bus.after(bus.timing.pairing.agentRetry) { [weak self] in
-                guard let self, self.agent == agent else { return }
+        // By then bluetoothd knows the kernel's setting, and acts on it.
+        bus.after(bus.timing.pairing.agentRetry) { [weak self] in
+            guard let self, self.agent == agent, let path = adapter.path else { return }
+            guard question?.call == nil else { return ensureBonding(agent, proxy, tries) }
+            bus.proxy(path, BlueZ.adapter)?.get("Pairable") { [weak self] result in
+                guard let self, self.agent == agent,
+                    (try? result.get().values().first)?.boolValue == false
+                else { return }
+                guard tries < bus.timing.pairing.agentRetries else {
+                    return Log.warning(
+                        "\(path.lastElement) is not `Pairable`, so no keys are kept of what pairs: "
+                            + "`bluetoothctl pairable on` changes that")
+                }
                 proxy.unregisterAgent(PairingAgent.path) { [weak self] _ in
                     if let self, self.agent == agent { register(agent, proxy, tries: tries + 1) }
                 }

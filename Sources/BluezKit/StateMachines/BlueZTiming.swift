@@ -100,7 +100,8 @@ struct BlueZTiming: Sendable {
     }
 
     struct Pairing: Sendable {
-        /// Before the agent is registered again, where bonding is off after it was registered: by then bluetoothd knows it.
+        /// After the agent was registered, before it is checked that devices can bond: by then bluetoothd knows the setting
+        /// of the kernel.
         var agentRetry = Duration.milliseconds(100)
         /// How often the agent is registered at most; bonding may be off because the user wants that.
         var agentRetries = 3

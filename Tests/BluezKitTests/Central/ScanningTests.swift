@@ -130,9 +130,10 @@ import Testing
         let (world, beacon) = try await quietWorld()
         let central = Central(world)
         try await central.powerOn()
-        let filter = [CBUUID(string: "1234")]
-        try await scan(central, world, services: filter)
-        for _ in 0..<5 { central.manager.scanForPeripherals(withServices: filter) }
+        let (short, long) = (CBUUID(string: "1234"), CBUUID(string: "00001234-0000-1000-8000-00805F9B34FB"))
+        try await scan(central, world, services: [short])
+        for _ in 0..<5 { central.manager.scanForPeripherals(withServices: [short]) }
+        for same in [[long], [short, long]] { central.manager.scanForPeripherals(withServices: same) }
         beacon.advertiseOnce()
         central.manager.scanForPeripherals(withServices: nil)
         _ = await world.simulator.waitForCalls("StartDiscovery", count: 2)
