@@ -6,8 +6,10 @@ import Testing
 
 /// Connections that need a simulator to be seen.
 @Suite struct LinkTests {
-    private func found(_ name: String = "Rig Heart") async throws -> (SimulatedWorld, Central, CBPeripheral) {
-        let world = try await SimulatedWorld()
+    private func found(
+        _ name: String = "Rig Heart", in given: SimulatedWorld? = nil
+    ) async throws -> (SimulatedWorld, Central, CBPeripheral) {
+        let world = if let given { given } else { try await SimulatedWorld() }
         let central = Central(world)
         try await central.powerOn()
         return (world, central, try await central.find(name))
@@ -62,7 +64,7 @@ import Testing
 
     @Test("CN-2 LX-15 transient errors of BlueZ are retried without a callback")
     func retries() async throws {
-        let (world, central, heart) = try await found()
+        let (world, central, heart) = try await found(in: SimulatedWorld(.calm))
         for (name, message) in [
             ("Failed", "le-connection-abort-by-local"), ("Failed", "Operation already in progress"),
             ("InProgress", "br-connection-busy"), ("Failed", "br-connection-canceled"),
