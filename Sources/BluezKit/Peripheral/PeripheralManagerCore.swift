@@ -12,7 +12,7 @@ final class PeripheralManagerCore: Recipient, @unchecked Sendable {
     private let inbox: Inbox<PeripheralManagerCore>
     private(set) weak var manager: CBPeripheralManager?
 
-    /// The app's wish not to be kept from services of the system (PB-7).
+    /// Whether the app may publish services that Apple reserves for the system (PB-7).
     let allowsSystemServices: Bool
     /// Whether centrals may pair although the app is not asked.
     let allowsJustWorks: Bool

@@ -51,7 +51,7 @@ struct AdapterStateMachine {
 
     private var isShortGraceOver = false
 
-    /// We have switched it off ourselves, and will switch it on again: a reset, not the user's wish.
+    /// This process has switched it off, and will switch it on again: a reset, not a choice of the user.
     var isPowerCycling = false
     /// What waited for it to be off, to switch it on again, is gone: BlueZ hung, or bus or daemon were lost.
     private var mustSwitchOn = false

@@ -1,7 +1,7 @@
-/// What BlueZ should scan for: all wishes of this process merged, since BlueZ knows one discovery for each bus
+/// What BlueZ should scan for: all scans of this process merged, since BlueZ knows one discovery for each bus
 /// client. Decides; calls nothing.
 struct DiscoveryStateMachine {
-    /// A merged wish.
+    /// What the scans ask for, merged.
     struct Filter: Equatable {
         /// UUIDs in BlueZ's spelling; nil: every device.
         var services: Set<String>?
