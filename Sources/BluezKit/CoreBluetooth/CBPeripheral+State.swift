@@ -154,8 +154,10 @@ extension CBPeripheral {
     }
 
     func addDiscovered(includedServices found: [AttributeTree.Service], of service: CBService) {
+        // The file can have a known service replaced, and gets a new one with the whole table only.
+        let areKnown = shared.withLock { shared in found.allSatisfy { shared.attributes[$0.path.rawValue] != nil } }
         service.addDiscovered(includedServices: merge(service.includedServices, found.map(object)))
-        preserve()
+        if areKnown { preserve(service) } else { preserve() }
     }
 
     func addDiscovered(characteristics found: [AttributeTree.Characteristic], of service: CBService) {

@@ -3,9 +3,12 @@ import CoreBluetooth
 import Foundation
 import Testing
 
+@testable import BluezKitRestore
+
 // In some cases an app's requests were not preserved or resumed: an option that JSON cannot represent stopped the
 // preservation of everything, an unusable directory ended the resumption after resets as well, Bluetooth that was off
-// at launch was treated as switched off, and each connect rewrote the whole file. Now all of these work.
+// at launch was treated as switched off, and each connect, each discovered service and each change of a subscription
+// rewrote the whole file. Now all of these work.
 @Suite struct PreservationTests {
     private func options(_ directory: TemporaryDirectory, _ more: [String: Any] = [:]) -> [String: Any] {
         [
@@ -154,6 +157,82 @@ import Testing
         let preserved = BluezPreservedState.all(options: [BluezManagerOptionStateDirectoryKey: directory.path])
         #expect(preserved.first?.lines.filter { $0.hasPrefix("connecting") }.count == 1000)
         withExtendedLifetime((central, peripherals)) {}
+    }
+
+    @Test(
+        "D11 a table of 4,000 characteristics: what is written while it is discovered grows with it, not with its square"
+    )
+    func costOfTable() async throws {
+        let directory = try TemporaryDirectory()
+        let world = try await SimulatedWorld()
+        let services = (0..<40).map { _ in
+            VirtualService("F000", (0..<100).map { _ in VirtualCharacteristic("2A56", .read) })
+        }
+        world.simulator.add(
+            VirtualPeripheral("C0:00:00:09:00:20", VirtualAdvertisement(localName: "Large"), services: services))
+        let central = Central(world, options: options(directory))
+        try await central.powerOn()
+        let peripheral = try await central.find("Large")
+        try await central.connect(peripheral)
+        // The file is not rewritten meanwhile: it grows by all that is written.
+        SnapshotStore.background.suspend()
+        defer { SnapshotStore.background.resume() }
+        peripheral.discoverServices(nil)
+        try await central.next("services", within: 3 * world_deadline) {
+            if case .services(peripheral, nil) = $0 { true } else { nil }
+        }
+        let found = try #require(peripheral.services)
+        let file = try FileHandle(forReadingFrom: URL(fileURLWithPath: directory.file("app")))
+        for service in found {
+            peripheral.discoverIncludedServices(nil, for: service)
+            _ = try await central.discoverCharacteristics(service)
+        }
+        let last = try #require(found.last?.characteristics)
+        for characteristic in last { peripheral.discoverDescriptors(for: characteristic) }
+        for _ in last { try await central.next("descriptors") { if case .descriptors = $0 { true } else { nil } } }
+        // Read by what was open before: the file is still the same one.
+        let content = try #require(try file.readToEnd())
+        let snapshot = try Snapshot(fileContent: content)
+        let record = try #require(snapshot.peripherals[peripheral.identifier]?.services)
+        #expect(record.count == 40 && record.allSatisfy { $0.characteristics?.count == 100 })
+        #expect(record.allSatisfy { $0.includedServices == [] })
+        #expect(record.last?.characteristics?.allSatisfy { $0.descriptors != nil } == true)
+        let once = try snapshot.fileContent().count
+        #expect(content.count < 3 * once, "\(content.count) bytes were written, and the table takes \(once)")
+    }
+
+    @Test("UP-7 D11 a central that toggles its subscription has the state written once a second at most")
+    func togglingCentral() async throws {
+        let directory = try TemporaryDirectory()
+        let world = try await SimulatedWorld()
+        let publisher = Publisher(
+            world,
+            options: [
+                CBPeripheralManagerOptionRestoreIdentifierKey: "app",
+                BluezManagerOptionStateDirectoryKey: directory.path,
+            ])
+        try await publisher.powerOn()
+        let characteristic = local(0x110, [.read, .notify])
+        #expect(try await publisher.add(localService(0x100, [characteristic])) == nil)
+        #expect(try await publisher.advertise() == nil)
+        try await world.connect()
+        SnapshotStore.background.suspend()
+        defer { SnapshotStore.background.resume() }
+        // Each change is a line.
+        func lines() throws -> Int {
+            try String(contentsOfFile: directory.path + "/peripheral-app.json", encoding: .utf8).split(separator: "\n")
+                .count
+        }
+        let (before, start) = (try lines(), ContinuousClock.now)
+        for _ in 0..<100 {
+            try await world.control("central subscribe \(characteristic.uuid.line)")
+            _ = try await publisher.nextSubscription()
+            try await world.control("central unsubscribe \(characteristic.uuid.line)")
+            _ = try await publisher.nextUnsubscription()
+        }
+        let written = try lines() - before
+        // The first one at once, then one in each second that the machine took.
+        #expect(written >= 1 && written <= 2 + Int((ContinuousClock.now - start) / .seconds(1)), "\(written) times")
     }
 
     /// An app that keeps what is restored.
