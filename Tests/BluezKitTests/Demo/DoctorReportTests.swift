@@ -137,6 +137,31 @@ import Testing
         #expect(Surroundings.adapters(.bool(true)).isEmpty)
     }
 
+    // `doctor` asked the program for its version by running it, as root often: whatever process owned BlueZ's name chose
+    // what was run. Now the command line is only read.
+    @Test("the daemon's command line is read, and the program that it names is not run")
+    func commandLine() throws {
+        let directory = try TemporaryDirectory()
+        let (program, mark) = (directory.path + "/bluetoothd", directory.path + "/was-run")
+        try "#!/bin/sh\n: > '\(mark)'\n".write(toFile: program, atomically: true, encoding: .utf8)
+        chmod(program, 0o755)
+        // It goes by that name, says when it runs, and waits for the end of its input.
+        var ends: [Int32] = [-1, -1]
+        try #require(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0, &ends) == 0)
+        let process = try spawn(
+            [program, "-c", "echo; read line; true", "x", "--experimental"], program: "/bin/sh", input: ends[0],
+            output: ends[0])
+        close(ends[0])
+        var byte: UInt8 = 0
+        #expect(read(ends[1], &byte, 1) == 1)
+        var found = Surroundings()
+        found.lookAtDaemon(process: UInt32(process))
+        close(ends[1])
+        waitpid(process, nil, 0)
+        #expect(found.runsExperimental == true)
+        #expect(access(mark, F_OK) != 0, "it was run")
+    }
+
     @Test("rfkill switches of Bluetooth are read, others are not")
     func readsRFKill() throws {
         let directory = NSTemporaryDirectory() + "/rfkill-" + UUID().uuidString

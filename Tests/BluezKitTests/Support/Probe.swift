@@ -5,7 +5,8 @@ import Glibc
 struct SpawnFailure: Error, CustomStringConvertible { let description: String }
 
 /// Starts a program. `Process` is not suitable: it waits until all processes that inherited its descriptors close them.
-func spawn(_ words: [String], input: Int32? = nil, output: Int32? = nil) throws -> pid_t {
+/// - Parameter program: Its path; nil: the first word, which is the name that it goes by.
+func spawn(_ words: [String], program: String? = nil, input: Int32? = nil, output: Int32? = nil) throws -> pid_t {
     var actions = posix_spawn_file_actions_t()
     posix_spawn_file_actions_init(&actions)
     defer { posix_spawn_file_actions_destroy(&actions) }
@@ -22,7 +23,7 @@ func spawn(_ words: [String], input: Int32? = nil, output: Int32? = nil) throws 
     var pid: pid_t = 0
     var pointers: [UnsafeMutablePointer<CChar>?] = words.map { strdup($0) } + [nil]
     defer { pointers.forEach { free($0) } }
-    let result = posix_spawn(&pid, words[0], &actions, &attributes, &pointers, environ)
+    let result = posix_spawn(&pid, program ?? words[0], &actions, &attributes, &pointers, environ)
     guard result == 0 else { throw SpawnFailure(description: "\(words[0]): \(String(cString: strerror(result)))") }
     return pid
 }
