@@ -56,9 +56,13 @@ if Context.environment["BLUEZKIT_TOOLS"] != nil {
             name: "bluezkit-soak", dependencies: ["BluezKit", "BluezKitSimulator", "BluezDBus"], path: "Tests/Soak"),
         // Kills a program at its N-th system call.
         .executableTarget(name: "kill-at", path: "Tests/KillAt"),
+        // Makes a program see its environment as a set-user-ID program does.
+        .target(name: "PrivilegedEnvironment", path: "Tests/PrivilegedEnvironment"),
         // The app that the benchmarks measure.
         .executableTarget(name: "bluezkit-bench", dependencies: ["BluezKit"], path: "Benchmarks/bluezkit-bench"),
     ]
+    package.products.append(
+        .library(name: "PrivilegedEnvironment", type: .dynamic, targets: ["PrivilegedEnvironment"]))
 }
 
 // Needs coverage instrumentation, libFuzzer and internal declarations, so only `scripts/fuzz` builds it.

@@ -4,26 +4,65 @@ import Testing
 // A program with more privileges than the user who started it (set-user-ID) took its bus, and so a program to run, its
 // state and its adapter from the environment of that user. Now it ignores the environment (secure_getenv).
 @Suite struct EnvironmentTests {
-    /// A program that is started with one real user and another effective one is one, whatever its file's mode is.
+    /// Makes the program that follows one with more privileges than its user.
+    enum Launcher: String, CaseIterable {
+        /// What the C library says in such a program: as any user.
+        case library
+        /// The kernel: a program that is started with one real user and another effective one is one, whatever its file's
+        /// mode is. Only root can arrange it.
+        case kernel
+
+        var words: [String] {
+            switch self {
+            case .library:
+                let directory = URL(fileURLWithPath: Probe.path).deletingLastPathComponent().path
+                return ["/usr/bin/env", "LD_PRELOAD=\(directory)/libPrivilegedEnvironment.so"]
+            case .kernel: return ["/usr/bin/setpriv", "--ruid=65534"]
+            }
+        }
+
+        static let possible = allCases.filter {
+            $0 != .kernel || getuid() == 0 && access("/usr/bin/setpriv", X_OK) == 0
+        }
+    }
+
     @Test(
-        "a program with the privileges of another user ignores the environment",
-        .enabled(if: getuid() == 0 && access("/usr/bin/setpriv", X_OK) == 0, "only root can arrange it"))
-    func setUserID() throws {
+        "a program with the privileges of another user takes no state from the environment",
+        arguments: Launcher.possible)
+    func state(_ launcher: Launcher) throws {
         let directory = try TemporaryDirectory()
         let file = directory.path + "/central-app.json"
         try "{".write(toFile: file, atomically: true, encoding: .utf8)
-        #expect(try preservedState(in: directory, by: []).contains(file))
-        let privileged = try preservedState(in: directory, by: ["/usr/bin/setpriv", "--ruid=65534"])
+        let environment = ["BLUEZKIT_STATE_DIR": directory.path, "HOME": "/nonexistent"]
+        #expect(try demo("state", by: [], environment).contains(file))
+        let privileged = try demo("state", by: launcher.words, environment)
         #expect(!privileged.contains(file) && privileged.contains("Nothing is preserved"), "\(privileged)")
     }
 
-    private func preservedState(in directory: TemporaryDirectory, by launcher: [String]) throws -> String {
+    @Test(
+        "a program with the privileges of another user takes no bus from the environment", arguments: Launcher.possible)
+    func bus(_ launcher: Launcher) throws {
+        let directory = try TemporaryDirectory()
+        // A bus can be a program that libdbus runs; and a shell gives up the rights of another user.
+        chmod(directory.path, 0o777)
+        let (program, mark) = (directory.path + "/bus", directory.path + "/was-run")
+        try "#!/bin/sh\n: > '\(mark)'\n".write(toFile: program, atomically: true, encoding: .utf8)
+        chmod(program, 0o755)
+        let environment = ["DBUS_SYSTEM_BUS_ADDRESS": "unixexec:path=\(program)"]
+        let privileged = try demo("doctor", by: launcher.words, environment)
+        #expect(access(mark, F_OK) != 0, "\(privileged)")
+        let ordinary = try demo("doctor", by: [], environment)
+        #expect(access(mark, F_OK) == 0, "\(ordinary)")
+    }
+
+    /// - Returns: What `bluez-demo` prints.
+    private func demo(_ command: String, by launcher: [String], _ environment: [String: String]) throws -> String {
         let demo = URL(fileURLWithPath: Probe.path).deletingLastPathComponent().path + "/bluez-demo"
-        let words = launcher + [demo, "state"]
+        let words = launcher + [demo, command]
         let process = Process()
         process.executableURL = URL(fileURLWithPath: words[0])
         process.arguments = Array(words.dropFirst())
-        process.environment = ["BLUEZKIT_STATE_DIR": directory.path, "HOME": "/nonexistent"]
+        process.environment = environment
         let output = Pipe()
         (process.standardOutput, process.standardError) = (output, output)
         try process.run()
