@@ -33,18 +33,32 @@ package final class SnapshotStore: Sendable {
         var isFlushDue = false
     }
 
+    /// The calls whose order decides what a power cut leaves. Tests record it.
+    package struct Disk: Sendable {
+        /// Waits until what was written to a file, or to a directory, is on the disk. Gets its path as well.
+        package var flush: @Sendable (_ descriptor: Int32, _ path: String) -> Int32 = { descriptor, _ in
+            fsync(descriptor)
+        }
+        package var rename: @Sendable (_ old: String, _ new: String) -> Int32 = { Glibc.rename($0, $1) }
+
+        package init() {}
+    }
+
     package let directory: StateDirectory
     package let path: String
     private var temporary: String { path + ".new" }
     private let role: Snapshot.Role
     private let identifier: String
     private let state: Mutex<State>
+    private let disk: Disk
     /// Waits for disks. Work here retains neither the store nor its lock.
     package static let background = DispatchQueue(label: "bluezkit.state", qos: .utility)
 
     /// Opens the store and locks it.
-    package init(_ directory: StateDirectory, _ role: Snapshot.Role, _ identifier: String) throws(Failure) {
-        (self.directory, self.role, self.identifier) = (directory, role, identifier)
+    package init(
+        _ directory: StateDirectory, _ role: Snapshot.Role, _ identifier: String, disk: Disk = Disk()
+    ) throws(Failure) {
+        (self.directory, self.role, self.identifier, self.disk) = (directory, role, identifier, disk)
         path = directory.file(role, identifier)
         try Self.makeDirectory(directory.path)
         try Self.check(directory.path)
@@ -271,8 +285,10 @@ package final class SnapshotStore: Sendable {
         defer { Glibc.close(descriptor) }
         do throws(Failure) {
             try Self.write(content, to: descriptor, temporary)
-            if access(path, F_OK) == 0, fsync(descriptor) != 0 { throw Self.failure("cannot write \(temporary)") }
-            guard rename(temporary, path) == 0 else { throw Self.failure("cannot replace \(path)") }
+            if access(path, F_OK) == 0, disk.flush(descriptor, temporary) != 0 {
+                throw Self.failure("cannot write \(temporary)")
+            }
+            guard disk.rename(temporary, path) == 0 else { throw Self.failure("cannot replace \(path)") }
         } catch {
             unlink(temporary)
             throw error
@@ -303,14 +319,14 @@ package final class SnapshotStore: Sendable {
     /// Rewrites the file without its accumulated changes. Changes that are saved meanwhile go into both files.
     private func rewrite(_ snapshot: Snapshot, _ state: inout State) {
         state.late = Data()
-        let (temporary, generation) = (temporary, state.generation)
+        let (temporary, generation, disk) = (temporary, state.generation, disk)
         Self.background.async { [weak self] in
             guard let descriptor = self?.beginRewriting(generation) else { return }
             defer { Glibc.close(descriptor) }
             do throws(Failure) {
                 let content = try Self.fileContent(snapshot)
                 try Self.write(content, to: descriptor, temporary)
-                guard fsync(descriptor) == 0 else { throw Self.failure("cannot write \(temporary)") }
+                guard disk.flush(descriptor, temporary) == 0 else { throw Self.failure("cannot write \(temporary)") }
                 self?.endRewriting(generation, descriptor, content.count)
             } catch {
                 self?.endRewriting(generation, descriptor, nil)
@@ -333,7 +349,7 @@ package final class SnapshotStore: Sendable {
             guard state.generation == generation, let late = state.late else { return }
             // Late changes are not flushed first: the present file does not have them on disk either.
             guard let length, state.length != nil, (try? Self.write(late, to: descriptor, temporary)) != nil,
-                rename(temporary, path) == 0
+                disk.rename(temporary, path) == 0
             else { return giveUpRewriting(&state) }
             (state.length, state.headLength, state.late) = (length + late.count, length, nil)
             flush(&state)
@@ -357,13 +373,13 @@ package final class SnapshotStore: Sendable {
     private func flush(_ state: inout State) {
         guard !state.isFlushDue else { return }
         state.isFlushDue = true
-        let (path, directory) = (path, directory.path)
+        let (path, directory, disk) = (path, directory.path, disk)
         Self.background.async { [weak self] in
             self?.state.withLock { $0.isFlushDue = false }
             for path in [path, directory] {
                 let descriptor = open(path, O_RDONLY | O_CLOEXEC)
                 guard descriptor >= 0 else { continue }
-                fsync(descriptor)
+                _ = disk.flush(descriptor, path)
                 Glibc.close(descriptor)
             }
         }
