@@ -96,6 +96,32 @@ import Testing
         _ = try await bluez.calls.next("Disconnect") { $0.member == "Disconnect" ? true : nil }
     }
 
+    @Test("CN-7 the controller makes the link of an attempt that is being cancelled: BlueZ is asked to end it")
+    func linkOfCancelledAttempt() async throws {
+        let (bluez, path) = (try await FakeBlueZ(), FakeBlueZ.device)
+        try bluez.setConnected(false, path)
+        let central = Central(bluez)
+        try await central.powerOn()
+        let identifier = DeviceIdentity(address: 0xF000_0000_0001, isRandom: true).identifier
+        let peripheral = try #require(central.manager.retrievePeripherals(withIdentifiers: [identifier]).first)
+        central.manager.connect(peripheral)
+        _ = try await bluez.calls.next("Connect") { $0.member == "Connect" ? true : nil }
+        bluez.holdsDisconnects.withLock { $0 = true }
+        try await central.disconnect(peripheral)
+        _ = try await bluez.calls.next("Disconnect") { $0.member == "Disconnect" ? true : nil }
+        // The two have crossed: the first `Disconnect` has found no link.
+        try bluez.setConnected(true, path)
+        _ = try await bluez.calls.next("Disconnect of the link") { $0.member == "Disconnect" ? true : nil }
+        try bluez.setConnected(false, path)
+        bluez.answerConnects()
+        bluez.answerDisconnects()
+        // The next attempt is one like any other.
+        central.manager.connect(peripheral)
+        _ = try await bluez.calls.next("Connect") { $0.member == "Connect" ? true : nil }
+        try bluez.setConnected(true, path)
+        try await central.next("connection") { if case .connected(peripheral) = $0 { true } else { nil } }
+    }
+
     @Test("CN-4 CN-12 connect to a peripheral whose loss has not been reported yet: it is reported, nothing reconnects")
     func connectsWhileLossIsHeld() async throws {
         let world = try await SimulatedWorld()
@@ -135,6 +161,39 @@ import Testing
         try await central.connect(sink)
         try await awaitRest(world)
         #expect(world.simulator.calls("Connect").count == 1)
+        #expect(central.count { if case .disconnected = $0 { true } else { false } } == 0)
+    }
+
+    @Test(
+        "O-18 O-20 bluetoothd restarts while the app's queue is busy: what a manager that does not resume requested is undone"
+    )
+    func daemonRestarts() async throws {
+        let world = try await SimulatedWorld()
+        let (central, heart) = try await central(world)
+        let sink = try await central.find("Rig Sink").identifier
+        try await central.settled()
+        let session = central.manager.session
+        session.queue.sync { session.blueZ.timing.adapter.staleLinks = .milliseconds(50) }
+        let scans = world.simulator.calls("StartDiscovery").count
+        central.queue.suspend()
+        world.simulator.killDaemon()
+        try await wait(central) { $0.adapter.state == .resetting }
+        try await world.simulator.startDaemon()
+        try await wait(central) { $0.adapter.state == .poweredOn }
+        central.manager.connect(heart)
+        central.manager.scanForPeripherals(withServices: nil)
+        #expect(heart.state == .connecting && central.manager.isScanning)
+        central.queue.resume()
+        try await central.next("reset") { if case .state(.resetting) = $0 { true } else { nil } }
+        try await central.powerOn()
+        #expect(heart.state == .disconnected && !central.manager.isScanning)
+        // One for which BlueZ needs no scan; an attempt for the heart would be made before it.
+        world.simulator.remember(world.sink)
+        let known = try #require(central.manager.retrievePeripherals(withIdentifiers: [sink]).first)
+        try await central.connect(known)
+        try await awaitRest(world)
+        #expect(world.simulator.calls("Connect").allSatisfy { $0.path != Self.path })
+        #expect(world.simulator.calls("StartDiscovery").count == scans)
         #expect(central.count { if case .disconnected = $0 { true } else { false } } == 0)
     }
 

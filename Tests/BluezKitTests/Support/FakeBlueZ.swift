@@ -17,6 +17,9 @@ final class FakeBlueZ: World, @unchecked Sendable {  // holds: what changes is i
     private let disconnected = ProtectedBox<Set<String>>([])
     /// Calls of `Connect`, which the test answers.
     private let connects = ProtectedBox<[IncomingCall]>([])
+    /// Calls of `Disconnect` wait for ``answerDisconnects()``.
+    let holdsDisconnects = ProtectedBox(false)
+    private let disconnects = ProtectedBox<[IncomingCall]>([])
     private let givesSockets: Bool
     private let app = ProtectedBox("")
 
@@ -86,6 +89,7 @@ final class FakeBlueZ: World, @unchecked Sendable {  // holds: what changes is i
             calls.append(Call(member: member, path: call.path))
         case "Disconnect":
             calls.append(Call(member: member, path: call.path))
+            if holdsDisconnects.withLock({ $0 }) { return disconnects.withLock { $0.append(call) } }
             connection.reply(to: call)
         default: connection.refuse(call, name: "org.freedesktop.DBus.Error.UnknownMethod", message: member)
         }
@@ -117,8 +121,16 @@ final class FakeBlueZ: World, @unchecked Sendable {  // holds: what changes is i
     }
 
     /// Answers all calls of `Connect`.
-    func answerConnects() {
-        let calls = connects.withLock { calls in
+    func answerConnects() { answer(connects) }
+
+    /// Answers all calls of `Disconnect` that were held, and from now on each at once.
+    func answerDisconnects() {
+        holdsDisconnects.withLock { $0 = false }
+        answer(disconnects)
+    }
+
+    private func answer(_ waiting: ProtectedBox<[IncomingCall]>) {
+        let calls = waiting.withLock { calls in
             defer { calls = [] }
             return calls
         }
