@@ -11,3 +11,10 @@ package func environment(_ name: String) -> String? {
     guard let value = cdbus_getenv(name), value.pointee != 0 else { return nil }
     return String(cString: value)
 }
+
+/// Where the programs of this user note what they share on a bus; each file begins with the GUID of its bus.
+/// - Parameter runtimeDirectory: `XDG_RUNTIME_DIR`: one that is not absolute is to be ignored, says its specification.
+package func sharedDirectory(runtimeDirectory: String? = environment("XDG_RUNTIME_DIR")) -> String {
+    if let runtimeDirectory, runtimeDirectory.hasPrefix("/") { return runtimeDirectory + "/bluezkit" }
+    return "/tmp/bluezkit-\(getuid())"
+}

@@ -57,6 +57,17 @@ public final class PrivateBus: Sendable {
     deinit {
         close(lifeline)  // ends the shell's `read`; it stops the daemon and removes the directory
         waitpid(shell, nil, 0)
+        removeSharedFiles()
+    }
+
+    /// What programs note of links on this bus (`LinkLease`) is of no use any more, and others look through it.
+    private func removeSharedFiles() {
+        // unix:path=…,guid=…; dbus-broker's launcher does not say it.
+        guard let guid = address.rawValue.split(separator: ",").first(where: { $0.hasPrefix("guid=") })?.dropFirst(5)
+        else { return }
+        let directory = sharedDirectory()
+        for name in (try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []
+        where name.hasPrefix(guid + " ") { unlink("\(directory)/\(name)") }
     }
 
     private static var errnoText: String { String(cString: strerror(errno)) }

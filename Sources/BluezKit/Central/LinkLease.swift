@@ -122,12 +122,16 @@ final class LinkLease {
     static func all(of life: String, in directory: String) -> [Found] {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []
         let ours = life.split(separator: " ", omittingEmptySubsequences: false)
-        return names.sorted().compactMap { name in
+        let bus = (ours.first ?? "") + " "
+        func endIfOld(_ name: String) { if isOld("\(directory)/\(name)") { inherit(name, in: directory)?.end() } }
+        // Of another bus it is not known whether it is there.
+        for name in names where !name.hasPrefix(bus) { endIfOld(name) }
+        return names.filter { $0.hasPrefix(bus) }.sorted().compactMap { name in
             let parts = name.split(separator: " ", omittingEmptySubsequences: false)
             guard parts.dropLast() == ours[...] else {
-                // One bus has one bluetoothd at a time. Of another bus it is not known whether it is there.
-                let isOver = ours.count > 2 && parts.count > 3 && parts[0] == ours[0] && parts[2] == ours[2]
-                if isOver || isOld("\(directory)/\(name)") { inherit(name, in: directory)?.end() }
+                // One bus has one bluetoothd at a time.
+                let isOver = ours.count > 2 && parts.count > 3 && parts[2] == ours[2]
+                if isOver { inherit(name, in: directory)?.end() } else { endIfOld(name) }
                 return nil
             }
             let descriptor = open("\(directory)/\(name)", O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
@@ -171,11 +175,5 @@ final class LinkLease {
     }
 
     private static let isMissing = Protected(false)
-    private static let path = path(runtimeDirectory: environment("XDG_RUNTIME_DIR"))
-
-    /// - Parameter runtimeDirectory: `XDG_RUNTIME_DIR`: one that is not absolute is to be ignored, says its specification.
-    static func path(runtimeDirectory: String?) -> String {
-        if let runtimeDirectory, runtimeDirectory.hasPrefix("/") { return runtimeDirectory + "/bluezkit" }
-        return "/tmp/bluezkit-\(getuid())"
-    }
+    private static let path = sharedDirectory()
 }

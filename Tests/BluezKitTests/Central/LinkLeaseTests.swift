@@ -1,3 +1,4 @@
+import BluezDBus
 import Foundation
 import Testing
 
@@ -23,8 +24,8 @@ import Testing
     @Test("XDG_RUNTIME_DIR that is empty or relative is ignored, as its specification says")
     func runtimeDirectory() {
         let fallback = "/tmp/bluezkit-\(getuid())"
-        #expect(LinkLease.path(runtimeDirectory: "/run/user/7") == "/run/user/7/bluezkit")
-        for path in [nil, "", "run/user/7", "."] { #expect(LinkLease.path(runtimeDirectory: path) == fallback) }
+        #expect(sharedDirectory(runtimeDirectory: "/run/user/7") == "/run/user/7/bluezkit")
+        for path in [nil, "", "run/user/7", "."] { #expect(sharedDirectory(runtimeDirectory: path) == fallback) }
     }
 
     @Test("DL-7 the only user of a link ends it, and its file stays until it has ended, without blocking")
@@ -77,6 +78,15 @@ import Testing
         #expect(found.map(\.states) == [["/state/one", "/state/two"]])
         #expect(try files(directory) == Set(others + ["\(life) dev_1", held]))
         holder.end()
+        // Old ones go whatever bus and adapter they are of; a name that is none of ours may be anything.
+        let remains = ["0123 :1.4 hci1 dev_9", "89 dev_1", "0123"]
+        for name in remains {
+            #expect(FileManager.default.createFile(atPath: "\(directory.path)/\(name)", contents: nil))
+            try FileManager.default.setAttributes(
+                [.modificationDate: Date(timeIntervalSinceNow: -90_000)], ofItemAtPath: "\(directory.path)/\(name)")
+        }
+        #expect(LinkLease.all(of: life, in: directory.path).count == 1)
+        #expect(try files(directory) == Set(others + ["\(life) dev_1"]))
     }
 
     @Test("a locked file stays, even if nothing has been written to it yet")

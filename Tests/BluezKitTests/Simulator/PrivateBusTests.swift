@@ -19,4 +19,18 @@ struct PrivateBusTests {
         let path = try #require(address.split(separator: ",").first?.split(separator: "=").last)
         #expect(!FileManager.default.fileExists(atPath: String(path)))
     }
+
+    // The files of killed programs stayed for a day, and each manager that was made looked through all of them.
+    @Test("the files that programs have left about links on a bus go with it, and those of other buses stay")
+    func leases() throws {
+        let directory = sharedDirectory()
+        mkdir(directory, 0o700)
+        var bus: PrivateBus? = try PrivateBus()
+        let guid = try #require(bus?.address.rawValue.split(separator: "=").last)
+        let names = ["\(guid) :1.4 hci0 dev_1", "\(guid)0 :1.4 hci0 dev_1"]
+        for name in names { #expect(FileManager.default.createFile(atPath: "\(directory)/\(name)", contents: nil)) }
+        defer { for name in names { unlink("\(directory)/\(name)") } }
+        bus = nil
+        #expect(names.map { access("\(directory)/\($0)", F_OK) == 0 } == [false, true])
+    }
 }
