@@ -111,10 +111,12 @@ final class FakeBlueZ: World, @unchecked Sendable {  // holds: what changes is i
     }
 
     /// A central connects or disconnects.
-    func setConnected(_ isConnected: Bool, _ device: ObjectPath) throws {
+    /// - Parameter isSignalled: False: only who asks gets to know it.
+    func setConnected(_ isConnected: Bool, _ device: ObjectPath, isSignalled: Bool = true) throws {
         let path = device.rawValue
         // Later queries give the same answer.
         disconnected.withLock { if isConnected { $0.remove(path) } else { $0.insert(path) } }
+        guard isSignalled else { return }
         try peer.emit(
             device, "org.freedesktop.DBus.Properties", "PropertiesChanged",
             [.string("org.bluez.Device1"), .properties([("Connected", .bool(isConnected))]), .strings([])])
