@@ -37,9 +37,10 @@ final class AppProcess {
 
     deinit { process.terminate() }
 
-    func status() throws -> Status {
+    /// - Parameter goal: What it is to have before it answers. After 30 s it answers in any case.
+    func status(_ goal: SoakGoal = SoakGoal()) throws -> Status {
         guard process.isRunning else { throw Broken(description: "an app has ended: \(process.terminationStatus)") }
-        input.fileHandleForWriting.write(Data("status\n".utf8))
+        input.fileHandleForWriting.write(Data("\(goal)\n".utf8))
         while !unread.contains(0x0A) {
             let data = output.fileHandleForReading.availableData
             if data.isEmpty { throw Broken(description: "an app has ended") }

@@ -3,7 +3,8 @@ import Dispatch
 import Foundation
 
 /// What a gateway does: it reports all that is new on the air, and holds some peripherals, whatever happens to their
-/// links. `status` on its standard input is answered with one line.
+/// links. `status` on its standard input is answered with one line, as soon as there is what the line asks for, or after
+/// 30 s.
 final class SoakApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @unchecked Sendable {
     // holds: all is touched on `queue` only
     private let queue = DispatchQueue(label: "soak.app")
@@ -15,6 +16,9 @@ final class SoakApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
     /// The last peripheral with a name that begins with "probe".
     private var probe = "-"
 
+    /// What an answer waits for.
+    private var awaited: (goal: SoakGoal, done: DispatchSemaphore)?
+
     init(_ address: String, names: Set<String>) { (self.address, self.names) = (address, names) }
 
     func run() -> Never {
@@ -23,15 +27,31 @@ final class SoakApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
             let options = [BluezManagerOptionBusAddressKey: address]
             manager = CBCentralManager(delegate: self, queue: queue, options: options)
         }
-        while readLine() == "status" { say(queue.sync { status }) }
+        while let goal = readLine().flatMap({ SoakGoal($0) }) {
+            let done = DispatchSemaphore(value: 0)
+            queue.sync {
+                awaited = (goal, done)
+                lookForGoal()
+            }
+            _ = done.wait(timeout: .now() + 30)
+            say(queue.sync { "\(discoveries) \(values) \(losses) \(notifying) \(probe)" })
+        }
         exit(0)
     }
 
-    private var status: String {
-        let notifying = held.values.filter { peripheral in
+    private var notifying: Int {
+        held.values.count { peripheral in
             peripheral.services?.contains { $0.characteristics?.contains { $0.isNotifying } ?? false } ?? false
         }
-        return "\(discoveries) \(values) \(losses) \(notifying.count) \(probe)"
+    }
+
+    /// After each callback that may have led to it.
+    private func lookForGoal() {
+        guard let (goal, done) = awaited, discoveries >= goal.discoveries, goal.probe == "-" || goal.probe == probe,
+            goal.notifying == 0 || notifying >= goal.notifying
+        else { return }
+        awaited = nil
+        done.signal()
     }
 
     func centralManagerDidUpdateState(_ central: CBCentralManager) {
@@ -45,6 +65,7 @@ final class SoakApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
         rssi RSSI: NSNumber
     ) {
         discoveries += 1
+        defer { lookForGoal() }
         guard let name = peripheral.name else { return }
         if name.hasPrefix("probe") { probe = name }
         guard names.contains(name), held[peripheral.identifier] == nil else { return }
@@ -81,4 +102,28 @@ final class SoakApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
     func peripheral(
         _ peripheral: CBPeripheral, didUpdateValueFor characteristic: CBCharacteristic, error: (any Error)?
     ) { values += 1 }
+
+    func peripheral(
+        _ peripheral: CBPeripheral, didUpdateNotificationStateFor characteristic: CBCharacteristic,
+        error: (any Error)?
+    ) { lookForGoal() }
+}
+
+/// What an app is to have before it answers: `status DISCOVERIES NOTIFYING PROBE`.
+struct SoakGoal: CustomStringConvertible {
+    /// How many, or more.
+    var discoveries = 0, notifying = 0
+    /// The device that it is to have discovered last; `-`: any.
+    var probe = "-"
+
+    init() {}
+
+    init?(_ line: String) {
+        let words = line.split(separator: " ", maxSplits: 3)
+        guard words.count == 4, words[0] == "status", let discoveries = Int(words[1]), let notifying = Int(words[2])
+        else { return nil }
+        (self.discoveries, self.notifying, probe) = (discoveries, notifying, String(words[3]))
+    }
+
+    var description: String { "status \(discoveries) \(notifying) \(probe)" }
 }

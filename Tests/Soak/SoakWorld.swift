@@ -42,12 +42,12 @@ final class SoakWorld {
         apps = try [1...4, 5...8].map { numbers in
             try AppProcess(address: simulator.address.rawValue, names: numbers.map { "Rig Sensor \($0)" })
         }
-        try await settle(simulator, hour: 0)
+        try settle(simulator, hour: 0)
         var marks: [Mark] = []
         let start = ContinuousClock.now
         for hour in 1...hours {
             try await self.hour(hour, simulator)
-            try await settle(simulator, hour: hour)
+            try settle(simulator, hour: hour)
             marks.append(
                 Mark(
                     status: try apps.map { try $0.status() }, footprint: apps.map { $0.footprint() },
@@ -70,37 +70,43 @@ final class SoakWorld {
         var count = 0
         while left > 0 {
             for _ in 0..<min(Self.crowd, left) {
-                if passBy(simulator, name: nil) { count += 1 }
+                if passBy(simulator) { count += 1 }
                 left -= 1
             }
             for sensor in sensors { sensor.notify("2A56", [UInt8(truncatingIfNeeded: left)]) }
             if random.next() % 20 == 0 { weather(sensors[Int(random.next() % 8)]) }
-            // bluetoothd forgets those that have passed.
-            try await Task.sleep(for: .milliseconds(20))
+            await pauseUntilForgotten()
         }
         // A device that is heard at the moment discovery stops is announced without its signal strength, and not
         // reported.
-        try await wait("reports of the \(count) devices of hour \(hour)") {
-            try zip(apps, before).allSatisfy { try $0.status().discoveries >= $1 + count * 99 / 100 }
+        for (app, before) in zip(apps, before) {
+            try wait("reports of the \(count) devices of hour \(hour)", app) {
+                $0.discoveries = before + count * 99 / 100
+            }
         }
         if hour % Self.hoursPerRestart == 0 { try await simulator.restartDaemon(crash: random.next() % 2 == 0) }
     }
 
+    /// How fast time passes: bluetoothd forgets those that have passed.
+    private func pauseUntilForgotten() async { try? await Task.sleep(for: .milliseconds(20)) }
+
     /// A device with an address of its own advertises once.
     /// - Returns: Whether it is heard.
-    @discardableResult
-    private func passBy(_ simulator: Simulator, name: String?) -> Bool {
+    private func passBy(_ simulator: Simulator) -> Bool {
+        let device = newDevice(name: nil, interval: .seconds(3600))
+        simulator.add(device)
+        defer { simulator.remove(device) }
+        return device.advertiseOnce()
+    }
+
+    private func newDevice(name: String?, interval: Duration) -> VirtualPeripheral {
         addresses += 1
         let digits = String(addresses, radix: 16, uppercase: true)
         let text = Array("4" + String(repeating: "0", count: 11 - digits.count) + digits)
         let address = stride(from: 0, to: 12, by: 2).map { String(text[$0...$0 + 1]) }.joined(separator: ":")
         let number = UInt8(truncatingIfNeeded: addresses)
-        let device = VirtualPeripheral(
-            address, VirtualAdvertisement(localName: name, manufacturerData: [0xFFFF: [number]]),
-            interval: .seconds(3600))
-        simulator.add(device)
-        defer { simulator.remove(device) }
-        return device.advertiseOnce()
+        return VirtualPeripheral(
+            address, VirtualAdvertisement(localName: name, manufacturerData: [0xFFFF: [number]]), interval: interval)
     }
 
     private func weather(_ sensor: VirtualPeripheral) {
@@ -114,25 +120,21 @@ final class SoakWorld {
     }
 
     /// Waits until all links are up again, and a new device has been reported by both.
-    private func settle(_ simulator: Simulator, hour: Int) async throws {
-        try await wait("the eight links of hour \(hour)") {
-            try apps.map { try $0.status().notifying }.reduce(0, +) == sensors.count
-        }
-        try await wait("a scan in hour \(hour)") { passBy(simulator, name: "probe \(hour)") }
-        try await wait("a report of a new device in hour \(hour)") {
-            try apps.allSatisfy { try $0.status().probe == "probe \(hour)" }
-        }
+    private func settle(_ simulator: Simulator, hour: Int) throws {
+        for app in apps { try wait("the links of hour \(hour)", app) { $0.notifying = sensors.count / apps.count } }
+        let probe = newDevice(name: "probe \(hour)", interval: .milliseconds(5))
+        simulator.add(probe)
+        defer { simulator.remove(probe) }
+        for app in apps { try wait("a report of a new device in hour \(hour)", app) { $0.probe = "probe \(hour)" } }
     }
 
-    private func wait(_ what: String, _ isTrue: () throws -> Bool) async throws {
-        let deadline = ContinuousClock.now + .seconds(30)
-        while try !isTrue() {
-            guard ContinuousClock.now < deadline else {
-                let found = try apps.map { try "\($0.status())" }.joined(separator: ", ")
-                throw Broken(description: "\(what): not within 30 s; the apps: \(found)")
-            }
-            try await Task.sleep(for: .milliseconds(5))
-        }
+    private func wait(_ what: String, _ app: AppProcess, _ goal: (inout SoakGoal) -> Void) throws {
+        var wanted = SoakGoal()
+        goal(&wanted)
+        let found = try app.status(wanted)
+        guard found.discoveries >= wanted.discoveries, found.notifying >= wanted.notifying,
+            wanted.probe == "-" || wanted.probe == found.probe
+        else { throw Broken(description: "\(what): not within 30 s; the app: \(found)") }
     }
 
     // MARK: The end

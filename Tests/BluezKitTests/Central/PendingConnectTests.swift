@@ -70,7 +70,7 @@ import Testing
         }
         _ = try #require(await world.simulator.waitForCalls("StartDiscovery"))
         world.simulator.forgetCalls()
-        try await Task.sleep(for: .seconds(5))  // what is shown is that nothing happens
+        await pause(for: .seconds(5))  // what is shown is that nothing happens
         #expect(world.simulator.calls.count < 20)
         #expect(all.allSatisfy { $0.state == .connecting })
     }

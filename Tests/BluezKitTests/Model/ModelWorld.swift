@@ -21,6 +21,8 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
     /// Events of the centrals: `central notified UUID HEX`.
     private var visits: [Task<Void, Never>] = []
     private let heard = ProtectedBox<Set<String>>([])
+    /// Callbacks, and events of peripherals and centrals.
+    private let pulse = Pulse()
     /// Another program on the bus, and the peripherals that it has connected to or disconnected.
     private var guest: Peer?
     private var guestLinks: Set<Int> = []
@@ -55,9 +57,10 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
             session.blueZ.timing.adapter.grace = .milliseconds(500)
         }
         self.session = session
-        simulator.onEvent { [heard, trace] event in
+        simulator.onEvent { [heard, pulse, trace] event in
             if event.contains(" notified ") { heard.withLock { _ = $0.insert(event) } }
             trace?("  air: \(event)")
+            pulse.beat()
         }
     }
 
@@ -113,8 +116,6 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
 
     private var isSound: Bool { broken.withLock { $0.isEmpty } }
 
-    private func sleep(_ duration: Duration) async { try? await Task.sleep(for: duration) }
-
     private func perform(_ step: Script.Step) async {
         let number = step.numbers.first ?? 0
         if number >= Script.apps, Self.hostVerbs.contains(step.verb) { return await performOnHost(step) }
@@ -153,7 +154,7 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
             await performAsGuest(step.verb, number % peripherals.count)
         case .join: join(simulator.central(1 + number % Script.centrals))
         case .leave: try? simulator.central(1 + number % Script.centrals).disconnect()
-        case .pause: await sleep(.milliseconds(number))
+        case .pause: await pause(for: .milliseconds(number))
         case .settle: await settle(.milliseconds(300), mustSettle: false)
         case .off: simulator.setPowered(false)
         case .power: simulator.setPowered(true)
@@ -171,7 +172,10 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
     private func makeApp(_ number: Int, directory: TemporaryDirectory? = nil) {
         apps[number] = ModelApp(
             self, identifiers: identifiers, name: "app \(number)", directory: directory,
-            trace: { [trace] in trace?("    app \(number): \($0)") }
+            trace: { [pulse, trace] in
+                trace?("    app \(number): \($0)")
+                pulse.beat()
+            }
         ) { [weak self] in self?.report($0) }
     }
 
@@ -186,7 +190,10 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
             guard hosts[number] == nil else { return }
             hosts[number] = ModelHost(
                 self, number: number, report: { [weak self] in self?.report($0) },
-                trace: { [trace] in trace?("    \($0)") })
+                trace: { [pulse, trace] in
+                    trace?("    \($0)")
+                    pulse.beat()
+                })
         case .free:
             guard let host = hosts.removeValue(forKey: number) else { return }
             await host.act { $0.free() }
@@ -303,7 +310,7 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
         var last: String?
         for _ in 0..<4 where isSound {
             await settle(patience, mustSettle: true)
-            await sleep(Self.quiet)
+            await pause(for: Self.quiet)
             last = await complaint()
             if last == nil { return }
         }
@@ -312,16 +319,19 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
 
     private func settle(_ limit: Duration, mustSettle: Bool) async {
         let deadline = ContinuousClock.now + limit
-        var last = await complaint()
-        while let complaint = last, isSound {
+        while true {
+            let beats = pulse.beats
+            guard let complaint = await complaint(), isSound else { return }
             guard ContinuousClock.now < deadline else {
                 if mustSettle { report("never: \(complaint)") }
                 return
             }
-            await sleep(.milliseconds(mustSettle ? 5 : 3))
-            last = await self.complaint()
+            await change(since: beats)
         }
     }
+
+    /// Waits for the next event; and looks again in a moment, as not everything that BlueZ does is one.
+    private func change(since beats: Int) async { await pulse.wait(since: beats, atMost: .milliseconds(8)) }
 
     /// Differences from the required final state.
     private func complaint() async -> String? {
@@ -356,11 +366,13 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
                 let due = await app.act { $0.notifying.filter { $0.peripheral == index }.map(\.uuid) }
                 for uuid in due {
                     let deadline = ContinuousClock.now + patience
-                    while await app.act({ $0.notes["\(index) \(uuid)"]?[number] }) == nil, isSound {
+                    while isSound {
+                        let beats = pulse.beats
+                        if await app.act({ $0.notes["\(index) \(uuid)"]?[number] }) != nil { break }
                         guard ContinuousClock.now < deadline else {
                             return report("app \(name): never: a notification of peripheral \(index), \(uuid)")
                         }
-                        await sleep(.milliseconds(3))
+                        await change(since: beats)
                     }
                 }
             }
@@ -380,12 +392,13 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
                     return heard.withLock { $0.filter { $0.hasSuffix(ending) }.count } >= audience
                 }
                 while isSound {
+                    let beats = pulse.beats
                     if sent == nil { sent = await host.act { $0.update(number) } }
                     if let sent, hasArrived(sent) { break }
                     guard ContinuousClock.now < deadline else {
                         return report("host \(name): never: an update of service \(number) at \(audience) centrals")
                     }
-                    await sleep(.milliseconds(3))
+                    await change(since: beats)
                 }
             }
         }
@@ -407,13 +420,15 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
         weak let last = session
         session = nil
         let deadline = ContinuousClock.now + patience
-        while isSound, last != nil || simulator.work != BlueZWork() {
+        while isSound {
+            let beats = pulse.beats
+            if last == nil, simulator.work == BlueZWork() { return }
             guard ContinuousClock.now < deadline else {
                 return report(
                     "CN-15 never: after the last manager BlueZ has \(simulator.work); "
                         + "the session is \(last == nil ? "gone" : "still there")")
             }
-            await sleep(.milliseconds(3))
+            await change(since: beats)
         }
     }
 }

@@ -53,6 +53,8 @@ private final class Storm: @unchecked Sendable {  // holds: used by one test, st
     private var plan: StormPlan
     private let seed: UInt64
     private let violations = ProtectedBox<[String]>([])
+    /// The app's callbacks.
+    private let pulse = Pulse()
     private var lately: [String] = []
     private let start = ContinuousClock.now
     private(set) var rounds = 0
@@ -87,8 +89,9 @@ private final class Storm: @unchecked Sendable {  // holds: used by one test, st
         let violations = violations
         central = Central(
             world, watch: ContractWatch { text in violations.withLock { $0.append(text) } },
-            onEvent: { [app] central, event in
+            onEvent: { [app, pulse] central, event in
                 if let manager = central.manager { app.handle(event, manager) }
+                pulse.beat()
             })
     }
 
@@ -107,7 +110,7 @@ private final class Storm: @unchecked Sendable {  // holds: used by one test, st
     func round() async throws {
         for step in plan.round() {
             await perform(step.line)
-            try await Task.sleep(for: .milliseconds(step.pauseMilliseconds))
+            await pause(for: .milliseconds(step.pauseMilliseconds))
         }
         try await converge()
         let found = violations.withLock { $0 }
@@ -152,6 +155,7 @@ private final class Storm: @unchecked Sendable {  // holds: used by one test, st
         let deadline = start + .seconds(Worlds.isRig ? 150 : 60)
         var isSlow = false
         while true {
+            let beats = pulse.beats
             let complaints = await central.perform { app.complaints }
             if complaints.isEmpty { return }
             // bluetoothd 5.66 has bugs that crash it, which belongs to the storm: the supervisor starts it again.
@@ -174,7 +178,8 @@ private final class Storm: @unchecked Sendable {  // holds: used by one test, st
                     description: "not well again:\n\(await both(complaints))\n\(await inside())\n"
                         + "calls:\n\(calls(to: bad))\n\(history)")
             }
-            try await Task.sleep(for: .milliseconds(25))
+            // A callback makes it right; a peripheral is asked for another value after a while, and the rig looked after.
+            await pulse.wait(since: beats, atMost: .milliseconds(250))
         }
     }
 
@@ -285,7 +290,8 @@ private final class Storm: @unchecked Sendable {  // holds: used by one test, st
                 let devices = footprint.devices.joined(separator: " ")
                 throw Broken(description: "leaked: \(footprint), was \(baseline)\n\(devices)\n\(history)")
             }
-            try await Task.sleep(for: .milliseconds(50))
+            // No event tells of a descriptor that was closed. BlueZ's messages are handled meanwhile.
+            await pulse.wait(since: pulse.beats, atMost: .milliseconds(50))
         }
     }
 
