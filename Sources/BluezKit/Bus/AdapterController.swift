@@ -84,7 +84,6 @@ final class AdapterController {
             onDaemonEnd?()
             staleLinks = []  // they have ended with it
         }
-        if isThere, state == .resetting || state == .unsupported { restarted = .now }
         apply(machine.handle(.owner(present: isThere)))
     }
 
@@ -119,6 +118,7 @@ final class AdapterController {
             case .stopGrace:
                 graceTimer?.cancel()
                 graceTimer = nil
+            case .mistrustLinks: restarted = .now
             case .switchOn(let name): BlueZ.root.appending(name).map(switchOn)
             }
         }

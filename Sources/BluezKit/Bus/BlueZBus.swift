@@ -25,7 +25,8 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
     private(set) var connection: Connection?
     /// The objects of this process on ``connection``.
     private(set) var exportedObjects: ObjectServer?
-    private var reconnectDelay: Duration?
+    /// How often the connection was lost, or could not be made, since bluetoothd was there.
+    private var losses = 0
     private var objectCount = 0
     private var outgoing: [any Recipient] = []
 
@@ -113,14 +114,14 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
     }
 
     /// BlueZ is there: the next loss is a new one.
-    func noteSuccess() { reconnectDelay = nil }
+    func noteSuccess() { losses = 0 }
 
     private func lost(_ error: BusError) {
         (connection, exportedObjects) = (nil, nil)
         Log.warning("no connection to the bus at \(address): \(error.message) (\(error.name))")
         observer?.busLost()
-        let delay = reconnectDelay ?? timing.daemon.reconnect
-        reconnectDelay = min(delay * 2, timing.daemon.longestReconnect)
+        let delay = timing.daemon.reconnect.doubled(losses, upTo: timing.daemon.longestReconnect)
+        losses += 1
         after(delay) { [weak self] in
             if let self, connection == nil, observer?.needsBus == true { open() }
         }

@@ -39,16 +39,9 @@ final class CentralManagerCore: Recipient, @unchecked Sendable {
     let adapterName = Protected<String?>(nil)
     /// What the app was told last.
     private(set) var announcedState = CBManagerState.unknown
-    /// Where the restoration of what an earlier process left has got to.
-    private(set) var restoration: Restoration
+    /// The restoration of what an earlier process left, while nothing is reported yet.
+    private(set) var restoration: RestorationQuery?
     private var mustEndUnclaimed: Bool
-
-    /// Nothing is reported before it is over.
-    enum Restoration {
-        case waiting(Snapshot)
-        case asking(RestorationQuery)
-        case done
-    }
 
     /// - Parameter session: Kept while the app has any of the manager's objects.
     init(
@@ -56,7 +49,7 @@ final class CentralManagerCore: Recipient, @unchecked Sendable {
         configuration: Configuration
     ) {
         (self.central, self.session, self.configuration) = (central, session, configuration)
-        restoration = preserved.map { .waiting($0) } ?? .done
+        restoration = preserved.map { RestorationQuery($0) }
         mustEndUnclaimed = configuration.claims != nil
         inbox = Inbox(queue: queue ?? .main)
         // By name: every mention of `.main` makes an object of its own.
@@ -91,14 +84,7 @@ final class CentralManagerCore: Recipient, @unchecked Sendable {
         return mustEndUnclaimed ? configuration.claims : nil
     }
 
-    // MARK: Restoration
-
-    func beginRestoration(_ query: RestorationQuery) { restoration = .asking(query) }
-    func endRestoration() { restoration = .done }
-
-    func isAsking(_ query: RestorationQuery) -> Bool {
-        if case .asking(let running) = restoration { running === query } else { false }
-    }
+    func endRestoration() { restoration = nil }
 
     // MARK: To the app
 

@@ -2,37 +2,48 @@ import BluezKitRestore
 import BluezDBus
 import Foundation
 
-/// What BlueZ says of a manager's preserved peripherals, gathered before the app hears anything.
+/// What an earlier process left of a manager, and what BlueZ says of its peripherals.
 final class RestorationQuery {
     let snapshot: Snapshot
+    fileprivate var machine = RestorationStateMachine<UUID>()
     fileprivate var peripherals: [CBPeripheral] = []
-    fileprivate var unanswered: Set<UUID> = []
     fileprivate var answers: [UUID: Device] = [:]
 
     init(_ snapshot: Snapshot) { self.snapshot = snapshot }
 }
 
-/// Restoring what a manager of an earlier process was doing.
+/// Restoring what a manager of an earlier process was doing. Carries out what ``RestorationStateMachine`` decides.
 extension CentralRole {
-    /// Asks about each preserved peripheral, then has the plan carried out. While Bluetooth is not on, BlueZ cannot be asked:
-    /// then everything waits for it.
-    func restore(_ snapshot: Snapshot, _ core: CentralManagerCore) {
+    func handle(
+        _ event: RestorationStateMachine<UUID>.Event, _ query: RestorationQuery, of core: CentralManagerCore
+    ) {
+        for action in query.machine.handle(event) {
+            switch action {
+            case .prepare: prepare(query.snapshot, core)
+            case .ask: ask(query, of: core)
+            case .startTimer:
+                bus.after(bus.timing.link.restoration) { [weak self, weak core] in
+                    if let self, let core { handle(.timerFired, query, of: core) }
+                }
+            case .finish: finish(query, of: core)
+            }
+        }
+    }
+
+    private func prepare(_ snapshot: Snapshot, _ core: CentralManagerCore) {
         core.use(adapter: adapter.name)
-        let query = RestorationQuery(snapshot)
-        core.beginRestoration(query)
         for record in snapshot.peripherals {
             guard let identity = DeviceIdentity(identifier: record.identifier), let known = record.resolved else {
                 continue
             }
             store.note(identity, isReally: known)
         }
-        guard adapter.state == .poweredOn, let manager = core.manager else { return finish(query, of: core) }
-        for record in snapshot.peripherals { ask(about: record, query, manager) }
-        if query.unanswered.isEmpty { return finish(query, of: core) }
-        // What has not answered by then is treated as a peripheral that may come.
-        bus.after(bus.timing.link.restoration) { [weak self, weak core] in
-            if let self, let core, core.isAsking(query) { finish(query, of: core) }
-        }
+    }
+
+    private func ask(_ query: RestorationQuery, of core: CentralManagerCore) {
+        guard let manager = core.manager else { return handle(.allAsked, query, of: core) }
+        for record in query.snapshot.peripherals { ask(about: record, query, manager) }
+        handle(.allAsked, query, of: core)
     }
 
     private func ask(about record: Snapshot.Peripheral, _ query: RestorationQuery, _ manager: CBCentralManager) {
@@ -47,22 +58,21 @@ extension CentralRole {
         connection.add(peripheral.core)
         // Another manager of this process may know all about it.
         if !isNew, connection.isUp { return query.answers[record.identifier] = device }
-        query.unanswered.insert(record.identifier)
+        handle(.asks(record.identifier), query, of: manager.core)
         connection.ask { [weak self, weak core = manager.core] isConnected in
             // Another manager may be connecting: the signal changes nothing any more.
             if isConnected == true, let connection = device.connection, connection.phase != .checking {
                 connection.handle(.connectedChanged(true))
             }
-            guard let self, let core, core.isAsking(query) else { return }
+            guard let self, let core, !query.machine.isDone else { return }
             // A refusal says nothing of it.
             if isConnected == nil || device.isInBlueZ { query.answers[record.identifier] = device }
-            query.unanswered.remove(record.identifier)
-            if query.unanswered.isEmpty { finish(query, of: core) }
+            handle(.answered(record.identifier), query, of: core)
         }
     }
 
     /// Tells the app, and starts what the plan says.
-    func finish(_ query: RestorationQuery, of core: CentralManagerCore) {
+    private func finish(_ query: RestorationQuery, of core: CentralManagerCore) {
         core.endRestoration()
         let peripherals = query.peripherals
         query.peripherals = []  // the app's now: a timer may hold the query a little longer

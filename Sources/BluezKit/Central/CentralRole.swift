@@ -211,11 +211,8 @@ final class CentralRole: @unchecked Sendable {  // holds: confined to the bus qu
     func announceState(to core: CentralManagerCore) {
         let state = adapter.state
         guard state != .unknown, state != core.announcedState else { return }
-        switch core.restoration {
-        case .waiting(let snapshot): return restore(snapshot, core)
-        // What was asked does not matter any longer: the state is another one.
-        case .asking(let query): return finish(query, of: core)
-        case .done: break
+        if let query = core.restoration {
+            return handle(.stateChanged(isOn: state == .poweredOn), query, of: core)
         }
         core.announce(state)
         core.use(adapter: adapter.name)

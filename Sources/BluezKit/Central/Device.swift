@@ -17,9 +17,7 @@ final class Device {
     private var lastSeen: DispatchTime?
     /// What BlueZ measured last, also after the scan that it was measured in.
     private(set) var lastRSSI: Int16?
-    /// How BlueZ is to be told to connect by LE. A device that has both it connects to as it likes.
-    private enum Bearer { case any, le, preferred, refused }
-    private var bearer = Bearer.any
+    private var bearer = ConnectBearer.any
     /// Attempts to connect that have failed since the last link, the last one last.
     private var attempts: [BluezConnectAttempt] = []
 
@@ -87,8 +85,7 @@ final class Device {
         attempts = []
     }
 
-    /// `Connect` lets BlueZ choose between LE and classic Bluetooth. Where it has chosen wrong, BluezKit tells it so, in the ways that
-    /// it may know: 5.86 has a `Connect` for LE alone, and 5.80, if started with `-E`, a preference.
+    /// `Connect` lets BlueZ choose between LE and classic Bluetooth. ``ConnectBearer`` says when not to.
     func connect(by proxy: BlueZProxy, completion: @escaping BlueZProxy.Completion) {
         switch bearer {
         case .any, .refused: proxy.connect(completion: completion)
@@ -100,7 +97,7 @@ final class Device {
 
     /// - Returns: What that means for the next attempt.
     func attemptFailed(_ error: BusError) -> LinkStateMachine.Failure {
-        let failure = classify(error)
+        let failure = bearer.failed(error, isRandom: identity.isRandom)
         attempts = attempts.suffix(9)
         attempts.append(BluezConnectAttempt(date: Date(), name: error.name, message: error.message))
         noteUnheard()
@@ -111,24 +108,6 @@ final class Device {
     func forgetAttempts() -> [BluezConnectAttempt] {
         defer { (attempts, bearer) = ([], .any) }
         return attempts
-    }
-
-    private func classify(_ error: BusError) -> LinkStateMachine.Failure {
-        // Without that interface the error looks as if there were no such device.
-        if bearer == .le, BlueZErrorName.meansUnknownObject(error.name) {
-            bearer = .preferred
-            return .transient
-        }
-        guard ConnectFailure.isClassic(name: error.name, message: error.message, isRandom: identity.isRandom) else {
-            return ConnectFailure.classify(name: error.name, message: error.message)
-        }
-        switch bearer {
-        case .any: bearer = .le
-        case .le: bearer = .preferred
-        case .preferred: bearer = .refused
-        case .refused: return .final
-        }
-        return .transient
     }
 
     // MARK: Its place

@@ -18,10 +18,7 @@ final class DeviceConnection: CustomStringConvertible {
     private var attempt: ConnectAttempt?
     /// It was on its way when the last link ended.
     private var earlierAttempt: ConnectAttempt?
-    /// When BlueZ said that the attempt had failed, though the link was up.
-    private var failedWhileUp: DispatchTime?
-    /// `Device1.Disconnected`, which comes right before the link ends.
-    private var disconnectReason: (name: String, message: String)?
+    private var loss: LinkLoss
     /// When the last link has ended.
     private var downSince = CFAbsoluteTime(0)
     private var timer: (any DispatchSourceTimer)?
@@ -31,6 +28,7 @@ final class DeviceConnection: CustomStringConvertible {
     init(of device: Device, in central: CentralRole) {
         (self.device, self.central) = (device, central)
         machine = LinkStateMachine(timing: central.bus.timing.link)
+        loss = LinkLoss(timing: central.bus.timing.link)
         client = GATTClient(of: device, in: central)
     }
 
@@ -114,7 +112,7 @@ final class DeviceConnection: CustomStringConvertible {
     }
 
     /// BlueZ 5.83 and later say why a link ended, right before it ends.
-    func noteDisconnect(reason: String, message: String) { disconnectReason = (reason, message) }
+    func noteDisconnect(reason: String, message: String) { loss.note((reason, message)) }
 
     func deviceRemoved() {
         client.forgetTable()
@@ -154,7 +152,7 @@ final class DeviceConnection: CustomStringConvertible {
             case .stopTimer: stopTimer()
             case .linkUp: linkUp()
             case .linkDown: linkDown()
-            case .hold: hold()
+            case .hold: holdLoss()
             case .tellLoss: reportLoss()
             case .giveUp: giveUp()
             }
@@ -206,24 +204,17 @@ final class DeviceConnection: CustomStringConvertible {
     /// Asks in one go whether BlueZ knows the device, and whether it has attributes of it already: those will not be
     /// announced again.
     private func readDevice() {
-        if central.adapter.mayReportStaleLinks { return readDeviceLater() }
+        if central.adapter.mayReportStaleLinks { return handle(.linkIsEnding) }
         let wasLeased = isLeased
         ask { [weak self] isConnected in
             guard let self else { return }
             if isConnected == true, lease == nil, phase == .checking {
-                // Another program is ending the link, or has ended it since BlueZ was asked: it cannot be used any more,
-                // and there can be a new one soon.
-                do { lease = try sharedLease() } catch { return readDeviceLater() }
-                if wasLeased, !isLeased { return readDeviceLater() }
+                // The link cannot be used any more, and there can be a new one soon.
+                do { lease = try sharedLease() } catch { return handle(.linkIsEnding) }
+                if wasLeased, !isLeased { return handle(.linkIsEnding) }
             }
             client.readUnreadObjects()
             handle(.deviceRead(connected: isConnected))
-        }
-    }
-
-    private func readDeviceLater() {
-        bus.after(bus.timing.link.leaseRetry) { [weak self, weak client] in
-            if let self, client?.isCurrent == true, phase == .checking { readDevice() }
         }
     }
 
@@ -303,7 +294,9 @@ final class DeviceConnection: CustomStringConvertible {
     private func replied(to attempt: ConnectAttempt, _ result: Result<Message, BusError>) {
         guard attempt.answer() else { return }
         let isCurrent = attempt === self.attempt
-        if result.failure != nil, isCurrent ? isUp : attempt === earlierAttempt { failedWhileUp = .now() }
+        if result.failure != nil, isCurrent ? isUp : attempt === earlierAttempt {
+            loss.attemptFailedWhileUp(at: .now())
+        }
         guard isCurrent else { return }
         self.attempt = nil
         pauseDiscovery(false)
@@ -343,7 +336,7 @@ final class DeviceConnection: CustomStringConvertible {
     private func linkUp() {
         pauseDiscovery(false)
         if lease == nil { lease = try? sharedLease() }
-        (disconnectReason, failedWhileUp) = (nil, nil)
+        loss.reset()
         device.linkUp()
         for core in clients where core.request != nil && !core.isUp { core.announceConnection() }
         // BlueZ may have told what is below the device while the attempt ran.
@@ -362,29 +355,16 @@ final class DeviceConnection: CustomStringConvertible {
         }
     }
 
-    /// When Bluetooth is switched off BlueZ ends the links first and says so some 50 ms later. Then the new state alone is
-    /// reported (O-18), so wait for it.
-    private func hold() {
-        if clients.contains(where: { $0.request?.wasUp == true }), !hasRemoteReason {
-            startTimer(bus.timing.link.heldLoss)
-        } else {
-            handle(.timerFired)
+    private func holdLoss() {
+        guard let delay = loss.hold(isAwaited: clients.contains { $0.request?.wasUp == true }) else {
+            return handle(.timerFired)
         }
-    }
-
-    /// Whether BlueZ (5.83 and later) has said that it was not this computer that ended the link.
-    private var hasRemoteReason: Bool {
-        ["org.bluez.Reason.Remote", "org.bluez.Reason.Timeout"].contains(disconnectReason?.name)
+        startTimer(delay)
     }
 
     /// Tells those who were connected. Others, who have begun to connect meanwhile, have lost nothing.
     private func reportLoss() {
-        var reason = disconnectReason
-        if reason == nil, failedWhileUp != nil, device.properties.isBonded {
-            // It came up and was not encrypted: the peer has lost its keys (BlueZ before 5.83 gives no reason).
-            reason = ("org.bluez.Reason.Authentication", "the link could not be encrypted")
-        }
-        (disconnectReason, failedWhileUp) = (nil, nil)
+        let reason = loss.takeReason(isBonded: device.properties.isBonded)
         for core in clients where core.request?.wasUp == true {
             core.reportLoss(reason: reason, at: downSince)
             if core.request == nil { clients.removeAll { $0 === core } }
@@ -406,14 +386,14 @@ final class DeviceConnection: CustomStringConvertible {
         _ = machine.handle(.want(false))
     }
 
-    /// Whether an attempt has failed so that bluetoothd, if it has ended now, has crashed of it.
-    var mayHaveLostBond: Bool { failedWhileUp.map { $0.later(by: bus.timing.link.lostBondCrash) > .now() } ?? false }
+    /// Whether an attempt has failed so that bluetoothd, if it has ended now, has crashed because of it.
+    var mayHaveLostBond: Bool { loss.mayHaveLostBond(at: .now()) }
 
     /// BlueZ began to pair for the operation that runs. Refused, it never answers that, nor anything that follows on
     /// this link, and forgets the device 30 s later (seen with 5.66). So both end now.
     func pairingRefused() {
         guard client.pairingRefused() else { return }
-        disconnectReason = ("org.bluez.Reason.Authentication", "pairing was refused")
+        loss.note(("org.bluez.Reason.Authentication", "pairing was refused"))
         proxy?.disconnect { _ in }
     }
 

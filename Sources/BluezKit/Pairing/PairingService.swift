@@ -41,12 +41,7 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
     private let bus: BlueZBus
     private let adapter: AdapterController
     private var roles: [Role] = []
-    /// Which bluetoothd knows the agent, and what it was told that the agent can do.
-    private var agent: Agent?
-    private struct Agent: Equatable {
-        let owner: String
-        let capability: String
-    }
+    private lazy var agent = AgentStateMachine(timing: bus.timing.pairing)
     private var question: AskedQuestion?
     private var questionCount = 0
 
@@ -58,66 +53,69 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
     private var allRoles: [any PairingRole] { roles.compactMap(\.role) }
 
     /// The connection to the bus is gone, and BlueZ's questions with it.
-    func busLost() { (agent, question) = (nil, nil) }
+    func busLost() {
+        agent.released()
+        question = nil
+    }
 
     // MARK: The agent
 
-    /// Registers the agent if a role needs it. BlueZ takes another capability from a new registration only.
+    /// Registers the agent if a role needs it.
     func updateAgent() {
         bus.assertOnQueue()
-        guard let owner = bus.owner, allRoles.contains(where: \.needsAgent),
-            let proxy = bus.proxy(BlueZ.root, BlueZ.agentManager)
-        else { return }
-        let capability = BluezPairing.capability(allRoles.flatMap(\.pairings))
-        guard agent?.owner != owner || agent?.capability != capability, let objects = bus.exportObjects() else {
+        guard let owner = bus.owner, allRoles.contains(where: \.needsAgent), let objects = bus.exportObjects() else {
             return
         }
-        if agent?.owner == owner { proxy.unregisterAgent(PairingAgent.path) { _ in } }
-        let new = Agent(owner: owner, capability: capability)
-        agent = new
+        let wanted = AgentStateMachine.Registration(
+            owner: owner, capability: BluezPairing.capability(allRoles.flatMap(\.pairings)))
         if !objects.has(PairingAgent.interface.name, at: PairingAgent.path) {
             objects.add(PairingAgent.interface, to: PairingAgent.path, owner: PairingAgent(self))
         }
-        register(new, proxy)
+        apply(agent.need(wanted), wanted)
     }
 
-    private func register(_ new: Agent, _ proxy: BlueZProxy, tries: Int = 1) {
-        proxy.registerAgent(PairingAgent.path, capability: new.capability) { [weak self] result in
+    private func handle(_ event: AgentStateMachine.Event, _ registration: AgentStateMachine.Registration) {
+        apply(agent.handle(event, of: registration), registration)
+    }
+
+    private func apply(_ actions: [AgentStateMachine.Action], _ registration: AgentStateMachine.Registration) {
+        guard let proxy = bus.proxy(BlueZ.root, BlueZ.agentManager) else { return }
+        for action in actions {
+            switch action {
+            case .register: register(registration, proxy)
+            case .replace: proxy.unregisterAgent(PairingAgent.path) { _ in }
+            case .unregister:
+                proxy.unregisterAgent(PairingAgent.path) { [weak self] _ in self?.handle(.unregistered, registration) }
+            case .startTimer(let delay):
+                bus.after(delay) { [weak self] in
+                    guard let self else { return }
+                    handle(.timerFired(isAsking: question?.call != nil), registration)
+                }
+            case .askPairable:
+                adapter.path.flatMap { bus.proxy($0, BlueZ.adapter) }?.get("Pairable") { [weak self] result in
+                    self?.handle(.pairable((try? result.get().values().first)?.boolValue), registration)
+                }
+            case .warn:
+                Log.warning(
+                    "\(adapter.name ?? "the adapter") is not `Pairable`, so no keys are kept of what pairs: "
+                        + "`bluetoothctl pairable on` changes that")
+            }
+        }
+    }
+
+    private func register(_ registration: AgentStateMachine.Registration, _ proxy: BlueZProxy) {
+        proxy.registerAgent(PairingAgent.path, capability: registration.capability) { [weak self] result in
             if let error = result.failure {
                 return Log.warning(
                     "BlueZ does not take this program's pairing agent: \(error.message) (\(error.name))")
             }
-            self?.ensureBonding(new, proxy, tries)
-        }
-    }
-
-    /// While there is no agent, bluetoothd has the kernel keep no keys. It compares with the setting that the kernel has told
-    /// it last, so an agent that follows another one within a moment may find that still on, and have it go off: what pairs
-    /// then is not bonded. Seen with 5.66 (src/adapter.c, `adapter_set_io_capability`). The agent is registered again then.
-    private func ensureBonding(_ agent: Agent, _ proxy: BlueZProxy, _ tries: Int) {
-        // By then bluetoothd knows the kernel's setting, and acts on it.
-        bus.after(bus.timing.pairing.agentRetry) { [weak self] in
-            guard let self, self.agent == agent, let path = adapter.path else { return }
-            guard question?.call == nil else { return ensureBonding(agent, proxy, tries) }
-            bus.proxy(path, BlueZ.adapter)?.get("Pairable") { [weak self] result in
-                guard let self, self.agent == agent,
-                    (try? result.get().values().first)?.boolValue == false
-                else { return }
-                guard tries < bus.timing.pairing.agentRetries else {
-                    return Log.warning(
-                        "\(path.lastElement) is not `Pairable`, so no keys are kept of what pairs: "
-                            + "`bluetoothctl pairable on` changes that")
-                }
-                proxy.unregisterAgent(PairingAgent.path) { [weak self] _ in
-                    if let self, self.agent == agent { register(agent, proxy, tries: tries + 1) }
-                }
-            }
+            self?.handle(.registered, registration)
         }
     }
 
     /// bluetoothd ends, or was made to drop the agent.
     func agentReleased() {
-        agent = nil
+        agent.released()
         cancelled()
     }
 

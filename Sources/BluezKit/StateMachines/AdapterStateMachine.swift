@@ -31,6 +31,8 @@ struct AdapterStateMachine {
         case use(String?)
         /// Time for an adapter or a daemon to come back, before another one will do, or there is none.
         case startGrace(Grace), stopGrace
+        /// bluetoothd was away. For a moment it may report links as its own that its predecessor has left behind.
+        case mistrustLinks
         /// We have switched it off, and it was to be switched on again.
         case switchOn(String)
     }
@@ -68,7 +70,8 @@ struct AdapterStateMachine {
             forget()
             return lost()
         case .owner(true):
-            guard !isOwned else { return [] }
+            let mistrust: [Action] = state == .resetting || state == .unsupported ? [.mistrustLinks] : []
+            guard !isOwned else { return mistrust }
             isOwned = true
             // The usual case first: one question, whose cost does not depend on how many devices there are.
             let first = choice ?? last ?? "hci0"
@@ -76,7 +79,7 @@ struct AdapterStateMachine {
             // A daemon that has been started shows its adapters one by one; one that was only hung has them all.
             awaitsLast = isLost
             isShortGraceOver = false
-            return (awaitsLast ? [.stopGrace, .startGrace(.short)] : []) + [.askPowered(first)]
+            return mistrust + (awaitsLast ? [.stopGrace, .startGrace(.short)] : []) + [.askPowered(first)]
         case .owner(false):
             let wasOwned = isOwned
             forget()

@@ -30,6 +30,8 @@ struct LinkStateMachine {
         case want(Bool)
         /// What BlueZ says of the device; nil: it does not know it.
         case deviceRead(connected: Bool?)
+        /// BlueZ cannot be asked yet; or it shows a link that another program is ending, or has ended meanwhile.
+        case linkIsEnding
         /// An advertisement was received.
         case seen
         /// It is this device's turn to connect; the time for it is over.
@@ -90,6 +92,8 @@ struct LinkStateMachine {
     private var isUnknown = false
     /// BlueZ was asked what it has not told.
     private var hasAsked = false
+    /// The pause before BlueZ is asked again about a link that is ending.
+    private var isPausingCheck = false
 
     init(timing: BlueZTiming.Link = BlueZTiming.Link()) { self.timing = timing }
 
@@ -122,6 +126,10 @@ struct LinkStateMachine {
         case (.checking, .deviceRead(nil)): return enter(.looking, .look(true))
         case (.checking, .deviceRead(true?)), (.checking, .connectedChanged(true)): return enter(.up, .linkUp)
         case (.checking, .deviceRead(false?)): return enter(.queued, .queue)
+        case (.checking, .linkIsEnding):
+            isPausingCheck = true
+            return [.startTimer(timing.leaseRetry)]
+        case (.checking, .timerFired): return enter(.checking, .stopTimer, .readDevice)
         case (.closing, .seen), (.idle, _): return []
         case (.checking, .want(false)): return enter(.idle)
 
@@ -191,7 +199,8 @@ struct LinkStateMachine {
         if next == .up { failures = 0 }
         if next != .closing { isCallingOff = false }
         isUnknown = false
-        return actions
+        defer { isPausingCheck = false }
+        return isPausingCheck && !actions.contains(.stopTimer) ? [.stopTimer] + actions : actions
     }
 
     /// 0.25 s after the first failure, then twice as long each time, up to 8 s. BlueZ's own attempt waits 40 s for the

@@ -54,7 +54,10 @@ import Testing
     func daemonRestart() {
         var machine = machine(.owner(present: true), .powered("hci0", true))
         #expect(machine.handle(.owner(present: false)) == [.setState(.resetting), .use(nil), .startGrace(.short)])
-        #expect(machine.handle(.owner(present: true)) == [.stopGrace, .startGrace(.short), .askPowered("hci0")])
+        #expect(
+            machine.handle(.owner(present: true)) == [
+                .mistrustLinks, .stopGrace, .startGrace(.short), .askPowered("hci0"),
+            ])
         #expect(machine.handle(.powered("hci0", true)) == [.stopGrace, .use("hci0"), .setState(.poweredOn)])
     }
 
@@ -62,7 +65,7 @@ import Testing
     func noGraceAfterHang() {
         var machine = machine(.owner(present: true), .powered("hci0", true))
         #expect(machine.handle(.hung).contains(.stopGrace))
-        #expect(machine.handle(.owner(present: true)) == [.askPowered("hci0")])
+        #expect(machine.handle(.owner(present: true)) == [.mistrustLinks, .askPowered("hci0")])
         #expect(machine.handle(.powered("hci0", true)) == [.stopGrace, .use("hci0"), .setState(.poweredOn)])
     }
 
@@ -97,7 +100,10 @@ import Testing
         }
         // A daemon that starts late starts afresh: its adapters appear one by one.
         var machine = machine(.owner(present: true), .powered("hci0", true), .owner(present: false), .graceOver)
-        #expect(machine.handle(.owner(present: true)) == [.stopGrace, .startGrace(.short), .askPowered("hci0")])
+        #expect(
+            machine.handle(.owner(present: true)) == [
+                .mistrustLinks, .stopGrace, .startGrace(.short), .askPowered("hci0"),
+            ])
         #expect(machine.handle(.powered("hci0", nil)) == [.list])
         #expect(machine.handle(.graceOver) == [.startGrace(.long)])
     }
@@ -171,5 +177,20 @@ import Testing
         #expect(machine.handle(.noDaemon) == [.setState(.unsupported)])
         var denied = AdapterStateMachine()
         #expect(denied.handle(.denied) == [.setState(.unauthorized)])
+    }
+
+    @Test("links are mistrusted where bluetoothd comes back, and not where it is there from the start")
+    func mistrust() {
+        var machine = AdapterStateMachine()
+        #expect(!machine.handle(.owner(present: true)).contains(.mistrustLinks))
+        for loss: AdapterStateMachine.Event in [.owner(present: false), .busLost, .hung] {
+            _ = machine.handle(.powered("hci0", true))
+            _ = machine.handle(loss)
+            #expect(machine.handle(.owner(present: true)).first == .mistrustLinks)
+            #expect(machine.handle(.owner(present: true)) == [.mistrustLinks], "another one has followed it")
+        }
+        machine = AdapterStateMachine()
+        _ = machine.handle(.noDaemon)
+        #expect(machine.state == .unsupported && machine.handle(.owner(present: true)).first == .mistrustLinks)
     }
 }

@@ -270,4 +270,45 @@ import Testing
             frontier = next
         }
     }
+
+    @Test("a link that another program is ending is looked at again after a pause, as often as it takes")
+    func linkIsEnding() {
+        let pause = LinkStateMachine.Action.startTimer(BlueZTiming.Link().leaseRetry)
+        var link = machine(.want(true))
+        for _ in 0..<3 {
+            #expect(link.handle(.linkIsEnding) == [pause] && link.phase == .checking)
+            #expect(link.handle(.timerFired) == [.stopTimer, .readDevice])
+        }
+        #expect(link.handle(.deviceRead(connected: false)) == [.queue])
+        #expect(link.handle(.timerFired) == [])
+    }
+
+    @Test("what ends the pause before its time ends its timer as well, which would else fire in another phase")
+    func linkIsEndingInterrupted() {
+        for (event, actions, phase): (LinkStateMachine.Event, [LinkStateMachine.Action], LinkStateMachine.Phase) in [
+            (.want(false), [.stopTimer], .idle), (.connectedChanged(true), [.stopTimer, .linkUp], .up),
+            (.deviceRead(connected: nil), [.stopTimer, .look(true)], .looking), (.adopt, [.stopTimer, .linkUp], .up),
+            (.deviceRead(connected: false), [.stopTimer, .queue], .queued),
+        ] {
+            var link = machine(.want(true), .linkIsEnding)
+            #expect(link.handle(event) == actions && link.phase == phase)
+            // The next check has no pause to end.
+            var next = machine(.want(true), .linkIsEnding, event, .want(false), .connectedChanged(false), .want(true))
+            guard next.phase == .checking else { continue }
+            #expect(next.handle(.deviceRead(connected: true)) == [.linkUp])
+        }
+    }
+
+    @Test("only a check is put off by a link that is ending")
+    func linkIsEndingElsewhere() {
+        for events: [LinkStateMachine.Event] in [
+            [], [.want(true), .deviceRead(connected: false)], [.want(true), .deviceRead(connected: true)],
+            [.want(true), .deviceRead(connected: false), .turn, .connectReply(nil), .timerFired],
+        ] {
+            var link = LinkStateMachine()
+            for event in events { _ = link.handle(event) }
+            let phase = link.phase
+            #expect(link.handle(.linkIsEnding) == [] && link.phase == phase)
+        }
+    }
 }

@@ -1,0 +1,47 @@
+import BluezDBus
+import Dispatch
+
+/// What is known of how a link ended, or is about to: whether its end is held back before an app hears of it, and what the
+/// app hears then. Pure: the caller provides the time.
+struct LinkLoss {
+    typealias Reason = (name: String, message: String)
+
+    private let timing: BlueZTiming.Link
+    /// Of `Device1.Disconnected`, which comes right before the link ends.
+    private var reason: Reason?
+    /// When BlueZ said that the attempt had failed, though the link was up.
+    private var failedWhileUp: DispatchTime?
+
+    init(timing: BlueZTiming.Link = BlueZTiming.Link()) { self.timing = timing }
+
+    /// BlueZ 5.83 and later say why a link ended, right before it ends.
+    mutating func note(_ reason: Reason) { self.reason = reason }
+
+    /// BlueZ says that the attempt has failed, but it has made the link.
+    mutating func attemptFailedWhileUp(at now: DispatchTime) { failedWhileUp = now }
+
+    /// A new link is there: what was said was about an earlier one.
+    mutating func reset() { (reason, failedWhileUp) = (nil, nil) }
+
+    /// How long the end of the link is held back; nil: it is reported now. When Bluetooth is switched off BlueZ ends the
+    /// links first and says so some 50 ms later. Then the new state alone is reported (O-18).
+    /// - Parameter isAwaited: Whether an app will hear of it.
+    func hold(isAwaited: Bool) -> Duration? {
+        // It was not this computer that ended it.
+        let isRemote = ["org.bluez.Reason.Remote", "org.bluez.Reason.Timeout"].contains(reason?.name)
+        return isAwaited && !isRemote ? timing.heldLoss : nil
+    }
+
+    /// What the app hears of it; nil: nothing is known. Once.
+    mutating func takeReason(isBonded: Bool) -> Reason? {
+        defer { reset() }
+        guard reason == nil, failedWhileUp != nil, isBonded else { return reason }
+        // It came up and was not encrypted: the peer has lost its keys (BlueZ before 5.83 gives no reason).
+        return ("org.bluez.Reason.Authentication", "the link could not be encrypted")
+    }
+
+    /// Whether bluetoothd, if it has ended now, has crashed because the peer has lost its keys.
+    func mayHaveLostBond(at now: DispatchTime) -> Bool {
+        failedWhileUp.map { $0.later(by: timing.lostBondCrash) > now } ?? false
+    }
+}

@@ -1,0 +1,70 @@
+import BluezDBus
+import Dispatch
+import Testing
+
+@testable import BluezKit
+
+@Suite struct LinkLossTests {
+    private let timing = BlueZTiming.Link()
+    private let authentication = "org.bluez.Reason.Authentication"
+    private let start = DispatchTime(uptimeNanoseconds: 1_000_000_000_000)
+
+    @Test("O-18 a loss that an app will hear of is held back, unless the peer or the distance has ended the link")
+    func hold() {
+        for (reason, isHeld) in [
+            (nil, true), ("org.bluez.Reason.Local", true), ("org.bluez.Reason.Suspend", true), (authentication, true),
+            ("org.bluez.Reason.Remote", false), ("org.bluez.Reason.Timeout", false),
+        ] {
+            var loss = LinkLoss()
+            reason.map { loss.note(($0, "")) }
+            #expect(loss.hold(isAwaited: true) == (isHeld ? timing.heldLoss : nil), "\(reason ?? "no reason")")
+            #expect(loss.hold(isAwaited: false) == nil)
+        }
+    }
+
+    @Test("a reason is reported once, and none of an earlier link")
+    func reason() {
+        var loss = LinkLoss()
+        loss.note(("org.bluez.Reason.Remote", "gone"))
+        #expect(loss.takeReason(isBonded: true)?.message == "gone")
+        #expect(loss.takeReason(isBonded: true) == nil && loss.hold(isAwaited: true) != nil)
+        loss.note(("org.bluez.Reason.Remote", "gone"))
+        loss.reset()
+        #expect(loss.takeReason(isBonded: true) == nil && loss.hold(isAwaited: true) != nil)
+    }
+
+    @Test("a link of a bonded peer whose attempt has failed was not encrypted; what BlueZ says goes before that")
+    func lostKeys() {
+        var loss = LinkLoss()
+        loss.attemptFailedWhileUp(at: start)
+        var other = loss
+        #expect(other.takeReason(isBonded: false) == nil)
+        other = loss
+        #expect(other.takeReason(isBonded: true)?.name == authentication)
+        #expect(other.takeReason(isBonded: true) == nil)
+        for isFirst in [false, true] {
+            other = LinkLoss()
+            if isFirst { other.attemptFailedWhileUp(at: start) }
+            other.note(("org.bluez.Reason.Local", ""))
+            if !isFirst { other.attemptFailedWhileUp(at: start) }
+            #expect(other.takeReason(isBonded: true)?.name == "org.bluez.Reason.Local")
+        }
+    }
+
+    @Test("the end of bluetoothd is blamed on lost keys only soon after such an attempt, and before the next link")
+    func crash() {
+        var loss = LinkLoss()
+        #expect(!loss.mayHaveLostBond(at: start))
+        loss.attemptFailedWhileUp(at: start)
+        let end = start.later(by: timing.lostBondCrash)
+        #expect(
+            loss.mayHaveLostBond(at: start)
+                && loss.mayHaveLostBond(
+                    at: DispatchTime(
+                        uptimeNanoseconds: end.uptimeNanoseconds - 1))
+        )
+        #expect(!loss.mayHaveLostBond(at: end))
+        loss.reset()
+        #expect(!loss.mayHaveLostBond(at: start))
+    }
+}
