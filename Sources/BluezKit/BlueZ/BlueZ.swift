@@ -43,8 +43,7 @@ enum BlueZ {
 
 /// Typed calls to BlueZ's objects. Stateless: BlueZ's properties are kept in ``Device`` and ``AttributeTree``.
 ///
-/// Each call has its own deadline, somewhat longer than what BlueZ itself may take. After a deadline BlueZ continues to
-/// work on the call.
+/// Each call has a deadline (``BlueZTiming/Deadline``).
 struct BlueZProxy {
     let bus: Connection
     let path: ObjectPath
@@ -53,7 +52,8 @@ struct BlueZProxy {
     typealias Completion = (Result<Message, BusError>) -> Void
 
     private func call(
-        _ member: String, deadline: Duration = .seconds(30), isUrgent: Bool = false, completion: @escaping Completion,
+        _ member: String, deadline: Duration = BlueZTiming.Deadline.call, isUrgent: Bool = false,
+        completion: @escaping Completion,
         _ arguments: ((inout MessageWriter) throws(BusError) -> Void)? = nil
     ) {
         bus.call(
@@ -84,13 +84,17 @@ struct BlueZProxy {
     // MARK: Device1
 
     /// Returns when the link is up, when GATT discovery has only started. BlueZ gives up after 40 s.
-    func connect(completion: @escaping Completion) { call("Connect", deadline: .seconds(70), completion: completion) }
+    func connect(completion: @escaping Completion) {
+        call("Connect", deadline: BlueZTiming.Deadline.connect, completion: completion)
+    }
 
     /// Returns after 2 s (BlueZ's own timer), or at once if there is no link. Also ends a pending `Connect`.
     func disconnect(completion: @escaping Completion) { call("Disconnect", isUrgent: true, completion: completion) }
 
     /// Pairs, which may ask the user. BlueZ gives up after 120 s.
-    func pair(completion: @escaping Completion) { call("Pair", deadline: .seconds(150), completion: completion) }
+    func pair(completion: @escaping Completion) {
+        call("Pair", deadline: BlueZTiming.Deadline.pair, completion: completion)
+    }
 
     /// Removes a device and its keys; a link to it ends.
     /// - SeeAlso: BlueZ doc/org.bluez.Adapter.rst, `RemoveDevice`.
@@ -113,25 +117,24 @@ struct BlueZProxy {
 
     // MARK: GattCharacteristic1, GattDescriptor1
 
-    /// Reading may start pairing, and pairing may ask the user: 30 s of ATT and 60 s of BlueZ's agent.
-    static let attributeDeadline = Duration.seconds(95)
-
     func readValue(completion: @escaping Completion) {
-        call("ReadValue", deadline: Self.attributeDeadline, completion: completion) { (writer) throws(BusError) in
+        call("ReadValue", deadline: BlueZTiming.Deadline.attribute, completion: completion) {
+            (writer) throws(BusError) in
             try writer.write(Value.properties([]))
         }
     }
 
     /// - Parameter type: `request` or `command`; nil for descriptors, which are always written by request.
     func writeValue(_ data: [UInt8], type: String?, completion: @escaping Completion) {
-        call("WriteValue", deadline: Self.attributeDeadline, completion: completion) { (writer) throws(BusError) in
+        call("WriteValue", deadline: BlueZTiming.Deadline.attribute, completion: completion) {
+            (writer) throws(BusError) in
             try writer.write(.bytes(data))
             try writer.write(Value.properties(type.map { [("type", .string($0))] } ?? []))
         }
     }
 
     func startNotify(completion: @escaping Completion) {
-        call("StartNotify", deadline: Self.attributeDeadline, completion: completion)
+        call("StartNotify", deadline: BlueZTiming.Deadline.attribute, completion: completion)
     }
 
     func stopNotify(completion: @escaping Completion) { call("StopNotify", isUrgent: true, completion: completion) }
@@ -181,7 +184,7 @@ struct BlueZProxy {
 
     func getAll(completion: @escaping Completion) {
         bus.call(
-            .getAllProperties(of: interface, at: path, on: BlueZ.busName), deadline: .seconds(30),
+            .getAllProperties(of: interface, at: path, on: BlueZ.busName), deadline: BlueZTiming.Deadline.call,
             completion: completion)
     }
 
@@ -189,7 +192,7 @@ struct BlueZProxy {
         bus.call(
             .getProperty(
                 property, of: interface, at: path, on: BlueZ.busName, mayStartDestination: mayStartDestination),
-            deadline: .seconds(30), completion: completion)
+            deadline: BlueZTiming.Deadline.call, completion: completion)
     }
 
     func set(_ property: String, _ value: Value, completion: @escaping Completion) {
@@ -200,7 +203,7 @@ struct BlueZProxy {
             try writer.write(property)
             try writer.write(.variant(value))
         }
-        bus.call(call, deadline: .seconds(30), completion: completion)
+        bus.call(call, deadline: BlueZTiming.Deadline.call, completion: completion)
     }
 
     /// The names of the children of this object, from the introspection data: the only query whose cost does not grow
@@ -211,7 +214,7 @@ struct BlueZProxy {
         let call = MethodCall(
             destination: BlueZ.busName, path: path, interface: "org.freedesktop.DBus.Introspectable",
             member: "Introspect")
-        bus.call(call, deadline: .seconds(30)) { result in
+        bus.call(call, deadline: BlueZTiming.Deadline.call) { result in
             completion(
                 result.flatMap { reply in
                     var reader = reply.reader

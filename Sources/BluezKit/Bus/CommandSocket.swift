@@ -42,12 +42,12 @@ final class CommandSocket {
     }
 
     /// Calls `body` once, when there is room again or the socket is broken.
-    func whenWritable(on queue: DispatchQueue, _ body: @escaping () -> Void) {
+    func whenWritable(on queue: DispatchQueue, _ timing: BlueZTiming.GATT, _ body: @escaping () -> Void) {
         // A descriptor of its own: one that a source watches must stay open until the source has let go of it.
         let watched = fcntl(descriptor, F_DUPFD_CLOEXEC, 0)
         guard watched >= 0 else {
             // None is left at the moment.
-            return queue.later(.milliseconds(10), body)
+            return queue.later(timing.descriptorRetry, body)
         }
         let source = DispatchSource.makeWriteSource(fileDescriptor: watched, queue: queue)
         source.setCancelHandler { Glibc.close(watched) }

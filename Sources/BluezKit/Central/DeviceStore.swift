@@ -118,7 +118,7 @@ final class DeviceStore {
             then(true)
         }
         guard awaitingHiddenPaths.count == 1 else { return }
-        bus.connection?.call(Self.managedObjects, deadline: .seconds(2)) { [weak self] result in
+        bus.connection?.call(Self.managedObjects, deadline: BlueZTiming.Deadline.list) { [weak self] result in
             guard let self else { return }
             if case .success(let reply) = result { forEachDevice(in: reply) { _, _, _ in } }
             let waiting = awaitingHiddenPaths
@@ -159,7 +159,7 @@ final class DeviceStore {
         nonisolated(unsafe) let store = self
         bus.queue.async { [bus] in
             guard let connection = bus.connection else { return _ = answered.signal() }
-            connection.call(Self.managedObjects, deadline: .seconds(2)) { result in
+            connection.call(Self.managedObjects, deadline: BlueZTiming.Deadline.list) { result in
                 if case .success(let reply) = result {
                     var devices: [KnownDevice] = []
                     store.forEachDevice(in: reply) { identity, _, fields in
@@ -172,8 +172,7 @@ final class DeviceStore {
                 answered.signal()
             }
         }
-        // A little more than the call's own deadline: the bus queue may be busy.
-        _ = answered.wait(timeout: .now() + 4)
+        _ = answered.wait(timeout: .now().later(by: BlueZTiming.Deadline.blockedList))
         return found.withLock { $0 }
     }
 
@@ -183,7 +182,7 @@ final class DeviceStore {
     ) {
         guard let connection = bus.connection else { return }
         bus.insist {
-            connection.call(Self.managedObjects, deadline: .seconds(30), completion: $0)
+            connection.call(Self.managedObjects, deadline: BlueZTiming.Deadline.call, completion: $0)
         } answered: { [weak self] result in
             guard let self, isWanted(), case .success(let reply) = result else { return }
             forEachDevice(in: reply, body)

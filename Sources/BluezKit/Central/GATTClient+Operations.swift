@@ -135,7 +135,7 @@ extension GATTClient {
     ) {
         make(proxy) { [weak self] result in
             guard let self, isRunning(id) else { return }
-            if let error = result.failure, BlueZErrorName.meansAcquired(error), tries < 8 {
+            if let error = result.failure, BlueZErrorName.meansAcquired(error), tries < bus.timing.gatt.writerRetries {
                 // BlueZ notices some moments later that we have closed a socket; until then it refuses other writes.
                 bus.after(bus.timing.gatt.writerRetry * (1 << tries)) { [weak self] in
                     guard let self, isRunning(id) else { return }

@@ -63,7 +63,7 @@ extension GATTClient {
         case .sent: commandDone(entry)
         case .full:
             awaitEnd(of: entry)
-            writer.whenWritable(on: bus.queue) { [weak self] in
+            writer.whenWritable(on: bus.queue, bus.timing.gatt) { [weak self] in
                 guard let self, isRunning(entry.id) else { return }
                 send(data, by: writer, path, entry)
                 bus.flush()

@@ -69,8 +69,9 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         var configuration = CentralManagerCore.Configuration()
         configuration.statePath = book?.path
         if let directory = book?.directory {
-            let seconds = (options?[BluezManagerOptionClaimPeriodKey] as? NSNumber)?.doubleValue ?? 30
-            configuration.claims = (directory, .seconds(seconds.isFinite ? min(max(seconds, 0), 1e6) : 30))
+            let choice = (options?[BluezManagerOptionClaimPeriodKey] as? NSNumber)?.doubleValue
+            let period = choice.flatMap { $0.isFinite ? Duration.seconds(min(max($0, 0), 1e6)) : nil }
+            configuration.claims = (directory, period ?? BlueZTiming.Preservation().claims)
         }
         configuration.mayPowerCycle = bool(options?[BluezManagerOptionMayPowerCycleKey])
         core = CentralManagerCore(

@@ -52,7 +52,7 @@ final class UpdateSocket {
         while let next = waiting.first {
             if socket.send(next.data) == .full {
                 isWaiting = true
-                return socket.whenWritable(on: bus.queue) { [weak self] in
+                return socket.whenWritable(on: bus.queue, bus.timing.gatt) { [weak self] in
                     self?.sendWaiting()
                     self?.bus.flush()
                 }

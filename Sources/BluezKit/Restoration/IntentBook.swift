@@ -37,31 +37,33 @@ final class IntentBook: Sendable {
     let path: String?
     /// The directory of the state of the app's other managers.
     let directory: StateDirectory?
+    private let timing: BlueZTiming.Preservation
     private let state: Protected<State>
 
-    private init(_ state: State, resumes: Bool) {
-        (self.state, self.resumes) = (Protected(state, isFirst: true), resumes)
+    private init(_ state: State, resumes: Bool, timing: BlueZTiming.Preservation) {
+        (self.state, self.resumes, self.timing) = (Protected(state, isFirst: true), resumes, timing)
         (path, directory) = (state.store?.path, state.store?.directory)
     }
 
     /// Creates the book of a new manager, and reads what an earlier process preserved.
     /// - Returns: No book for a manager that neither preserves nor resumes.
     static func open(
-        _ role: Snapshot.Role, identifier: String?, options: [String: Any]?
+        _ role: Snapshot.Role, identifier: String?, options: [String: Any]?,
+        timing: BlueZTiming.Preservation = BlueZTiming.Preservation()
     ) -> (book: IntentBook?, preserved: Snapshot?) {
         var (store, preserved): (SnapshotStore?, Snapshot?)
-        if let identifier { (store, preserved) = openStore(role, identifier, options) }
+        if let identifier { (store, preserved) = openStore(role, identifier, options, timing) }
         let choice = (options?[BluezManagerOptionResumeAfterResetKey] as? NSNumber)?.boolValue
         let resumes = choice ?? (identifier != nil)
         guard store != nil || resumes else { return (nil, nil) }
         let empty = Snapshot(
             role: role, identifier: identifier ?? "", app: StateDirectory.app, boot: StateDirectory.boot, saved: Date())
         let state = State(snapshot: preserved ?? empty, store: store, isOnDisk: preserved != nil)
-        return (IntentBook(state, resumes: resumes), preserved)
+        return (IntentBook(state, resumes: resumes, timing: timing), preserved)
     }
 
     private static func openStore(
-        _ role: Snapshot.Role, _ identifier: String, _ options: [String: Any]?
+        _ role: Snapshot.Role, _ identifier: String, _ options: [String: Any]?, _ timing: BlueZTiming.Preservation
     ) -> (SnapshotStore?, Snapshot?) {
         guard let directory = StateDirectory(options: options) else {
             Log.warning(
@@ -70,7 +72,7 @@ final class IntentBook: Sendable {
             return (nil, nil)
         }
         do throws(SnapshotStore.Failure) {
-            let store = try lockedStore(directory, role, identifier)
+            let store = try lockedStore(directory, role, identifier, timing)
             do throws(SnapshotStore.Failure) { return (store, try store.load()) } catch {
                 // A file that could not be read may be valid: it is not overwritten.
                 guard error.isBadContent else { throw error }
@@ -85,13 +87,12 @@ final class IntentBook: Sendable {
     }
 
     private static func lockedStore(
-        _ directory: StateDirectory, _ role: Snapshot.Role, _ identifier: String
+        _ directory: StateDirectory, _ role: Snapshot.Role, _ identifier: String, _ timing: BlueZTiming.Preservation
     ) throws(SnapshotStore.Failure) -> SnapshotStore {
-        // The process that ends unclaimed links holds the lock for some milliseconds.
-        for _ in 0..<5 {
+        for _ in 0..<timing.lockRetries {
             do throws(SnapshotStore.Failure) { return try SnapshotStore(directory, role, identifier) } catch {
                 guard error.isInUse else { throw error }
-                usleep(10_000)
+                usleep(UInt32(timing.lockRetry / .microseconds(1)))
             }
         }
         return try SnapshotStore(directory, role, identifier)
@@ -140,7 +141,7 @@ final class IntentBook: Sendable {
         }
         guard isFirst else { return }
         body()
-        later(.seconds(1)) { book in
+        later(timing.gathering) { book in
             let gathered = book.state.withLock { state in
                 defer { (state.isGathering, state.gathered) = (false, nil) }
                 return state.gathered
@@ -154,8 +155,10 @@ final class IntentBook: Sendable {
         state.withLock(body).map(Log.warning)
     }
 
-    private func later(_ delay: DispatchTimeInterval, _ body: @escaping @Sendable (IntentBook) -> Void) {
-        DispatchQueue.global(qos: .utility).asyncAfter(deadline: .now() + delay) { [weak self] in self.map(body) }
+    private func later(_ delay: Duration, _ body: @escaping @Sendable (IntentBook) -> Void) {
+        DispatchQueue.global(qos: .utility).asyncAfter(deadline: .now().later(by: delay)) { [weak self] in
+            self.map(body)
+        }
     }
 
     /// - Parameter changes: The changes; nil: the whole file is written.
@@ -180,7 +183,7 @@ final class IntentBook: Sendable {
     private func retryLater(_ state: inout State) {
         guard !state.isRetryDue else { return }
         state.isRetryDue = true
-        later(.seconds(5)) { book in
+        later(timing.saveRetry) { book in
             book.perform { state in
                 state.isRetryDue = false
                 return state.hasFailed ? book.save(&state) : nil
@@ -208,9 +211,6 @@ final class IntentBook: Sendable {
 
     // MARK: Switched off, or exiting?
 
-    /// How long bluetoothd takes at most from switching an adapter off to exiting, when it is asked to exit.
-    static let shutdownTime = DispatchTimeInterval.seconds(10)
-
     /// The state is removed, unless ``cancelPowerOffReset()`` is called soon.
     /// - Returns: The number of this scheduled removal.
     @discardableResult
@@ -220,7 +220,7 @@ final class IntentBook: Sendable {
             state.powerOffReset = PowerOffReset(number: state.powerOffResets, since: .now())
             return state.powerOffResets
         }
-        later(Self.shutdownTime) { $0.commitPowerOffReset(number) }
+        later(timing.powerOffReset) { $0.commitPowerOffReset(number) }
         return number
     }
 
@@ -230,7 +230,7 @@ final class IntentBook: Sendable {
         state.withLock { state in
             defer { state.powerOffReset = nil }
             guard let since = state.powerOffReset?.since else { return true }
-            return since + Self.shutdownTime > .now()
+            return since.later(by: timing.powerOffReset) > .now()
         }
     }
 

@@ -7,22 +7,24 @@ struct FloodGate {
 
     /// A program can use ever new names; those beyond this number count as one source.
     static let sourceLimit = 64
-    static let interval = Duration.seconds(60)
 
+    let interval: Duration
     private var sources: [String: Source] = [:]
+
+    init(interval: Duration = BlueZTiming.Log().repetition) { self.interval = interval }
 
     /// An event from `source`.
     /// - Returns: Nil: suppress it. Otherwise the number of events suppressed since the last one that passed.
     mutating func admit(_ source: String, at now: ContinuousClock.Instant) -> Int? {
         if sources[source] == nil, sources.count >= Self.sourceLimit {
-            sources = sources.filter { now - $0.value.last < Self.interval || $0.value.withheld > 0 }
+            sources = sources.filter { now - $0.value.last < interval || $0.value.withheld > 0 }
         }
         let name = sources[source] != nil || sources.count < Self.sourceLimit ? source : ""
         guard var known = sources[name] else {
             sources[name] = Source(last: now)
             return 0
         }
-        guard now - known.last >= Self.interval else {
+        guard now - known.last >= interval else {
             known.withheld += 1
             sources[name] = known
             return nil

@@ -42,7 +42,7 @@ import Testing
         let count = fill(socket)
         #expect(count > 0 && socket.send([0]) == .full)
         #expect(!socket.isDrained)
-        queue.sync { socket.whenWritable(on: queue) { [log] in log.append("room") } }
+        queue.sync { socket.whenWritable(on: queue, BlueZTiming.GATT()) { [log] in log.append("room") } }
         #expect(log.all.isEmpty)
         #expect(pair.receiveAll().count == count)
         #expect(socket.isDrained)
@@ -50,7 +50,7 @@ import Testing
         queue.sync { #expect(socket.send([7]) == .sent) }
         #expect(pair.receiveAll() == [[7]])
         // It would have been called again by now.
-        queue.sync { socket.whenWritable(on: queue) { [log] in log.append("again") } }
+        queue.sync { socket.whenWritable(on: queue, BlueZTiming.GATT()) { [log] in log.append("again") } }
         try await log.next("again") { $0 == "again" ? true : nil }
         queue.sync { #expect(log.all == ["room", "again"]) }
     }
@@ -59,7 +59,7 @@ import Testing
     func broken() async throws {
         let socket = socket()
         _ = fill(socket)
-        queue.sync { socket.whenWritable(on: queue) { [log] in log.append("end") } }
+        queue.sync { socket.whenWritable(on: queue, BlueZTiming.GATT()) { [log] in log.append("end") } }
         pair.closeBlueZs()
         try await log.next("end") { $0 == "end" ? true : nil }
         queue.sync { #expect(socket.send([1]) == .broken) }
@@ -94,7 +94,7 @@ import Testing
         let socket = socket()
         _ = fill(socket)
         queue.sync {
-            socket.whenWritable(on: queue) { [log] in log.append("room") }
+            socket.whenWritable(on: queue, BlueZTiming.GATT()) { [log] in log.append("room") }
             // Ready, but not handled: this turn of the queue has not ended.
             _ = pair.receiveAll()
             socket.close()

@@ -66,7 +66,7 @@ import Testing
         let start = ContinuousClock.now
         let passed = (0..<10_000).count { gate.admit(":1.\($0)", at: start) != nil }
         #expect(passed == FloodGate.sourceLimit + 1)
-        let later = start + FloodGate.interval
+        let later = start + gate.interval
         #expect(gate.admit("new", at: later) == 0)
         #expect(gate.admit(":1.0", at: later) == 0)
     }

@@ -1,6 +1,26 @@
+/// What bluetoothd, the kernel and controllers take, as far as BluezKit's own times follow from it.
+enum BlueZFacts {
+    /// From `Device1.Disconnect` until the link is ended (src/device.c, `DISCONNECT_TIMER`). The kernel, too, keeps the links
+    /// of a bluetoothd that has ended for so long.
+    static let disconnect = Duration.seconds(2)
+    /// How long `Device1.Connect` waits for a device that does not advertise.
+    static let connect = Duration.seconds(40)
+    /// How long `Device1.Pair` may take.
+    static let pair = Duration.seconds(120)
+    /// How long a pairing agent may take to answer (src/agent.c, `REQUEST_TIMEOUT`).
+    static let agentAnswer = Duration.seconds(60)
+    /// How long a device is kept that was only discovered, or has lost its link without a bond (`TemporaryTimeout` in
+    /// main.conf).
+    static let temporaryDevice = Duration.seconds(30)
+    /// How often a controller that filters duplicates reports a device.
+    static let scanCycle = Duration.seconds(10)
+    /// For a peer to answer (Core Spec 5.4, Vol 3, Part F, 3.3.3: the ATT transaction timeout).
+    static let attributeTransaction = Duration.seconds(30)
+    /// For this process to answer about one of its attributes (src/gatt-database.c, `ATT_TIMEOUT`).
+    static let applicationAnswer = Duration.seconds(5)
+}
+
 /// Every time that BluezKit waits, in one place. Tests set shorter ones, before the first manager or for what comes next.
-///
-/// Deadlines of D-Bus calls are not here: each stands at its call in ``BlueZProxy``, beside what BlueZ does in that time.
 struct BlueZTiming: Sendable {
     var daemon = Daemon()
     var adapter = Adapter()
@@ -10,6 +30,24 @@ struct BlueZTiming: Sendable {
     var gatt = GATT()
     var pairing = Pairing()
     var server = Server()
+    var preservation = Preservation()
+    var log = Log()
+
+    /// When a D-Bus call counts as not answered: somewhat later than BlueZ itself may take. After a deadline BlueZ continues
+    /// to work on the call. Tests make a BlueZ that does not answer, rather than shorter deadlines.
+    enum Deadline {
+        /// BlueZ answers most calls within milliseconds; some wait for the kernel or a controller.
+        static let call = Duration.seconds(30)
+        /// After BlueZ has given up, and time for a classic attempt that it makes before.
+        static let connect = BlueZFacts.connect + .seconds(30)
+        static let pair = BlueZFacts.pair + .seconds(30)
+        /// Reading or writing may start pairing, and pairing may ask the user.
+        static let attribute = BlueZFacts.attributeTransaction + BlueZFacts.agentAnswer + .seconds(5)
+        /// For all that BlueZ knows. An app's thread waits for it.
+        static let list = Duration.seconds(2)
+        /// The same for the app's thread: the bus queue may be busy.
+        static let blockedList = list + .seconds(2)
+    }
 
     /// bluetoothd, and the connection to the bus.
     struct Daemon: Sendable {
@@ -32,9 +70,9 @@ struct BlueZTiming: Sendable {
         /// After that, until `.unsupported` is reported for an adapter that was there. A slow machine takes about 10 s to
         /// start bluetoothd, and apps that see `.unsupported` may give up for good.
         var longGrace = Duration.seconds(17)
-        /// After bluetoothd was restarted. The kernel ends the links of the previous daemon after 2 s, and until then the
-        /// new daemon reports them as connected.
-        var staleLinks = Duration.milliseconds(2500)
+        /// After bluetoothd was restarted. Until the kernel has ended the links of the previous daemon, the new one reports
+        /// them as connected.
+        var staleLinks = BlueZFacts.disconnect + .milliseconds(500)
         /// Before `Powered` is asked for again, where the bus has refused the call.
         var poweredRetry = Duration.milliseconds(100)
     }
@@ -55,9 +93,8 @@ struct BlueZTiming: Sendable {
         /// The longest attempt while others wait: of a device that was heard, and of one that was not.
         var heardAttempt = Duration.seconds(10)
         var unheardAttempt = Duration.seconds(4)
-        /// How long after its last advertisement a device counts as being in range. A controller that filters duplicates
-        /// reports a device once in a scan cycle, about 10 s.
-        var inRange = Duration.seconds(12)
+        /// How long after its last advertisement a device counts as being in range: until it must have been reported again.
+        var inRange = BlueZFacts.scanCycle + .seconds(2)
         /// The longest part of an attempt during which discovery is paused. A device that is away must not keep the app's
         /// scan from going on.
         var discoveryPause = Duration.seconds(5)
@@ -95,6 +132,10 @@ struct BlueZTiming: Sendable {
         var idleWriter = Duration.seconds(5)
         /// BlueZ notices a closed socket some moments later, and refuses other writes until then: doubled with each try.
         var writerRetry = Duration.milliseconds(5)
+        /// How often such a write is repeated: 1.3 s in all.
+        var writerRetries = 8
+        /// Before a full socket is written to again, where there is no descriptor left to watch it with.
+        var descriptorRetry = Duration.milliseconds(10)
         /// Between two looks whether BlueZ has emptied a socket, doubled from the shortest to the longest.
         var drain = (shortest: Duration.milliseconds(1), longest: Duration.milliseconds(16))
     }
@@ -109,13 +150,33 @@ struct BlueZTiming: Sendable {
 
     /// The peripheral role.
     struct Server: Sendable {
-        /// bluetoothd answers a central itself after 5 s (src/gatt-database.c, `ATT_TIMEOUT`).
-        var request = Duration.seconds(5)
+        /// For the app to answer a request. bluetoothd answers the central itself after that time.
+        var request = BlueZFacts.applicationAnswer
         /// For a new adapter's LEAdvertisingManager1, which appears some time after `Powered`.
         var advertisingManager = Duration.seconds(3)
         var advertisingRetry = Duration.milliseconds(100)
-        /// For a central to confirm an indication (Core Spec 5.4, Vol 3, Part F, 3.3.3: the ATT transaction timeout).
-        var confirmation = Duration.seconds(30)
+        /// For a central to confirm an indication.
+        var confirmation = BlueZFacts.attributeTransaction
+    }
+
+    /// Preserved state (`IntentBook`).
+    struct Preservation {
+        /// How long bluetoothd takes at most from switching an adapter off to exiting, when it is asked to exit.
+        var powerOffReset = Duration.seconds(10)
+        /// Before a save is tried again: a full disk takes some time to be noticed and emptied.
+        var saveRetry = Duration.seconds(5)
+        /// Between two saves of what changes often and matters little.
+        var gathering = Duration.seconds(1)
+        /// For another process, which ends unclaimed links, to let go of a file: some milliseconds.
+        var lockRetry = Duration.milliseconds(10)
+        var lockRetries = 5
+        /// For an app to make the manager again whose state another process has left, before that state's links are ended.
+        var claims = Duration.seconds(30)
+    }
+
+    struct Log {
+        /// Between two lines about the same thing, where a peer or another program can cause any number of them.
+        var repetition = Duration.seconds(60)
     }
 }
 
