@@ -3,7 +3,8 @@ import Foundation
 
 @testable import BluezKit
 
-/// An app with one peripheral, on a bus that does not exist: the test does what BlueZ would have led to.
+/// An app with one peripheral, on a bus that does not exist: the test does what BlueZ would have led to. Or on one where the
+/// test is BlueZ (``ScriptedBus``).
 // holds: constants; the log is safe
 final class DetachedApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @unchecked Sendable {
     let log = EventLog<String>()
@@ -13,8 +14,8 @@ final class DetachedApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegat
     let device: Device
     var core: PeripheralCore { peripheral.core }
 
-    override init() {
-        let address = "unix:path=/nonexistent/\(UUID().uuidString)"
+    init(on bus: BusAddress? = nil) {
+        let address = bus?.rawValue ?? "unix:path=/nonexistent/\(UUID().uuidString)"
         manager = CBCentralManager(delegate: nil, queue: queue, options: [BluezManagerOptionBusAddressKey: address])
         device = DetachedCentral.device(0x77)
         peripheral = CBPeripheral(identity: device.identity, manager: manager)
@@ -71,11 +72,36 @@ final class DetachedApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegat
     func peripheral(
         _ peripheral: CBPeripheral, didUpdateValueFor characteristic: CBCharacteristic, error: (any Error)?
     ) {
+        if let error { return log.append("value error \(Self.code(error))") }
         log.append("value \((characteristic.value ?? Data()).map { String($0) }.joined(separator: " "))")
     }
     func peripheral(
         _ peripheral: CBPeripheral, didUpdateNotificationStateFor characteristic: CBCharacteristic, error: (any Error)?
     ) {
-        log.append("notifying \(characteristic.isNotifying)")
+        log.append("notifying \(characteristic.isNotifying)\(error.map { " error \(Self.code($0))" } ?? "")")
+    }
+    func peripheral(_ peripheral: CBPeripheral, didDiscoverServices error: (any Error)?) {
+        log.append("services \(error.map { "error \(Self.code($0))" } ?? "\(peripheral.services?.count ?? 0)")")
+    }
+    func peripheral(
+        _ peripheral: CBPeripheral, didDiscoverCharacteristicsFor service: CBService, error: (any Error)?
+    ) {
+        log.append("characteristics \(service.characteristics?.count ?? 0)")
+    }
+    func peripheral(
+        _ peripheral: CBPeripheral, didWriteValueFor characteristic: CBCharacteristic, error: (any Error)?
+    ) {
+        log.append("wrote\(error.map { " error \(Self.code($0))" } ?? "")")
+    }
+    func peripheral(_ peripheral: CBPeripheral, didModifyServices invalidatedServices: [CBService]) {
+        log.append("modified \(invalidatedServices.count)")
+    }
+
+    private static func code(_ error: any Error) -> String {
+        switch error {
+        case let error as CBError: "\(error.code)"
+        case let error as CBATTError: "ATT \(error.code.rawValue)"
+        default: "\(error)"
+        }
     }
 }

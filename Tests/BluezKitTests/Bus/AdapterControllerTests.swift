@@ -1,0 +1,142 @@
+import BluezDBus
+import Testing
+
+@testable import BluezKit
+
+@Suite struct AdapterControllerTests {
+    private static let hci1 = "/org/bluez/hci1"
+    private static let hci2 = "/org/bluez/hci2"
+    private let isOn = Value.variant(.bool(true))
+    private let isOff = Value.variant(.bool(false))
+
+    private func xml(_ names: String...) -> Value {
+        .string("<node>" + names.map { "<node name=\"\($0)\"/>" }.joined() + "</node>")
+    }
+
+    private func next(_ script: ScriptedBus) async throws -> CBManagerState {
+        try await script.states.next("state") { $0 }
+    }
+
+    @Test("D5 one question starts up, and nothing is known before its answer")
+    func start() async throws {
+        let script = try await ScriptedBus()
+        script.open()
+        let question = try await script.expect("Get", "Powered", at: ScriptedBus.hci0)
+        try await script.expectNoCall()
+        #expect(script.states.all.isEmpty)
+        question.answer(isOn)
+        #expect(try await next(script) == .poweredOn)
+        try await script.expectNoCall()
+    }
+
+    @Test(
+        "where the usual adapter does not exist the others are listed, and the one that answers that it is on is used")
+    func others() async throws {
+        let script = try await ScriptedBus()
+        script.open()
+        try await script.expect("Get", "Powered", at: ScriptedBus.hci0).refuse(ScriptedBus.noObject)
+        try await script.expect("Introspect", at: "/org/bluez").answer(xml("hci2", "hci1", "test"))
+        let first = try await script.expect("Get", "Powered", at: Self.hci1)
+        let second = try await script.expect("Get", "Powered", at: Self.hci2)
+        second.answer(isOn)
+        #expect(try await next(script) == .poweredOn)
+        #expect(script.turn { script.session.adapter.name } == "hci2")
+        // It is too late to be the first one.
+        first.answer(isOn)
+        try await script.expectNoCall()
+        #expect(script.turn { script.session.adapter.name } == "hci2" && script.states.all == [.poweredOn])
+    }
+
+    @Test("where no adapter is on, the first one is used, in whatever order they answer")
+    func noneIsOn() async throws {
+        let script = try await ScriptedBus()
+        script.open()
+        try await script.expect("Get", "Powered", at: ScriptedBus.hci0).refuse(ScriptedBus.noObject)
+        try await script.expect("Introspect").answer(xml("hci2", "hci1"))
+        let first = try await script.expect("Get", "Powered", at: Self.hci1)
+        try await script.expect("Get", "Powered", at: Self.hci2).answer(isOff)
+        try await script.settle()
+        #expect(script.states.all.isEmpty, "the other one may be on")
+        first.answer(isOff)
+        #expect(try await next(script) == .poweredOff)
+        #expect(script.turn { script.session.adapter.name } == "hci1")
+    }
+
+    @Test("a signal that overtakes the answer counts, and the older answer corrects it as it is from later")
+    func signalFirst() async throws {
+        let script = try await ScriptedBus()
+        script.open()
+        let question = try await script.expect("Get", "Powered")
+        try script.change(ScriptedBus.hci0, BlueZ.adapter, [("Powered", .bool(true))])
+        #expect(try await next(script) == .poweredOn)
+        question.answer(isOff)
+        #expect(try await next(script) == .poweredOff)
+    }
+
+    @Test("a bus that refuses the question makes the app unauthorized; one that is too busy is asked again")
+    func refusals() async throws {
+        let denied = try await ScriptedBus()
+        denied.open()
+        try await denied.expect("Get", "Powered").refuse("org.freedesktop.DBus.Error.AccessDenied")
+        #expect(try await next(denied) == .unauthorized)
+        try await denied.expectNoCall()
+
+        let busy = try await ScriptedBus {
+            var timing = $0
+            timing.adapter.poweredRetry = .milliseconds(1)
+            return timing
+        }
+        busy.open()
+        for _ in 0..<3 { try await busy.expect("Get", "Powered", at: ScriptedBus.hci0).refuse(ScriptedBus.busy) }
+        try await busy.expect("Get", "Powered", at: ScriptedBus.hci0).answer(isOn)
+        #expect(try await next(busy) == .poweredOn)
+    }
+
+    @Test("D10 a bluetoothd that comes back is asked again, and its links are mistrusted for a moment")
+    func restart() async throws {
+        let script = try await ScriptedBus()
+        try await script.powerOn()
+        #expect(!script.turn { script.session.adapter.mayReportStaleLinks })
+        try await script.own(false)
+        #expect(try await script.states.next("reset") { $0 } == .resetting)
+        try await script.own(true)
+        try await script.expect("Get", "Powered", at: ScriptedBus.hci0).answer(isOn)
+        #expect(try await next(script) == .poweredOn)
+        #expect(script.turn { script.session.adapter.mayReportStaleLinks })
+        #expect(script.turn { script.session.adapter.generation } == 1)
+    }
+
+    @Test("a power cycle switches on again when the adapter has gone off, and is a reset for the app")
+    func powerCycle() async throws {
+        let script = try await ScriptedBus()
+        try await script.powerOn()
+        script.turn { script.session.adapter.powerCycle() }
+        let off = try await script.expect("Set", "Powered", at: ScriptedBus.hci0)
+        #expect(off.arguments.last?.boolValue == false)
+        try script.change(ScriptedBus.hci0, BlueZ.adapter, [("Powered", .bool(false))])
+        #expect(try await next(script) == .resetting)
+        try await script.expectNoCall()
+        off.answer()
+        let on = try await script.expect("Set", "Powered", at: ScriptedBus.hci0)
+        #expect(on.arguments.last?.boolValue == true)
+        try script.change(ScriptedBus.hci0, BlueZ.adapter, [("Powered", .bool(true))])
+        #expect(try await next(script) == .poweredOn)
+    }
+
+    @Test("a power cycle that is refused is none: on the way off nothing has changed, on the way on it is off")
+    func powerCycleRefused() async throws {
+        let script = try await ScriptedBus()
+        try await script.powerOn()
+        script.turn { script.session.adapter.powerCycle() }
+        try await script.expect("Set", "Powered").refuse()
+        try await script.expectNoCall()
+        #expect(script.states.all == [.poweredOn])
+        script.turn { script.session.adapter.powerCycle() }
+        let off = try await script.expect("Set", "Powered")
+        try script.change(ScriptedBus.hci0, BlueZ.adapter, [("Powered", .bool(false))])
+        off.answer()
+        try await script.expect("Set", "Powered").refuse()
+        #expect(try await next(script) == .resetting)
+        #expect(try await next(script) == .poweredOff)
+    }
+}

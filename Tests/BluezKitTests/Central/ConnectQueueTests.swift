@@ -1,0 +1,156 @@
+import BluezDBus
+import Testing
+
+@testable import BluezKit
+
+/// Attempts to connect, as they reach BlueZ.
+@Suite struct ConnectQueueTests {
+    // holds: confined to the bus queue, but for what is safe
+    private final class Stage: @unchecked Sendable {
+        let script: ScriptedBus
+        let manager: CentralManagerCore
+        private var peripherals: [PeripheralCore] = []
+
+        init(_ prepare: (inout BlueZTiming) -> Void = { _ in }) async throws {
+            script = try await ScriptedBus {
+                var timing = $0
+                (timing.link.backOff, timing.link.longestBackOff) = (.milliseconds(1), .milliseconds(1))
+                prepare(&timing)
+                return timing
+            }
+            try await script.powerOn()
+            manager = script.manager()
+            // What the scheduler hears of devices, and who pairs, does not matter here.
+            script.answerRoutinely([
+                "RegisterAgent": [], "Get": [.variant(.bool(true))], "Introspect": [.string("<node/>")],
+                "SetDiscoveryFilter": [], "StartDiscovery": [], "StopDiscovery": [],
+            ])
+        }
+
+        func path(_ number: Int) -> String { ScriptedBus.path(DetachedCentral.identity(number)) }
+
+        /// An app wants the device, which BlueZ knows and which is not connected.
+        @discardableResult
+        func want(_ number: Int) async throws -> PeripheralCore {
+            let core = PeripheralCore(identity: DetachedCentral.identity(number), manager: manager)
+            script.turn {
+                peripherals.append(core)
+                script.central.connect(core, link: core.begin(), reconnects: false)
+            }
+            try await check(number)
+            return core
+        }
+
+        /// BlueZ is asked about the device, and says that it is not connected.
+        func check(_ number: Int) async throws {
+            let properties = ScriptedBus.properties(DetachedCentral.identity(number))
+            try await script.expect("GetAll", at: path(number)).answer(.properties(properties))
+            try await script.settle()
+        }
+
+        func connected(_ number: Int, _ isConnected: Bool = true) throws {
+            try script.change(path(number), BlueZ.device, [("Connected", .bool(isConnected))])
+        }
+
+        var isEmpty: Bool { script.turn { script.central.connects.isEmpty } }
+    }
+
+    @Test(
+        "one device attempts at a time: the next one when the link of the first is up, not when Connect has succeeded")
+    func oneAtATime() async throws {
+        let stage = try await Stage()
+        try await stage.want(1)
+        let first = try await stage.script.expect("Connect", at: stage.path(1))
+        try await stage.want(2)
+        try await stage.script.expectNoCall()
+        first.answer()
+        try await stage.script.expectNoCall()
+        try stage.connected(1)
+        try await stage.script.expect("Connect", at: stage.path(2)).answer()
+        try stage.connected(2)
+        try await stage.script.expectNoCall()
+        #expect(stage.isEmpty)
+    }
+
+    @Test("a refused attempt leaves its turn to the next device, and gets another one after that")
+    func refused() async throws {
+        let stage = try await Stage()
+        try await stage.want(1)
+        let first = try await stage.script.expect("Connect", at: stage.path(1))
+        try await stage.want(2)
+        first.refuse("Failed", "le-connection-abort-by-local")
+        let second = try await stage.script.expect("Connect", at: stage.path(2))
+        // It was queued again meanwhile.
+        try await stage.check(1)
+        try await stage.script.expectNoCall()
+        second.refuse("Failed", "le-connection-abort-by-local")
+        try await stage.script.expect("Connect", at: stage.path(1))
+    }
+
+    @Test("an attempt that takes too long while others wait is called off, and the turn passes when BlueZ has answered")
+    func calledOff() async throws {
+        let stage = try await Stage { $0.connect.unheardAttempt = .milliseconds(1) }
+        try await stage.want(1)
+        let attempt = try await stage.script.expect("Connect", at: stage.path(1))
+        try await stage.want(2)
+        let end = try await stage.script.expect("Disconnect", at: stage.path(1))
+        try await stage.script.expectNoCall()
+        attempt.refuse("Failed", "br-connection-canceled")
+        try await stage.script.expectNoCall()
+        end.answer()
+        // It is still wanted, and waits behind the other one.
+        let asked = try await stage.script.expect("GetAll", at: stage.path(1))
+        let second = try await stage.script.expect("Connect", at: stage.path(2))
+        second.answer()
+        try stage.connected(2)
+        asked.answer(.properties(ScriptedBus.properties(DetachedCentral.identity(1))))
+        try await stage.script.expect("Connect", at: stage.path(1))
+    }
+
+    @Test("a cancelled attempt is called off, and the next device waits for BlueZ's answer to that")
+    func cancelled() async throws {
+        let stage = try await Stage()
+        let core = try await stage.want(1)
+        let attempt = try await stage.script.expect("Connect", at: stage.path(1))
+        try await stage.want(2)
+        stage.script.turn { stage.script.central.cancel(core) }
+        let end = try await stage.script.expect("Disconnect", at: stage.path(1))
+        end.answer()
+        try await stage.script.expect("Connect", at: stage.path(2))
+        // It is of no interest any longer.
+        attempt.refuse("Failed", "br-connection-canceled")
+        try await stage.script.expectNoCall()
+    }
+
+    @Test("a device that has not got its turn yet is cancelled without a word to BlueZ")
+    func cancelledInQueue() async throws {
+        let stage = try await Stage()
+        try await stage.want(1)
+        let first = try await stage.script.expect("Connect", at: stage.path(1))
+        let core = try await stage.want(2)
+        stage.script.turn { stage.script.central.cancel(core) }
+        try await stage.script.expectNoCall()
+        first.answer()
+        try stage.connected(1)
+        try await stage.script.expectNoCall()
+        #expect(stage.isEmpty)
+    }
+
+    @Test("with Bluetooth off no device waits; what BlueZ answers then, and after that, starts nothing")
+    func bluetoothOff() async throws {
+        let stage = try await Stage()
+        try await stage.want(1)
+        let first = try await stage.script.expect("Connect", at: stage.path(1))
+        try await stage.want(2)
+        try stage.script.change(ScriptedBus.hci0, BlueZ.adapter, [("Powered", .bool(false))])
+        try await stage.script.states.next("off") { $0 == .poweredOff ? true : nil }
+        #expect(stage.isEmpty)
+        let end = try await stage.script.expect("Disconnect", at: stage.path(1))
+        first.refuse("NotReady")
+        end.refuse("NotConnected")
+        try stage.script.change(ScriptedBus.hci0, BlueZ.adapter, [("Powered", .bool(true))])
+        try await stage.script.states.next("on") { $0 == .poweredOn ? true : nil }
+        try await stage.script.expectNoCall()
+        #expect(stage.isEmpty)
+    }
+}

@@ -1,0 +1,188 @@
+import BluezDBus
+import BluezKitRestore
+import Testing
+
+@testable import BluezKit
+
+@Suite struct DiscoveryControllerTests {
+    /// A manager that may scan, and Bluetooth is on.
+    private func stage() async throws -> (script: ScriptedBus, core: CentralManagerCore) {
+        let script = try await ScriptedBus {
+            var timing = $0
+            (timing.scan.retry, timing.scan.longestRetry) = (.milliseconds(1), .milliseconds(4))
+            return timing
+        }
+        try await script.powerOn()
+        return (script, script.manager())
+    }
+
+    private func scan(_ script: ScriptedBus, _ core: CentralManagerCore, _ services: [String]? = nil, token: UInt64 = 1)
+    {
+        let request = ScanRequest(
+            services: services.map { $0.compactMap { AttributeUUID($0) } }, allowsDuplicates: nil,
+            solicitedServices: nil)
+        script.turn { script.central.startScan(Scan(request, token: token), of: core) }
+    }
+
+    private func uuids(_ call: ScriptedBus.Call) -> [String]? {
+        guard case .array(_, let uuids)? = call.arguments.first?.dictionaryValue?["UUIDs"]?.unwrapped else {
+            return nil
+        }
+        return uuids.compactMap(\.stringValue)
+    }
+
+    /// The discovery starts, and is running.
+    private func start(_ script: ScriptedBus, wasDiscovering: Bool = false) async throws {
+        try await script.expect("SetDiscoveryFilter", at: ScriptedBus.hci0).answer()
+        try await script.expect("Get", "Discovering").answer(.variant(.bool(wasDiscovering)))
+        try await script.expect("StartDiscovery", at: ScriptedBus.hci0).answer()
+        try await script.settle()
+    }
+
+    @Test("a discovery is started when BlueZ has taken the filter, and not before")
+    func filterFirst() async throws {
+        let (script, core) = try await stage()
+        scan(script, core, ["180D"])
+        let filter = try await script.expect("SetDiscoveryFilter")
+        #expect(uuids(filter) == ["0000180d-0000-1000-8000-00805f9b34fb"])
+        try await script.expectNoCall()
+        filter.answer()
+        try await script.expect("Get", "Discovering").answer(.variant(.bool(false)))
+        try await script.expect("StartDiscovery").answer()
+        try await script.expectNoCall()
+    }
+
+    @Test("what is wanted changes while BlueZ thinks: only the last filter follows")
+    func lastWish() async throws {
+        let (script, core) = try await stage()
+        scan(script, core, ["180D"])
+        let first = try await script.expect("SetDiscoveryFilter")
+        for service in ["180F", "1801", "180A"] { scan(script, core, [service]) }
+        try await script.expectNoCall()
+        first.answer()
+        try await script.expect("Get", "Discovering").answer(.variant(.bool(false)))
+        try await script.expect("StartDiscovery").answer()
+        // Devices that were reported already must be reported again.
+        try await script.expect("StopDiscovery").answer()
+        #expect(uuids(try await script.expect("SetDiscoveryFilter")) == ["0000180a-0000-1000-8000-00805f9b34fb"])
+    }
+
+    @Test("a scan that ends before its discovery has started is stopped when that is answered")
+    func endsEarly() async throws {
+        let (script, core) = try await stage()
+        scan(script, core)
+        try await script.expect("SetDiscoveryFilter").answer()
+        try await script.expect("Get", "Discovering").answer(.variant(.bool(false)))
+        let start = try await script.expect("StartDiscovery")
+        script.turn { script.central.endScan(of: core) }
+        try await script.expectNoCall()
+        start.answer()
+        try await script.expect("StopDiscovery", at: ScriptedBus.hci0).refuse()
+        try await script.expectNoCall()
+    }
+
+    @Test("a refused discovery is tried again after a pause, from the filter on; a closed adapter is left alone")
+    func refused() async throws {
+        let (script, core) = try await stage()
+        scan(script, core)
+        for _ in 0..<3 {
+            try await script.expect("SetDiscoveryFilter").answer()
+            try await script.expect("Get", "Discovering").answer(.variant(.bool(false)))
+            try await script.expect("StartDiscovery").refuse("InProgress")
+        }
+        try await script.expect("SetDiscoveryFilter").refuse("NotReady")
+        try await script.expectNoCall()
+    }
+
+    @Test("a pause stops the discovery, and its end starts it again, also where BlueZ refuses to stop")
+    func pause() async throws {
+        let (script, core) = try await stage()
+        scan(script, core)
+        try await start(script)
+        script.turn {
+            script.central.discovery.pause(true)
+            script.central.discovery.pause(true)
+        }
+        let stop = try await script.expect("StopDiscovery")
+        script.turn { script.central.discovery.pause(false) }
+        stop.refuse()
+        try await script.expectNoCall()
+        script.turn { script.central.discovery.pause(false) }
+        try await start(script)
+        try await script.expectNoCall()
+    }
+
+    @Test("a discovery that BlueZ starts when Bluetooth was off meanwhile is not wanted any longer, and is stopped")
+    func stray() async throws {
+        let (script, core) = try await stage()
+        scan(script, core)
+        try await script.expect("SetDiscoveryFilter").answer()
+        try await script.expect("Get", "Discovering").answer(.variant(.bool(false)))
+        let start = try await script.expect("StartDiscovery")
+        for isOn in [false, true] {
+            try script.change(ScriptedBus.hci0, BlueZ.adapter, [("Powered", .bool(isOn))])
+            try await script.states.next("state") { ($0 == .poweredOn) == isOn ? true : nil }
+        }
+        try await script.expectNoCall()
+        start.answer()
+        try await script.expect("StopDiscovery", at: ScriptedBus.hci0).answer()
+        try await script.expectNoCall()
+    }
+
+    @Test("what the discovery of another program has heard is read, once, and only devices that it has heard are known")
+    func joins() async throws {
+        let (script, core) = try await stage()
+        scan(script, core)
+        try await start(script, wasDiscovering: true)
+        let (near, far) = (DetachedCentral.identity(1), DetachedCentral.identity(2))
+        try await script.expect("GetManagedObjects", at: "/").answer(
+            ScriptedBus.objects([
+                (ScriptedBus.path(near), ScriptedBus.properties(near, [("RSSI", .int16(-50))])),
+                (ScriptedBus.path(far), ScriptedBus.properties(far)),
+            ]))
+        try await script.expectNoCall()
+        script.turn {
+            #expect(script.central.store.known(near)?.wasHeard(within: .seconds(1000)) == true)
+            #expect(script.central.store.known(far) == nil)
+            #expect(core.reportedKinds(of: near) != nil)
+        }
+    }
+
+    @Test("the answer about what was heard is dropped if the scan has ended meanwhile")
+    func joinsTooLate() async throws {
+        let (script, core) = try await stage()
+        scan(script, core)
+        try await start(script, wasDiscovering: true)
+        let objects = try await script.expect("GetManagedObjects")
+        script.turn { script.central.endScan(of: core) }
+        try await script.expect("StopDiscovery").answer()
+        let near = DetachedCentral.identity(1)
+        objects.answer(
+            try ScriptedBus.objects([(ScriptedBus.path(near), ScriptedBus.properties(near, [("RSSI", .int16(-50))]))]))
+        try await script.expectNoCall()
+        #expect(script.turn { script.central.store.known(near) } == nil)
+    }
+
+    @Test("a device of which only a change is known is read once; what it was is not known if BlueZ has removed it")
+    func readUnknown() async throws {
+        let (script, core) = try await stage()
+        scan(script, core)
+        try await start(script)
+        let (near, gone) = (DetachedCentral.identity(1), DetachedCentral.identity(2))
+        for rssi: Int16 in [-50, -51, -52] {
+            try script.change(ScriptedBus.path(near), BlueZ.device, [("RSSI", .int16(rssi))])
+        }
+        let question = try await script.expect("GetAll", at: ScriptedBus.path(near))
+        try script.change(ScriptedBus.path(gone), BlueZ.device, [("RSSI", .int16(-60))])
+        let other = try await script.expect("GetAll", at: ScriptedBus.path(gone))
+        try script.remove(ScriptedBus.path(gone), BlueZ.device)
+        try await script.expectNoCall()
+        other.answer(.properties(ScriptedBus.properties(gone, [("RSSI", .int16(-60))])))
+        question.answer(.properties(ScriptedBus.properties(near, [("RSSI", .int16(-52))])))
+        try await script.expectNoCall()
+        script.turn {
+            #expect(script.central.store.known(near)?.lastRSSI == -52)
+            #expect(script.central.store.known(gone) == nil)
+        }
+    }
+}
