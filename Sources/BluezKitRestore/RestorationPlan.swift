@@ -47,7 +47,7 @@ package struct RestorationPlan: Equatable, Sendable {
     /// The services to publish again, because BlueZ withdraws them with the process and ends the subscriptions to them.
     package let services: [Snapshot.LocalService]
     /// The advertisement to start again.
-    package let advertisement: Snapshot.Advertisement?
+    package let advertisement: AdvertisementRequest?
 
     package init(_ snapshot: Snapshot, _ live: Live) {
         (scan, services, advertisement) = (snapshot.scan, snapshot.services, snapshot.advertisement)

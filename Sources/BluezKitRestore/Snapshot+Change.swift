@@ -16,7 +16,7 @@ extension Snapshot {
         /// A known characteristic of a known service.
         case characteristic(is: Characteristic, in: PathElement, of: UUID)
         case services(are: [LocalService])
-        case advertisement(is: Advertisement?)
+        case advertisement(is: AdvertisementRequest?)
         /// Bluetooth was switched off.
         case off
     }

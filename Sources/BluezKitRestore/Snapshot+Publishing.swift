@@ -49,24 +49,4 @@ extension Snapshot {
             (self.uuid, self.text, self.data) = (uuid, text, data)
         }
     }
-
-    /// The values passed to `startAdvertising` that take effect.
-    package struct Advertisement: Codable, Equatable, Sendable {
-        package struct ServiceData: Codable, Equatable, Sendable {
-            package var uuid: AttributeUUID
-            package var data: Data
-
-            package init(uuid: AttributeUUID, data: Data) { (self.uuid, self.data) = (uuid, data) }
-        }
-
-        package var localName: String?
-        package var services: [AttributeUUID]?
-        package var manufacturerData: Data?
-        package var serviceData: [ServiceData]?
-        package var minimumIntervalMilliseconds: Double?
-        package var maximumIntervalMilliseconds: Double?
-        package var txPowerDBm: Int?
-
-        package init() {}
-    }
 }

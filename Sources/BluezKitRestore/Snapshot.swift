@@ -26,7 +26,7 @@ package struct Snapshot: Codable, Equatable, Sendable {
     /// Published services, in the order of the app's calls.
     package var services: [LocalService] = []
     /// The advertisement.
-    package var advertisement: Advertisement?
+    package var advertisement: AdvertisementRequest?
 
     package init(role: Role, identifier: String, app: String, boot: String, saved: Date) {
         (self.role, self.identifier, self.app, self.boot, self.saved) = (role, identifier, app, boot, saved)
@@ -52,14 +52,14 @@ package struct Snapshot: Codable, Equatable, Sendable {
         package var state: State
         /// Whether this computer and the peripheral were paired.
         package var isBonded: Bool
-        /// The app's `CBConnectPeripheralOption…` values, all of them numbers.
-        package var options: [String: Double]
+        /// What the app asked for when it connected.
+        package var options: ConnectRequest
         /// What was discovered on this link; nil: not discovered.
         package var services: [Service]?
 
         package init(
             identifier: UUID, identity: UUID? = nil, name: String?, adapter: String?, state: State, isBonded: Bool,
-            options: [String: Double], services: [Service]?
+            options: ConnectRequest, services: [Service]?
         ) {
             (self.identifier, self.identity, self.name) = (identifier, identity, name)
             (self.adapter, self.state) = (adapter, state)

@@ -107,11 +107,11 @@ extension CentralRole {
         let core = item.peripheral.core
         guard let connection = core.device?.connection else { return }
         switch item.outcome {
-        case .connecting: connect(core, link: item.link, reconnects: item.reconnects)
+        case .connecting: connect(core, link: item.link, item.request)
         case .connected where connection.phase != .closing && connection.phase != .lost: connection.adopt(item)
         // Another manager of this process may be ending the link.
         case .connected, .disconnected:
-            core.restore(link: item.link, reconnects: item.reconnects, layouts: nil, isUp: false)
+            core.restore(item.request, link: item.link, layouts: nil, isUp: false)
             core.reportLoss(reason: nil)
             if core.request == nil { connection.detach(core) } else { connection.pursue(core) }
         case .dropped: break
@@ -124,8 +124,7 @@ extension DeviceConnection {
     /// subscribed to again, before anything that the app asks for.
     fileprivate func adopt(_ item: CBCentralManager.Restored) {
         let core = item.peripheral.core
-        core.restore(
-            link: item.link, reconnects: item.reconnects, layouts: item.peripheral.serviceLayouts, isUp: true)
+        core.restore(item.request, link: item.link, layouts: item.peripheral.serviceLayouts, isUp: true)
         add(core)
         let isNew = !isUp
         client.adopt()

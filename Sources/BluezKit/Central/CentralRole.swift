@@ -80,13 +80,13 @@ final class CentralRole: @unchecked Sendable {  // holds: confined to the bus qu
 
     /// `connect(_:options:)`.
     /// - Parameter link: Which of the app's connects this is. Answers to an earlier one are not delivered.
-    func connect(_ core: PeripheralCore, link token: UInt64, reconnects: Bool) {
+    func connect(_ core: PeripheralCore, link token: UInt64, _ request: ConnectRequest) {
         bus.assertOnQueue()
         // The app may have cancelled or released it, or the manager, since: it may have waited for its start delay.
         guard adapter.state == .poweredOn, core.link.load(ordering: .relaxed) == token,
             managers.contains(where: { $0 === core.manager }), let device = store.device(core.identity)
         else { return }
-        core.connect(link: token, reconnects: reconnects, to: device)
+        core.connect(request, link: token, to: device)
         guard lostBonds.remove(device.identity) == nil else {
             // Another attempt would crash bluetoothd again.
             core.fail(
@@ -102,10 +102,10 @@ final class CentralRole: @unchecked Sendable {  // holds: confined to the bus qu
 
     /// `connect(_:options:)` of a peripheral that is connected, as far as the app knows (CN-4). If it is not any more the app
     /// hears of that.
-    func connectAgain(_ core: PeripheralCore, link token: UInt64, reconnects: Bool) {
+    func connectAgain(_ core: PeripheralCore, link token: UInt64, _ request: ConnectRequest) {
         bus.assertOnQueue()
         guard core.isUp, core.request?.link == token else { return }
-        core.renew(reconnects: reconnects)
+        core.renew(request)
         core.announceConnection()
     }
 

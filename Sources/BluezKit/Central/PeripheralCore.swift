@@ -1,3 +1,4 @@
+import BluezKitRestore
 import Foundation
 import Synchronization
 
@@ -25,15 +26,17 @@ final class PeripheralCore: @unchecked Sendable {
     }
 
     /// `connect(_:options:)` of the app, until it is cancelled or the connection has ended for good.
-    struct ConnectRequest {
+    struct CurrentRequest {
+        fileprivate var request: ConnectRequest
         /// Which connect; and, where it reconnects automatically, which of its links.
-        var link: UInt64
-        var reconnects: Bool
+        let link: UInt64
         /// Whether the app was connected: then it hears of the end of the link.
-        var wasUp = false
+        fileprivate(set) var wasUp = false
+
+        var reconnects: Bool { request.reconnects }
     }
 
-    private(set) var request: ConnectRequest?
+    private(set) var request: CurrentRequest?
     /// Whether the app was told that it is connected.
     private(set) var isUp = false
     /// How many cancels wait for the end of the link.
@@ -50,18 +53,18 @@ final class PeripheralCore: @unchecked Sendable {
 
     // MARK: What the app asks for
 
-    func connect(link: UInt64, reconnects: Bool, to device: Device) {
+    func connect(_ request: ConnectRequest, link: UInt64, to device: Device) {
         self.device = device
-        request = ConnectRequest(link: link, reconnects: reconnects)
+        self.request = CurrentRequest(request: request, link: link)
     }
 
     /// A repeated connect of one that is connected.
-    func renew(reconnects: Bool) { request?.reconnects = reconnects }
+    func renew(_ request: ConnectRequest) { self.request?.request = request }
 
     /// A connection of an earlier process is this one's.
     /// - Parameter isUp: Whether its link is still there.
-    func restore(link: UInt64, reconnects: Bool, layouts: [String: String]?, isUp: Bool) {
-        request = ConnectRequest(link: link, reconnects: reconnects, wasUp: true)
+    func restore(_ request: ConnectRequest, link: UInt64, layouts: [String: String]?, isUp: Bool) {
+        self.request = CurrentRequest(request: request, link: link, wasUp: true)
         guard isUp else { return }
         self.isUp = true
         restoredLayouts = layouts
@@ -87,16 +90,16 @@ final class PeripheralCore: @unchecked Sendable {
 
     /// The link is lost.
     /// - Returns: The request that it was for, and the token of the next link, if it reconnects automatically.
-    func lost() -> (request: ConnectRequest, next: UInt64?)? {
+    func lost() -> (request: CurrentRequest, next: UInt64?)? {
         guard let request else { return nil }
         // Requests of the old link are not meant for the next one.
         let next = request.reconnects ? newToken() : nil
-        self.request = next.map { ConnectRequest(link: $0, reconnects: true) }
+        self.request = next.map { CurrentRequest(request: request.request, link: $0) }
         return (request, next)
     }
 
     /// No attempt will succeed.
-    func failed() -> ConnectRequest? {
+    func failed() -> CurrentRequest? {
         defer { request = nil }
         return request
     }

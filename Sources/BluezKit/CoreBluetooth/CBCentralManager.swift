@@ -252,22 +252,20 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     ///   - options: `CBConnectPeripheralOption…` keys. `StartDelay` and `EnableAutoReconnect` have an effect;
     ///     the others are for Apple's services.
     open func connect(_ peripheral: CBPeripheral, options: [String: Any]? = nil) {
-        let numbers = Snapshot.Peripheral.options(options)
-        guard accepts("connect"), isMine(peripheral), let (token, isRepeated) = peripheral.beginConnecting(numbers)
+        let request = ConnectRequest(options)
+        guard accepts("connect"), isMine(peripheral), let (token, isRepeated) = peripheral.beginConnecting(request)
         else {
             return
         }
         preserve(peripheral)
-        let reconnects = bool(options?[CBConnectPeripheralOptionEnableAutoReconnect])
-        let delay = min((options?[CBConnectPeripheralOptionStartDelayKey] as? NSNumber)?.doubleValue ?? 0, 1e6)
         let core = peripheral.core
         command { central in
-            if isRepeated { return central.connectAgain(core, link: token, reconnects: reconnects) }
-            guard delay > 0 else { return central.connect(core, link: token, reconnects: reconnects) }
+            if isRepeated { return central.connectAgain(core, link: token, request) }
+            guard request.startDelay > .zero else { return central.connect(core, link: token, request) }
             let generation = central.adapter.generation
-            central.bus.after(.seconds(delay)) { [weak central] in
+            central.bus.after(request.startDelay) { [weak central] in
                 guard let central, central.adapter.generation == generation else { return }
-                central.connect(core, link: token, reconnects: reconnects)
+                central.connect(core, link: token, request)
             }
         }
     }

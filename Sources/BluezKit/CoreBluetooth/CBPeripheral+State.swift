@@ -1,3 +1,4 @@
+import BluezKitRestore
 import Synchronization
 import BluezDBus
 import Foundation
@@ -15,14 +16,14 @@ extension CBPeripheral {
 
     /// - Returns: The generation of this connect, and whether it is already connected; nil if a connect is
     ///   pending already (CN-4).
-    func beginConnecting(_ options: [String: Double]) -> (token: UInt64, isRepeated: Bool)? {
+    func beginConnecting(_ request: ConnectRequest) -> (token: UInt64, isRepeated: Bool)? {
         shared.withLock { shared in
             switch shared.state {
             case .connecting: return nil
             case .connected: return (core.link.load(ordering: .relaxed), true)
             default:
                 shared.state = .connecting
-                shared.connectOptions = options
+                shared.connectRequest = request
                 (shared.commands, shared.isFull, shared.mtuBytes) = (0, false, nil)
                 return (core.begin(), false)
             }

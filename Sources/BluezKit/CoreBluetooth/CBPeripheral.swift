@@ -1,3 +1,4 @@
+import BluezKitRestore
 import Synchronization
 import BluezDBus
 import Foundation
@@ -25,7 +26,7 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
         var commands = 0
         var isFull = false
         /// The app's options for `connect`, as far as they are numbers.
-        var connectOptions: [String: Double] = [:]
+        var connectRequest = ConnectRequest(options: [:])
         /// Characteristics that the app is subscribed to, by path, from `setNotifyValue` on.
         var subscribed: Set<String> = []
         var isBonded = false

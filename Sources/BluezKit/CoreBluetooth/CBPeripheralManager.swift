@@ -25,7 +25,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         /// Counts the ends of advertising: answers to earlier starts are ignored.
         var advertisingToken: UInt64 = 0
         /// What the app has asked to advertise.
-        var advertisement: Snapshot.Advertisement?
+        var advertisement: AdvertisementRequest?
         /// The added services, in the order of the calls, each with the number of its call: the answer to an earlier
         /// call is ignored.
         typealias Added = (service: CBMutableService, call: UInt64)
@@ -146,8 +146,9 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         guard accepts("startAdvertising") else { return }
         let core = core
         do throws(CBError) {
-            let content = try Advertisement(advertisementData)
-            let start = preserve(Snapshot.Advertisement(advertisementData))
+            let request = try AdvertisementRequest(advertisementData)
+            let content = try Advertisement(request)
+            let start = preserve(request)
             core.bus.run { core.gattServer.perform(.advertise(content, start, isResumed: false)) }
         } catch {
             core.bus.run {

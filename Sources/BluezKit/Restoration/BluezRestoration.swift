@@ -165,7 +165,7 @@ extension Snapshot {
             if let services = peripheral.services { parts.append("\(services.count) services known") }
             let subscriptions = peripheral.subscriptions.map(\.description)
             if !subscriptions.isEmpty { parts.append("subscribed to " + subscriptions.joined(separator: ", ")) }
-            if peripheral.reconnects { parts.append("reconnects automatically") }
+            if peripheral.options.reconnects { parts.append("reconnects automatically") }
             lines.append(parts.joined(separator: "; "))
         }
         for service in services {

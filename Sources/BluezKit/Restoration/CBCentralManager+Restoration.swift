@@ -81,8 +81,8 @@ extension CBCentralManager {
                 book.forget(record.identifier)  // the app released it while Bluetooth was unavailable
                 continue
             }
-            let (core, reconnects) = (peripheral.core, record.reconnects)
-            command { central in central.connect(core, link: token, reconnects: reconnects) }
+            let (core, request) = (peripheral.core, record.options)
+            command { central in central.connect(core, link: token, request) }
         }
         startScan()
     }
@@ -94,7 +94,7 @@ extension CBCentralManager {
         let peripheral: CBPeripheral
         let link: UInt64
         let outcome: RestorationPlan.Outcome
-        let reconnects: Bool
+        let request: ConnectRequest
     }
 
     /// Creates the objects according to the plan. On the bus queue, before the app can see any of them.
@@ -109,7 +109,7 @@ extension CBCentralManager {
             let isConnected = item.outcome == .connected || item.outcome == .disconnected
             let link = peripheral.restore(item.peripheral, isConnected: isConnected, path: path(identity))
             return Restored(
-                peripheral: peripheral, link: link, outcome: item.outcome, reconnects: item.peripheral.reconnects)
+                peripheral: peripheral, link: link, outcome: item.outcome, request: item.peripheral.options)
         }
         restoreScan(plan.scan)
         book?.note {
@@ -143,20 +143,4 @@ extension CBCentralManager {
         guard !dictionary.isEmpty else { return }
         delegate?.centralManager(self, willRestoreState: dictionary)
     }
-}
-
-extension Snapshot.Peripheral {
-    /// The options of the app that are preserved: Apple's, as far as they are numbers that JSON can represent.
-    static func options(_ options: [String: Any]?) -> [String: Double] {
-        let known = [
-            CBConnectPeripheralOptionNotifyOnConnectionKey, CBConnectPeripheralOptionNotifyOnDisconnectionKey,
-            CBConnectPeripheralOptionNotifyOnNotificationKey, CBConnectPeripheralOptionStartDelayKey,
-            CBConnectPeripheralOptionEnableTransportBridgingKey, CBConnectPeripheralOptionRequiresANCS,
-            CBConnectPeripheralOptionEnableAutoReconnect,
-        ]
-        return (options ?? [:]).filter { known.contains($0.key) }
-            .compactMapValues { ($0 as? NSNumber)?.doubleValue }.filter(\.value.isFinite)
-    }
-
-    var reconnects: Bool { (options[CBConnectPeripheralOptionEnableAutoReconnect] ?? 0) != 0 }
 }

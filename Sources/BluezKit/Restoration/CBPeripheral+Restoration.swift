@@ -14,7 +14,7 @@ extension CBPeripheral {
         }
         return Snapshot.Peripheral(
             identifier: identifier, identity: shared.resolved?.identifier, name: shared.name, adapter: adapter,
-            state: state, isBonded: shared.isBonded, options: shared.connectOptions,
+            state: state, isBonded: shared.isBonded, options: shared.connectRequest,
             services: shared.services.map { record(of: $0, shared) })
     }
 
@@ -36,7 +36,7 @@ extension CBPeripheral {
             shared.name = record.name ?? shared.name
             shared.resolved = record.resolved ?? shared.resolved
             shared.isBonded = record.isBonded
-            shared.connectOptions = record.options
+            shared.connectRequest = record.options
             if let services {
                 shared.services = services.listed
                 shared.attributes = services.all

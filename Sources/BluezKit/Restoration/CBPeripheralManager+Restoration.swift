@@ -26,7 +26,7 @@ extension CBPeripheralManager {
 
     /// The first start applies: a second one, before the first has finished, has no effect (AD-4).
     /// - Returns: The start.
-    func preserve(_ advertisement: Snapshot.Advertisement) -> Advertiser.Start {
+    func preserve(_ advertisement: AdvertisementRequest) -> Advertiser.Start {
         let start = shared.withLock { shared in
             if shared.advertisement == nil { shared.advertisement = advertisement }
             return Advertiser.Start(token: shared.advertisingToken, era: shared.era)
@@ -82,7 +82,7 @@ extension CBPeripheralManager {
         }
         guard let advertisement else { return }
         do throws(CBError) {
-            let content = try Advertisement(advertisement.dictionary)
+            let content = try Advertisement(advertisement)
             core.bus.run { core.gattServer.perform(.advertise(content, start, isResumed: true)) }
         } catch {
             Log.warning("the advertisement cannot be restarted: \(error)")
@@ -186,38 +186,5 @@ extension Snapshot.LocalDescriptor {
         case 0x2904: text == nil ? CBMutableDescriptor(type: uuid.cbUUID, value: data) : nil
         default: CBMutableDescriptor(type: uuid.cbUUID, value: text ?? data)
         }
-    }
-}
-
-extension Snapshot.Advertisement {
-    init(_ dictionary: [String: Any]?) {
-        self.init()
-        guard let dictionary else { return }
-        localName = dictionary[CBAdvertisementDataLocalNameKey] as? String
-        let services = dictionary[CBAdvertisementDataServiceUUIDsKey] as? [CBUUID]
-        self.services = services?.compactMap { AttributeUUID($0.uuidString) }
-        manufacturerData = dictionary[BluezAdvertisementManufacturerDataKey] as? Data
-        let entries = dictionary[BluezAdvertisementServiceDataKey] as? [CBUUID: Data]
-        serviceData = entries?.compactMap { key, value in
-            AttributeUUID(key.uuidString).map { ServiceData(uuid: $0, data: value) }
-        }.sorted { $0.uuid.text < $1.uuid.text }
-        minimumIntervalMilliseconds = (dictionary[BluezAdvertisementMinimumIntervalKey] as? NSNumber)?.doubleValue
-        maximumIntervalMilliseconds = (dictionary[BluezAdvertisementMaximumIntervalKey] as? NSNumber)?.doubleValue
-        txPowerDBm = (dictionary[BluezAdvertisementTxPowerKey] as? NSNumber)?.intValue
-    }
-
-    /// As passed by the app.
-    fileprivate var dictionary: [String: Any] {
-        var dictionary: [String: Any] = [:]
-        dictionary[CBAdvertisementDataLocalNameKey] = localName
-        dictionary[CBAdvertisementDataServiceUUIDsKey] = services?.map(\.cbUUID)
-        dictionary[BluezAdvertisementManufacturerDataKey] = manufacturerData
-        dictionary[BluezAdvertisementServiceDataKey] = serviceData.map { entries in
-            Dictionary(entries.map { ($0.uuid.cbUUID, $0.data) }) { $1 }
-        }
-        dictionary[BluezAdvertisementMinimumIntervalKey] = minimumIntervalMilliseconds.map { NSNumber(value: $0) }
-        dictionary[BluezAdvertisementMaximumIntervalKey] = maximumIntervalMilliseconds.map { NSNumber(value: $0) }
-        dictionary[BluezAdvertisementTxPowerKey] = txPowerDBm.map { NSNumber(value: $0) }
-        return dictionary
     }
 }

@@ -207,7 +207,7 @@ final class IntentBook: Sendable {
 
     var peripherals: PeripheralTable { state.withLock { $0.snapshot.peripherals } }
     var scan: ScanRequest? { state.withLock { $0.snapshot.scan } }
-    var advertisement: Snapshot.Advertisement? { state.withLock { $0.snapshot.advertisement } }
+    var advertisement: AdvertisementRequest? { state.withLock { $0.snapshot.advertisement } }
 
     // MARK: Switched off, or exiting?
 

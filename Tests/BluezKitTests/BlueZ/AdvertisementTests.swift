@@ -1,3 +1,5 @@
+import BluezKitRestore
+import Foundation
 import Testing
 
 @testable import BluezKit
@@ -92,4 +94,9 @@ import Testing
                 BluezAdvertisementMinimumIntervalKey: NSNumber(value: 20), BluezAdvertisementMaximumIntervalKey: 30.5,
             ]).intervalMilliseconds == 20...30)
     }
+}
+
+extension Advertisement {
+    /// As an app starts it.
+    fileprivate init(_ dictionary: [String: Any]?) throws(CBError) { try self.init(AdvertisementRequest(dictionary)) }
 }

@@ -1,3 +1,4 @@
+import BluezKitRestore
 import BluezDBus
 import Testing
 
@@ -35,7 +36,7 @@ import Testing
             let core = PeripheralCore(identity: DetachedCentral.identity(number), manager: manager)
             script.turn {
                 peripherals.append(core)
-                script.central.connect(core, link: core.begin(), reconnects: false)
+                script.central.connect(core, link: core.begin(), .test())
             }
             try await check(number)
             return core

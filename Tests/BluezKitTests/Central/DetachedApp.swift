@@ -1,4 +1,5 @@
 import BluezDBus
+import BluezKitRestore
 import Foundation
 
 @testable import BluezKit
@@ -36,8 +37,9 @@ final class DetachedApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegat
     /// The app's call, and what the bus queue makes of it.
     @discardableResult
     func connect(reconnects: Bool = false) -> UInt64 {
-        let token = peripheral.beginConnecting([:])?.token ?? 0
-        turn { core.connect(link: token, reconnects: reconnects, to: device) }
+        let request = ConnectRequest.test(reconnects: reconnects)
+        let token = peripheral.beginConnecting(request)?.token ?? 0
+        turn { core.connect(request, link: token, to: device) }
         return token
     }
 
@@ -103,5 +105,11 @@ final class DetachedApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegat
         case let error as CBATTError: "ATT \(error.code.rawValue)"
         default: "\(error)"
         }
+    }
+}
+
+extension ConnectRequest {
+    static func test(reconnects: Bool = false) -> ConnectRequest {
+        ConnectRequest([CBConnectPeripheralOptionEnableAutoReconnect: reconnects])
     }
 }

@@ -1,3 +1,4 @@
+import BluezKitRestore
 import Dispatch
 import Foundation
 import Synchronization
@@ -28,23 +29,23 @@ import Testing
     @Test("a connect is wanted until it is cancelled, and is up when that is reported")
     func connect() {
         #expect(core.request == nil && core.device == nil && !core.isUp)
-        core.connect(link: 7, reconnects: true, to: device)
+        core.connect(.test(reconnects: true), link: 7, to: device)
         #expect(core.request?.link == 7 && core.request?.reconnects == true && core.request?.wasUp == false)
         #expect(core.device === device && !core.isUp)
         core.connected()
         #expect(core.isUp && core.request?.wasUp == true)
-        core.renew(reconnects: false)
+        core.renew(.test())
         #expect(core.request?.link == 7 && core.request?.reconnects == false && core.request?.wasUp == true)
         core.endRequest()
         #expect(core.request == nil && !core.isUp && core.device === device)
-        core.renew(reconnects: true)
+        core.renew(.test(reconnects: true))
         core.connected()
         #expect(core.request == nil, "nothing is wanted")
     }
 
     @Test("CN-7 each cancel waits for the end of the link")
     func cancels() {
-        core.connect(link: 1, reconnects: false, to: device)
+        core.connect(.test(), link: 1, to: device)
         core.connected()
         for count in 1...3 {
             core.awaitEndOfLink()
@@ -59,13 +60,13 @@ import Testing
 
     @Test("a lost link is reported once; with automatic reconnection the next one has another token")
     func lost() {
-        core.connect(link: 1, reconnects: false, to: device)
+        core.connect(.test(), link: 1, to: device)
         core.connected()
         let end = core.lost()
         #expect(end?.request.link == 1 && end?.request.wasUp == true && end?.next == nil)
         #expect(core.request == nil && core.lost() == nil)
         let token = core.begin()
-        core.connect(link: token, reconnects: true, to: device)
+        core.connect(.test(reconnects: true), link: token, to: device)
         core.connected()
         var tokens: Set<UInt64> = [token]
         for _ in 0..<3 {
@@ -79,14 +80,14 @@ import Testing
     @Test("a connect that has failed for good is reported once, and does not reconnect")
     func failed() {
         #expect(core.failed() == nil)
-        core.connect(link: 1, reconnects: true, to: device)
+        core.connect(.test(reconnects: true), link: 1, to: device)
         #expect(core.failed()?.link == 1)
         #expect(core.failed() == nil && core.request == nil && core.lost() == nil)
     }
 
     @Test("the end of Bluetooth ends everything")
     func drop() {
-        core.connect(link: 1, reconnects: true, to: device)
+        core.connect(.test(reconnects: true), link: 1, to: device)
         core.connected()
         core.awaitEndOfLink()
         core.drop()
@@ -105,10 +106,10 @@ import Testing
 
     @Test("a restored connection counts as one that was up; its link is there, or is lost")
     func restore() {
-        core.restore(link: 3, reconnects: true, layouts: ["/a": "1"], isUp: false)
+        core.restore(.test(reconnects: true), link: 3, layouts: ["/a": "1"], isUp: false)
         #expect(core.request?.wasUp == true && core.request?.reconnects == true && !core.isUp)
         #expect(core.reconcile { _ in nil }.isEmpty, "nothing of the old link is valid")
-        core.restore(link: 4, reconnects: false, layouts: nil, isUp: true)
+        core.restore(.test(), link: 4, layouts: nil, isUp: true)
         #expect(core.isUp && core.request?.link == 4 && core.request?.reconnects == false)
         #expect(core.reconcile { _ in nil }.isEmpty && core.restoredVersions.isEmpty)
     }
@@ -116,7 +117,7 @@ import Testing
     @Test("IV-1 services that have changed since an earlier process knew them are found, once")
     func reconcile() {
         let layouts = ["/same": "1", "/changed": "2", "/gone": "3", "/unknown": ""]
-        core.restore(link: 3, reconnects: false, layouts: layouts, isUp: true)
+        core.restore(.test(), link: 3, layouts: layouts, isUp: true)
         let changed = core.reconcile { service in
             switch service {
             case "/same": ("1", 5)
@@ -167,7 +168,7 @@ import Testing
                 "connected", "disconnected, reconnecting, error", "connected", "disconnected, reconnecting, error",
             ])
         #expect(app.peripheral.state == .connecting && app.core.link.load(ordering: .relaxed) != token)
-        app.turn { app.core.renew(reconnects: false) }
+        app.turn { app.core.renew(.test()) }
         app.turn { app.core.reportLoss(reason: nil) }
         app.turn { app.core.reportLoss(reason: nil) }
         #expect(try await app.callbacks() == ["disconnected, error"])

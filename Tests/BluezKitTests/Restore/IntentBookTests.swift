@@ -9,13 +9,15 @@ import Testing
 @Suite struct IntentBookTests {
     private func book(_ directory: TemporaryDirectory) throws -> IntentBook {
         let options: [String: Any] = [BluezManagerOptionStateDirectoryKey: directory.path]
-        return try #require(IntentBook.open(.central, identifier: "app", options: options).book)
+        var timing = BlueZTiming.Preservation()
+        timing.saveRetry = .seconds(1)
+        return try #require(IntentBook.open(.central, identifier: "app", options: options, timing: timing).book)
     }
 
     private func record(_ number: UInt8) -> Snapshot.Peripheral {
         Snapshot.Peripheral(
             identifier: UUID(uuid: (0, 0, 0, 0, 0, 0, 0x80, 0, 0x80, 0, 0, 0, 0, 0, 0, number)), name: nil,
-            adapter: nil, state: .connecting, isBonded: false, options: [:], services: nil)
+            adapter: nil, state: .connecting, isBonded: false, options: ConnectRequest(options: [:]), services: nil)
     }
 
     @Test("D10 a cancelled removal does not affect work that began after it")

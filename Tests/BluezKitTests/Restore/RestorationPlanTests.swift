@@ -15,7 +15,8 @@ import Testing
         snapshot.bluetooth = "life"
         snapshot.peripherals = [
             Snapshot.Peripheral(
-                identifier: identifier, name: nil, adapter: "hci0", state: state, isBonded: wasBonded, options: [:],
+                identifier: identifier, name: nil, adapter: "hci0", state: state, isBonded: wasBonded,
+                options: ConnectRequest(options: [:]),
                 services: nil)
         ]
         let live = RestorationPlan.Live(
@@ -52,7 +53,8 @@ import Testing
         var snapshot = Snapshot(role: .central, identifier: "x", app: "", boot: "", saved: Date())
         snapshot.peripherals = [
             Snapshot.Peripheral(
-                identifier: identifier, name: nil, adapter: nil, state: .connected, isBonded: false, options: [:],
+                identifier: identifier, name: nil, adapter: nil, state: .connected, isBonded: false,
+                options: ConnectRequest(options: [:]),
                 services: nil)
         ]
         let live = RestorationPlan.Live(

@@ -137,7 +137,7 @@ import Testing
         let bytes = (UInt8(number >> 8 & 0xFF), UInt8(number & 0xFF))
         return Snapshot.Peripheral(
             identifier: UUID(uuid: (0, 0, 0, 0, 0, 0, 0x80, 0, 0x80, 0, 0, 0, 0, 0, bytes.0, bytes.1)), name: name,
-            adapter: "hci0", state: .connecting, isBonded: false, options: [:], services: nil)
+            adapter: "hci0", state: .connecting, isBonded: false, options: ConnectRequest(options: [:]), services: nil)
     }
 
     private func save(_ change: Snapshot.Change, _ snapshot: inout Snapshot, _ store: SnapshotStore) throws {

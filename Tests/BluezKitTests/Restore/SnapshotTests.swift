@@ -27,9 +27,10 @@ import Testing
             Snapshot.Peripheral(
                 identifier: identifiers[0], name: "Heart \"A\"\n\u{0}", adapter: "hci0", state: .connected,
                 isBonded: true,
-                options: ["kCBConnectOptionEnableAutoReconnect": 1], services: [service]),
+                options: ConnectRequest(options: ["kCBConnectOptionEnableAutoReconnect": 1]), services: [service]),
             Snapshot.Peripheral(
-                identifier: identifiers[1], name: nil, adapter: nil, state: .connecting, isBonded: false, options: [:],
+                identifier: identifiers[1], name: nil, adapter: nil, state: .connecting, isBonded: false,
+                options: ConnectRequest(options: [:]),
                 services: nil),
         ]
         let local = Snapshot.LocalCharacteristic(
@@ -43,7 +44,7 @@ import Testing
             Snapshot.LocalService(
                 uuid: try uuid("180D"), isPrimary: true, includedServices: [0], characteristics: [local]),
         ]
-        var advertisement = Snapshot.Advertisement()
+        var advertisement = AdvertisementRequest()
         (advertisement.localName, advertisement.services) = ("Kit", [try uuid("180D")])
         advertisement.serviceData = [.init(uuid: try uuid("180F"), data: Data([1]))]
         advertisement.txPowerDBm = -7

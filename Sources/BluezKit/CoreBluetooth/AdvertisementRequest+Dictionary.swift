@@ -1,0 +1,46 @@
+import BluezKitRestore
+import Foundation
+
+/// As the app passes it to `startAdvertising`, and gets it back from `willRestoreState`.
+extension AdvertisementRequest {
+    /// - Throws: `CBError.invalidParameters`, if an addition of BluezKit is of a wrong type. Other values of wrong types are
+    ///   ignored.
+    init(_ dictionary: [String: Any]?) throws(CBError) {
+        self.init()
+        guard let dictionary else { return }
+        localName = dictionary[CBAdvertisementDataLocalNameKey] as? String
+        let services = dictionary[CBAdvertisementDataServiceUUIDsKey] as? [CBUUID]
+        self.services = services?.compactMap { AttributeUUID($0.uuidString) }
+        manufacturerData = try Self.value(dictionary[BluezAdvertisementManufacturerDataKey], .invalidManufacturerData)
+        let entries: [CBUUID: Data]? = try Self.value(
+            dictionary[BluezAdvertisementServiceDataKey], .invalidServiceData)
+        serviceData = entries?.compactMap { key, value in
+            AttributeUUID(key.uuidString).map { ServiceData(uuid: $0, data: value) }
+        }.sorted { $0.uuid.text < $1.uuid.text }
+        let minimum: NSNumber? = try Self.value(dictionary[BluezAdvertisementMinimumIntervalKey], .invalidInterval)
+        let maximum: NSNumber? = try Self.value(dictionary[BluezAdvertisementMaximumIntervalKey], .invalidInterval)
+        (minimumIntervalMilliseconds, maximumIntervalMilliseconds) = (minimum?.doubleValue, maximum?.doubleValue)
+        let power: NSNumber? = try Self.value(dictionary[BluezAdvertisementTxPowerKey], .invalidTxPower)
+        txPowerDBm = power?.intValue
+    }
+
+    private static func value<Wanted>(_ value: Any?, _ error: CBError) throws(CBError) -> Wanted? {
+        guard let value else { return nil }
+        guard let wanted = value as? Wanted else { throw error }
+        return wanted
+    }
+
+    var dictionary: [String: Any] {
+        var dictionary: [String: Any] = [:]
+        dictionary[CBAdvertisementDataLocalNameKey] = localName
+        dictionary[CBAdvertisementDataServiceUUIDsKey] = services?.map(\.cbUUID)
+        dictionary[BluezAdvertisementManufacturerDataKey] = manufacturerData
+        dictionary[BluezAdvertisementServiceDataKey] = serviceData.map { entries in
+            Dictionary(entries.map { ($0.uuid.cbUUID, $0.data) }) { $1 }
+        }
+        dictionary[BluezAdvertisementMinimumIntervalKey] = minimumIntervalMilliseconds.map { NSNumber(value: $0) }
+        dictionary[BluezAdvertisementMaximumIntervalKey] = maximumIntervalMilliseconds.map { NSNumber(value: $0) }
+        dictionary[BluezAdvertisementTxPowerKey] = txPowerDBm.map { NSNumber(value: $0) }
+        return dictionary
+    }
+}
