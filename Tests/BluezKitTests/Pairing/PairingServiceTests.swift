@@ -1,5 +1,4 @@
 import BluezDBus
-import BluezKitSimulator
 import Foundation
 import Testing
 
@@ -51,93 +50,52 @@ import Testing
     /// The service on a bus, and bluetoothd, which is the test.
     // holds: what changes is in boxes, or confined to the bus queue
     private final class Stage: @unchecked Sendable {
-        let daemon: Peer
-        let bus: BlueZBus
-        let adapter: AdapterController
-        let service: PairingService
+        let script: ScriptedBus
         let role: Role
         let app: App
-        let calls = EventLog<String>()
         let log = EventLog<String>()
-        let pairable = ProtectedBox(true)
-        private let privateBus: PrivateBus
+        var service: PairingService { script.session.pairing }
 
         init() async throws {
-            _ = LogCapture.shared
-            privateBus = try PrivateBus()
-            daemon = try await Peer.named(privateBus.address)
-            bus = BlueZBus(address: privateBus.address)
-            bus.timing.pairing.agentRetry = .milliseconds(1)
-            adapter = AdapterController(bus, choice: nil)
-            service = PairingService(bus, adapter)
+            script = try await ScriptedBus {
+                var timing = $0
+                timing.pairing.agentRetry = .milliseconds(1)
+                return timing
+            }
             (role, app) = (Role(log), App("app", log))
-            role.apps = [device: [app]]
-            service.add(role)
-            let (calls, pairable, log) = (calls, pairable, log)
-            daemon.serve { connection, call in
-                var reader = call.reader
-                switch call.member ?? "" {
-                case "RegisterAgent":
-                    _ = try? reader.readPath()
-                    calls.append("RegisterAgent \((try? reader.readString()) ?? "")")
-                    connection.reply(to: call)
-                case "UnregisterAgent":
-                    calls.append("UnregisterAgent")
-                    connection.reply(to: call)
-                case "Get":
-                    _ = try? reader.readString()
-                    let isPairable = (try? reader.readString()) == "Pairable"
-                    let value = isPairable ? pairable.withLock { $0 } : true
-                    connection.reply(to: call) { (writer) throws(BusError) in
-                        try writer.write(.variant(.bool(value)))
-                    }
-                    if isPairable { calls.append("Get Pairable") }
-                default:
-                    connection.refuse(call, name: "org.freedesktop.DBus.Error.UnknownMethod", message: "")
-                }
+            script.turn {
+                role.apps = [device: [app]]
+                service.add(role)
             }
-            try await withCheckedThrowingContinuation { continuation in
-                daemon.queue.async { [daemon] in
-                    daemon.connection.requestName("org.bluez") { continuation.resume(with: $0) }
-                }
-            }
-            adapter.onStateChange = { log.append("state \($0)") }
-            bus.queue.sync {
-                bus.open()
-                adapter.busOpened()
-                adapter.ask()
-            }
-            try await log.next("state") { $0.hasPrefix("state") ? true : nil }
-            log.forget()
+            try await script.powerOn()
         }
 
-        deinit { withExtendedLifetime(privateBus) {} }
+        func turn<Result>(_ body: () -> Result) -> Result { script.turn(body) }
 
-        func turn<Result>(_ body: () -> Result) -> Result { bus.queue.sync(execute: body) }
-
-        /// Registers the agent, and waits until that is done.
+        /// Has the agent registered, and waits until that is done.
         func register() async throws {
             turn { service.updateAgent() }
-            try await calls.next("agent") { $0 == "Get Pairable" ? true : nil }
+            try await takeAgent()
+        }
+
+        /// BlueZ takes the agent, and says whether devices can bond.
+        func takeAgent(_ capability: String = "NoInputNoOutput", isPairable: Bool = true) async throws {
+            let call = try await script.expect("RegisterAgent", at: "/org/bluez")
+            #expect(call.arguments.last?.stringValue == capability)
+            call.answer()
+            try await script.expect("Get", "Pairable", at: ScriptedBus.hci0).answer(.variant(.bool(isPairable)))
         }
 
         /// A question of BlueZ, and its answer in one line.
         func ask(_ member: String, _ arguments: Value..., from peer: Peer? = nil) async -> String {
-            let name = turn { bus.connection?.uniqueName ?? "" }
             defer { turn {} }  // what follows from the answer has been done
             do {
-                let values = try await (peer ?? daemon).call(
-                    name, "/org/bluezkit/agent", "org.bluez.Agent1", member, arguments)
+                let values = try await script.call(
+                    "/org/bluezkit/agent", "org.bluez.Agent1", member, arguments, from: peer)
                 return values.isEmpty ? "yes" : "yes \(values.compactMap(\.intValue))"
             } catch {
                 return (error as? BusError)?.name ?? "\(error)"
             }
-        }
-
-        /// Longer than the service waits before it registers the agent again.
-        func waitForRetry() async throws {
-            turn { bus.after(bus.timing.pairing.agentRetry * 20) { [log] in log.append("time is over") } }
-            try await wait(for: "time is over")
         }
 
         func wait(for text: String) async throws { try await log.next(text) { $0 == text ? true : nil } }
@@ -165,15 +123,17 @@ import Testing
             stage.service.updateAgent()
             stage.role.needsAgent = true
         }
+        try await stage.script.expectNoCall()
         try await stage.register()
-        #expect(stage.calls.all == ["RegisterAgent NoInputNoOutput", "Get Pairable"])
         stage.turn {
             stage.service.updateAgent()
             stage.role.pairings = [Self.asks]
+            stage.service.updateAgent()
         }
-        try await stage.register()
-        #expect(
-            stage.calls.all.dropFirst(2) == ["UnregisterAgent", "RegisterAgent KeyboardDisplay", "Get Pairable"])
+        let old = try await stage.script.expect("UnregisterAgent")
+        try await stage.takeAgent("KeyboardDisplay")
+        old.answer()
+        try await stage.script.expectNoCall()
     }
 
     @Test("an agent that BlueZ has released is registered again when it is needed")
@@ -181,33 +141,57 @@ import Testing
         let stage = try await Stage()
         try await stage.register()
         #expect(await stage.ask("Release") == "yes")
+        // BlueZ does not know the old one any more.
         try await stage.register()
-        #expect(stage.calls.all.filter { $0 == "RegisterAgent NoInputNoOutput" }.count == 2)
-        #expect(!stage.calls.all.contains("UnregisterAgent"), "BlueZ does not know the old one any more")
+        try await stage.script.expectNoCall()
+    }
+
+    @Test("an agent that BlueZ refuses is not checked, and not registered again")
+    func refused() async throws {
+        let stage = try await Stage()
+        stage.turn { stage.service.updateAgent() }
+        try await stage.script.expect("RegisterAgent").refuse("AlreadyExists")
+        stage.turn { stage.service.updateAgent() }
+        try await stage.script.expectNoCall()
     }
 
     @Test("where bonding stays off after the registration it is repeated, and not without end")
     func notPairable() async throws {
         let stage = try await Stage()
-        stage.pairable.withLock { $0 = false }
-        try await stage.register()
-        for _ in 1..<stage.bus.timing.pairing.agentRetries {
-            try await stage.calls.next("retry") { $0 == "Get Pairable" ? true : nil }
+        stage.turn { stage.service.updateAgent() }
+        let retries = stage.turn { stage.script.bus.timing.pairing.agentRetries }
+        for _ in 1..<retries {
+            try await stage.takeAgent(isPairable: false)
+            try await stage.script.expect("UnregisterAgent").answer()
         }
-        try await stage.waitForRetry()
-        let one = ["RegisterAgent NoInputNoOutput", "Get Pairable"]
-        #expect(stage.calls.all == one + ["UnregisterAgent"] + one + ["UnregisterAgent"] + one)
+        try await stage.takeAgent(isPairable: false)
+        try await stage.script.expectNoCall()
     }
 
     @Test("where bonding is on again after a repeated registration it is left at that")
     func pairableAgain() async throws {
         let stage = try await Stage()
-        stage.pairable.withLock { $0 = false }
-        try await stage.register()
-        stage.pairable.withLock { $0 = true }
-        try await stage.calls.next("retry") { $0 == "Get Pairable" ? true : nil }
-        try await stage.waitForRetry()
-        #expect(stage.calls.all.filter { $0 == "Get Pairable" }.count == 2)
+        stage.turn { stage.service.updateAgent() }
+        try await stage.takeAgent(isPairable: false)
+        try await stage.script.expect("UnregisterAgent").refuse("DoesNotExist")
+        try await stage.takeAgent()
+        try await stage.script.expectNoCall()
+    }
+
+    @Test("a question that BlueZ waits for is answered before it is asked whether devices can bond")
+    func questionBeforeCheck() async throws {
+        let stage = try await Stage()
+        stage.turn { stage.app.pairing = Self.asks }
+        stage.turn { stage.service.updateAgent() }
+        let registration = try await stage.script.expect("RegisterAgent")
+        async let answer = stage.ask("RequestAuthorization", .path(Self.device))
+        try await stage.wait(for: "app asked consent")
+        registration.answer()
+        try await stage.script.expectNoCall()
+        stage.app.decide(true)
+        #expect(await answer == "yes")
+        try await stage.script.expect("Get", "Pairable").answer(.variant(.bool(true)))
+        try await stage.script.expectNoCall()
     }
 
     // MARK: Questions
@@ -351,7 +335,7 @@ import Testing
         #expect(await stage.ask("RequestPinCode", .path(Self.device)) == Self.rejected)
         #expect(await stage.ask("DisplayPinCode", .path(Self.device), .string("0000")) == Self.rejected)
         #expect(await stage.ask("AuthorizeService", .path(Self.device), .string("110b")) == Self.rejected)
-        let stranger = try await Peer.named(stage.bus.address)
+        let stranger = try await Peer.named(stage.script.address)
         let answer = await stage.ask("RequestAuthorization", .path(Self.device), from: stranger)
         #expect(answer == "org.freedesktop.DBus.Error.AccessDenied")
         #expect(stage.log.all.isEmpty)
@@ -367,8 +351,7 @@ import Testing
         stage.turn { stage.service.busLost() }
         stage.app.decide(true)
         try await stage.register()
-        #expect(stage.calls.all.filter { $0 == "RegisterAgent NoInputNoOutput" }.count == 2)
-        stage.turn { stage.bus.connection?.close() }
+        stage.turn { stage.script.bus.connection?.close() }
         #expect(await answer != "yes")
     }
 }

@@ -141,6 +141,15 @@ final class ScriptedBus: @unchecked Sendable {  // holds: what changes is in box
         #expect(rest.isEmpty, sourceLocation: sourceLocation)
     }
 
+    /// Calls an object of the session.
+    /// - Parameter peer: Who calls; nil: bluetoothd.
+    func call(
+        _ path: ObjectPath, _ interface: String, _ member: String, _ arguments: [Value], from peer: Peer? = nil
+    ) async throws -> [Value] {
+        let name = turn { bus.connection?.uniqueName ?? "" }
+        return try await (peer ?? daemon).call(name, path, interface, member, arguments)
+    }
+
     func emit(_ path: String, _ interface: String, _ member: String, _ arguments: Value...) throws {
         try daemon.emit(#require(ObjectPath(path)), interface, member, arguments)
     }
