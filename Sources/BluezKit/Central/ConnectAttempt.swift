@@ -1,3 +1,5 @@
+import BluezDBus
+
 /// One `Connect`, until it is answered: by BlueZ, or in its place where it never does.
 final class ConnectAttempt {
     /// Whether another process had made an attempt, or a link, before.
@@ -10,5 +12,12 @@ final class ConnectAttempt {
     func answer() -> Bool {
         defer { isAnswered = true }
         return !isAnswered
+    }
+
+    /// Whether the lease ends with the attempt, which has failed: the next link is another program's then. But BlueZ may still
+    /// be at the attempt that it gave no answer to, or at that of a process that has died.
+    /// - Parameter isWanted: Whether the attempt was not called off; BlueZ's answer to that ends the lease.
+    func endsLease(after error: BusError, _ failure: LinkStateMachine.Failure, isWanted: Bool) -> Bool {
+        failure == .inProgress ? !hasExistingLease : isWanted && error != .timedOut
     }
 }

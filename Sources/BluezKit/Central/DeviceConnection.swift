@@ -300,15 +300,10 @@ final class DeviceConnection: CustomStringConvertible {
         guard isCurrent else { return }
         self.attempt = nil
         pauseDiscovery(false)
-        var failure: LinkStateMachine.Failure?
-        if case .failure(let error) = result {
-            Log.debug("connect \(device.path): \(error.name) \(error.message)")
-            failure = device.attemptFailed(error)
-            // The next link is another program's. But BlueZ may still be at the attempt that it gave no answer to,
-            // or at that of a process that has died.
-            let hasEnded = phase == .attempting && error != .timedOut
-            if failure == .inProgress ? !attempt.hasExistingLease : hasEnded { endLease() }
-        }
+        guard let error = result.failure else { return handle(.connectReply(nil)) }
+        Log.debug("connect \(device.path): \(error.name) \(error.message)")
+        let failure = device.attemptFailed(error)
+        if attempt.endsLease(after: error, failure, isWanted: phase == .attempting) { endLease() }
         handle(.connectReply(failure))
     }
 
