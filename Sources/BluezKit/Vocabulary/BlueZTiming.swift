@@ -30,15 +30,13 @@ struct BlueZTiming: Sendable {
     var gatt = GATT()
     var pairing = Pairing()
     var server = Server()
-    var preservation = Preservation()
-    var log = Log()
 
     /// When a D-Bus call counts as not answered: somewhat later than BlueZ itself may take. After a deadline BlueZ continues
     /// to work on the call. Tests make a BlueZ that does not answer, rather than shorter deadlines.
     enum Deadline {
         /// BlueZ answers most calls within milliseconds; some wait for the kernel or a controller.
         static let call = Duration.seconds(30)
-        /// After BlueZ has given up, and time for a classic attempt that it makes before.
+        /// Longer than BlueZ tries; for pairing as well.
         static let connect = BlueZFacts.connect + .seconds(30)
         static let pair = BlueZFacts.pair + .seconds(30)
         /// Reading or writing may start pairing, and pairing may ask the user.
@@ -159,8 +157,9 @@ struct BlueZTiming: Sendable {
         var confirmation = BlueZFacts.attributeTransaction
     }
 
-    /// Preserved state (`IntentBook`).
-    struct Preservation {
+    /// Preserved state. No part of a session's times: an `IntentBook` gets its own, as it is made before the session is used,
+    /// on the app's thread.
+    struct Preservation: Sendable {
         /// How long bluetoothd takes at most from switching an adapter off to exiting, when it is asked to exit.
         var powerOffReset = Duration.seconds(10)
         /// Before a save is tried again: a full disk takes some time to be noticed and emptied.
@@ -174,7 +173,8 @@ struct BlueZTiming: Sendable {
         var claims = Duration.seconds(30)
     }
 
-    struct Log {
+    /// No part of a session's times either: the log is the process's.
+    struct Log: Sendable {
         /// Between two lines about the same thing, where a peer or another program can cause any number of them.
         var repetition = Duration.seconds(60)
     }
