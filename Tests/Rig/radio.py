@@ -211,6 +211,17 @@ class Radio(controller.Controller):
         # Often, so that both ends lose a link at about the same time.
         loop.call_later(0.01, self.supervise, connection, timeout, heard)
 
+    def on_hci_disconnect_command(self, command):
+        """Bumble tells a host that ends a link the reason that is meant for the peer; a controller tells it that it has
+        done so itself (Core Vol 4, Part E, 7.7.5). BlueZ 5.83 and later pass that on."""
+        connection = self.find_le_connection_by_handle(command.connection_handle)
+        if connection is None:
+            super().on_hci_disconnect_command(command)
+            return
+        self._send_hci_command_status(hci.HCI_COMMAND_STATUS_PENDING, command.op_code)
+        connection.send_ll_control_pdu(ll.TerminateInd(command.reason))
+        self.on_le_disconnected(connection, hci.HCI_ErrorCode.CONNECTION_TERMINATED_BY_LOCAL_HOST_ERROR)
+
     def on_hci_le_create_connection_command(self, command):
         super().on_hci_le_create_connection_command(command)
         if self.crosses:
