@@ -22,6 +22,9 @@ final class ModelRun: @unchecked Sendable {  // holds: what changes is under `lo
     private var count = 0
     private let start = ContinuousClock.now
     private var told = ContinuousClock.now
+    private var playing: [UInt64: Story] = [:]
+    /// No sequence takes as long, on whatever machine: each step has its own limit.
+    private static let limitOfOne = Duration.seconds(200)
 
     /// - Parameters:
     ///   - limit: How many failures are enough.
@@ -44,12 +47,17 @@ final class ModelRun: @unchecked Sendable {  // holds: what changes is under `lo
     }
 
     func play(in worlds: Int) async {
+        let watchdog = DispatchSource.makeTimerSource()
+        watchdog.schedule(deadline: .now() + 10, repeating: 10)
+        watchdog.setEventHandler { [weak self] in self?.endIfStuck() }
+        watchdog.activate()
+        defer { watchdog.cancel() }
         await withTaskGroup(of: Void.self) { group in
             for _ in 0..<worlds {
                 group.addTask { [self] in
                     var bus = try? PrivateBus()
                     while let present = bus, let seed = next() {
-                        let story = Story()
+                        let story = begin(seed)
                         let violations = await Self.play(
                             script(seed), on: present, patience: .seconds(20), trace: { story.add($0) })
                         note(seed, violations, story)
@@ -80,9 +88,27 @@ final class ModelRun: @unchecked Sendable {  // holds: what changes is under `lo
         }
     }
 
+    private func begin(_ seed: UInt64) -> Story {
+        let story = Story()
+        lock.withLock { playing[seed] = story }
+        return story
+    }
+
+    /// A task that waits for what never comes cannot be ended; without this the whole run would wait for it, and nothing
+    /// would tell which sequence it is.
+    private func endIfStuck() {
+        lock.withLock {
+            let stuck = playing.filter { $0.value.start + Self.limitOfOne < .now }
+            guard !stuck.isEmpty else { return }
+            for (seed, story) in stuck { tell("model: seed \(seed) never ends:\n\(story.text)") }
+            exit(1)
+        }
+    }
+
     private func note(_ seed: UInt64, _ violations: [String], _ story: Story) {
         lock.withLock {
             count += 1
+            playing[seed] = nil
             if let first = violations.first {
                 found.append(Failure(seed: seed, violations: violations))
                 tell("model: seed \(seed): \(first.prefix(300))\n\(story.text)")
@@ -119,7 +145,7 @@ final class ModelRun: @unchecked Sendable {  // holds: what changes is under `lo
 /// What happened in one sequence. It may not happen again: what a failure was can be read here.
 private final class Story: @unchecked Sendable {  // holds: what changes is under `lock`
     private let lock = NSLock()
-    private let start = ContinuousClock.now
+    let start = ContinuousClock.now
     private var lines: [String] = []
 
     func add(_ text: String) {
