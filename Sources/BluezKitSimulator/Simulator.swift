@@ -3,7 +3,7 @@ import Dispatch
 import Foundation
 import Synchronization
 
-/// BlueZ without Bluetooth hardware: an `org.bluez` on a bus that imitates bluetoothd 5.66, with simulated adapters and
+/// BlueZ without Bluetooth hardware: an `org.bluez` on a bus that imitates bluetoothd (5.66, unless ``SimulatorOptions/version`` is another), with simulated adapters and
 /// simulated peripherals in range.
 ///
 /// ```swift
@@ -17,7 +17,11 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
     public let address: BusAddress
     let queue = DispatchQueue(label: "bluezkit.simulator")
     private let bus: PrivateBus?
-    private static let queueKey = DispatchSpecificKey<ObjectIdentifier>()
+    // holds: a key never changes; later versions of Dispatch declare it so
+    private struct QueueKey: @unchecked Sendable {
+        let key = DispatchSpecificKey<ObjectIdentifier>()
+    }
+    private static let mark = QueueKey()
 
     /// Whether ``queue`` is suspended.
     let hanging = Mutex(false)
@@ -79,7 +83,7 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
             (self.bus, self.address) = (bus, bus.address)
         }
         (timingState, optionsState) = (timing, options)
-        queue.setSpecific(key: Self.queueKey, value: ObjectIdentifier(self))
+        queue.setSpecific(key: Self.mark.key, value: ObjectIdentifier(self))
         root.simulator = self
         for (index, address) in adapterAddresses.enumerated() {
             let controller = Controller(index: index, address: address)
@@ -111,16 +115,18 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
             // Calls that this has failed have not been informed yet; the objects they refer to are released after them.
             queue.later { withExtendedLifetime(adapters) {} }
         }
-        if DispatchQueue.getSpecific(key: Self.queueKey) == ObjectIdentifier(self) {
+        if isOnQueue {
             end()
         } else {
             queue.sync(execute: end)
         }
     }
 
+    private var isOnQueue: Bool { DispatchQueue.getSpecific(key: Self.mark.key) == ObjectIdentifier(self) }
+
     /// Runs `body` on the simulator's queue; directly if already on it.
     func sync<R>(_ body: () throws -> R) rethrows -> R {
-        if DispatchQueue.getSpecific(key: Self.queueKey) == ObjectIdentifier(self) { return try body() }
+        if isOnQueue { return try body() }
         return try queue.sync(execute: body)
     }
 

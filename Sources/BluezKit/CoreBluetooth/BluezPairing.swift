@@ -1,4 +1,4 @@
-import Foundation
+public import Foundation
 
 /// **BluezKit addition.** An app's part in pairing: the answers to the questions that a system with a user interface
 /// would ask its user. Assign it to ``CBCentralManager/pairing``.

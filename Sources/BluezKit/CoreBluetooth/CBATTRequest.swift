@@ -1,4 +1,4 @@
-import Foundation
+public import Foundation
 import Synchronization
 
 /// A read or a write by a central. Respond to it with ``CBPeripheralManager/respond(to:withResult:)``.

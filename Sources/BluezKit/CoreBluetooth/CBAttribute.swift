@@ -1,4 +1,4 @@
-import Foundation
+public import Foundation
 
 /// The common base class of services, characteristics and descriptors. Compared by identity.
 /// - SeeAlso: Apple, `CBAttribute`; Core Spec 5.4, Vol 3, Part F, 3.2.

@@ -1,7 +1,7 @@
 import BluezKitRestore
 import BluezDBus
 import Dispatch
-import Foundation
+public import Foundation
 
 /// Scans for, and connects to, peripherals.
 ///

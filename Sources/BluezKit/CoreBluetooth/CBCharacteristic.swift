@@ -1,4 +1,4 @@
-import Foundation
+public import Foundation
 import Synchronization
 
 /// A characteristic: a value that can be read, written or subscribed to.

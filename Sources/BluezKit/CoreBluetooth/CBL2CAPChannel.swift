@@ -1,4 +1,4 @@
-import Foundation
+public import Foundation
 
 /// A Protocol/Service Multiplexer, which identifies an L2CAP channel of a device.
 /// - SeeAlso: Core Spec 5.4, Vol 3, Part A, 4.22.

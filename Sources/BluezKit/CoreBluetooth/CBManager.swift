@@ -1,4 +1,4 @@
-import Foundation
+public import Foundation
 
 /// The common base class of the central and the peripheral manager: the state of Bluetooth.
 /// - SeeAlso: Apple, `CBManager`.

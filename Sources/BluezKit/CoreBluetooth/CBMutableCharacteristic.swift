@@ -1,4 +1,4 @@
-import Foundation
+public import Foundation
 import Synchronization
 
 /// A characteristic of this app, in a ``CBMutableService``. It must not be changed after the service has been added.

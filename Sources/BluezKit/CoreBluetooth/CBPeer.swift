@@ -1,4 +1,4 @@
-import Foundation
+public import Foundation
 
 /// A remote device: a peripheral or a central.
 /// - SeeAlso: Apple, `CBPeer`.

@@ -1,7 +1,7 @@
 import BluezKitRestore
 import Synchronization
 import BluezDBus
-import Foundation
+public import Foundation
 
 /// A remote peripheral: its link, its services and their values.
 ///

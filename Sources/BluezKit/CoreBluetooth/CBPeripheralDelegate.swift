@@ -1,4 +1,4 @@
-import Foundation
+public import Foundation
 
 /// Receives the events of a ``CBPeripheral``, on the queue of its manager, one at a time and in order.
 ///

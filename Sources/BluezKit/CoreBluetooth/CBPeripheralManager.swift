@@ -1,6 +1,6 @@
 import BluezKitRestore
 import Dispatch
-import Foundation
+public import Foundation
 
 /// Publishes services, advertises them, and responds to requests of centrals.
 ///

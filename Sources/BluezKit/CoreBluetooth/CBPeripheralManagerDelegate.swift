@@ -1,4 +1,4 @@
-import Foundation
+public import Foundation
 
 /// Receives the events of a ``CBPeripheralManager``, on the queue given to its `init`, one at a time and in order.
 ///

@@ -1,5 +1,5 @@
 import BluezKitRestore
-import Foundation
+public import Foundation
 
 /// **BluezKit addition.** What was restored from an earlier process, what was not, and why.
 public struct BluezRestoration: Sendable, CustomStringConvertible {

@@ -1,4 +1,4 @@
-import Foundation
+public import Foundation
 
 /// **BluezKit addition.** The domain, `"org.bluez"`, of the `NSError` that a ``CBError`` or ``CBATTError`` has under
 /// `NSUnderlyingErrorKey` if it originates in BlueZ or the bus. Its user info has ``BluezErrorNameKey`` and

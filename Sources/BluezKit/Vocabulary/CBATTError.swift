@@ -1,5 +1,5 @@
-@_exported import CCoreBluetooth
-import Foundation
+@_exported public import CCoreBluetooth
+public import Foundation
 
 /// The domain of ``CBATTError``: `"CBATTErrorDomain"`.
 public let CBATTErrorDomain: String = "CBATTErrorDomain"

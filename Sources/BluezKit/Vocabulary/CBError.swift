@@ -1,4 +1,4 @@
-import Foundation
+public import Foundation
 
 /// The domain of ``CBError``: `"CBErrorDomain"`.
 public let CBErrorDomain: String = "CBErrorDomain"

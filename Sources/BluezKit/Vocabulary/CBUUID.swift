@@ -1,4 +1,4 @@
-import Foundation
+public import Foundation
 
 /// A Bluetooth UUID: 16, 32 or 128 bits, of a service, characteristic or descriptor.
 ///

@@ -57,15 +57,15 @@ import Testing
     func order() async throws {
         for queue in [queue, DispatchQueue(label: "test.concurrent", attributes: .concurrent)] {
             log.forget()
-            let key = DispatchSpecificKey<Bool>()
-            queue.setSpecific(key: key, value: true)
+            let mark = QueueMark()
+            mark.mark(queue)
             let (running, faults) = (ProtectedBox(0), ProtectedBox(0))
             let recorder = Recorder(queue, log) { _ in
                 let others = running.withLock { running in
                     defer { running += 1 }
                     return running
                 }
-                if others > 0 || DispatchQueue.getSpecific(key: key) != true { faults.withLock { $0 += 1 } }
+                if others > 0 || !mark.isHere { faults.withLock { $0 += 1 } }
                 running.withLock { $0 -= 1 }
             }
             for number in 0..<2000 { recorder.post(number) }

@@ -137,7 +137,8 @@ import Testing
         peripheral.writeValue(Data([0xEE]), for: characteristic, type: .withoutResponse)
         let last = ContinuousClock.now + .seconds(20)
         while received.withLock({ $0.last }) != [0xEE], ContinuousClock.now < last { await Task.yield() }
-        #expect(received.withLock { $0 } == (0..<sent).map { [UInt8($0 & 255)] } + [[0xEE]])
+        let expected = (0..<sent).map { [UInt8($0 & 255)] } + [[0xEE]]
+        #expect(received.withLock { $0 } == expected)
         #expect(central.count { if case .ready = $0 { true } else { false } } == 1)
     }
 
@@ -316,6 +317,7 @@ import Testing
         #expect(central.count { if case .value = $0 { true } else { false } } == 0)
     }
 
+    #if compiler(>=6.2)  // exit tests
     @Test("NT-5 MIS-11 writing 2902 is a programming error that names the fix")
     func writesConfiguration() async {
         await #expect(processExitsWith: .failure) {
@@ -334,4 +336,5 @@ import Testing
             sink.writeValue(Data([1, 0]), for: configuration)
         }
     }
+    #endif
 }

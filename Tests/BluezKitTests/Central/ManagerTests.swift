@@ -142,10 +142,10 @@ import Testing
         try await central.connect(heart)
         central.manager.scanForPeripherals(withServices: nil)
         _ = await world.simulator.waitForCalls("StartDiscovery", count: 2)
-        weak let manager = central.manager
+        let manager = Weak(central.manager)
         let count = central.records.count
         central.release()
-        #expect(manager == nil)
+        #expect(manager.object == nil)
         _ = await world.simulator.waitForCalls("StopDiscovery", count: 2)
         try await world.awaitConnections("heart", 0)
         #expect(central.records[count...].allSatisfy { if case .discovered = $0.event { true } else { false } })

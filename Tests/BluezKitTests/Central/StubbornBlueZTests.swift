@@ -121,10 +121,9 @@ import Testing
             try await bluez.call(app.name, Agent.path, "org.bluez.Agent1", member, arguments)
         }
         for member in ["Cancel", "Release"] { try await ask(member) }
-        let error = await #expect(throws: BusError.self) {
+        await #expect {
             try await ask("RequestAuthorization", [.path("/org/bluez/hci0/dev_F0_F1_F2_00_00_01")])
-        }
-        #expect(error?.name == "org.bluez.Error.Rejected")
+        } throws: { ($0 as? BusError)?.name == "org.bluez.Error.Rejected" }
         app.sync { _ in server.close() }
     }
 

@@ -156,17 +156,18 @@ import Testing
         let publisher = Publisher(world)
         publisher.queue.suspend()
         publisher.manager.publishL2CAPChannel(withEncryption: false)
-        weak let core = publisher.manager.core
+        let core = Weak(publisher.manager.core)
         publisher.queue.resume()
         publisher.release()
         let second = Publisher(world)
         try await second.powerOn()
         let deadline = ContinuousClock.now + .seconds(world_deadline)
-        while core != nil, ContinuousClock.now < deadline { await Task.yield() }
-        #expect(core == nil)
+        while core.object != nil, ContinuousClock.now < deadline { await Task.yield() }
+        #expect(core.object == nil)
         #expect(publisher.records.count <= 1)
     }
 
+    #if compiler(>=6.2)  // exit tests
     @Test("PB-3 MIS-14 a fixed value that can be written or subscribed to stops the process")
     func fixedValues() async {
         await #expect(processExitsWith: .failure) {
@@ -190,4 +191,5 @@ import Testing
             publisher.manager.add(service)
         }
     }
+    #endif
 }

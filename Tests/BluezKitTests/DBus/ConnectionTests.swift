@@ -111,7 +111,8 @@ struct ConnectionTests {
             seen.append(try await client.order.next("8 events") { $0.hasPrefix("signal Name") ? nil : $0 })
         }
         let turn = ["signal One", "signal Two"]
-        #expect(seen == turn + ["answer 1", "signal Three"] + turn + ["answer 2", "signal Three"])
+        let expected: [String] = turn + ["answer 1", "signal Three"] + turn + ["answer 2", "signal Three"]
+        #expect(seen == expected)
     }
 
     @Test("a completion never runs before call() has returned, even for a call that could not be sent")

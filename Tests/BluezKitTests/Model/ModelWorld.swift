@@ -417,16 +417,16 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
         for number in 1...Script.centrals { try? simulator.central(number).disconnect() }
         for visit in visits { await visit.value }
         (apps, hosts, visits, guest) = ([:], [:], [], nil)
-        weak let last = session
+        let last = Weak(session)
         session = nil
         let deadline = ContinuousClock.now + patience
         while isSound {
             let beats = pulse.beats
-            if last == nil, simulator.work == BlueZWork() { return }
+            if last.object == nil, simulator.work == BlueZWork() { return }
             guard ContinuousClock.now < deadline else {
                 return report(
                     "CN-15 never: after the last manager BlueZ has \(simulator.work); "
-                        + "the session is \(last == nil ? "gone" : "still there")")
+                        + "the session is \(last.object == nil ? "gone" : "still there")")
             }
             await change(since: beats)
         }

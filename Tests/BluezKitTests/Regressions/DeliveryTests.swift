@@ -44,7 +44,7 @@ import Testing
         world.simulator.inject(SimulatorFault("RemoveDevice", isAnswered ? .delay(.milliseconds(100)) : .ignore))
         let log = EventLog<Bool>()
         central.manager.removeBond(with: heart) { error in
-            log.append(DispatchQueue.getSpecific(key: Central.onQueue) == true && (error == nil) == isAnswered)
+            log.append(Central.queues.isHere && (error == nil) == isAnswered)
         }
         _ = await world.simulator.waitForCalls("RemoveDevice")
         central.release()

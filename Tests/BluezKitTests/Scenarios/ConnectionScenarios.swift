@@ -192,11 +192,11 @@ extension Scenarios {
             try await central.powerOn()
             var heart: CBPeripheral? = try await central.find("Rig Heart", services: [heartRate])
             try await central.connect(try #require(heart))
-            weak let gone = heart
+            let gone = Weak(heart)
             heart = nil
             central.forgetRecords()
             try await world.awaitConnections("heart", 0)
-            #expect(gone == nil)
+            #expect(gone.object == nil)
             #expect(central.count { if case .disconnected = $0 { true } else { false } } == 0)
         }
 

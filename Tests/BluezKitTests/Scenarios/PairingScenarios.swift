@@ -107,7 +107,7 @@ extension Scenarios {
             let asked = EventLog<String>()
             var pairing = BluezPairing()
             pairing.consent = { peripheral, decide in
-                asked.append(DispatchQueue.getSpecific(key: Central.onQueue) == true ? "on queue" : "elsewhere")
+                asked.append(Central.queues.isHere ? "on queue" : "elsewhere")
                 DispatchQueue.global().async { decide(agrees) }
             }
             let setting = try await prepare("justworks", pairing)

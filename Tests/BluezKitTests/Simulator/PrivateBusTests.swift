@@ -16,7 +16,8 @@ struct PrivateBusTests {
             }
         }
         // unix:path=/tmp/…/bus,guid=…
-        let path = try #require(address.split(separator: ",").first?.split(separator: "=").last)
+        let words = address.split { "=,".contains($0) }
+        let path = try #require(words.dropFirst().first)
         #expect(!FileManager.default.fileExists(atPath: String(path)))
     }
 
@@ -26,7 +27,8 @@ struct PrivateBusTests {
         let directory = sharedDirectory()
         mkdir(directory, 0o700)
         var bus: PrivateBus? = try PrivateBus()
-        let guid = try #require(bus?.address.rawValue.split(separator: "=").last)
+        let words = bus?.address.rawValue.split { "=,".contains($0) }
+        let guid = try #require(words?.last)
         let names = ["\(guid) :1.4 hci0 dev_1", "\(guid)0 :1.4 hci0 dev_1"]
         for name in names { #expect(FileManager.default.createFile(atPath: "\(directory)/\(name)", contents: nil)) }
         defer { for name in names { unlink("\(directory)/\(name)") } }

@@ -52,7 +52,7 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
     /// A record keeps its objects alive: an app that lets go of them does without.
     private let keepsRecords: Bool
     private var depth = 0
-    static let onQueue = DispatchSpecificKey<Bool>()
+    static let queues = QueueMark()
     /// Compares all callbacks with all calls (the O- table).
     let watch: ContractWatch
 
@@ -68,7 +68,7 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
         self.queue = queue
         self.onEvent = onEvent
         super.init()
-        queue.setSpecific(key: Self.onQueue, value: true)
+        Self.queues.mark(queue)
         manager = CheckedManager(
             delegate: self, queue: queue, options: world.managerOptions.merging(options) { $1 }, watch: watch)
         isMade.signal()
@@ -150,7 +150,7 @@ final class Central: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @
         let record = Record(
             event: event, managerState: manager?.state ?? .unknown, isScanning: manager?.isScanning ?? false,
             peripheralState: peripheral?.state, services: peripheral?.services,
-            wasOnQueue: DispatchQueue.getSpecific(key: Self.onQueue) == true, depth: depth)
+            wasOnQueue: Self.queues.isHere, depth: depth)
         watch.check(record)
         if keepsRecords { log.append(record) }
         onEvent?(self, event)

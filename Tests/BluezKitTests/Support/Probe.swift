@@ -85,15 +85,15 @@ final class Probe: Sendable {
         (pid, input) = (child, toChild[1])
         let (lines, ended, output, pid) = (lines, ended, fromChild[0], child)
         Thread.detachNewThread {
-            let handle = fdopen(output, "r")
-            var buffer: UnsafeMutablePointer<CChar>?
-            var size = 0
-            while getline(&buffer, &size, handle) > 0 {
-                guard let buffer else { break }
-                lines.append(String(cString: buffer).trimmingCharacters(in: .newlines))
+            if let handle = fdopen(output, "r") {
+                var buffer: UnsafeMutablePointer<CChar>?
+                var size = 0
+                while getline(&buffer, &size, handle) > 0, let line = buffer {
+                    lines.append(String(cString: line).trimmingCharacters(in: .newlines))
+                }
+                free(buffer)
+                fclose(handle)
             }
-            free(buffer)
-            fclose(handle)
             lines.append(Self.endLine)
             var status: Int32 = 0
             waitpid(pid, &status, 0)

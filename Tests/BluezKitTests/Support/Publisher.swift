@@ -35,14 +35,14 @@ final class Publisher: NSObject, CBPeripheralManagerDelegate, @unchecked Sendabl
     private let handler = ProtectedBox<(@Sendable (CBPeripheralManager, Event) -> Void)?>(nil)
     private let log = EventLog<Record>()
     private var depth = 0
-    private static let onQueue = DispatchSpecificKey<Bool>()
+    private static let queues = QueueMark()
 
     init(
         _ world: any World, queue: DispatchQueue = DispatchQueue(label: "test.publisher"), options: [String: Any] = [:]
     ) {
         (self.world, self.queue) = (world, queue)
         super.init()
-        queue.setSpecific(key: Self.onQueue, value: true)
+        Self.queues.mark(queue)
         // On its queue: no callback comes before it is known.
         queue.sync {
             manager = CBPeripheralManager(
@@ -116,7 +116,7 @@ final class Publisher: NSObject, CBPeripheralManagerDelegate, @unchecked Sendabl
             Record(
                 event: event, managerState: manager?.state ?? .unknown, isAdvertising: manager?.isAdvertising ?? false,
                 subscribers: (characteristic as? CBMutableCharacteristic)?.subscribedCentrals,
-                wasOnQueue: DispatchQueue.getSpecific(key: Self.onQueue) == true, depth: depth))
+                wasOnQueue: Self.queues.isHere, depth: depth))
         if let manager { handler.withLock { $0 }?(manager, event) }
         depth -= 1
     }

@@ -71,7 +71,7 @@ final class CheckedManager: CBCentralManager, @unchecked Sendable {  // holds: t
 
     /// Callbacks that run while the app calls from elsewhere may not know of the call yet: those that follow must.
     private func onceSettled(_ body: @escaping @Sendable (ContractWatch) -> Void) {
-        let isOnQueue = DispatchQueue.getSpecific(key: Central.onQueue) == true
+        let isOnQueue = Central.queues.isHere
         if watch.isQueueHeld || isOnQueue && !watch.isQueueConcurrent { return body(watch) }
         queue.async(flags: .barrier) { [watch] in body(watch) }
     }
