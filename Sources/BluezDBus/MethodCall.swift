@@ -31,12 +31,10 @@ public struct MethodCall {
 
     /// `org.freedesktop.DBus.Properties.Get`.
     public static func getProperty(
-        _ name: String, of interface: String, at path: ObjectPath, on destination: String,
-        mayStartDestination: Bool = false
+        _ name: String, of interface: String, at path: ObjectPath, on destination: String
     ) -> MethodCall {
         MethodCall(
-            destination: destination, path: path, interface: "org.freedesktop.DBus.Properties", member: "Get",
-            mayStartDestination: mayStartDestination
+            destination: destination, path: path, interface: "org.freedesktop.DBus.Properties", member: "Get"
         ) { (writer) throws(BusError) in
             try writer.write(interface)
             try writer.write(name)
@@ -45,10 +43,11 @@ public struct MethodCall {
 
     /// `org.freedesktop.DBus.Properties.GetAll`.
     public static func getAllProperties(
-        of interface: String, at path: ObjectPath, on destination: String
+        of interface: String, at path: ObjectPath, on destination: String, mayStartDestination: Bool = false
     ) -> MethodCall {
         MethodCall(
-            destination: destination, path: path, interface: "org.freedesktop.DBus.Properties", member: "GetAll"
+            destination: destination, path: path, interface: "org.freedesktop.DBus.Properties", member: "GetAll",
+            mayStartDestination: mayStartDestination
         ) { (writer) throws(BusError) in try writer.write(interface) }
     }
 

@@ -119,6 +119,11 @@ extension Adapter {
         simulator.reportCount += 1
         guard passesKernelFilter(report), passesPatterns(report) else { return }
         let content = report.content
+        if simulator.optionsState.version == .v5_87, !content.serviceUUIDs.isEmpty,
+            sessions.contains(where: { $0.filter?.uuids.isEmpty == false })
+        {
+            return crash()
+        }
         guard isFiltered || content.isDiscoverable else { return }
         let known = device(at: report.address)
         let device = known ?? addDevice(report.address, type: report.addressType)
@@ -134,6 +139,8 @@ extension Adapter {
         }
         device.update(from: report, isFiltered: isFiltered, always: reportsDuplicates)
     }
+
+    private func crash() { simulator.after(.zero) { [simulator] in simulator.killDaemon() } }
 
     /// The kernel checks UUIDs and signal strength if all sessions filter by them.
     private func passesKernelFilter(_ report: AdvertisingReport) -> Bool {

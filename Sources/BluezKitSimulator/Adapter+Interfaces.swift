@@ -46,7 +46,10 @@ extension Adapter {
                 let served = adapter.applications.flatMap(\.services).map(\.definition.uuid)
                 return .strings(["1801", "1800", "1200", "110c", "110e", "180a"].map(UUIDText.full) + served)
             },
-            .init("Modalias", "s") { _ in .string("usb:v1D6Bp0246d0542") },
+            .init("Modalias", "s") {
+                .string($0.simulator.optionsState.modalias ?? $0.simulator.optionsState.version.modalias)
+            },
+            .init("Connectable", "b") { $0.simulator.optionsState.version >= .v5_79 ? .bool(true) : nil },
             .init("Roles", "as") { _ in .strings(["central", "peripheral"]) },
         ],
         methods: [

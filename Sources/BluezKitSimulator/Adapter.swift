@@ -7,7 +7,7 @@ final class Adapter {
     unowned(unsafe) let simulator: Simulator
     let controller: Controller
     let path: ObjectPath
-    let name = "BlueZ 5.66"
+    let name: String
     var alias: String?
     var isDiscoverable = false
     var discoverableTimeout: UInt32 = 180
@@ -38,6 +38,7 @@ final class Adapter {
 
     init(simulator: Simulator, controller: Controller) {
         (self.simulator, self.controller) = (simulator, controller)
+        name = "BlueZ \(simulator.optionsState.version.rawValue)"
         path = ObjectPath("/org/bluez/hci\(controller.index)") ?? "/org/bluez/hci0"
         controller.presence.host = self
         controller.presence.table = .ofAdapter(name: name)

@@ -84,7 +84,7 @@ extension Link {
         request(
             serve: { [weak self] answer in
                 guard let self else { return }
-                guard forwardsAny || value.count <= ServedAttribute.longestWrite else {
+                guard forwardsAny || value.count <= served.longestWrite else {
                     return answer(.failure(.invalidLength))
                 }
                 served.write(value, on: self, offset: 0, completion: answer)
@@ -100,10 +100,10 @@ extension Link {
 
     /// A Write Command.
     func commandServed(_ value: [UInt8], _ characteristic: GATTTable.Characteristic) {
-        guard isThere(.value(characteristic)), forwardsAny || value.count <= ServedAttribute.longestWrite else {
-            return
-        }
-        characteristic.served?.write(value, on: self, offset: 0) { _ in }
+        guard isThere(.value(characteristic)), let served = characteristic.served,
+            forwardsAny || value.count <= served.longestWrite
+        else { return }
+        served.write(value, on: self, offset: 0) { _ in }
     }
 
     /// A Prepare Write Request. The limits are those of bluetoothd 5.66.
@@ -113,7 +113,7 @@ extension Link {
             serve: { [weak self] answer in
                 guard let self else { return }
                 guard forwardsAny || offset <= 512 else { return answer(.failure(.invalidOffset)) }
-                guard forwardsAny || value.count + offset <= ServedAttribute.longestPreparedWrite else {
+                guard forwardsAny || value.count + offset <= attribute.served?.longestPreparedWrite ?? 512 else {
                     return answer(.failure(.invalidLength))
                 }
                 guard prepared.count < 30 else { return answer(.failure(ATTFailure(0x09))) }  // Prepare Queue Full

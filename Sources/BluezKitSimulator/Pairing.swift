@@ -90,8 +90,10 @@ final class Pairing {
         link.peripheral.event("paired")
         let (device, identity) = (device, link.peripheral.address)
         // Marked when the first answer over the encrypted link arrives, so `Value` is signalled before these
-        // properties, and the reply is sent after them.
-        simulator.after(simulator.timing.attRoundTrip) { [weak device] in
+        // properties, and the reply is sent after them; with later versions before them.
+        let isLate = simulator.optionsState.version >= .v5_82
+        let lateness = isLate ? simulator.timing.attRoundTrip + .milliseconds(20) : .zero
+        simulator.after(simulator.timing.attRoundTrip + lateness) { [weak device] in
             guard let device else { return }
             device.reveal(identity)
             if device.adapter.isPairable {

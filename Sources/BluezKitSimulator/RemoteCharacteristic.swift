@@ -50,7 +50,10 @@ final class RemoteCharacteristic {
                 $0.flags.contains(.writeWithoutResponse) ? .bool($0.writeSocket != nil) : nil
             },
             .init("NotifyAcquired", "b") { $0.flags.contains(.notify) ? .bool($0.notifySocket != nil) : nil },
-            .init("MTU", "q") { $0.device.link.map { .uint16($0.mtu) } },
+            .init("MTU", "q") { characteristic in
+                // It is exchanged before the services are looked for.
+                characteristic.device.link.map { .uint16(characteristic.device.isResolved ? $0.mtu : 23) }
+            },
         ],
         methods: [
             .init("ReadValue", takes: [.init("options", "a{sv}")], gives: [.init("value", "ay")]) {

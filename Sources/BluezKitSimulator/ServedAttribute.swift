@@ -4,8 +4,9 @@ import BluezDBus
 /// bluetoothd.
 final class ServedAttribute {
     // bluetoothd 5.66 counts the packet's header as part of the value.
-    static let longestWrite = 510
-    static let longestPreparedWrite = 508
+    var longestWrite: Int { version > .v5_66 ? 512 : 510 }
+    var longestPreparedWrite: Int { version > .v5_66 ? 512 : 508 }
+    private var version: SimulatorVersion { application?.adapter.simulator.optionsState.version ?? .v5_66 }
 
     weak var application: Application?
     let path: ObjectPath
@@ -19,7 +20,8 @@ final class ServedAttribute {
     private var subscriptions = 0
     /// The application was asked to start notifying.
     private var isStarted = false
-    private var notifySocket: AcquiredSocket?
+    /// By subscriber; up to 5.75 there is one for all, under nil.
+    private var notifySockets: [ObjectIdentifier?: AcquiredSocket] = [:]
     private var writeSocket: AcquiredSocket?
 
     init(
@@ -163,26 +165,29 @@ final class ServedAttribute {
         }
         link.configurations[handle] = value
         if value == 0 {
-            unsubscribed()
+            unsubscribed(link)
             return completion(.success(()))
         }
         subscriptions += 1
-        guard acquiresNotify, notifySocket == nil else {
-            if notifySocket == nil { start() }
+        guard acquiresNotify, notifySockets[key(of: link)] == nil else {
+            if notifySockets.isEmpty { start() }
             return completion(.success(()))
         }
         acquireNotify(link, characteristic) { completion(.success(())) }
     }
 
     /// A central wrote 0, or its link ended.
-    func unsubscribed() {
+    func unsubscribed(_ link: Link) {
+        if let key = key(of: link) { notifySockets[key]?.close() }
         guard subscriptions > 0 else { return }
         subscriptions -= 1
         guard subscriptions == 0 else { return }
-        notifySocket?.close()
+        for socket in Array(notifySockets.values) { socket.close() }
         if isStarted { tell("StopNotify") }
         isStarted = false
     }
+
+    private func key(of link: Link) -> ObjectIdentifier? { version >= .v5_79 ? ObjectIdentifier(link) : nil }
 
     private func start() {
         isStarted = true
@@ -192,16 +197,19 @@ final class ServedAttribute {
     /// The application signalled a value: sent to all subscribers, the newest link first.
     func signalled(_ value: [UInt8], of characteristic: GATTTable.Characteristic) {
         guard let adapter = application?.adapter else { return }
-        let handle = characteristic.handle + 1
         for link in adapter.controller.presence.links.reversed() {
-            let cut = Array(value.prefix(min(512, Int(link.mtu) - 3)))
-            switch link.configurations[handle] {
-            case 1?: link.deliver(cut, of: characteristic)
-            case 2?:
-                link.indicate(
-                    Indication(characteristic: characteristic, value: cut) { [weak self] in self?.tell("Confirm") })
-            default: break
-            }
+            send(value, of: characteristic, on: link) { [weak self] in self?.tell("Confirm") }
+        }
+    }
+
+    private func send(
+        _ value: [UInt8], of characteristic: GATTTable.Characteristic, on link: Link, confirmed: @escaping () -> Void
+    ) {
+        let cut = Array(value.prefix(min(512, Int(link.mtu) - 3)))
+        switch link.configurations[characteristic.handle + 1] {
+        case 1?: link.deliver(cut, of: characteristic)
+        case 2?: link.indicate(Indication(characteristic: characteristic, value: cut, confirmed: confirmed))
+        default: break
         }
     }
 
@@ -229,16 +237,22 @@ final class ServedAttribute {
     private func acquireNotify(
         _ link: Link, _ characteristic: GATTTable.Characteristic, _ completion: @escaping () -> Void
     ) {
-        acquire("AcquireNotify", link) { [weak self, weak characteristic] result in
+        let key = key(of: link)
+        acquire("AcquireNotify", link) { [weak self, weak characteristic, weak link] result in
             defer { completion() }
             guard let self else { return }
             switch result {
             case .success(let socket):
-                notifySocket = socket
-                socket.onPacket = { [weak self] packet in
-                    if let characteristic { self?.signalled(packet, of: characteristic) }
+                notifySockets[key] = socket
+                socket.onPacket = { [weak self, weak socket] packet in
+                    guard let self, let characteristic else { return }
+                    guard key != nil else { return signalled(packet, of: characteristic) }
+                    guard let link else { return }
+                    send(packet, of: characteristic, on: link) { [weak self] in
+                        if self?.version ?? .v5_66 >= .v5_82 { socket?.send([1]) }
+                    }
                 }
-                socket.onClosed = { [weak self] in self?.notifySocket = nil }
+                socket.onClosed = { [weak self] in self?.notifySockets[key] = nil }
             case .failure(let error):
                 if ["org.bluez.Error.Failed", "org.freedesktop.DBus.Error.NoReply"].contains(error.name) { return }
                 start()
@@ -270,7 +284,7 @@ final class ServedAttribute {
     }
 
     func close() {
-        notifySocket?.close()
+        for socket in Array(notifySockets.values) { socket.close() }
         writeSocket?.close()
     }
 }

@@ -10,6 +10,10 @@ public struct SimulatorOptions: Sendable {
         case none
     }
 
+    /// Which version of bluetoothd is imitated. ``init(version:)`` sets other options to what that version does.
+    public var version = SimulatorVersion.v5_66
+    /// What adapters have as `Modalias`, as set by `DeviceID` in main.conf; nil: BlueZ's own, which tells the version.
+    public var modalias: String?
     /// What the controllers report only once.
     public var duplicateFilter = DuplicateFilter.address
     /// As with `bluetoothd -E`: some additional properties.
@@ -53,5 +57,9 @@ public struct SimulatorOptions: Sendable {
     public var bustle: SimulatorBustle?
 
     /// The usual options: no experimental interfaces, duplicates filtered by address.
-    public init() {}
+    public init(version: SimulatorVersion = .v5_66) {
+        self.version = version
+        signalsDisconnectReason = version >= .v5_83
+        crashesOnMissingBond = version == .v5_66
+    }
 }

@@ -108,11 +108,16 @@ final class FuzzedDaemon: @unchecked Sendable {  // holds: all but `queue` is to
         case "Introspect": answer(call, .string(tree(below: path)))
         case "Get":
             let name = (try? reader.readString()).flatMap { _ in try? reader.readString() } ?? ""
-            // Without an adapter there would be nothing to see.
-            guard name == "Powered" else { return answer(call, .variant(choices.property(name))) }
-            bus.reply(to: call) { (writer) throws(BusError) in try writer.write(.variant(.bool(true))) }
+            answer(call, .variant(choices.property(name)))
         case "GetAll":
             let interface = (try? reader.readString()) ?? ""
+            if interface == "org.bluez.Adapter1" {
+                // Without an adapter there would be nothing to see.
+                let adapter: [(String, Value)] = [
+                    ("Powered", .bool(true)), ("Modalias", choices.property("Modalias")),
+                ]
+                return bus.reply(to: call) { (writer) throws(BusError) in try writer.write(.properties(adapter)) }
+            }
             guard let number = Self.number(path) else { return answer(call, .properties([(String, Value)]())) }
             if interface == "org.bluez.Device1" { return answer(call, .properties(device(number))) }
             guard let object = table(number).first(where: { $0.path == path }) else {

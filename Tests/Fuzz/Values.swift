@@ -115,6 +115,9 @@ extension Choices {
                     ])
                 })
         case "Value": return .bytes(some(pick(Self.lengths)))
+        case "Modalias":
+            return .string(
+                pick(["usb:v1D6Bp0246d0542", "usb:v1D6Bp0246d0557", "usb:v1D6Bp0246d05", "bluetooth:v0000"]))
         case "MTU", "mtu": return .uint16(pick([0, 1, 2, 3, 22, 23, 185, 247, 517, .max]))
         default: return value()
         }

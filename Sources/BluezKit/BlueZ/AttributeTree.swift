@@ -258,7 +258,7 @@ struct AttributeTree {
         if let mtu { mtuBytes = max(mtu, 23) }
     }
 
-    /// The link has ended: the next one has its own ATT_MTU.
+    /// It was of another link, or of the moments before it was exchanged.
     mutating func forgetMTU() { mtuBytes = nil }
 }
 

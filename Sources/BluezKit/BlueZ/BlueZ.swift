@@ -182,17 +182,17 @@ struct BlueZProxy {
     /// Returns when the other side has handled everything that was sent before.
     func ping(completion: @escaping Completion) { call("Ping", completion: completion) }
 
-    func getAll(completion: @escaping Completion) {
+    func getAll(mayStartDestination: Bool = false, completion: @escaping Completion) {
         bus.call(
-            .getAllProperties(of: interface, at: path, on: BlueZ.busName), deadline: BlueZTiming.Deadline.call,
-            completion: completion)
+            .getAllProperties(
+                of: interface, at: path, on: BlueZ.busName, mayStartDestination: mayStartDestination),
+            deadline: BlueZTiming.Deadline.call, completion: completion)
     }
 
-    func get(_ property: String, mayStartDestination: Bool = false, completion: @escaping Completion) {
+    func get(_ property: String, completion: @escaping Completion) {
         bus.call(
-            .getProperty(
-                property, of: interface, at: path, on: BlueZ.busName, mayStartDestination: mayStartDestination),
-            deadline: BlueZTiming.Deadline.call, completion: completion)
+            .getProperty(property, of: interface, at: path, on: BlueZ.busName), deadline: BlueZTiming.Deadline.call,
+            completion: completion)
     }
 
     func set(_ property: String, _ value: Value, completion: @escaping Completion) {

@@ -128,7 +128,7 @@ enum ErrorMapping {
     ]
 
     private static let insistsOnClassic =
-        "BlueZ tried classic Bluetooth, not LE: set `ControllerMode = le` in its main.conf, or use BlueZ 5.86 or later"
+        "BlueZ tried classic Bluetooth, not LE: set `ControllerMode = le` in its main.conf, or start BlueZ 5.86 or later with -E"
 
     private static let connectRows = [
         Row([.connect], bluez + "Failed", "br-connection-page-timeout", .cb(.connectionTimeout), insistsOnClassic),
@@ -229,6 +229,11 @@ enum ErrorMapping {
         ([.invalidOffset], bluez + "InvalidOffset", "0x07"),
         ([.insufficientAuthorization], bluez + "NotAuthorized", "0x08"),
         ([.invalidAttributeValueLength], bluez + "InvalidValueLength", "0x0d"),
+        (
+            // Core Specification Supplement, Part B, 1.2: Client Characteristic Configuration Descriptor Improperly Configured.
+            [CBATTError.Code(rawValue: 0xFD)].compactMap(\.self), bluez + "ImproperlyConfigured",
+            "0xfd; 0x0e from BlueZ before 5.76"
+        ),
     ]
 
     /// The error that makes BlueZ send `code` or, if BlueZ cannot express that, 0x0e.

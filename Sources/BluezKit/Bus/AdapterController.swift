@@ -15,6 +15,8 @@ final class AdapterController {
     private var poweredQuestions: Set<String> = []
     /// Links from before bluetoothd hung, until it has ended them.
     private var staleLinks: Set<ObjectPath> = []
+    /// The bluetoothd that is running. Known before the state is `.poweredOn`.
+    private(set) var daemon = BlueZDaemon()
     /// When bluetoothd came back, if it was away.
     private var restarted: ContinuousClock.Instant?
 
@@ -80,6 +82,7 @@ final class AdapterController {
 
     private func ownerChanged(isThere: Bool) {
         bus.noteSuccess()
+        daemon = BlueZDaemon()  // a package may have been upgraded
         if !isThere {
             onDaemonEnd?()
             staleLinks = []  // they have ended with it
@@ -135,18 +138,34 @@ final class AdapterController {
             let proxy = bus.proxy(path, BlueZ.adapter)
         else { return }
         poweredQuestions.insert(name)
-        proxy.get("Powered", mayStartDestination: mayStart) { [weak self] result in
+        // All properties, as they tell which BlueZ this is as well.
+        proxy.getAll(mayStartDestination: mayStart) { [weak self] result in
             guard let self else { return }
             poweredQuestions.remove(name)
             switch result {
             case .success(let reply):
                 var reader = reply.reader
-                let powered = try? reader.readVariant { (value) throws(BusError) in try value.readBool() }
                 // Only BlueZ's owner can have answered; but the answer may be older than a change of owner.
-                apply(machine.handle(.powered(name, powered)))
+                apply(machine.handle(.powered(name, (try? readProperties(&reader)) ?? nil)))
             case .failure(let error): note(error, asking: name)
             }
         }
+    }
+
+    /// - Returns: `Powered`, if it is among them.
+    private func readProperties(_ reader: inout MessageReader) throws(BusError) -> Bool? {
+        var powered: Bool?
+        var daemon = daemon
+        try reader.readProperties { (key, value) throws(BusError) in
+            if key.matches("Powered") { powered = try value.readBool() }
+            if key.matches("Connectable") { daemon.hasConnectable = true }
+            if key.matches("Modalias"), let version = BlueZVersion(modalias: try value.readString()) {
+                daemon.version = version
+            }
+        }
+        if daemon != self.daemon { Log.debug("BlueZ \(daemon.version.map(\.description) ?? "of an unknown version")") }
+        self.daemon = daemon
+        return powered
     }
 
     private func note(_ error: BusError, asking name: String) {
@@ -232,7 +251,7 @@ final class AdapterController {
         try interfaces.readDictionary { (entry) throws(BusError) in
             guard try entry.readCString().matches("org.bluez.Adapter1") else { return }
             isAdapter = true
-            powered = try Self.powered(in: &entry)
+            powered = try readProperties(&entry)
         }
         // LEAdvertisingManager1 comes later, in a signal of its own.
         if isAdapter { apply(machine.handle(.powered(String(path.lastElement), powered ?? false))) }

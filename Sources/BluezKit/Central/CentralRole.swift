@@ -189,6 +189,7 @@ final class CentralRole: @unchecked Sendable {  // holds: confined to the bus qu
 
     /// bluetoothd has ended: was it because of one of these devices?
     func daemonEnded() {
+        discovery.daemonEnded()
         for device in connected where device.properties.isBonded {
             if device.connection?.mayHaveLostBond == true { lostBonds.insert(device.identity) }
         }
@@ -293,5 +294,6 @@ extension CentralRole: PairingRole {
 
     func mayPairUnasked(at path: ObjectPath) -> Bool { false }
 
+    func pairingAccepted(at path: ObjectPath) { store[path.rawValue]?.connection?.client.pairingAccepted() }
     func pairingRefused(at path: ObjectPath) { store[path.rawValue]?.connection?.pairingRefused() }
 }

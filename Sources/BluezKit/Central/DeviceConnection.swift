@@ -98,6 +98,7 @@ final class DeviceConnection: CustomStringConvertible {
     func process(_ changes: DeviceProperties.Changes) {
         if changes.contains(.bonded) {
             clients.forEach { $0.updateBond(device.properties.isBonded) }
+            if device.properties.isBonded { client.bondAnnounced() }
             central.pairing.endQuestion(about: device.path)
         }
         if changes.contains(.name), let name = device.properties.name { clients.forEach { $0.nameChanged(name) } }
@@ -276,7 +277,10 @@ final class DeviceConnection: CustomStringConvertible {
         AdvertisedServices.note(device)
         pauseDiscovery(true)
         bus.after(bus.timing.connect.discoveryPause) { [weak self, weak client] in
-            if client?.isCurrent == true { self?.pauseDiscovery(false) }
+            if let self, client?.isCurrent == true, self.attempt === attempt {
+                pauseDiscovery(false)
+                if needsDiscovery { central.discovery.listen(true, for: device) }
+            }
         }
         device.connect(by: proxy) { [weak self, weak device] result in
             if attempt.isAnswered, result.failure == nil {
@@ -287,6 +291,11 @@ final class DeviceConnection: CustomStringConvertible {
             }
             self?.replied(to: attempt, result)
         }
+    }
+
+    /// Whether the kernel may connect the device only while a discovery runs (``LinuxFault``).
+    private var needsDiscovery: Bool {
+        device.properties.isBonded && LinuxVersion.current.map { $0 >= .privateBondsNeedDiscovery } ?? false
     }
 
     private func claimLateLink() { if lease == nil { lease = try? newLease() } }
@@ -300,6 +309,7 @@ final class DeviceConnection: CustomStringConvertible {
         guard isCurrent else { return }
         self.attempt = nil
         pauseDiscovery(false)
+        if needsDiscovery { central.discovery.listen(false, for: device) }
         guard let error = result.failure else { return handle(.connectReply(nil)) }
         Log.debug("connect \(device.path): \(error.name) \(error.message)")
         let failure = device.attemptFailed(error)
@@ -388,7 +398,7 @@ final class DeviceConnection: CustomStringConvertible {
     /// this link, and forgets the device 30 s later (seen with 5.66). So both end now.
     func pairingRefused() {
         guard client.pairingRefused() else { return }
-        loss.note(("org.bluez.Reason.Authentication", "pairing was refused"))
+        loss.noteOwn(("org.bluez.Reason.Authentication", "pairing was refused"))
         proxy?.disconnect { _ in }
     }
 

@@ -21,6 +21,7 @@ final class DiscoveryController: CustomStringConvertible {
     /// Whether BlueZ's signals of all devices are received.
     private(set) var isFollowing = false
     private lazy var watch = ScanWatch(timing: bus.timing.scan)
+    private lazy var crashGuard = CrashGuard(timing: bus.timing.daemon)
     private var watchTimer: (any DispatchSourceTimer)?
     /// Devices of which only a change is known.
     private var unknownPaths = PathQueue()
@@ -48,7 +49,8 @@ final class DiscoveryController: CustomStringConvertible {
         if listensForQueue || !listening.isEmpty || !filters.isEmpty && watch.isInDoubt {
             filters.append(DiscoveryStateMachine.Filter(services: nil, wantsDuplicates: false))
         }
-        let wanted = filters.dropFirst().reduce(filters.first) { $0?.merged(with: $1) }
+        var wanted = filters.dropFirst().reduce(filters.first) { $0?.merged(with: $1) }
+        if mustNotFilter { wanted?.services = nil }
         if afresh { scanGeneration += 1 }
         follow(wanted != nil)
         perform(machine.wish(wanted, afresh: afresh))
@@ -150,7 +152,9 @@ final class DiscoveryController: CustomStringConvertible {
         }
         for action in actions {
             switch action {
-            case .setFilter(let filter): proxy.setDiscoveryFilter(filter, completion: replied)
+            case .setFilter(let filter):
+                if filter.services != nil { crashGuard.askedForFilter() }
+                proxy.setDiscoveryFilter(filter, completion: replied)
             case .start: start(proxy)
             case .stop: proxy.stopDiscovery(completion: replied)
             case .startTimer(let delay):
@@ -159,6 +163,16 @@ final class DiscoveryController: CustomStringConvertible {
                 }
             }
         }
+    }
+
+    /// bluetoothd would crash, for all programs. Each scan filters on its own anyway.
+    private var mustNotFilter: Bool { adapter.daemon.has(.filterCrash) || crashGuard.avoidsFilters }
+
+    func daemonEnded() {
+        guard crashGuard.daemonEnded() else { return }
+        Log.warning(
+            "bluetoothd has ended twice in a row within seconds of a scan with services: "
+                + "from now on it is asked for all devices, and this program filters them")
     }
 
     /// While another program scans, BlueZ's discovery does not begin with ours, and devices of which nothing changes are

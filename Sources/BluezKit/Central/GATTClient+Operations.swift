@@ -149,8 +149,12 @@ extension GATTClient {
                 pair { [weak self] isPaired in
                     isPaired && self?.isRunning(id) == true ? make(proxy, answered) : answered(result)
                 }
-            } else {
+            } else if result.failure != nil {
                 answerRunning?(result)
+            } else {
+                whenBonded { [weak self] in
+                    if let self, isRunning(id) { answerRunning?(result) }
+                }
             }
         }
     }

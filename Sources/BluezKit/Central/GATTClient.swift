@@ -34,6 +34,10 @@ final class GATTClient: CustomStringConvertible {
     var lostOperation: Int?
     /// Whether `Pair` is on its way.
     var isPairing = false
+    /// Whether the device is pairing, and BlueZ has not said yet that it is bonded.
+    private var awaitsBond = false
+    /// Answers the running operation, which has led to the pairing.
+    private var answerWhenBonded: (() -> Void)?
 
     init(of device: Device, in central: CentralRole) { (self.device, self.central) = (device, central) }
 
@@ -58,12 +62,32 @@ final class GATTClient: CustomStringConvertible {
     /// nothing of the app.
     func running(_ id: Int) -> AttributeQueue<AttributeOperation>.Entry? { isRunning(id) ? queue.running : nil }
 
+    // MARK: A bond
+
+    func pairingAccepted() { awaitsBond = !device.properties.isBonded }
+
+    /// Does `body` when the bond is known that was made for the running operation. BlueZ says so after the operation's
+    /// answer (``BlueZDifference/lateBonds``), and an app that has got its value expects to find the bond.
+    func whenBonded(_ body: @escaping () -> Void) {
+        guard awaitsBond, !device.properties.isBonded else { return body() }
+        answerWhenBonded = body
+        // There may be none: bonding can be off at the peer.
+        bus.after(bus.timing.pairing.bond) { [weak self] in self?.bondAnnounced() }
+    }
+
+    func bondAnnounced() {
+        awaitsBond = false
+        let answer = answerWhenBonded
+        answerWhenBonded = nil
+        answer?()
+    }
+
     // MARK: The end
 
     /// The link has ended: nothing is answered any longer. ``endSubscriptions()`` follows.
     func end() {
         queue.removeAll()
-        answerRunning = nil
+        (answerRunning, answerWhenBonded) = (nil, nil)
         for writer in writers.values { writer.close() }
         writers = [:]
     }
@@ -158,6 +182,8 @@ final class GATTClient: CustomStringConvertible {
                     do throws(BusError) {
                         _ = try tree.add(path, properties: &reader, uuids: uuids)
                     } catch { Log.warning("\(path): \(error.message)") }
+                    // Before `ServicesResolved` the MTU may not have been exchanged: it is asked for then.
+                    if !device.properties.areServicesResolved { tree.forgetMTU() }
                 }
                 continueReading()
             }

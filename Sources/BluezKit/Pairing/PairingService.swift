@@ -12,6 +12,8 @@ protocol PairingRole: AnyObject {
     func pairingPeers(at path: ObjectPath) -> [any PairingPeer]?
     /// Whether a device that no role uses may pair without being asked about.
     func mayPairUnasked(at path: ObjectPath) -> Bool
+    /// A pairing was accepted, and makes a bond.
+    func pairingAccepted(at path: ObjectPath)
     /// A pairing was refused: BlueZ does not answer what has led to it.
     func pairingRefused(at path: ObjectPath)
 }
@@ -131,7 +133,7 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
         }
         if peers.contains(where: { question.policy($0.pairing) == .accept }) {
             objects?.reply(to: call)
-            return
+            return accepted(at: path)
         }
         guard let peer = peers.first(where: { question.policy($0.pairing) == .ask }) else {
             let address = String(path.lastElement.dropFirst(4).replacing("_", with: ":"))
@@ -152,6 +154,7 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
         if case .display = question {
             bus.exportedObjects?.reply(to: call)
             pending = nil
+            accepted(at: path)
         }
         self.question = AskedQuestion(id: id, call: pending, peer: peer, path: path)
         peer.ask(question) { [weak self] accepts in
@@ -168,6 +171,7 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
             bus.exportedObjects?.reply(to: call) { (writer) throws(BusError) in
                 if let passkey { try writer.write(passkey) }
             }
+            accepted(at: asked.path)
         } else {
             bus.exportedObjects?.reject(call)
             endQuestion()
@@ -189,5 +193,6 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
         asked.peer.questionEnded()
     }
 
+    private func accepted(at path: ObjectPath) { for role in allRoles { role.pairingAccepted(at: path) } }
     private func refused(at path: ObjectPath) { for role in allRoles { role.pairingRefused(at: path) } }
 }

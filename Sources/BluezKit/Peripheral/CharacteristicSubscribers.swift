@@ -90,8 +90,7 @@ final class CharacteristicSubscribers {
         guard socketpair(AF_UNIX, type, 0, &ends) == 0 else { return nil }
         let path = central.rawValue
         let socket = UpdateSocket(descriptor: ends[0], mtuBytes: mtuBytes, bus: core.bus) { [weak self] in
-            guard let self else { return }
-            tell(book.unsubscribed(path))
+            self?.socketEnded(of: path)
         }
         guard let socket else {
             ends.forEach { _ = Glibc.close($0) }
@@ -99,6 +98,16 @@ final class CharacteristicSubscribers {
         }
         sockets[path] = socket
         return ends[1]
+    }
+
+    /// The central has unsubscribed, or bluetoothd has ended, whose sockets end before the bus says so: then the app hears
+    /// of the new state alone (ST-6). One that ends answers nothing.
+    private func socketEnded(of path: String) {
+        let socket = sockets[path]
+        core.role.updates.afterPing { [weak self] in
+            guard let self, let socket, sockets[path] === socket, core.bus.owner != nil else { return }
+            tell(book.unsubscribed(path))
+        }
     }
 
     private func closeSocket(of path: String) { sockets.removeValue(forKey: path)?.close() }

@@ -134,7 +134,6 @@ final class GATTServer {
     }
 
     private func register(_ services: [PublishedService], _ application: GATTApplication) {
-        core.role.updates.learnAboutSockets(on: application.adapter)
         application.register(services) { [core] in core.gattServer.registered(application, $0) }
     }
 

@@ -59,7 +59,7 @@ final class PeripheralRole {
             if !keepingServices { core.withdrawAll() }
         }
         remoteCentrals.removeAll()
-        updates.reset(keepingServices: keepingServices)
+        updates.reset()
     }
 
     /// What was asked on the connection that is gone gets no answer.
@@ -75,6 +75,7 @@ extension PeripheralRole: PairingRole {
     var needsAgent: Bool { managers.contains(where: \.allowsJustWorks) }
     var pairings: [BluezPairing] { [] }
     func pairingPeers(at path: ObjectPath) -> [any PairingPeer]? { nil }
+    func pairingAccepted(at path: ObjectPath) {}
     func pairingRefused(at path: ObjectPath) {}
 
     /// Only where it may need that for what is published.

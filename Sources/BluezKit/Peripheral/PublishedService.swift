@@ -78,6 +78,8 @@ final class PublishedCharacteristic {
     }
     var notifies: Bool { !properties.isDisjoint(with: [.notify, .notifyEncryptionRequired]) }
     var indicates: Bool { !properties.isDisjoint(with: [.indicate, .indicateEncryptionRequired]) }
+    /// A central that subscribes gets indications, and confirms them.
+    var isOnlyIndicated: Bool { indicates && !notifies }
 
     /// Properties and permissions in BlueZ's words. `encrypt-read` means `read`, and so on; so a characteristic that may
     /// only be written over an encrypted link, and without response, can be written with response as well.

@@ -8,8 +8,6 @@ final class UpdateSender {
     private let remoteCentrals: RemoteCentrals
     private var awaitingPing: [() -> Void] = []
     private var isSendingPing = false
-    /// Whether BlueZ sends what it reads from an acquired socket to one central. Nil: not asked yet.
-    private var givesSockets: Bool?
     private var hasNotedBroadcast = false
 
     init(_ bus: BlueZBus, _ adapter: AdapterController, _ remoteCentrals: RemoteCentrals) {
@@ -17,16 +15,6 @@ final class UpdateSender {
     }
 
     // MARK: Subscribing
-
-    /// BlueZ 5.76 and later send what comes by an acquired socket to one central. No property tells that; `Connectable`
-    /// came a little later (5.79). The answer is there long before a central can subscribe.
-    func learnAboutSockets(on adapter: ObjectPath) {
-        guard givesSockets == nil, let proxy = bus.proxy(adapter, BlueZ.adapter) else { return }
-        givesSockets = false
-        proxy.get("Connectable") { [weak self] result in
-            if case .success = result { self?.givesSockets = true }
-        }
-    }
 
     /// A central subscribes. With the socket that BlueZ asks for, values reach this central alone; but only where BlueZ
     /// gives each central its own, and sends to it alone. Before 5.76 it does not: there the call says who it is, and is
@@ -44,7 +32,7 @@ final class UpdateSender {
         let subscribers = characteristic.subscribers
         // Before the new socket is there: a subscription that ended without a word takes its own with it.
         subscribers.subscribed(device)
-        if givesSockets == true, let theirs = subscribers.openSocket(to: device, mtuBytes: mtu) {
+        if adapter.daemon.has(.subscriberSockets), let theirs = subscribers.openSocket(to: device, mtuBytes: mtu) {
             server.reply(to: call) { (writer) throws(BusError) in
                 try writer.write(fileDescriptor: theirs)
                 try writer.write(UInt16(clamping: mtu))
@@ -76,7 +64,10 @@ final class UpdateSender {
         let sockets = value.isEmpty ? [] : addressed.compactMap { characteristic.subscribers.socket(of: $0) }
         let isSignalled = sockets.count < addressed.count
         let delivery = Delivery(of: local, by: core, ways: sockets.count + (isSignalled ? 1 : 0) + 1)
-        for socket in sockets { socket.send(value) { delivery.finish() } }
+        let awaitsConfirmation = characteristic.isOnlyIndicated && adapter.daemon.has(.confirmations)
+        for socket in sockets {
+            socket.send(value, awaitsConfirmation: awaitsConfirmation) { delivery.finish() }
+        }
         if isSignalled {
             if addressed.count < subscribers.count { noteBroadcast() }
             signal(value, of: characteristic, delivery)
@@ -104,7 +95,7 @@ final class UpdateSender {
             try writer.write(Value.properties([("Value", .bytes(Array(value.prefix(512))))]))
             try writer.write(Value.strings([]))
         }
-        if characteristic.indicates, !characteristic.notifies {
+        if characteristic.isOnlyIndicated {
             characteristic.subscribers.awaitConfirmation(of: delivery)
         } else {
             afterPing { delivery.finish() }
@@ -113,7 +104,7 @@ final class UpdateSender {
 
     /// BlueZ answers nothing to a signal. It deals with what we send in order: when it has answered a call, it has taken
     /// what was sent before. One call is enough for all that was sent meanwhile.
-    private func afterPing(_ body: @escaping () -> Void) {
+    func afterPing(_ body: @escaping () -> Void) {
         awaitingPing.append(body)
         ping()
     }
@@ -136,10 +127,7 @@ final class UpdateSender {
     // MARK: The end
 
     /// Bluetooth is not on any more.
-    func reset(keepingServices: Bool) {
-        awaitingPing = []
-        if !keepingServices { givesSockets = nil }
-    }
+    func reset() { awaitingPing = [] }
 
     /// What was asked on it gets no answer.
     func connectionEnded() { (isSendingPing, awaitingPing) = (false, []) }

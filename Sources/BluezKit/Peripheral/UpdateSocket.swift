@@ -6,7 +6,17 @@ import Foundation
 final class UpdateSocket {
     private let socket: CommandSocket
     private let reading: any DispatchSourceRead
-    private var waiting: [(data: [UInt8], done: () -> Void)] = []
+    private struct Update {
+        let data: [UInt8]
+        /// It is an indication, of whose confirmation BlueZ will tell.
+        let awaitsConfirmation: Bool
+        let done: () -> Void
+    }
+
+    private var waiting: [Update] = []
+    /// Indications that BlueZ has, by number.
+    private var unconfirmed: [(number: Int, done: () -> Void)] = []
+    private var sentCount = 0
     private var isWaiting = false
     private let bus: BlueZBus
     private let onEnd: () -> Void
@@ -34,16 +44,21 @@ final class UpdateSocket {
         // a socket makes one event, whatever else is still to be read.
         repeat {
             count = recv(descriptor, &bytes, bytes.count, Int32(MSG_DONTWAIT))
+            if count > 0, !unconfirmed.isEmpty { unconfirmed.removeFirst().done() }
         } while count > 0 || count < 0 && errno == EINTR
-        guard count == 0 || errno != EAGAIN else { return }
+        guard count == 0 || errno != EAGAIN else { return bus.flush() }
         reading.cancel()
         onEnd()
         bus.flush()
     }
 
-    /// Sends after all that was sent before. - Parameter done: BlueZ's end has it, or never will.
-    func send(_ data: [UInt8], done: @escaping () -> Void) {
-        waiting.append((Array(data.prefix(socket.capacity)), done))
+    /// Sends after all that was sent before.
+    /// - Parameters:
+    ///   - awaitsConfirmation: Whether `done` waits for the central as well.
+    ///   - done: BlueZ's end has it, or never will.
+    func send(_ data: [UInt8], awaitsConfirmation: Bool, done: @escaping () -> Void) {
+        waiting.append(
+            Update(data: Array(data.prefix(socket.capacity)), awaitsConfirmation: awaitsConfirmation, done: done))
         if !isWaiting { sendWaiting() }
     }
 
@@ -57,15 +72,27 @@ final class UpdateSocket {
                     self?.bus.flush()
                 }
             }
-            waiting.removeFirst().done()
+            waiting.removeFirst()
+            if next.awaitsConfirmation { awaitConfirmation(next.done) } else { next.done() }
+        }
+    }
+
+    private func awaitConfirmation(_ done: @escaping () -> Void) {
+        sentCount += 1
+        let number = sentCount
+        unconfirmed.append((number, done))
+        // The Attribute Protocol ends the link of a central that does not confirm.
+        bus.after(bus.timing.server.confirmation) { [weak self] in
+            guard let self, unconfirmed.first?.number == number else { return }
+            unconfirmed.removeFirst().done()
         }
     }
 
     func close() {
         reading.cancel()
         socket.close()
-        let unsent = waiting
-        waiting = []
-        for (_, done) in unsent { done() }
+        let undone = unconfirmed.map(\.done) + waiting.map(\.done)
+        (unconfirmed, waiting) = ([], [])
+        for done in undone { done() }
     }
 }

@@ -9,19 +9,23 @@ struct LinkLoss {
     private let timing: BlueZTiming.Link
     /// Of `Device1.Disconnected`, which comes right before the link ends.
     private var reason: Reason?
+    private var isOwn = false
     /// When BlueZ said that the attempt had failed, though the link was up.
     private var failedWhileUp: DispatchTime?
 
     init(timing: BlueZTiming.Link = BlueZTiming.Link()) { self.timing = timing }
 
     /// BlueZ 5.83 and later say why a link ended, right before it ends.
-    mutating func note(_ reason: Reason) { self.reason = reason }
+    mutating func note(_ reason: Reason) { if !isOwn { self.reason = reason } }
+
+    /// This process ends the link. Whatever BlueZ says of it then, it knows better why.
+    mutating func noteOwn(_ reason: Reason) { (self.reason, isOwn) = (reason, true) }
 
     /// BlueZ says that the attempt has failed, but it has made the link.
     mutating func attemptFailedWhileUp(at now: DispatchTime) { failedWhileUp = now }
 
     /// A new link is there: what was said was about an earlier one.
-    mutating func reset() { (reason, failedWhileUp) = (nil, nil) }
+    mutating func reset() { (reason, isOwn, failedWhileUp) = (nil, false, nil) }
 
     /// How long the end of the link is held back; nil: it is reported now. When Bluetooth is switched off BlueZ ends the
     /// links first and says so some 50 ms later. Then the new state alone is reported (O-18).

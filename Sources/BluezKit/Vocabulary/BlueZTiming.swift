@@ -55,6 +55,9 @@ struct BlueZTiming: Sendable {
         /// After a lost connection to the bus, doubled with each failure up to ``longestReconnect``.
         var reconnect = Duration.milliseconds(250)
         var longestReconnect = Duration.seconds(8)
+        /// An end of bluetoothd so soon after a scan was asked for may be a crash of that: long enough for its first
+        /// advertisement to be heard.
+        var crash = Duration.seconds(10)
         /// Before a call is repeated that the bus or bluetoothd was too busy for: doubled with each try.
         var busyRetry = Duration.milliseconds(50)
         /// How often such a call is repeated: 6.35 s in all.
@@ -142,6 +145,9 @@ struct BlueZTiming: Sendable {
         /// After the agent was registered, before it is checked that devices can bond: by then bluetoothd knows the setting
         /// of the kernel.
         var agentRetry = Duration.milliseconds(100)
+        /// For the bond to be announced, after the answer to the operation that the pairing was for. It comes within
+        /// milliseconds, unless the peer makes none.
+        var bond = Duration.seconds(2)
         /// How often the agent is registered at most; bonding may be off because the user wants that.
         var agentRetries = 3
     }

@@ -1,3 +1,5 @@
+import BluezKit
+
 /// What the findings mean for a program that uses Bluetooth, and what to do. Pure.
 struct DoctorReport: Equatable {
     private(set) var checks: [DoctorCheck] = []
@@ -6,13 +8,14 @@ struct DoctorReport: Equatable {
     var isUsable: Bool { !checks.contains { $0.verdict == .problem } }
 
     /// The oldest BlueZ that BluezKit is tested with.
-    static let testedVersion = Surroundings.Version(major: 5, minor: 66)
+    static let testedVersion = BlueZVersion(5, 66)
 
     init(_ found: Surroundings) {
         guard checkBus(found) else { return }
         // The rfkill switch precedes the adapters because it is the reason why they are off.
         if checkDaemon(found) {
             checkVersion(found)
+            checkKernel(found)
             let isBlocked = checkRFKill(found)
             checkAdapters(found, isBlocked: isBlocked)
         } else {
@@ -77,6 +80,17 @@ struct DoctorReport: Equatable {
                 "BluezKit is tested with \(Self.testedVersion) and later; update BlueZ if something does not work")
         } else {
             add("version", .ok, "bluetoothd is version \(version)\(mode)")
+        }
+        for fault in BlueZDifference.faults(of: version) where !fault.cure.isEmpty {
+            add("fault", .warning, "BlueZ \(version): \(fault.what)", fault.cure)
+        }
+    }
+
+    private mutating func checkKernel(_ found: Surroundings) {
+        guard let kernel = found.kernel else { return }
+        add("kernel", .ok, "Linux is version \(kernel)")
+        for fault in LinuxFault.all(of: kernel) where !fault.cure.isEmpty {
+            add("fault", .warning, "Linux \(kernel): \(fault.what)", fault.cure)
         }
     }
 

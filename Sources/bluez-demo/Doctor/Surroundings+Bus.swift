@@ -1,4 +1,5 @@
 import BluezDBus
+import BluezKit
 import Dispatch
 import Foundation
 
@@ -118,7 +119,7 @@ extension Surroundings {
             adapter.powerState = properties["PowerState"]?.stringValue
             adapter.roles = properties["Roles"]?.stringsValue
             adapter.experimentalFeatures = properties["ExperimentalFeatures"]?.stringsValue?.count ?? 0
-            adapter.daemonVersion = properties["Modalias"]?.stringValue.flatMap(Version.init(modalias:))
+            adapter.daemonVersion = properties["Modalias"]?.stringValue.flatMap(BlueZVersion.init(modalias:))
             adapter.hasGattManager = interfaces["org.bluez.GattManager1"] != nil
             adapter.hasAdvertisingManager = interfaces["org.bluez.LEAdvertisingManager1"] != nil
             return adapter

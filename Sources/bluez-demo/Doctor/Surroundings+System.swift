@@ -1,10 +1,12 @@
 import BluezDBus
+import BluezKit
 import Foundation
 
 /// Findings that do not need the bus.
 extension Surroundings {
     mutating func lookAround(onlyBus: Bool) {
         rfkill = Self.rfkill(in: "/sys/class/rfkill")
+        kernel = .current
         isContainer =
             access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0
             || environment("container") != nil

@@ -1,3 +1,5 @@
+import BluezKit
+
 /// The environment in which this program runs. Facts only; ``DoctorReport`` interprets them.
 struct Surroundings: Equatable, Sendable {
     /// The state of `org.bluez` on the bus.
@@ -23,16 +25,7 @@ struct Surroundings: Equatable, Sendable {
         var hasAdvertisingManager = false
         var experimentalFeatures = 0
         /// BlueZ's version, as announced to other devices. Nil: it is configured to announce something else.
-        var daemonVersion: Version?
-    }
-
-    struct Version: Equatable, Comparable, Sendable, CustomStringConvertible {
-        var major: Int
-        var minor: Int
-        var description: String { "\(major).\(minor)" }
-        static func < (left: Version, right: Version) -> Bool {
-            (left.major, left.minor) < (right.major, right.minor)
-        }
+        var daemonVersion: BlueZVersion?
     }
 
     struct RFKill: Equatable, Sendable {
@@ -51,7 +44,7 @@ struct Surroundings: Equatable, Sendable {
     var busError: String?
     /// Nil: not queried, because there is no bus.
     var daemon: Daemon?
-    var daemonVersion: Version?
+    var daemonVersion: BlueZVersion?
     var runsExperimental = false
     var isDaemonInstalled = true
     /// Nil: unknown.
@@ -62,16 +55,6 @@ struct Surroundings: Equatable, Sendable {
     /// Nil: not tried.
     var sockets: SocketFamily?
     var isContainer = false
-}
-
-extension Surroundings.Version {
-    /// From an adapter's `Modalias`: `usb:v1D6Bp0246d0542` is BlueZ (Linux Foundation, 0246), version 5.66.
-    init?(modalias: String) {
-        let prefix = "usb:v1D6Bp0246d"
-        let digits = modalias.dropFirst(prefix.count)
-        guard modalias.hasPrefix(prefix), digits.count == 4, digits.allSatisfy(\.isHexDigit),
-            let number = UInt16(digits, radix: 16)
-        else { return nil }
-        (major, minor) = (Int(number >> 8), Int(number & 0xFF))
-    }
+    /// Nil: it does not say.
+    var kernel: LinuxVersion?
 }

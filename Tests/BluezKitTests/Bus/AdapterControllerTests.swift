@@ -6,8 +6,8 @@ import Testing
 @Suite struct AdapterControllerTests {
     private static let hci1 = "/org/bluez/hci1"
     private static let hci2 = "/org/bluez/hci2"
-    private let isOn = Value.variant(.bool(true))
-    private let isOff = Value.variant(.bool(false))
+    private let isOn = ScriptedBus.adapter(isPowered: true)
+    private let isOff = ScriptedBus.adapter(isPowered: false)
 
     private func xml(_ names: String...) -> Value {
         .string("<node>" + names.map { "<node name=\"\($0)\"/>" }.joined() + "</node>")
@@ -21,7 +21,7 @@ import Testing
     func start() async throws {
         let script = try await ScriptedBus()
         script.open()
-        let question = try await script.expect("Get", "Powered", at: ScriptedBus.hci0)
+        let question = try await script.expect("GetAll", at: ScriptedBus.hci0)
         try await script.expectNoCall()
         #expect(script.states.all.isEmpty)
         question.answer(isOn)
@@ -34,10 +34,10 @@ import Testing
     func others() async throws {
         let script = try await ScriptedBus()
         script.open()
-        try await script.expect("Get", "Powered", at: ScriptedBus.hci0).refuse(ScriptedBus.noObject)
+        try await script.expect("GetAll", at: ScriptedBus.hci0).refuse(ScriptedBus.noObject)
         try await script.expect("Introspect", at: "/org/bluez").answer(xml("hci2", "hci1", "test"))
-        let first = try await script.expect("Get", "Powered", at: Self.hci1)
-        let second = try await script.expect("Get", "Powered", at: Self.hci2)
+        let first = try await script.expect("GetAll", at: Self.hci1)
+        let second = try await script.expect("GetAll", at: Self.hci2)
         second.answer(isOn)
         #expect(try await next(script) == .poweredOn)
         #expect(script.turn { script.session.adapter.name } == "hci2")
@@ -51,10 +51,10 @@ import Testing
     func noneIsOn() async throws {
         let script = try await ScriptedBus()
         script.open()
-        try await script.expect("Get", "Powered", at: ScriptedBus.hci0).refuse(ScriptedBus.noObject)
+        try await script.expect("GetAll", at: ScriptedBus.hci0).refuse(ScriptedBus.noObject)
         try await script.expect("Introspect").answer(xml("hci2", "hci1"))
-        let first = try await script.expect("Get", "Powered", at: Self.hci1)
-        try await script.expect("Get", "Powered", at: Self.hci2).answer(isOff)
+        let first = try await script.expect("GetAll", at: Self.hci1)
+        try await script.expect("GetAll", at: Self.hci2).answer(isOff)
         try await script.settle()
         #expect(script.states.all.isEmpty, "the other one may be on")
         first.answer(isOff)
@@ -66,7 +66,7 @@ import Testing
     func signalFirst() async throws {
         let script = try await ScriptedBus()
         script.open()
-        let question = try await script.expect("Get", "Powered")
+        let question = try await script.expect("GetAll")
         try script.change(ScriptedBus.hci0, BlueZ.adapter, [("Powered", .bool(true))])
         #expect(try await next(script) == .poweredOn)
         question.answer(isOff)
@@ -77,7 +77,7 @@ import Testing
     func refusals() async throws {
         let denied = try await ScriptedBus()
         denied.open()
-        try await denied.expect("Get", "Powered").refuse("org.freedesktop.DBus.Error.AccessDenied")
+        try await denied.expect("GetAll").refuse("org.freedesktop.DBus.Error.AccessDenied")
         #expect(try await next(denied) == .unauthorized)
         try await denied.expectNoCall()
 
@@ -87,8 +87,8 @@ import Testing
             return timing
         }
         busy.open()
-        for _ in 0..<3 { try await busy.expect("Get", "Powered", at: ScriptedBus.hci0).refuse(ScriptedBus.busy) }
-        try await busy.expect("Get", "Powered", at: ScriptedBus.hci0).answer(isOn)
+        for _ in 0..<3 { try await busy.expect("GetAll", at: ScriptedBus.hci0).refuse(ScriptedBus.busy) }
+        try await busy.expect("GetAll", at: ScriptedBus.hci0).answer(isOn)
         #expect(try await next(busy) == .poweredOn)
     }
 
@@ -100,7 +100,7 @@ import Testing
         try await script.own(false)
         #expect(try await script.states.next("reset") { $0 } == .resetting)
         try await script.own(true)
-        try await script.expect("Get", "Powered", at: ScriptedBus.hci0).answer(isOn)
+        try await script.expect("GetAll", at: ScriptedBus.hci0).answer(isOn)
         #expect(try await next(script) == .poweredOn)
         #expect(script.turn { script.session.adapter.mayReportStaleLinks })
         #expect(script.turn { script.session.adapter.generation } == 1)
@@ -138,5 +138,29 @@ import Testing
         try await script.expect("Set", "Powered").refuse()
         #expect(try await next(script) == .resetting)
         #expect(try await next(script) == .poweredOff)
+    }
+
+    // MARK: Which BlueZ it is
+
+    @Test("the version is known when the state is, and is asked for again when bluetoothd was replaced by another one")
+    func version() async throws {
+        let script = try await ScriptedBus()
+        func version() -> BlueZVersion? { script.turn { script.session.adapter.daemon.version } }
+        script.open()
+        try await script.expect("GetAll").answer(ScriptedBus.adapter(isPowered: true))
+        #expect(try await next(script) == .poweredOn)
+        #expect(version() == BlueZVersion(5, 66))
+        try await script.own(false)
+        #expect(try await next(script) == .resetting)
+        #expect(version() == nil)
+        try await script.own(true)
+        // The adapter appears later than its daemon.
+        try await script.expect("GetAll").refuse(ScriptedBus.noObject)
+        try await script.expect("Introspect").answer(xml())
+        try script.add(
+            ScriptedBus.hci0, BlueZ.adapter,
+            [("Modalias", .string("usb:v1D6Bp0246d0557")), ("Powered", .bool(true))])
+        #expect(try await next(script) == .poweredOn)
+        #expect(version() == BlueZVersion(5, 87))
     }
 }

@@ -26,7 +26,7 @@ import Testing
             }
             app = DetachedApp(on: script.address)
             path = ScriptedBus.path(app.device.identity)
-            try await script.expect("Get", "Powered").answer(.variant(.bool(true)))
+            try await script.expect("GetAll").answer(ScriptedBus.adapter(isPowered: true))
             try await script.states.next("power") { $0 == .poweredOn ? true : nil }
             script.answerRoutinely([
                 "RegisterAgent": [], "Get": [.variant(.bool(true))], "Introspect": [.string("<node/>")],

@@ -1,4 +1,5 @@
 import BluezDBus
+import BluezKit
 import Foundation
 import Testing
 
@@ -10,7 +11,7 @@ import Testing
         var found = Surroundings()
         found.busAddress = "unix:path=/run/dbus/system_bus_socket"
         found.daemon = .running
-        found.daemonVersion = .init(major: 5, minor: 66)
+        found.daemonVersion = BlueZVersion(5, 86)
         found.adapters = [adapter("hci0")]
         found.sockets = .available
         return found
@@ -91,7 +92,7 @@ import Testing
 
     @Test("a problem that affects only some programs is a warning")
     func warns() {
-        let old = report { $0.daemonVersion = .init(major: 5, minor: 50) }
+        let old = report { $0.daemonVersion = BlueZVersion(5, 50) }
         #expect(old.isUsable && old.checks.contains { $0.name == "version" && $0.verdict == .warning })
         let sockets = report { $0.sockets = .refused(message: "no") }
         #expect(sockets.isUsable && sockets.checks.contains { $0.name == "sockets" && $0.verdict == .warning })
@@ -99,14 +100,19 @@ import Testing
         #expect(central.isUsable && central.checks.contains { $0.name == "peripheral" && $0.verdict == .warning })
     }
 
-    @Test("versions are read and compared as numbers")
-    func readsVersions() {
-        typealias Version = Surroundings.Version
-        #expect(Version(modalias: "usb:v1D6Bp0246d0542") == Version(major: 5, minor: 66))
-        #expect(Version(modalias: "usb:v1D6Bp0246d0509") ?? Version(major: 9, minor: 9) < Version(major: 5, minor: 66))
-        for text in ["", "usb:v1D6Bp0246d", "usb:v1D6Bp0246d054", "usb:v1D6Bp0246d+542", "usb:v05ACp0246d0542"] {
-            #expect(Version(modalias: text) == nil)
+    @Test("known faults of the versions of BlueZ and Linux come with their cure")
+    func knowsFaults() {
+        func faults(_ change: (inout Surroundings) -> Void) -> [DoctorCheck] {
+            let report = report(change)
+            #expect(report.isUsable)
+            return report.checks.filter { $0.name == "fault" }
         }
+        let crash = faults { $0.daemonVersion = BlueZVersion(5, 87) }
+        #expect(
+            crash.contains { $0.finding.contains("scan with services") && $0.remedy?.contains("82af2beaf") == true })
+        let kernel = faults { $0.kernel = LinuxVersion(6, 1, 192) }
+        #expect(kernel.contains { $0.finding.hasPrefix("Linux 6.1.192") && $0.remedy?.contains("6.1.176") == true })
+        #expect(faults { $0.kernel = LinuxVersion(6, 12) }.isEmpty)
     }
 
     @Test("the adapters are read from GetManagedObjects, whatever else is in it")
@@ -132,7 +138,7 @@ import Testing
         let adapters = Surroundings.adapters(objects)
         #expect(adapters.map(\.name) == ["hci2", "hci10"])
         #expect(adapters[0].isPowered && adapters[0].roles == ["central"] && adapters[0].hasGattManager)
-        #expect(adapters[0].daemonVersion == .init(major: 5, minor: 66) && adapters[1].daemonVersion == nil)
+        #expect(adapters[0].daemonVersion == BlueZVersion(5, 66) && adapters[1].daemonVersion == nil)
         #expect(!adapters[1].isPowered && !adapters[1].hasLE)
         #expect(Surroundings.adapters(.bool(true)).isEmpty)
     }

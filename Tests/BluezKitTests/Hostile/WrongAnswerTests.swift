@@ -96,7 +96,7 @@ extension Hostile {
                 let path = paths[number % paths.count]
                 world.simulator.inject(SimulatorFault("GetAll", path: path, .answer(answer)))
                 world.simulator.inject(SimulatorFault("Introspect", path: paths.last, .answer(answer)))
-                world.simulator.inject(SimulatorFault("Get", .answer(answer)))
+                world.simulator.inject(SimulatorFault("GetAll", .answer(answer)))
                 #expect(try await servicesFound() <= 2, "\(answer)")
                 try await disconnect()
             }
@@ -130,15 +130,15 @@ extension Hostile {
             }
         }
 
-        @Test(
-            "introspection data that is not XML, or names unexpected children",
-            arguments: [
-                "", "<", "<node ", "<node name=\"", "<node name=\"service\"/><node name=\"\"/>",
-                "<node><node name=\"service0001\"/><node name=\"service0001/char0002\"/><node name=\"../x\"/></node>",
-                Brief("<node><node name=\"service1\"/>" + String(repeating: "<node name=\"service2\"/>", count: 5_000)),
-                Brief("<node>" + (0..<300).map { "<node name=\"service\($0)\"/>" }.joined() + "</node>"), "hci0",
-                "\u{0}x", "ä€𝄞",
-            ] as [Brief])
+        private static let invalidXML: [Brief] = [
+            "", "<", "<node ", "<node name=\"", "<node name=\"service\"/><node name=\"\"/>",
+            "<node><node name=\"service0001\"/><node name=\"service0001/char0002\"/><node name=\"../x\"/></node>",
+            Brief("<node><node name=\"service1\"/>" + String(repeating: "<node name=\"service2\"/>", count: 5_000)),
+            Brief("<node>" + (0..<300).map { "<node name=\"service\($0)\"/>" }.joined() + "</node>"), "hci0",
+            "\u{0}x", "ä€𝄞",
+        ]
+
+        @Test("introspection data that is not XML, or names unexpected children", arguments: invalidXML)
         func introspection(_ xml: Brief) async throws {
             let world = try await HostileWorld()
             let central = Central(world)
@@ -151,11 +151,10 @@ extension Hostile {
 
         @Test("Powered answered with a wrong type: asked again, and Bluetooth is on")
         func powered() async throws {
-            for answer in [[], [.string("on")], [.variant(.string("on"))], [.variant(.byte(1))], [.bool(true)]]
-                as [[Value]]
-            {
+            let wrong = [Value.string("on"), .byte(1), .strings([])].map { [Value.properties([("Powered", $0)])] }
+            for answer in wrong + [[], [.string("on")], [.bool(true)]] {
                 let world = try await HostileWorld()
-                world.simulator.inject(SimulatorFault("Get", .answer(answer)))
+                world.simulator.inject(SimulatorFault("GetAll", .answer(answer)))
                 let central = Central(world)
                 try await central.powerOn()
             }

@@ -38,12 +38,14 @@ import Testing
         var pairings: [BluezPairing] = []
         var apps: [ObjectPath: [App]] = [:]
         var unasked: Set<ObjectPath> = []
+        private(set) var accepted: [ObjectPath] = []
         let log: EventLog<String>
 
         init(_ log: EventLog<String>) { self.log = log }
 
         func pairingPeers(at path: ObjectPath) -> [any PairingPeer]? { apps[path] }
         func mayPairUnasked(at path: ObjectPath) -> Bool { unasked.contains(path) }
+        func pairingAccepted(at path: ObjectPath) { accepted.append(path) }
         func pairingRefused(at path: ObjectPath) { log.append("refused \(path.lastElement)") }
     }
 

@@ -18,8 +18,8 @@ import Testing
         return try #require(new)
     }
 
-    private func send(_ data: [UInt8], _ name: String, _ socket: UpdateSocket) {
-        bus.queue.sync { socket.send(data) { [log] in log.append(name) } }
+    private func send(_ data: [UInt8], _ name: String, _ socket: UpdateSocket, isIndicated: Bool = false) {
+        bus.queue.sync { socket.send(data, awaitsConfirmation: isIndicated) { [log] in log.append(name) } }
     }
 
     /// Sends until one waits. - Returns: how many are in the socket.
@@ -44,6 +44,19 @@ import Testing
         #expect(log.all == ["first", "second", "third"])
         #expect((0..<3).map { _ in pair.receive() } == [[1, 2], [UInt8](0..<20), []])
         bus.queue.sync { socket.close() }
+    }
+
+    @Test("an indication is done when BlueZ tells of its confirmation, or the socket ends")
+    func confirmations() async throws {
+        let socket = try socket()
+        for name in ["first", "second", "third"] { send([1], name, socket, isIndicated: true) }
+        #expect(log.all == [])
+        pair.send([1])
+        try await wait(for: "first")
+        pair.send([1])
+        try await wait(for: "second")
+        bus.queue.sync { socket.close() }
+        #expect(log.all == ["first", "second", "third"])
     }
 
     @Test("updates wait in order while the socket is full, and continue when BlueZ reads")

@@ -43,7 +43,7 @@ import Testing
 
     @Test("UP-7 a central that resubscribes before its disconnection was noticed keeps its new socket")
     func resubscription() async throws {
-        let victim = try await Victim(givesSockets: true)
+        let victim = try await Victim(version: BlueZVersion(5, 79))
         let manager = try #require(victim.publisher.manager)
         let first = try #require(try await victim.fake.acquire(victim.path(victim.notifying)))
         _ = try await victim.publisher.nextSubscription()
@@ -58,7 +58,7 @@ import Testing
 
     @Test("UP-5 an empty value is sent by signal, and leaves the sockets open")
     func emptyValue() async throws {
-        let victim = try await Victim(givesSockets: true)
+        let victim = try await Victim(version: BlueZVersion(5, 79))
         let manager = try #require(victim.publisher.manager)
         let socket = try #require(try await victim.fake.acquire(victim.path(victim.notifying)))
         defer { close(socket) }
@@ -74,7 +74,7 @@ import Testing
 
     @Test("UP-10 an impossible MTU is treated as the minimum", arguments: [0, 1, 3, 22])
     func unusualMTU(_ mtu: UInt16) async throws {
-        let victim = try await Victim(givesSockets: true)
+        let victim = try await Victim(version: BlueZVersion(5, 79))
         let manager = try #require(victim.publisher.manager)
         let socket = try #require(try await victim.fake.acquire(victim.path(victim.notifying), mtu: mtu))
         defer { close(socket) }

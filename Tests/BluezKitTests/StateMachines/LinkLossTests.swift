@@ -22,6 +22,16 @@ import Testing
         }
     }
 
+    @Test("what BlueZ says of the end of a link does not replace the reason for which this process ends it")
+    func own() {
+        var loss = LinkLoss()
+        loss.noteOwn((authentication, "refused"))
+        for reason in ["org.bluez.Reason.Local", "org.bluez.Reason.Remote"] { loss.note((reason, "")) }
+        #expect(loss.takeReason(isBonded: false)?.message == "refused")
+        loss.note(("org.bluez.Reason.Remote", "gone"))
+        #expect(loss.takeReason(isBonded: false)?.message == "gone")
+    }
+
     @Test("a reason is reported once, and none of an earlier link")
     func reason() {
         var loss = LinkLoss()

@@ -1,3 +1,4 @@
+import BluezKit
 import BluezKitSimulator
 import CoreBluetooth
 import BluezDBus
@@ -20,7 +21,7 @@ final class FakeBlueZ: World, @unchecked Sendable {  // holds: what changes is i
     /// Calls of `Disconnect` wait for ``answerDisconnects()``.
     let holdsDisconnects = ProtectedBox(false)
     private let disconnects = ProtectedBox<[IncomingCall]>([])
-    private let givesSockets: Bool
+    private let version: BlueZVersion
     private let app = ProtectedBox("")
 
     struct Call: Sendable {
@@ -36,10 +37,10 @@ final class FakeBlueZ: World, @unchecked Sendable {  // holds: what changes is i
         throw RigWorld.Refused(description: what)
     }
 
-    /// - Parameter givesSockets: As BlueZ from 5.79 on: a socket for each subscriber.
-    init(givesSockets: Bool = false) async throws {
+    /// - Parameter version: Which BlueZ it says it is. From 5.76 on each subscriber has a socket.
+    init(version: BlueZVersion = BlueZVersion(5, 66)) async throws {
         _ = LogCapture.shared
-        self.givesSockets = givesSockets
+        self.version = version
         bus = try PrivateBus()
         peer = try await Peer.named(bus.address)
         peer.serve { [weak self] connection, call in self?.serve(call, connection) }
@@ -68,12 +69,7 @@ final class FakeBlueZ: World, @unchecked Sendable {  // holds: what changes is i
         }
         switch member {
         case "Get":
-            let name = (try? reader.readString()).flatMap { _ in try? reader.readString() }
-            if name == "Powered" || name == "Connectable" && givesSockets {
-                connection.reply(to: call) { (writer) throws(BusError) in try writer.write(.variant(.bool(true))) }
-            } else {
-                connection.refuse(call, name: "org.freedesktop.DBus.Error.InvalidArgs", message: "No such property")
-            }
+            connection.refuse(call, name: "org.freedesktop.DBus.Error.InvalidArgs", message: "No such property")
         case "GetAll":
             let properties = properties(of: (try? reader.readString()) ?? "", at: call.path?.rawValue ?? "")
             connection.reply(to: call) { (writer) throws(BusError) in try writer.write(.properties(properties)) }
@@ -97,6 +93,8 @@ final class FakeBlueZ: World, @unchecked Sendable {  // holds: what changes is i
 
     private func properties(of interface: String, at path: String) -> [(String, Value)] {
         switch interface {
+        case "org.bluez.Adapter1":
+            return [("Powered", .bool(true)), ("Modalias", .string(version.modalias))]
         case "org.bluez.Device1":
             let address = path.suffix(17).replacingOccurrences(of: "_", with: ":")
             return [
@@ -217,4 +215,9 @@ final class FakeBlueZ: World, @unchecked Sendable {  // holds: what changes is i
 extension String {
     /// `…/dev_f0_…` with the address in capitals.
     fileprivate var uppercasedAddress: String { String(dropLast(5)) + suffix(5).uppercased() }
+}
+
+extension BlueZVersion {
+    /// What `Adapter1.Modalias` of this version is.
+    var modalias: String { String(format: "usb:v1D6Bp0246d%02X%02X", major, minor) }
 }

@@ -82,10 +82,15 @@ final class ScriptedBus: @unchecked Sendable {  // holds: what changes is in box
     /// The session connects, and asks what it asks first.
     func open() { turn { bus.open() } }
 
+    /// What BlueZ has of an adapter.
+    static func adapter(isPowered: Bool, modalias: String = "usb:v1D6Bp0246d0542") -> Value {
+        .properties([("Powered", .bool(isPowered)), ("Modalias", .string(modalias))])
+    }
+
     /// The same, and Bluetooth is on.
     func powerOn() async throws {
         open()
-        try await expect("Get", "Powered", at: Self.hci0).answer(.variant(.bool(true)))
+        try await expect("GetAll", at: Self.hci0).answer(Self.adapter(isPowered: true))
         try await states.next("power") { $0 == .poweredOn ? true : nil }
     }
 

@@ -36,14 +36,23 @@ extension SimulatorOptions {
     static var busy: SimulatorOptions { .busy(seed: seed) }
 
     static func busy(seed: UInt64) -> SimulatorOptions {
-        var options = SimulatorOptions()
+        var options = SimulatorOptions(version: version)
         options.bustle = SimulatorBustle(seed: seed)
         return options
     }
 
     /// No other devices or programs, and bluetoothd answers at once: for tests that count events or calls, or that need
     /// exact timing. They say why.
-    static let calm = SimulatorOptions()
+    static let calm = SimulatorOptions(version: version)
+
+    /// `BLUEZKIT_SIMULATED_BLUEZ=5.87` runs tests against a later version than the oldest.
+    static let version: SimulatorVersion = {
+        guard let text = ProcessInfo.processInfo.environment["BLUEZKIT_SIMULATED_BLUEZ"] else { return .v5_66 }
+        guard let version = SimulatorVersion(rawValue: text) else {
+            fatalError("BLUEZKIT_SIMULATED_BLUEZ: one of \(SimulatorVersion.allCases.map(\.rawValue))")
+        }
+        return version
+    }()
 
     /// Of the busy worlds of this run. `BLUEZKIT_SEED=7` repeats it.
     static let seed: UInt64 = {

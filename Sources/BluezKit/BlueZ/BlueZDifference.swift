@@ -1,0 +1,163 @@
+/// What depends on the version of BlueZ or of Linux: the only place that knows. `Docs/COMPATIBILITY.md` shows this table, and
+/// `bluez-demo doctor` those rows that are faults of the versions that it finds.
+package enum BlueZDifference: CaseIterable, Sendable {
+    case mtuProperty, bondedProperty, longWrites, improperlyConfigured, subscriberSockets, emptyUpdates
+    case solicitedServices, confirmations, preferredBearer, inProgressName, lateBonds, disconnectReasons, bearerLE
+    case cleanAcquireNotify
+
+    case lostBondCrash, discoveryLossCrash, indicationCrash, unbondedAgent, classicPaging
+    case filterCrash, temporaryCentralCrash
+
+    package enum Kind: Sendable { case feature, fault }
+
+    package struct Row: Sendable {
+        package let kind: Kind
+        /// The first version; nil: older than the oldest that is supported.
+        package var since: BlueZVersion?
+        /// The last version; nil: the newest has it too.
+        package var until: BlueZVersion?
+        package let what: String
+        /// How it is known: `rig`, seen in the rig; `source`, read in BlueZ's source code.
+        package let evidence: String
+        /// What BluezKit does about it.
+        package let handling: String
+        /// What the user can do about a fault; empty: nothing is needed.
+        package var cure = ""
+
+        package func applies(to version: BlueZVersion) -> Bool {
+            version >= since ?? version && version <= until ?? version
+        }
+
+        /// Such as `5.83 and later`.
+        package var versions: String {
+            switch (since, until) {
+            case (nil, nil): "all"
+            case (let since?, nil): "\(since) and later"
+            case (nil, let until?): "up to \(until)"
+            case (let since?, let until?): since == until ? "\(since)" : "\(since) to \(until)"
+            }
+        }
+    }
+
+    /// The oldest version that is supported.
+    package static let oldest = BlueZVersion(5, 62)
+
+    /// Known faults of a version, with what the user can do.
+    package static func faults(of version: BlueZVersion) -> [Row] {
+        allCases.map(\.row).filter { $0.kind == .fault && $0.applies(to: version) }
+    }
+
+    package var row: Row {
+        switch self {
+        case .mtuProperty:
+            .feature(
+                since: .init(5, 62), "characteristics have the property `MTU`", "rig",
+                "`maximumWriteValueLength`; without it the smallest value")
+        case .bondedProperty:
+            .feature(
+                since: .init(5, 65), "devices have the property `Bonded`", "source", "before, `Paired` counts as a bond"
+            )
+        case .longWrites:
+            .feature(
+                since: .init(5, 69), "values of 512 bytes can be written to a local characteristic", "source",
+                "nothing; before, 510 bytes, or 508 by prepared writes, because the header counts")
+        case .improperlyConfigured:
+            .feature(
+                since: .init(5, 76), "a local service can answer with the ATT error 0xfd", "source",
+                "`respond(to:withResult:)` with code 0xfd; before, the central gets 0x0e")
+        case .subscriberSockets:
+            .feature(
+                since: .init(5, 76), "each subscriber of a local characteristic gets a socket of its own", "rig",
+                "`updateValue` for some of the subscribers reaches only them")
+        case .emptyUpdates:
+            .feature(
+                since: .init(5, 76), "an empty packet ends a subscriber's socket", "rig",
+                "empty values are sent by a signal, to all subscribers")
+        case .solicitedServices:
+            .feature(
+                since: .init(5, 79), "devices have the property `AdvertisingData`", "source",
+                "solicited services in the advertisement; before, only of `bluetoothd -E`")
+        case .confirmations:
+            .feature(
+                since: .init(5, 80), "a subscriber's socket tells which indications were confirmed", "rig",
+                "`updateValue` returns false while 64 indications are unconfirmed by a central; before (5.76 to 5.79), "
+                    + "when 64 are not yet in the socket")
+        case .preferredBearer:
+            .feature(
+                since: .init(5, 80), "`PreferredBearer`, only of `bluetoothd -E`", "source",
+                "asked for after BlueZ has tried classic Bluetooth")
+        case .inProgressName:
+            .feature(
+                since: .init(5, 81), "`org.bluez.Error.InProgress` has a name of its own", "source",
+                "both the name and the old message are known")
+        case .lateBonds:
+            .feature(
+                since: .init(5, 82), "`Bonded` is signalled after the value that pairing was needed for", "rig",
+                "the value is delivered when the bond is known")
+        case .disconnectReasons:
+            .feature(
+                since: .init(5, 83), "`Device1.Disconnected` tells why a link ended", "rig",
+                "the error of `didDisconnectPeripheral`; before, `CBError.peripheralDisconnected`")
+        case .bearerLE:
+            .feature(
+                since: .init(5, 86), "`Bearer.LE1.Connect`, only of `bluetoothd -E`", "rig",
+                "used after BlueZ has tried classic Bluetooth")
+        case .cleanAcquireNotify:
+            .feature(
+                since: .init(5, 87), "`AcquireNotify` of a remote characteristic is free of known faults", "source",
+                "not used yet")
+        case .lostBondCrash:
+            .fault(
+                until: .init(5, 66), "bluetoothd crashes when a bonded peripheral that has lost its keys is connected",
+                "rig, 5.66",
+                "the next connect to it fails with `CBError.peerRemovedPairingInformation`",
+                cure: "remove the bond (`removeBond(with:)`, or `bluetoothctl remove`), and pair again")
+        case .discoveryLossCrash:
+            .fault(
+                until: .init(5, 66), "bluetoothd crashes when a link is lost during service discovery", "rig, 5.66",
+                "`.resetting`, then `.poweredOn`; restored apps resume", cure: "a newer BlueZ")
+        case .indicationCrash:
+            .fault(
+                until: .init(5, 66),
+                "bluetoothd crashes when a service is withdrawn that has an unconfirmed indication",
+                "rig, 5.66", "`.resetting`, then `.poweredOn`", cure: "a newer BlueZ")
+        case .unbondedAgent:
+            .fault(
+                until: .init(5, 66), "bonding is off after a pairing agent has been replaced by another", "rig, 5.66",
+                "checked after each registration, and the agent registered again")
+        case .classicPaging:
+            .fault(
+                "`Connect` tries classic Bluetooth for dual-mode peripherals with a public address", "rig, 5.66",
+                "`didFailToConnect` says so after four attempts, and what helps: `ControllerMode = le` in "
+                    + "/etc/bluetooth/main.conf if nothing needs classic Bluetooth, or 5.86 and later with `-E`")
+        case .filterCrash:
+            .fault(
+                since: .init(5, 87), until: .init(5, 87),
+                "bluetoothd crashes at the first advertisement of a scan with services (bluez/bluez#2282)", "rig, 5.87",
+                "no service is given to BlueZ; BluezKit filters itself",
+                cure:
+                    "other programs' scans with services still crash it: BlueZ 5.88, or a package with the fix 82af2beaf"
+            )
+        case .temporaryCentralCrash:
+            .fault(
+                since: .init(5, 87), until: .init(5, 87),
+                "bluetoothd may use a freed device when an unbonded central disconnects (bluez/bluez#2221)", "source",
+                "`.resetting`, then `.poweredOn`", cure: "BlueZ 5.88, or a package with the fix 5bc6aa79e")
+        }
+    }
+}
+
+extension BlueZDifference.Row {
+    fileprivate static func feature(since: BlueZVersion, _ what: String, _ evidence: String, _ handling: String) -> Self
+    {
+        Self(kind: .feature, since: since, what: what, evidence: evidence, handling: handling)
+    }
+
+    fileprivate static func fault(
+        since: BlueZVersion? = nil, until: BlueZVersion? = nil, _ what: String, _ evidence: String, _ handling: String,
+        cure: String = ""
+    ) -> Self {
+        Self(
+            kind: .fault, since: since, until: until, what: what, evidence: evidence, handling: handling, cure: cure)
+    }
+}

@@ -1,0 +1,26 @@
+/// Whether bluetoothd seems to crash of scans with services: it has ended right after it was asked for one, and so again the
+/// next time. An app that resumes would ask for the same at each start of bluetoothd, which would never stay up for anybody.
+/// From then on it is asked for all devices. Decides; calls nothing.
+struct CrashGuard {
+    private let timing: BlueZTiming.Daemon
+    /// When bluetoothd was asked for a scan with services, since its start.
+    private var asked: ContinuousClock.Instant?
+    /// How many ends in a row came soon after that.
+    private var crashes = 0
+
+    init(timing: BlueZTiming.Daemon = BlueZTiming.Daemon()) { self.timing = timing }
+
+    /// Whether services are left out.
+    var avoidsFilters: Bool { crashes >= 2 }
+
+    mutating func askedForFilter(at now: ContinuousClock.Instant = .now) { asked = now }
+
+    /// bluetoothd has ended.
+    /// - Returns: Whether services are left out from now on.
+    mutating func daemonEnded(at now: ContinuousClock.Instant = .now) -> Bool {
+        guard !avoidsFilters else { return false }
+        crashes = asked.map { $0 + timing.crash >= now } ?? false ? crashes + 1 : 0
+        asked = nil
+        return avoidsFilters
+    }
+}

@@ -1,0 +1,32 @@
+import Testing
+
+@testable import BluezKit
+
+@Suite struct BlueZVersionTests {
+    @Test(
+        "the version is that of the adapter's Modalias, unless main.conf has another DeviceID",
+        arguments: [
+            ("usb:v1D6Bp0246d0542", BlueZVersion(5, 66)), ("usb:v1D6Bp0246d0557", BlueZVersion(5, 87)),
+            ("usb:v1D6Bp0246d0600", BlueZVersion(6, 0)), ("usb:v1D6Bp0246d05420", nil), ("usb:v1D6Bp0246d-542", nil),
+            ("bluetooth:v1D6Bp0246d0542", nil), ("usb:v1D6Bp0247d0542", nil), ("", nil),
+        ])
+    func modalias(_ text: String, _ version: BlueZVersion?) {
+        #expect(BlueZVersion(modalias: text) == version)
+    }
+
+    @Test("versions are compared by number")
+    func order() {
+        #expect(BlueZVersion(5, 66) < BlueZVersion(5, 100))
+        #expect(BlueZVersion(5, 100) < BlueZVersion(6, 0))
+        #expect("\(BlueZVersion(5, 66))" == "5.66")
+    }
+
+    @Test("of a daemon that hides its version, Connectable tells whether it is 5.79 or later")
+    func hidden() {
+        #expect(!BlueZDaemon().has(.subscriberSockets))
+        #expect(BlueZDaemon(hasConnectable: true).has(.subscriberSockets))
+        #expect(!BlueZDaemon(hasConnectable: true).has(.confirmations))
+        #expect(BlueZDaemon(version: BlueZVersion(5, 76)).has(.subscriberSockets))
+        #expect(!BlueZDaemon(version: BlueZVersion(5, 75), hasConnectable: true).has(.subscriberSockets))
+    }
+}

@@ -1,0 +1,39 @@
+import Testing
+
+@testable import BluezKit
+
+@Suite struct CrashGuardTests {
+    private var guarded = CrashGuard()
+    private let start = ContinuousClock.now
+
+    /// bluetoothd ends `seconds` after it was asked for a scan with services; nil: it was not asked.
+    private mutating func end(after seconds: Double?) -> Bool {
+        if seconds != nil { guarded.askedForFilter(at: start) }
+        return guarded.daemonEnded(at: start + .seconds(seconds ?? 0))
+    }
+
+    @Test("services are left out when bluetoothd has ended twice in a row soon after it was asked for them")
+    mutating func twice() {
+        let first = end(after: 1), second = end(after: 9)
+        #expect(!first && second && guarded.avoidsFilters)
+        let third = end(after: nil)
+        #expect(!third && guarded.avoidsFilters, "it is said once, and stays so")
+    }
+
+    @Test(
+        "an end that came much later, or without such a scan, is no crash of it, and breaks the row",
+        arguments: [11, nil])
+    mutating func unrelated(_ seconds: Double?) {
+        let ends = [end(after: 1), end(after: seconds), end(after: 1)]
+        #expect(ends == [false, false, false] && !guarded.avoidsFilters)
+        let last = end(after: 1)
+        #expect(last)
+    }
+
+    @Test("what was asked of an earlier bluetoothd does not count")
+    mutating func forgotten() {
+        _ = end(after: 1)
+        let second = guarded.daemonEnded(at: start + .seconds(2))
+        #expect(!second)
+    }
+}
