@@ -1,6 +1,6 @@
 # Each target runs the script of the same name in scripts/, which can also be run directly.
 .DEFAULT_GOAL := help
-.PHONY: help build test model storm fuzz soak sanitize kill-anywhere demo demo-restore bench docs lint format rules structure api-check clean
+.PHONY: help build test test-matrix model storm fuzz soak sanitize kill-anywhere demo demo-restore bench docs lint format rules structure api-check clean
 
 help: ## list the targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -11,6 +11,9 @@ build: ## build the package (debug)
 
 test: ## build with warnings as errors, unit tests, simulator, real BlueZ in a virtual machine
 	@scripts/test
+
+test-matrix: ## every scenario of the virtual machine on several versions of BlueZ and Linux: about an hour
+	@scripts/test-matrix
 
 storm: ## two minutes of randomized fault injection in the simulator (scripts/storm --seconds N --seed N --rig)
 	@scripts/storm

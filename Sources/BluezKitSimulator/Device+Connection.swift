@@ -69,6 +69,10 @@ extension Device {
             return crashOnMissingBond(call)
         }
         if let call { server?.reply(to: call) }
+        if isBonded, !peripheral.holdsBond, simulator.optionsState.version > .v5_66 {
+            // The link cannot be encrypted: PIN or Key Missing.
+            simulator.after(simulator.timing.linkSetup) { [weak link] in link?.end(reason: 0x06) }
+        }
         restoreSubscriptions()
         let isKnown = !services.isEmpty
         let timing = simulator.timing
@@ -233,6 +237,7 @@ extension Device {
             case 0x08: ("Timeout", "Connection timeout")
             case 0x13, 0x14, 0x15: ("Remote", "Connection terminated by remote user")
             case 0x16: ("Local", "Connection terminated by local host")
+            case 0x06: ("Authentication", "Connection terminated due to authentication failure")
             default: ("Unknown", "Unspecified")
             }
         try? server?.emit(path: path, interface: Self.interface.name, member: "Disconnected") {

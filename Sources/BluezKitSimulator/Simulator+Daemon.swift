@@ -23,7 +23,7 @@ extension Simulator {
             for adapter in adapters {
                 adapter.releaseAdvertisements()
                 adapter.endServing(reason: 0x15)
-                for device in adapter.devices.values { device.link?.end(reason: 0x15) }
+                for device in adapter.devices.values { device.link?.end(reason: 0x16) }
                 server.flush()
                 adapter.unregister()
                 adapter.controller.isPowered = false
