@@ -2,8 +2,8 @@
 /// `bluez-demo doctor` those rows that are faults of the versions that it finds.
 package enum BlueZDifference: CaseIterable, Sendable {
     case mtuProperty, bondedProperty, longWrites, improperlyConfigured, subscriberSockets, emptyUpdates
-    case solicitedServices, confirmations, preferredBearer, inProgressName, lateBonds, disconnectReasons, bearerLE
-    case cleanAcquireNotify
+    case solicitedServices, confirmations, preferredBearer, inProgressName, lateBonds, disconnectReasons
+    case discoveryPattern, bearerLE, cleanAcquireNotify
 
     case lostBondCrash, discoveryLossCrash, indicationCrash, unbondedAgent, classicPaging
     case filterCrash, temporaryCentralCrash
@@ -98,6 +98,10 @@ package enum BlueZDifference: CaseIterable, Sendable {
             .feature(
                 since: .init(5, 83), "`Device1.Disconnected` tells why a link ended", "rig",
                 "the error of `didDisconnectPeripheral`; before, `CBError.peripheralDisconnected`")
+        case .discoveryPattern:
+            .feature(
+                since: .init(5, 83), "the discovery filter has `AutoConnect`, for devices that match its `Pattern`",
+                "source", "not used: a pattern hides all other devices from the scans of every program")
         case .bearerLE:
             .feature(
                 since: .init(5, 86), "`Bearer.LE1.Connect`, only of `bluetoothd -E`", "rig",

@@ -8,25 +8,27 @@ import Synchronization
 /// - SeeAlso: Apple, `CBCharacteristic`; Core Spec 5.4, Vol 3, Part G, 3.3.
 open class CBCharacteristic: CBAttribute, @unchecked Sendable {  // holds: what changes is under `shared`'s lock
     private struct Shared: Sendable {
-        weak var service: CBService?
         var properties: CBCharacteristicProperties
         var value: Data?
         var descriptors: [CBDescriptor]?
         var isNotifying = false
     }
 
+    // Under the lock of `shared`, but not in it: Swift 6.0 moves what is in a Mutex byte by byte, which breaks a weak reference.
+    private weak var storedService: CBService?
     private let shared: Mutex<Shared>
 
     init(
         uuid: CBUUID, properties: CBCharacteristicProperties, value: Data? = nil, objectPath: String,
         service: CBService?
     ) {
-        shared = Mutex(Shared(service: service, properties: properties, value: value))
+        storedService = service
+        shared = Mutex(Shared(properties: properties, value: value))
         super.init(uuid: uuid, objectPath: objectPath, version: service?.version)
     }
 
     /// The service that contains it; nil if the service was released.
-    open var service: CBService? { shared.withLock { $0.service } }
+    open var service: CBService? { shared.withLock { _ in storedService } }
 
     /// The operations that it supports.
     open var properties: CBCharacteristicProperties { shared.withLock { $0.properties } }
@@ -58,7 +60,7 @@ open class CBCharacteristic: CBAttribute, @unchecked Sendable {  // holds: what 
             "value = \(shown ?? "(null)")", "notifying = \(isNotifying ? "YES" : "NO")")
     }
 
-    func setService(_ service: CBService?) { shared.withLock { $0.service = service } }
+    func setService(_ service: CBService?) { shared.withLock { _ in storedService = service } }
 
     func setProperties(_ properties: CBCharacteristicProperties) { shared.withLock { $0.properties = properties } }
 

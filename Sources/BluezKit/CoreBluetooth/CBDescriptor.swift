@@ -8,14 +8,16 @@ import Synchronization
 open class CBDescriptor: CBAttribute, @unchecked Sendable {  // holds: what changes is under `shared`'s lock
     // holds: `value` is a String, NSNumber or Data, or what the app provided
     private struct Shared: @unchecked Sendable {
-        weak var characteristic: CBCharacteristic?
         var value: Any?
     }
 
+    // Under the lock of `shared`, but not in it: Swift 6.0 moves what is in a Mutex byte by byte, which breaks a weak reference.
+    private weak var storedCharacteristic: CBCharacteristic?
     private let shared: Mutex<Shared>
 
     init(uuid: CBUUID, objectPath: String, characteristic: CBCharacteristic?) {
-        shared = Mutex(Shared(characteristic: characteristic))
+        storedCharacteristic = characteristic
+        shared = Mutex(Shared())
         super.init(uuid: uuid, objectPath: objectPath, version: characteristic?.version)
     }
 
@@ -26,7 +28,7 @@ open class CBDescriptor: CBAttribute, @unchecked Sendable {  // holds: what chan
     }
 
     /// The characteristic that contains it; nil if the characteristic was released.
-    open var characteristic: CBCharacteristic? { shared.withLock { $0.characteristic } }
+    open var characteristic: CBCharacteristic? { shared.withLock { _ in storedCharacteristic } }
 
     /// The value last read. Its type depends on the UUID: `NSNumber` for 2900, 2902 and 2903, `String` for 2901, `Data`
     /// for every other, and for a text that is not UTF-8 or a number that is empty. Nil until it is read.
@@ -37,7 +39,7 @@ open class CBDescriptor: CBAttribute, @unchecked Sendable {  // holds: what chan
     }
 
     func setCharacteristic(_ characteristic: CBCharacteristic?) {
-        shared.withLock { $0.characteristic = characteristic }
+        shared.withLock { _ in storedCharacteristic = characteristic }
     }
 
     /// Stores the value that was read.
