@@ -56,8 +56,13 @@ public struct SimulatorOptions: Sendable {
     /// Background activity: delays in bluetoothd, phones that change their addresses, and other programs. Nil: none.
     public var bustle: SimulatorBustle?
 
-    /// The usual options: no experimental interfaces, duplicates filtered by address.
-    public init(version: SimulatorVersion = .v5_66) {
+    /// The usual options: BlueZ 5.66, no experimental interfaces, duplicates filtered by address.
+    public init() {
+        self.init(version: .v5_66)
+    }
+
+    /// The usual options with another version of BlueZ.
+    public init(version: SimulatorVersion) {
         self.version = version
         signalsDisconnectReason = version >= .v5_83
         crashesOnMissingBond = version == .v5_66
