@@ -190,6 +190,7 @@ import Testing
             (0x06, "org.bluez.Error.NotSupported"), (0x07, "org.bluez.Error.InvalidOffset"),
             (0x08, "org.bluez.Error.NotAuthorized"), (0x0D, "org.bluez.Error.InvalidValueLength"),
             (0x80, "org.bluez.Error.Failed"), (0x9F, "org.bluez.Error.Failed"),
+            (0xFD, "org.bluez.Error.ImproperlyConfigured"),
         ])
     func answering(code: Int, name: String) throws {
         let answer = ErrorMapping.answer(try #require(CBATTError.Code(rawValue: code)))
@@ -201,7 +202,7 @@ import Testing
     @Test("ERR-9 a response that BlueZ cannot express becomes an error name that it does not know")
     func unlistedAnswers() throws {
         for number in [
-            0x01, 0x04, 0x05, 0x09, 0x0A, 0x0B, 0x0C, 0x0E, 0x0F, 0x10, 0x11, 0x7F, 0xA0, 0xFD, 0xFF, 300, -1,
+            0x01, 0x04, 0x05, 0x09, 0x0A, 0x0B, 0x0C, 0x0E, 0x0F, 0x10, 0x11, 0x7F, 0xA0, 0xFC, 0xFF, 300, -1,
         ] {
             let answer = ErrorMapping.answer(try #require(CBATTError.Code(rawValue: number)))
             #expect(!answer.name.hasPrefix("org.bluez."), "\(number)")

@@ -157,7 +157,10 @@ import Testing
         "peripherals":[\(records.joined(separator: ","))],"services":[]}
         """.write(toFile: directory.path + "/central-many.json", atomically: true, encoding: .utf8)
         let effect = SimulatorFault.Effect.fail(name: "org.freedesktop.DBus.Error.\(refusal)", message: "")
-        world.simulator.inject(SimulatorFault("org.freedesktop.DBus.Properties.GetAll", times: 20, effect))
+        for address in (0..<20).map({ large($0).address }) {
+            let path = "/org/bluez/hci0/dev_" + address.replacing(":", with: "_")
+            world.simulator.inject(SimulatorFault("GetAll", path: path, times: 1, effect))
+        }
         let central = Central(
             world,
             options: [
