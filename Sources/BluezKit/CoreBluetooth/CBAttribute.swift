@@ -20,9 +20,14 @@ open class CBAttribute: NSObject, @unchecked Sendable {  // holds: immutable; su
     /// The type of the attribute. Several attributes may have the same.
     open var uuid: CBUUID { storedUUID }
 
+    // Here and not in the subclasses: with Swift 6.0, an override of a member of Foundation must be in a file that imports
+    // Foundation publicly, or other modules get the layout of the class wrong.
     /// `<class: address, field, field…>`, as in Apple's log lines.
-    func describe(_ fields: String...) -> String {
+    open override var description: String {
         let address = String(UInt(bitPattern: ObjectIdentifier(self)), radix: 16)
         return "<\(type(of: self)): 0x\(address), \(fields.joined(separator: ", "))>"
     }
+
+    /// What ``description`` says about it.
+    var fields: [String] { ["UUID = \(uuid)"] }
 }

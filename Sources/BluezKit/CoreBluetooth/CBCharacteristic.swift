@@ -8,27 +8,25 @@ import Synchronization
 /// - SeeAlso: Apple, `CBCharacteristic`; Core Spec 5.4, Vol 3, Part G, 3.3.
 open class CBCharacteristic: CBAttribute, @unchecked Sendable {  // holds: what changes is under `shared`'s lock
     private struct Shared: Sendable {
+        weak var service: CBService?
         var properties: CBCharacteristicProperties
         var value: Data?
         var descriptors: [CBDescriptor]?
         var isNotifying = false
     }
 
-    // Under the lock of `shared`, but not in it: Swift 6.0 moves what is in a Mutex byte by byte, which breaks a weak reference.
-    private weak var storedService: CBService?
     private let shared: Mutex<Shared>
 
     init(
         uuid: CBUUID, properties: CBCharacteristicProperties, value: Data? = nil, objectPath: String,
         service: CBService?
     ) {
-        storedService = service
-        shared = Mutex(Shared(properties: properties, value: value))
+        shared = Mutex(Shared(service: service, properties: properties, value: value))
         super.init(uuid: uuid, objectPath: objectPath, version: service?.version)
     }
 
     /// The service that contains it; nil if the service was released.
-    open var service: CBService? { shared.withLock { _ in storedService } }
+    open var service: CBService? { shared.withLock { $0.service } }
 
     /// The operations that it supports.
     open var properties: CBCharacteristicProperties { shared.withLock { $0.properties } }
@@ -50,17 +48,18 @@ open class CBCharacteristic: CBAttribute, @unchecked Sendable {  // holds: what 
     /// Whether this app is subscribed to it. False once the link has ended.
     open var isNotifying: Bool { shared.withLock { $0.isNotifying } }
 
-    open override var description: String {
+    override var fields: [String] {
         let shown = value.map { data in
             let bytes = data.prefix(32).map { String(format: "%02x", $0) }.joined()
             return "{length = \(data.count), bytes = 0x\(bytes)\(data.count > 32 ? " ..." : "")}"
         }
-        return describe(
+        return [
             "UUID = \(uuid)", "properties = 0x\(String(properties.rawValue, radix: 16, uppercase: true))",
-            "value = \(shown ?? "(null)")", "notifying = \(isNotifying ? "YES" : "NO")")
+            "value = \(shown ?? "(null)")", "notifying = \(isNotifying ? "YES" : "NO")",
+        ]
     }
 
-    func setService(_ service: CBService?) { shared.withLock { _ in storedService = service } }
+    func setService(_ service: CBService?) { shared.withLock { $0.service = service } }
 
     func setProperties(_ properties: CBCharacteristicProperties) { shared.withLock { $0.properties = properties } }
 

@@ -8,16 +8,14 @@ import Synchronization
 open class CBDescriptor: CBAttribute, @unchecked Sendable {  // holds: what changes is under `shared`'s lock
     // holds: `value` is a String, NSNumber or Data, or what the app provided
     private struct Shared: @unchecked Sendable {
+        weak var characteristic: CBCharacteristic?
         var value: Any?
     }
 
-    // Under the lock of `shared`, but not in it: Swift 6.0 moves what is in a Mutex byte by byte, which breaks a weak reference.
-    private weak var storedCharacteristic: CBCharacteristic?
     private let shared: Mutex<Shared>
 
     init(uuid: CBUUID, objectPath: String, characteristic: CBCharacteristic?) {
-        storedCharacteristic = characteristic
-        shared = Mutex(Shared())
+        shared = Mutex(Shared(characteristic: characteristic))
         super.init(uuid: uuid, objectPath: objectPath, version: characteristic?.version)
     }
 
@@ -28,18 +26,16 @@ open class CBDescriptor: CBAttribute, @unchecked Sendable {  // holds: what chan
     }
 
     /// The characteristic that contains it; nil if the characteristic was released.
-    open var characteristic: CBCharacteristic? { shared.withLock { _ in storedCharacteristic } }
+    open var characteristic: CBCharacteristic? { shared.withLock { $0.characteristic } }
 
     /// The value last read. Its type depends on the UUID: `NSNumber` for 2900, 2902 and 2903, `String` for 2901, `Data`
     /// for every other, and for a text that is not UTF-8 or a number that is empty. Nil until it is read.
     open var value: Any? { shared.withLock { $0 }.value }
 
-    open override var description: String {
-        describe("UUID = \(uuid)", "value = \(value.map { "\($0)" } ?? "(null)")")
-    }
+    override var fields: [String] { ["UUID = \(uuid)", "value = \(value.map { "\($0)" } ?? "(null)")"] }
 
     func setCharacteristic(_ characteristic: CBCharacteristic?) {
-        shared.withLock { _ in storedCharacteristic = characteristic }
+        shared.withLock { $0.characteristic = characteristic }
     }
 
     /// Stores the value that was read.

@@ -7,13 +7,12 @@ import Synchronization
 /// - SeeAlso: Apple, `CBService`; Core Spec 5.4, Vol 3, Part G, 3.1.
 open class CBService: CBAttribute, @unchecked Sendable {  // holds: what changes is under `shared`'s lock
     private struct Shared: Sendable {
+        weak var peripheral: CBPeripheral?
         var includedServices: [CBService]?
         var characteristics: [CBCharacteristic]?
     }
 
-    // Under the lock of `shared`, but not in it: Swift 6.0 moves what is in a Mutex byte by byte, which breaks a weak reference.
-    private weak var storedPeripheral: CBPeripheral?
-    private let shared = Mutex(Shared())
+    private let shared: Mutex<Shared>
     private let storedIsPrimary: Bool
     /// A digest of its contents; empty for a local service.
     let layout: String
@@ -22,14 +21,14 @@ open class CBService: CBAttribute, @unchecked Sendable {  // holds: what changes
         uuid: CBUUID, isPrimary: Bool, objectPath: String, peripheral: CBPeripheral?, layout: String = "",
         version: Int? = nil
     ) {
-        storedPeripheral = peripheral
+        shared = Mutex(Shared(peripheral: peripheral))
         self.layout = layout
         storedIsPrimary = isPrimary
         super.init(uuid: uuid, objectPath: objectPath, version: version)
     }
 
     /// The peripheral that has it; nil for a local service, and if the app has released the peripheral.
-    open var peripheral: CBPeripheral? { shared.withLock { _ in storedPeripheral } }
+    open var peripheral: CBPeripheral? { shared.withLock { $0.peripheral } }
 
     /// Whether it is a primary service. A secondary service is only included by others.
     open var isPrimary: Bool { storedIsPrimary }
@@ -40,9 +39,7 @@ open class CBService: CBAttribute, @unchecked Sendable {  // holds: what changes
     /// The characteristics discovered so far, in the order of the peripheral's table; nil until then.
     open var characteristics: [CBCharacteristic]? { shared.withLock { $0.characteristics } }
 
-    open override var description: String {
-        describe("isPrimary = \(isPrimary ? "YES" : "NO")", "UUID = \(uuid)")
-    }
+    override var fields: [String] { ["isPrimary = \(isPrimary ? "YES" : "NO")", "UUID = \(uuid)"] }
 
     func addDiscovered(includedServices: [CBService]?) { shared.withLock { $0.includedServices = includedServices } }
 
