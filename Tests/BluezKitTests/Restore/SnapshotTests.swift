@@ -80,6 +80,8 @@ import Testing
         let text = try #require(problem(wrong)).description
         #expect(text.contains("peripherals") && text.contains("\"2A3\" is not an attribute UUID"))
         #expect(problem(content.replacingOccurrences(of: "service000a", with: "../etc")) != nil)
+        let notUTF8 = Data("{\"version\": 1, \"peripherals\": [\"".utf8) + [0xC3, 0x28] + Data("\"]}".utf8)
+        #expect(throws: Snapshot.FileError.malformed("the text is not UTF-8")) { try Snapshot(fileContent: notUTF8) }
     }
 
     @Test("R-26 a UUID with trailing characters is invalid: CBUUID would trap")
