@@ -20,7 +20,9 @@ extension CBPeripheral {
         shared.withLock { shared in
             switch shared.state {
             case .connecting: return nil
-            case .connected: return (core.link.load(ordering: .relaxed), true)
+            case .connected:
+                shared.connectRequest = request
+                return (core.link.load(ordering: .relaxed), true)
             default:
                 shared.state = .connecting
                 shared.connectRequest = request

@@ -39,6 +39,18 @@ import Testing
         #expect(!content.contains("mine") && !content.contains("NotifyOnConnection"))
     }
 
+    @Test("CN-1 D11 the options of a connect to a connected peripheral are preserved")
+    func optionsOfConnected() async throws {
+        let directory = try TemporaryDirectory()
+        let central = Central(try await SimulatedWorld(), options: options(directory))
+        try await central.powerOn()
+        let heart = try await central.find("Rig Heart")
+        try await central.connect(heart)
+        central.manager.connect(heart, options: [CBConnectPeripheralOptionEnableAutoReconnect: true])
+        let content = try String(contentsOfFile: directory.file("app"), encoding: .utf8)
+        #expect(content.contains("kCBConnectOptionEnableAutoReconnect"))
+    }
+
     @Test("CN-1 a start delay may have any length: nothing traps, and it can be cancelled")
     func longDelays() async throws {
         let central = Central(try await SimulatedWorld())
