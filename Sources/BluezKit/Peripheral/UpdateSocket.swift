@@ -14,10 +14,11 @@ final class UpdateSocket {
     }
 
     private var waiting: [Update] = []
-    /// Indications that BlueZ has, by number.
-    private var unconfirmed: [(number: Int, done: () -> Void)] = []
-    private var sentCount = 0
     private var isWaiting = false
+    /// The indication that BlueZ has and the central has not confirmed. One at a time, as on the air: BlueZ uses freed memory
+    /// when one is confirmed after its subscription has ended (``BlueZDifference/indicationCrash``).
+    private var unconfirmed: (() -> Void)?
+    private var confirmationTimer: (any DispatchSourceTimer)?
     private let bus: BlueZBus
     private let onEnd: () -> Void
 
@@ -44,7 +45,7 @@ final class UpdateSocket {
         // a socket makes one event, whatever else is still to be read.
         repeat {
             count = recv(descriptor, &bytes, bytes.count, Int32(MSG_DONTWAIT))
-            if count > 0, !unconfirmed.isEmpty { unconfirmed.removeFirst().done() }
+            if count > 0 { confirmed() }
         } while count > 0 || count < 0 && errno == EINTR
         guard count == 0 || errno != EAGAIN else { return bus.flush() }
         reading.cancel()
@@ -64,7 +65,7 @@ final class UpdateSocket {
 
     private func sendWaiting() {
         isWaiting = false
-        while let next = waiting.first {
+        while unconfirmed == nil, let next = waiting.first {
             if socket.send(next.data) == .full {
                 isWaiting = true
                 return socket.whenWritable(on: bus.queue, bus.timing.gatt) { [weak self] in
@@ -78,21 +79,29 @@ final class UpdateSocket {
     }
 
     private func awaitConfirmation(_ done: @escaping () -> Void) {
-        sentCount += 1
-        let number = sentCount
-        unconfirmed.append((number, done))
+        unconfirmed = done
         // The Attribute Protocol ends the link of a central that does not confirm.
-        bus.after(bus.timing.server.confirmation) { [weak self] in
-            guard let self, unconfirmed.first?.number == number else { return }
-            unconfirmed.removeFirst().done()
-        }
+        confirmationTimer = bus.timer(bus.timing.server.confirmation) { [weak self] in self?.confirmed() }
+    }
+
+    private func confirmed() {
+        guard let done = endUnconfirmed() else { return }
+        done()
+        if !isWaiting { sendWaiting() }
+    }
+
+    private func endUnconfirmed() -> (() -> Void)? {
+        confirmationTimer?.cancel()
+        confirmationTimer = nil
+        defer { unconfirmed = nil }
+        return unconfirmed
     }
 
     func close() {
         reading.cancel()
         socket.close()
-        let undone = unconfirmed.map(\.done) + waiting.map(\.done)
-        (unconfirmed, waiting) = ([], [])
+        let undone = [endUnconfirmed()].compactMap(\.self) + waiting.map(\.done)
+        waiting = []
         for done in undone { done() }
     }
 }

@@ -46,17 +46,33 @@ import Testing
         bus.queue.sync { socket.close() }
     }
 
-    @Test("an indication is done when BlueZ tells of its confirmation, or the socket ends")
+    @Test("an indication is done when BlueZ tells of its confirmation, or the socket ends; until then no other is sent")
     func confirmations() async throws {
         let socket = try socket()
-        for name in ["first", "second", "third"] { send([1], name, socket, isIndicated: true) }
+        for (number, name) in ["first", "second", "third"].enumerated() {
+            send([UInt8(number)], name, socket, isIndicated: true)
+        }
         #expect(log.all == [])
+        #expect(pair.receiveAll() == [[0]])
         pair.send([1])
         try await wait(for: "first")
+        #expect(pair.receiveAll() == [[1]])
         pair.send([1])
         try await wait(for: "second")
         bus.queue.sync { socket.close() }
         #expect(log.all == ["first", "second", "third"])
+    }
+
+    @Test("a central that does not confirm holds up the next indication only so long")
+    func unconfirmed() async throws {
+        bus.queue.sync { bus.timing.server.confirmation = .milliseconds(10) }
+        let socket = try socket()
+        send([1], "first", socket, isIndicated: true)
+        send([2], "second", socket)
+        try await wait(for: "second")
+        #expect(log.all == ["first", "second"])
+        #expect(pair.receiveAll() == [[1], [2]])
+        bus.queue.sync { socket.close() }
     }
 
     @Test("updates wait in order while the socket is full, and continue when BlueZ reads")
