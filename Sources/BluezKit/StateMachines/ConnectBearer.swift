@@ -21,6 +21,11 @@ enum ConnectBearer: Equatable {
             self = .preferred
             return .transient
         }
+        // Up to today's newest version, a `Bearer.LE1.Connect` that was called off stays in progress.
+        if self == .le, ConnectFailure.classify(name: error.name, message: error.message) == .inProgress {
+            self = .preferred
+            return .transient
+        }
         guard ConnectFailure.isClassic(name: error.name, message: error.message, isRandom: isRandom) else {
             return ConnectFailure.classify(name: error.name, message: error.message)
         }

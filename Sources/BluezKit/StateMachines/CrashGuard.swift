@@ -3,7 +3,8 @@
 /// From then on it is asked for all devices. Decides; calls nothing.
 struct CrashGuard {
     private let timing: BlueZTiming.Daemon
-    /// When bluetoothd was asked for a scan with services, since its start.
+    /// When bluetoothd was first asked for a scan with services, since its start. Not the last time: an app that scans again
+    /// and again would make every restart look like a crash.
     private var asked: ContinuousClock.Instant?
     /// How many ends in a row came soon after that.
     private var crashes = 0
@@ -13,7 +14,7 @@ struct CrashGuard {
     /// Whether services are left out.
     var avoidsFilters: Bool { crashes >= 2 }
 
-    mutating func askedForFilter(at now: ContinuousClock.Instant = .now) { asked = now }
+    mutating func askedForFilter(at now: ContinuousClock.Instant = .now) { asked = asked ?? now }
 
     /// bluetoothd has ended.
     /// - Returns: Whether services are left out from now on.

@@ -28,6 +28,14 @@ import Testing
         }
     }
 
+    @Test("an attempt by LE that was called off and never ends does not block the device")
+    func calledOff() {
+        let busy = BusError.remote(name: "org.bluez.Error.InProgress", message: "Operation already in progress")
+        var bearer = ConnectBearer.le
+        #expect(bearer.failed(busy, isRandom: false) == .transient && bearer == .preferred)
+        #expect(bearer.failed(busy, isRandom: false) == .inProgress && bearer == .preferred)
+    }
+
     @Test("a device with a random address has LE alone: what BlueZ says of classic Bluetooth is no choice of it")
     func random() {
         var bearer = ConnectBearer.any

@@ -30,6 +30,15 @@ import Testing
         #expect(last)
     }
 
+    @Test("scans that follow one another do not make a crash of every restart")
+    mutating func scans() {
+        for restart in 1...3 {
+            for second in 0..<60 { guarded.askedForFilter(at: start + .seconds(restart * 100 + second)) }
+            let ended = guarded.daemonEnded(at: start + .seconds(restart * 100 + 60))
+            #expect(!ended)
+        }
+    }
+
     @Test("what was asked of an earlier bluetoothd does not count")
     mutating func forgotten() {
         _ = end(after: 1)
