@@ -80,8 +80,7 @@ package enum BlueZDifference: CaseIterable, Sendable {
         case .confirmations:
             .feature(
                 since: .init(5, 80), "a subscriber's socket tells which indications were confirmed", "rig",
-                "`updateValue` returns false while 64 indications are unconfirmed by a central; before (5.76 to 5.79), "
-                    + "when 64 are not yet in the socket")
+                "the next indication is sent after the confirmation of the last one; before (5.76 to 5.79), at once")
         case .preferredBearer:
             .feature(
                 since: .init(5, 80), "`PreferredBearer`, only of `bluetoothd -E`", "source",
@@ -93,7 +92,7 @@ package enum BlueZDifference: CaseIterable, Sendable {
         case .lateBonds:
             .feature(
                 since: .init(5, 82), "`Bonded` is signalled after the value that pairing was needed for", "rig",
-                "the value is delivered when the bond is known")
+                "the value is delivered when the bond is known, if this program was asked about the pairing")
         case .disconnectReasons:
             .feature(
                 since: .init(5, 83), "`Device1.Disconnected` tells why a link ended", "rig",
@@ -112,22 +111,23 @@ package enum BlueZDifference: CaseIterable, Sendable {
                 "not used yet")
         case .lostBondCrash:
             .fault(
-                until: .init(5, 66), "bluetoothd crashes when a bonded peripheral that has lost its keys is connected",
-                "rig, 5.66",
+                until: .init(5, 81), "bluetoothd crashes when a bonded peripheral that has lost its keys is connected",
+                "rig, 5.66, and no longer 5.82",
                 "the next connect to it fails with `CBError.peerRemovedPairingInformation`",
                 cure: "remove the bond (`removeBond(with:)`, or `bluetoothctl remove`), and pair again")
         case .discoveryLossCrash:
             .fault(
-                until: .init(5, 66), "bluetoothd crashes when a link is lost during service discovery", "rig, 5.66",
+                until: .init(5, 81), "bluetoothd crashes when a link is lost during service discovery",
+                "rig, 5.66, and no longer 5.82",
                 "`.resetting`, then `.poweredOn`; restored apps resume", cure: "a newer BlueZ")
         case .indicationCrash:
             .fault(
-                until: .init(5, 66),
-                "bluetoothd crashes when a service is withdrawn that has an unconfirmed indication",
-                "rig, 5.66", "`.resetting`, then `.poweredOn`", cure: "a newer BlueZ")
+                "bluetoothd may use freed memory, and crash, when a service is withdrawn or a central unsubscribes while "
+                    + "an indication is unconfirmed",
+                "rig, 5.66; source", "one indication at a time is given to BlueZ; `.resetting`, then `.poweredOn`")
         case .unbondedAgent:
             .fault(
-                until: .init(5, 66), "bonding is off after a pairing agent has been replaced by another", "rig, 5.66",
+                "bonding is off after a pairing agent has been replaced by another", "rig, 5.66; source",
                 "checked after each registration, and the agent registered again")
         case .classicPaging:
             .fault(

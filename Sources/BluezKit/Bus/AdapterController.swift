@@ -146,7 +146,7 @@ final class AdapterController {
             case .success(let reply):
                 var reader = reply.reader
                 // Only BlueZ's owner can have answered; but the answer may be older than a change of owner.
-                apply(machine.handle(.powered(name, (try? readProperties(&reader)) ?? nil)))
+                apply(machine.handle(.powered(name, try? readProperties(&reader))))
             case .failure(let error): note(error, asking: name)
             }
         }
@@ -240,8 +240,8 @@ final class AdapterController {
 
     /// PropertiesChanged of an adapter.
     func receiveChange(_ message: Message, _ reader: inout MessageReader) throws(BusError) {
-        guard let name = message.path?.lastElement, let properties = try Self.powered(in: &reader) else { return }
-        apply(machine.handle(.powered(String(name), properties)))
+        guard let name = message.path?.lastElement, let powered = try readProperties(&reader) else { return }
+        apply(machine.handle(.powered(String(name), powered)))
     }
 
     /// Interfaces of an object that is no device.
@@ -258,12 +258,4 @@ final class AdapterController {
     }
 
     func removed(_ path: ObjectPath) { apply(machine.handle(.powered(String(path.lastElement), nil))) }
-
-    private static func powered(in properties: inout MessageReader) throws(BusError) -> Bool? {
-        var powered: Bool?
-        try properties.readProperties { (key, value) throws(BusError) in
-            if key.matches("Powered") { powered = try value.readBool() }
-        }
-        return powered
-    }
 }

@@ -24,6 +24,8 @@ final class DeviceConnection: CustomStringConvertible {
     private var timer: (any DispatchSourceTimer)?
     private var matchRules: [MatchRule] = []
     private var isPausingDiscovery = false
+    /// A discovery runs so that the kernel connects.
+    private var isDiscovering = false
 
     init(of device: Device, in central: CentralRole) {
         (self.device, self.central) = (device, central)
@@ -181,6 +183,18 @@ final class DeviceConnection: CustomStringConvertible {
         central.discovery.pause(pauses)
     }
 
+    /// What an attempt changes of discovery ends with it, however it ends.
+    private func endDiscoveryChanges() {
+        pauseDiscovery(false)
+        discover(false)
+    }
+
+    private func discover(_ discovers: Bool) {
+        guard isDiscovering != discovers else { return }
+        isDiscovering = discovers
+        central.discovery.listen(discovers, for: device)
+    }
+
     /// BlueZ has the device under another path: a question about the old one cannot be answered.
     func pathChanges() { central.pairing.endQuestion(about: device.path) }
 
@@ -253,6 +267,7 @@ final class DeviceConnection: CustomStringConvertible {
         do throws(BusError) { _ = try device.apply(&reader, uuids: central.store.uuids) } catch {
             Log.warning("\(device.path): \(error.message)")
         }
+        if device.properties.isBonded { client.bondAnnounced() }
         for core in clients {
             if let name = device.properties.name { core.updateName(name) }
             core.updateBond(device.properties.isBonded)
@@ -276,11 +291,12 @@ final class DeviceConnection: CustomStringConvertible {
         self.attempt = attempt
         AdvertisedServices.note(device)
         pauseDiscovery(true)
-        bus.after(bus.timing.connect.discoveryPause) { [weak self, weak client] in
-            if let self, client?.isCurrent == true, self.attempt === attempt {
-                pauseDiscovery(false)
-                if needsDiscovery { central.discovery.listen(true, for: device) }
-            }
+        let timing = bus.timing.connect
+        let needsDiscovery = timing.bondsNeedDiscovery && device.properties.isBonded
+        bus.after(needsDiscovery ? timing.bondedPause : timing.discoveryPause) { [weak self, weak client] in
+            guard let self, client?.isCurrent == true, self.attempt === attempt else { return }
+            pauseDiscovery(false)
+            discover(needsDiscovery && phase == .attempting)
         }
         device.connect(by: proxy) { [weak self, weak device] result in
             if attempt.isAnswered, result.failure == nil {
@@ -293,23 +309,17 @@ final class DeviceConnection: CustomStringConvertible {
         }
     }
 
-    /// Whether the kernel may connect the device only while a discovery runs (``LinuxFault``).
-    private var needsDiscovery: Bool {
-        device.properties.isBonded && LinuxVersion.current.map { $0 >= .privateBondsNeedDiscovery } ?? false
-    }
-
     private func claimLateLink() { if lease == nil { lease = try? newLease() } }
 
     private func replied(to attempt: ConnectAttempt, _ result: Result<Message, BusError>) {
         guard attempt.answer() else { return }
         let isCurrent = attempt === self.attempt
-        if result.failure != nil, isCurrent ? isUp : attempt === earlierAttempt {
+        if let error = result.failure, error != .timedOut, isCurrent ? isUp : attempt === earlierAttempt {
             loss.attemptFailedWhileUp(at: .now())
         }
         guard isCurrent else { return }
         self.attempt = nil
-        pauseDiscovery(false)
-        if needsDiscovery { central.discovery.listen(false, for: device) }
+        endDiscoveryChanges()
         guard let error = result.failure else { return handle(.connectReply(nil)) }
         Log.debug("connect \(device.path): \(error.name) \(error.message)")
         let failure = device.attemptFailed(error)
@@ -318,7 +328,7 @@ final class DeviceConnection: CustomStringConvertible {
     }
 
     private func disconnect() {
-        pauseDiscovery(false)
+        endDiscoveryChanges()
         guard lease?.beginEnding() ?? (LinkLease.directory == nil) else {
             Log.debug("\(device.path): other programs use the link, which stays")
             lease = nil
@@ -339,7 +349,7 @@ final class DeviceConnection: CustomStringConvertible {
     // MARK: The link is there, or has gone
 
     private func linkUp() {
-        pauseDiscovery(false)
+        endDiscoveryChanges()
         if lease == nil { lease = try? sharedLease() }
         loss.reset()
         device.linkUp()
@@ -350,7 +360,6 @@ final class DeviceConnection: CustomStringConvertible {
 
     /// The link has ended. Those who have cancelled hear of it now; those who have not, by ``reportLoss()``.
     private func linkDown() {
-        pauseDiscovery(false)
         downSince = CFAbsoluteTimeGetCurrent()
         endGeneration(keepsLease: phase == .lost)
         for core in clients {
@@ -404,6 +413,7 @@ final class DeviceConnection: CustomStringConvertible {
 
     /// Of the old link nothing is answered or delivered any more.
     private func endGeneration(keepsLease: Bool = false) {
+        endDiscoveryChanges()
         client.end()
         (earlierAttempt, attempt) = (attempt, nil)
         if !keepsLease {
@@ -428,7 +438,6 @@ final class DeviceConnection: CustomStringConvertible {
 
     /// For ``CentralRole/drop(_:)``.
     func end() {
-        pauseDiscovery(false)
         stopTimer()
         central.connects.end(device)
         endGeneration()

@@ -70,7 +70,9 @@ final class DiscoveryController: CustomStringConvertible {
     }
 
     /// The device is not used any longer.
-    func forget(_ device: Device) { listening.remove(device.identity) }
+    func forget(_ device: Device) {
+        if listening.remove(device.identity) != nil { update() }
+    }
 
     /// Connecting takes seconds while a scan runs, and a fraction of one when none does.
     func pause(_ pauses: Bool) {

@@ -150,6 +150,7 @@ extension GATTClient {
                     isPaired && self?.isRunning(id) == true ? make(proxy, answered) : answered(result)
                 }
             } else if result.failure != nil {
+                bondAnnounced()
                 answerRunning?(result)
             } else {
                 whenBonded { [weak self] in

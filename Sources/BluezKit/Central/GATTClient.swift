@@ -75,6 +75,7 @@ final class GATTClient: CustomStringConvertible {
         bus.after(bus.timing.pairing.bond) { [weak self] in self?.bondAnnounced() }
     }
 
+    /// BlueZ has announced it, or there will be none.
     func bondAnnounced() {
         awaitsBond = false
         let answer = answerWhenBonded

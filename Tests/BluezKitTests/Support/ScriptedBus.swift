@@ -119,6 +119,13 @@ final class ScriptedBus: @unchecked Sendable {  // holds: what changes is in box
 
     func stopAnswering(_ member: String) { routine.withLock { $0[member] = nil } }
 
+    /// The next call, whichever it is.
+    func next(_ expected: String = "a call") async throws -> Call {
+        let call = try await calls.next(expected) { $0 }
+        taken.withLock { $0 += 1 }
+        return call
+    }
+
     /// The next call, which must be this one.
     /// - Parameter property: The property that is read or set.
     @discardableResult
@@ -126,8 +133,7 @@ final class ScriptedBus: @unchecked Sendable {  // holds: what changes is in box
         _ member: String, _ property: String? = nil, at path: String? = nil,
         sourceLocation: SourceLocation = #_sourceLocation
     ) async throws -> Call {
-        let call = try await calls.next("\(member) \(property ?? "")") { $0 }
-        taken.withLock { $0 += 1 }
+        let call = try await next("\(member) \(property ?? "")")
         let isRight =
             call.member == member && (property == nil || call.arguments.dropFirst().first?.stringValue == property)
             && (path == nil || call.path == path)

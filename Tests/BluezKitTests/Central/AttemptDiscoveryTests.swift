@@ -1,0 +1,106 @@
+import BluezKitRestore
+import BluezDBus
+import Testing
+
+@testable import BluezKit
+
+/// The discovery that runs for an attempt to connect a bonded peripheral, with Linux 6.15 and later.
+@Suite struct AttemptDiscoveryTests {
+    private let script: ScriptedBus
+    private let core: PeripheralCore
+    private static let identity = DetachedCentral.identity(1)
+    private let path = ScriptedBus.path(identity)
+
+    init() async throws {
+        script = try await ScriptedBus {
+            var timing = $0
+            (timing.link.backOff, timing.link.longestBackOff) = (.seconds(3600), .seconds(3600))
+            (timing.connect.bondsNeedDiscovery, timing.connect.bondedPause) = (true, .milliseconds(1))
+            timing.connect.discoveryPause = .seconds(3600)
+            return timing
+        }
+        try await script.powerOn()
+        core = PeripheralCore(identity: Self.identity, manager: script.manager())
+        script.answerRoutinely([
+            "RegisterAgent": [], "Get": [.variant(.bool(false))], "Introspect": [.string("<node/>")],
+            "SetDiscoveryFilter": [],
+        ])
+    }
+
+    /// An app connects the peripheral, which is away.
+    private func connect(isBonded: Bool = true) async throws -> ScriptedBus.Call {
+        script.turn { script.central.connect(core, link: core.begin(), .test()) }
+        let properties =
+            ScriptedBus.properties(Self.identity) + [("Bonded", .bool(isBonded)), ("Paired", .bool(isBonded))]
+        try await script.expect("GetAll", at: path).answer(.properties(properties))
+        return try await script.expect("Connect", at: path)
+    }
+
+    private func connected(_ isConnected: Bool) throws {
+        try script.change(path, BlueZ.device, [("Connected", .bool(isConnected))])
+    }
+
+    /// The same, and a discovery runs.
+    private func connectDiscovering() async throws -> ScriptedBus.Call {
+        let attempt = try await connect()
+        try await script.expect("StartDiscovery").answer()
+        return attempt
+    }
+
+    private func expectEnd() async throws {
+        try await script.expect("StopDiscovery").answer()
+        try await script.expectNoCall()
+    }
+
+    @Test("CN-2 a discovery runs while a bonded peripheral is attempted, until its link is up")
+    func linkUp() async throws {
+        let attempt = try await connectDiscovering()
+        try connected(true)
+        try await expectEnd()
+        attempt.answer()
+        try await script.expectNoCall()
+    }
+
+    @Test("CN-2 it ends when the attempt fails")
+    func failed() async throws {
+        try await connectDiscovering().refuse("Failed", "le-connection-abort-by-local")
+        try await expectEnd()
+    }
+
+    @Test("CN-9 it has ended when the link goes before the attempt is answered")
+    func lostBond() async throws {
+        let attempt = try await connectDiscovering()
+        try connected(true)
+        try connected(false)
+        try await script.expect("StopDiscovery").answer()
+        attempt.refuse("Failed", "le-connection-abort-by-local")
+        try await script.settle()
+        #expect(script.central.discovery.description.contains("wished: nil"))
+    }
+
+    @Test("CN-7 it ends when the app cancels, whether BlueZ answers the attempt or not", arguments: [false, true])
+    func cancelled(isAnswered: Bool) async throws {
+        let attempt = try await connectDiscovering()
+        script.turn { script.central.cancel(core) }
+        if isAnswered { attempt.refuse("Failed", "br-connection-canceled") }
+        let calls = [try await script.next(), try await script.next()]
+        #expect(Set(calls.map(\.member)) == ["Disconnect", "StopDiscovery"])
+        calls.forEach { $0.answer() }
+        try await script.expectNoCall()
+    }
+
+    @Test("CN-14 it ends when the bond has been removed meanwhile")
+    func unbonded() async throws {
+        let attempt = try await connectDiscovering()
+        try script.change(path, BlueZ.device, [("Bonded", .bool(false)), ("Paired", .bool(false))])
+        try await script.settle()
+        attempt.refuse("Failed", "le-connection-abort-by-local")
+        try await expectEnd()
+    }
+
+    @Test("CN-2 none runs for a peripheral that is not bonded")
+    func notBonded() async throws {
+        _ = try await connect(isBonded: false)
+        for _ in 0..<10 { try await script.expectNoCall() }
+    }
+}
