@@ -99,7 +99,7 @@ extension Snapshot {
         var snapshot = try Snapshot(head: data[..<headEnd], decoder, migrations)
         var position = headEnd
         while let lineEnd = data[position...].firstIndex(of: 0x0A),
-            let line = try? decoder.decodeText(Line.self, from: data[position..<lineEnd])
+            let line = try? decoder.decodeSafely(Line.self, from: data[position..<lineEnd])
         {
             snapshot.saved = line.saved
             _ = snapshot.apply(line.change)
@@ -110,7 +110,7 @@ extension Snapshot {
 
     private init(head data: Data, _ decoder: JSONDecoder, _ migrations: [Migration]) throws(FileError) {
         do {
-            let version = try decoder.decodeText(Version.self, from: data).version
+            let version = try decoder.decodeSafely(Version.self, from: data).version
             guard version >= 1, version <= migrations.count + 1 else { throw FileError.unknownVersion(version) }
             var data = data
             if version <= migrations.count {
@@ -120,7 +120,7 @@ extension Snapshot {
                 for migration in migrations[(version - 1)...] { try migration(&object) }
                 data = try JSONSerialization.data(withJSONObject: object)
             }
-            self = try decoder.decodeText(File.self, from: data).snapshot
+            self = try decoder.decodeSafely(File.self, from: data).snapshot
         } catch let error as FileError {
             throw error
         } catch let error as DecodingError {
@@ -132,11 +132,12 @@ extension Snapshot {
 }
 
 extension JSONDecoder {
-    /// JSON is UTF-8. With Swift 6.0, `decode` traps at some of what is not.
-    fileprivate func decodeText<Value: Decodable>(_ type: Value.Type, from data: Data) throws -> Value {
-        guard String(validating: data, as: UTF8.self) != nil else {
-            throw Snapshot.FileError.malformed("the text is not UTF-8")
-        }
+    /// `decode`, which traps with Swift 6.0 where a key is no valid string (swiftlang/swift-foundation#1043): it gets what an
+    /// older parser has understood.
+    fileprivate func decodeSafely<Value: Decodable>(_ type: Value.Type, from data: Data) throws -> Value {
+        #if compiler(<6.1)
+        let data = try JSONSerialization.data(withJSONObject: JSONSerialization.jsonObject(with: data))
+        #endif
         return try decode(type, from: data)
     }
 }

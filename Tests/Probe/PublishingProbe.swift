@@ -38,7 +38,8 @@ final class PublishingProbe: NSObject, CBPeripheralManagerDelegate {
                 manager?.updateValue(data(words[1]), for: $0, onSubscribedCentrals: nil) ?? false
             }
             tell("updated", isSent ?? false)
-        case "quit": exit(0)
+        // Not `exit`: from glibc 2.41 on it waits for the thread that reads the standard input.
+        case "quit": _exit(0)
         case "release": (manager, services) = (nil, [])
         case "log":
             tell("report", (manager?.restoration?.description ?? "-").replacingOccurrences(of: "\n", with: " | "))

@@ -80,8 +80,10 @@ import Testing
         let text = try #require(problem(wrong)).description
         #expect(text.contains("peripherals") && text.contains("\"2A3\" is not an attribute UUID"))
         #expect(problem(content.replacingOccurrences(of: "service000a", with: "../etc")) != nil)
-        let notUTF8 = Data("{\"version\": 1, \"peripherals\": [\"".utf8) + [0xC3, 0x28] + Data("\"]}".utf8)
-        #expect(throws: Snapshot.FileError.malformed("the text is not UTF-8")) { try Snapshot(fileContent: notUTF8) }
+        for bytes in [[0xC3, 0x28], [0x1D], Array("\\x".utf8)] as [[UInt8]] {
+            let content = Data("{\"version\": 1, \"".utf8) + Data(bytes) + Data("\": 1}".utf8)
+            #expect(throws: Snapshot.FileError.self, "no string") { try Snapshot(fileContent: content) }
+        }
     }
 
     @Test("R-26 a UUID with trailing characters is invalid: CBUUID would trap")
