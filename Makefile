@@ -15,7 +15,7 @@ test: ## build with warnings as errors, unit tests, simulator, real BlueZ in a v
 test-matrix: ## every scenario of the virtual machine on several versions of BlueZ and Linux: about an hour
 	@scripts/test-matrix
 
-storm: ## two minutes of randomized fault injection in the simulator (scripts/storm --seconds N --seed N --rig)
+storm: ## two minutes of randomized fault injection in the simulator (scripts/storm --seconds N --seed N --rig --suite NAME)
 	@scripts/storm
 
 model: ## 10,000 random sequences of calls and events against a model of the contract (scripts/model --sequences N --seed N)
