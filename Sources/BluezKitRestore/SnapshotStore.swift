@@ -181,7 +181,7 @@ package final class SnapshotStore: Sendable {
             let error = Snapshot.FileError.tooLarge(bytes: Int(clamping: status.st_size))
             throw Failure(description: error.description, isBadContent: true)
         }
-        var data = Data(count: Int(status.st_size))
+        var data = Data(count: Int(clamping: status.st_size))
         var count = 0
         while count < data.count {
             let part = data.withUnsafeMutableBytes { buffer in

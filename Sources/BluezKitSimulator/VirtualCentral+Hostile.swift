@@ -57,7 +57,7 @@ extension VirtualCentral {
 
         mutating func roll(_ sides: Int) -> Int {
             state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
-            return Int(state >> 33) % max(sides, 1)
+            return Int(truncatingIfNeeded: state >> 33) % max(sides, 1)
         }
     }
 }

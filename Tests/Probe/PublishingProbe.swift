@@ -38,8 +38,7 @@ final class PublishingProbe: NSObject, CBPeripheralManagerDelegate {
                 manager?.updateValue(data(words[1]), for: $0, onSubscribedCentrals: nil) ?? false
             }
             tell("updated", isSent ?? false)
-        // Not `exit`: from glibc 2.41 on it waits for the thread that reads the standard input.
-        case "quit": _exit(0)
+        case "quit": exit(0)
         case "release": (manager, services) = (nil, [])
         case "log":
             tell("report", (manager?.restoration?.description ?? "-").replacingOccurrences(of: "\n", with: " | "))

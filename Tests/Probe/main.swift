@@ -111,8 +111,7 @@ final class Probe: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
         case "discard":
             tell("discarded", BluezPreservedState.discard(words[1], .central, options: options(nil)))
         case "cost": cost(of: Int(words[1]) ?? 0)
-        // Not `exit`: from glibc 2.41 on it waits for the thread that reads the standard input.
-        case "quit": _exit(0)
+        case "quit": exit(0)
         default: tell("unknown", line)
         }
         tell("end", line)
@@ -256,9 +255,17 @@ let probe = Probe()
 let publishingProbe = PublishingProbe()
 if isPublishing { publishingProbe.start() } else { probe.start() }
 Thread.detachNewThread {
-    while let line = readLine() {
-        DispatchQueue.main.async {
-            MainActor.assumeIsolated { isPublishing ? publishingProbe.perform(line) : probe.perform(line) }
+    // Not with `readLine`, which holds a lock that `exit` waits for, from glibc 2.41 on.
+    var commands: [UInt8] = []
+    var buffer = [UInt8](repeating: 0, count: 4096)
+    while case let count = read(STDIN_FILENO, &buffer, buffer.count), count > 0 {
+        commands += buffer[..<count]
+        while let end = commands.firstIndex(of: 0x0A) {
+            let line = String(decoding: commands[..<end], as: UTF8.self)
+            commands.removeSubrange(...end)
+            DispatchQueue.main.async {
+                MainActor.assumeIsolated { isPublishing ? publishingProbe.perform(line) : probe.perform(line) }
+            }
         }
     }
     // The parent process has exited.

@@ -32,6 +32,33 @@ extension Hostile {
             try await LogCapture.shared.expect("does not let this user talk to BlueZ", "bluetooth")
         }
 
+        @Test(
+            "AccessDenied in the middle of a session: each request has its error, values go on, and so does everything later"
+        )
+        func deniedInTheMiddle() async throws {
+            let world = try await HostileWorld()
+            let app = try await Subscriber(world)
+            let victim = app.peripheral
+            world.simulator.inject(.accessDenied)
+            #expect(try await app.central.read(app.characteristic).failure != nil)
+            #expect(try await app.central.write(Data([1]), to: app.characteristic) != nil)
+            app.central.manager.scanForPeripherals(withServices: nil)
+            try await app.goesOn("a refused read, write and scan")
+            #expect(app.central.manager.state == .poweredOn)
+            world.victim.disconnect()
+            try await app.central.next("the end") { if case .disconnected(victim, _, _) = $0 { true } else { nil } }
+            app.central.manager.connect(victim)
+            let failure = try await app.central.next("failure") {
+                if case .failed(victim, let error) = $0 { [error] } else { nil }
+            }
+            #expect(failure[0] != nil)
+            world.simulator.clearFaults()
+            try await app.central.connect(victim)
+            let again = try await app.central.characteristic(
+                HostileWorld.notifying, of: HostileWorld.service, on: victim)
+            #expect(try await app.central.read(again).get() == Data([0]))
+        }
+
         @Test("calls that are never answered do not delay others: the link ends, and everything works on the next one")
         func neverAnswered() async throws {
             let world = try await HostileWorld()
@@ -60,9 +87,9 @@ extension Hostile {
         @Test("a first query that is never answered ends with the daemon, and the next one is answered")
         func mute() async throws {
             let world = try await HostileWorld()
-            world.simulator.inject(SimulatorFault("Get", times: nil, .ignore))
+            world.simulator.inject(SimulatorFault("GetAll", times: nil, .ignore))
             let central = Central(world)
-            await world.simulator.waitForCalls("Get")
+            _ = try #require(await world.simulator.waitForCalls("GetAll"))
             world.simulator.clearFaults()
             try await world.simulator.restartDaemon()
             try await central.powerOn()
