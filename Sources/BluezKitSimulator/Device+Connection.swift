@@ -68,11 +68,15 @@ extension Device {
         if isBonded, !peripheral.holdsBond, simulator.optionsState.crashesOnMissingBond {
             return crashOnMissingBond(call)
         }
-        if let call { server?.reply(to: call) }
-        if isBonded, !peripheral.holdsBond, simulator.optionsState.version > .v5_66 {
-            // The link cannot be encrypted: PIN or Key Missing.
-            simulator.after(simulator.timing.linkSetup) { [weak link] in link?.end(reason: 0x06) }
+        if isBonded, !peripheral.holdsBond {
+            // PIN or Key Missing: the kernel ends the link, and BlueZ takes the attempt for a success.
+            simulator.after(simulator.timing.linkSetup) { [weak self, weak link] in
+                if let call { self?.server?.reply(to: call) }
+                link?.end(reason: 0x06)
+            }
+            return
         }
+        if let call { server?.reply(to: call) }
         restoreSubscriptions()
         let isKnown = !services.isEmpty
         let timing = simulator.timing

@@ -314,8 +314,12 @@ final class DeviceConnection: CustomStringConvertible {
     private func replied(to attempt: ConnectAttempt, _ result: Result<Message, BusError>) {
         guard attempt.answer() else { return }
         let isCurrent = attempt === self.attempt
-        if let error = result.failure, error != .timedOut, isCurrent ? isUp : attempt === earlierAttempt {
-            loss.attemptFailedWhileUp(at: .now())
+        if isCurrent ? isUp : attempt === earlierAttempt {
+            switch result.failure {
+            case nil: loss.attemptSucceeded(at: .now())
+            case .timedOut?: break
+            case .some: loss.attemptFailedWhileUp(at: .now())
+            }
         }
         guard isCurrent else { return }
         self.attempt = nil
@@ -361,6 +365,7 @@ final class DeviceConnection: CustomStringConvertible {
     /// The link has ended. Those who have cancelled hear of it now; those who have not, by ``reportLoss()``.
     private func linkDown() {
         downSince = CFAbsoluteTimeGetCurrent()
+        loss.linkEnded(at: .now())
         endGeneration(keepsLease: phase == .lost)
         for core in clients {
             for _ in 0..<core.pendingCancels { core.reportRequestedDisconnect() }

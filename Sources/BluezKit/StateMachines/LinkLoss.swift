@@ -12,6 +12,8 @@ struct LinkLoss {
     private var isOwn = false
     /// When BlueZ said that the attempt had failed, though the link was up.
     private var failedWhileUp: DispatchTime?
+    private var succeeded: DispatchTime?
+    private var ended: DispatchTime?
 
     init(timing: BlueZTiming.Link = BlueZTiming.Link()) { self.timing = timing }
 
@@ -24,8 +26,15 @@ struct LinkLoss {
     /// BlueZ says that the attempt has failed, but it has made the link.
     mutating func attemptFailedWhileUp(at now: DispatchTime) { failedWhileUp = now }
 
+    /// BlueZ says that the attempt has succeeded. With versions before 5.83 it says so also when the kernel ends the link
+    /// because it could not be encrypted: the answer and the end then come in one go (src/device.c, `att_connect_cb`).
+    mutating func attemptSucceeded(at now: DispatchTime) { succeeded = now }
+
+    /// The link has ended.
+    mutating func linkEnded(at now: DispatchTime) { ended = now }
+
     /// A new link is there: what was said was about an earlier one.
-    mutating func reset() { (reason, isOwn, failedWhileUp) = (nil, false, nil) }
+    mutating func reset() { (reason, isOwn, failedWhileUp, succeeded, ended) = (nil, false, nil, nil, nil) }
 
     /// How long the end of the link is held back; nil: it is reported now. When Bluetooth is switched off BlueZ ends the
     /// links first and says so some 50 ms later. Then the new state alone is reported (O-18).
@@ -39,9 +48,15 @@ struct LinkLoss {
     /// What the app hears of it; nil: nothing is known. Once.
     mutating func takeReason(isBonded: Bool) -> Reason? {
         defer { reset() }
-        guard reason == nil, failedWhileUp != nil, isBonded else { return reason }
+        guard reason == nil, failedWhileUp != nil || endedWithAnswer, isBonded else { return reason }
         // It came up and was not encrypted: the peer has lost its keys (BlueZ before 5.83 gives no reason).
         return ("org.bluez.Reason.Authentication", "the link could not be encrypted")
+    }
+
+    private var endedWithAnswer: Bool {
+        guard let succeeded, let ended else { return false }
+        let (first, last) = (min(succeeded, ended), max(succeeded, ended))
+        return first.later(by: timing.lostBondAnswer) > last
     }
 
     /// Whether bluetoothd, if it has ended now, has crashed because the peer has lost its keys.

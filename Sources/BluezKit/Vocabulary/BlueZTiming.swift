@@ -127,6 +127,9 @@ struct BlueZTiming: Sendable {
         var restoration = Duration.seconds(2)
         /// Within that time after a failed attempt, the end of bluetoothd is blamed on the peer's lost keys (5.66 crashes).
         var lostBondCrash = Duration.seconds(2)
+        /// Between the answer to an attempt and the end of its link, where that means the peer's lost keys: BlueZ sends both
+        /// in one turn of its loop. Nothing else ends a link so soon, but for another program on this computer.
+        var lostBondAnswer = Duration.milliseconds(50)
     }
 
     /// Attributes of a connected device.

@@ -61,6 +61,28 @@ import Testing
         }
     }
 
+    @Test("a link of a bonded peer that ends with the answer that it is there was not encrypted")
+    func endedWithAnswer() {
+        let later = start.later(by: timing.lostBondAnswer)
+        let soon = DispatchTime(uptimeNanoseconds: later.uptimeNanoseconds - 1)
+        for (succeeded, ended, isLost) in [(start, soon, true), (soon, start, true), (start, later, false)] {
+            for isBonded in [false, true] {
+                var loss = LinkLoss()
+                loss.attemptSucceeded(at: succeeded)
+                loss.linkEnded(at: ended)
+                #expect(loss.takeReason(isBonded: isBonded)?.name == (isLost && isBonded ? authentication : nil))
+                #expect(loss.takeReason(isBonded: isBonded) == nil)
+            }
+        }
+        var loss = LinkLoss()
+        loss.linkEnded(at: start)
+        #expect(loss.takeReason(isBonded: true) == nil)
+        loss.attemptSucceeded(at: start)
+        loss.reset()
+        loss.linkEnded(at: start)
+        #expect(loss.takeReason(isBonded: true) == nil)
+    }
+
     @Test("the end of bluetoothd is blamed on lost keys only soon after such an attempt, and before the next link")
     func crash() {
         var loss = LinkLoss()
