@@ -5,7 +5,7 @@ package enum BlueZDifference: CaseIterable, Sendable {
     case solicitedServices, confirmations, preferredBearer, inProgressName, lateBonds, disconnectReasons
     case discoveryPattern, bearerLE, cleanAcquireNotify
 
-    case lostBondCrash, discoveryLossCrash, indicationCrash, unbondedAgent, classicPaging
+    case lostBondCrash, lostBondSuccess, discoveryLossCrash, indicationCrash, unbondedAgent, classicPaging
     case filterCrash, temporaryCentralCrash
 
     package enum Kind: Sendable { case feature, fault }
@@ -114,6 +114,13 @@ package enum BlueZDifference: CaseIterable, Sendable {
                 until: .init(5, 81), "bluetoothd crashes when a bonded peripheral that has lost its keys is connected",
                 "rig, 5.66, and no longer 5.82",
                 "the next connect to it fails with `CBError.peerRemovedPairingInformation`",
+                cure: "remove the bond (`removeBond(with:)`, or `bluetoothctl remove`), and pair again")
+        case .lostBondSuccess:
+            .fault(
+                until: .init(5, 82),
+                "`Connect` of a bonded peripheral that has lost its keys succeeds, and the link ends without a reason",
+                "rig, 5.66 and 5.82",
+                "a link that ends with that answer ends with `CBError.peerRemovedPairingInformation`",
                 cure: "remove the bond (`removeBond(with:)`, or `bluetoothctl remove`), and pair again")
         case .discoveryLossCrash:
             .fault(

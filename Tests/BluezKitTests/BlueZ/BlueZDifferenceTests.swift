@@ -7,9 +7,9 @@ import Testing
     @Test(
         "what a version has, and what is wrong with it",
         arguments: [
-            (BlueZVersion(5, 66), [.bondedProperty], [.confirmations, .filterCrash], 5),
+            (BlueZVersion(5, 66), [.bondedProperty], [.confirmations, .filterCrash], 6),
             (
-                BlueZVersion(5, 82), [.confirmations, .lateBonds], [.disconnectReasons, .filterCrash, .lostBondCrash], 3
+                BlueZVersion(5, 82), [.confirmations, .lateBonds], [.disconnectReasons, .filterCrash, .lostBondCrash], 4
             ),
             (BlueZVersion(5, 86), [.disconnectReasons, .bearerLE], [.filterCrash, .cleanAcquireNotify], 3),
             (BlueZVersion(5, 87), [.filterCrash, .cleanAcquireNotify], [], 5),

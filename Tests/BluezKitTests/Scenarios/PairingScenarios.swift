@@ -197,19 +197,20 @@ extension Scenarios {
                 default: nil
                 }
             }.first
+            var sink = setting.sink
             if let error {
                 #expect((error as? CBError)?.code == .peerRemovedPairingInformation)
-                return
+            } else {
+                try await setting.world.control("bluetoothd start")
+                try await setting.central.powerOn()
+                sink = try #require(
+                    setting.central.manager.retrievePeripherals(withIdentifiers: [sink.identifier]).first)
+                setting.central.manager.connect(sink)
+                let failure = try await setting.central.next("failure") { [sink] in
+                    if case .failed(sink, let error) = $0 { [error] } else { nil }
+                }[0]
+                #expect((failure as? CBError)?.code == .peerRemovedPairingInformation)
             }
-            try await setting.world.control("bluetoothd start")
-            try await setting.central.powerOn()
-            let sink = try #require(
-                setting.central.manager.retrievePeripherals(withIdentifiers: [setting.sink.identifier]).first)
-            setting.central.manager.connect(sink)
-            let failure = try await setting.central.next("failure") {
-                if case .failed(sink, let error) = $0 { [error] } else { nil }
-            }[0]
-            #expect((failure as? CBError)?.code == .peerRemovedPairingInformation)
             // Without the bond it works again.
             try await setting.central.removeBond(sink)
             try await setting.central.connect(sink)
