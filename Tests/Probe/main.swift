@@ -258,8 +258,8 @@ Thread.detachNewThread {
     // Not with `readLine`, which holds a lock that `exit` waits for, from glibc 2.41 on.
     var commands: [UInt8] = []
     var buffer = [UInt8](repeating: 0, count: 4096)
-    while case let count = read(STDIN_FILENO, &buffer, buffer.count), count > 0 {
-        commands += buffer[..<count]
+    while case let count = read(STDIN_FILENO, &buffer, buffer.count), count > 0 || count < 0 && errno == EINTR {
+        commands += buffer[..<max(0, count)]
         while let end = commands.firstIndex(of: 0x0A) {
             let line = String(decoding: commands[..<end], as: UTF8.self)
             commands.removeSubrange(...end)

@@ -61,6 +61,10 @@ package struct LinuxFault: Sendable {
             what: "an adapter may stop receiving when the computer goes to sleep in the moment a discovery ends",
             handling: "a scan that stays silent is started again", cure: "switch Bluetooth off and on"),
         LinuxFault(
+            versions: "7.2", applies: { ($0.major, $0.minor) == (7, 2) },
+            what: "a discovery that begins while the computer is asleep may hear nothing after it has woken up",
+            handling: "a scan that stays silent is started again", cure: ""),
+        LinuxFault(
             versions: "6.15 and later", applies: { $0 >= .privateBondsNeedDiscovery },
             what: "a bonded peripheral with a private address is connected only while a discovery runs, on adapters "
                 + "without LL privacy (bluez/bluez#2503)",
