@@ -61,7 +61,7 @@ package struct LinuxFault: Sendable {
             what: "an adapter may stop receiving when the computer goes to sleep in the moment a discovery ends",
             handling: "a scan that stays silent is started again", cure: "switch Bluetooth off and on"),
         LinuxFault(
-            versions: "7.2", applies: { ($0.major, $0.minor) == (7, 2) },
+            versions: "6.12 and later", applies: { $0 >= LinuxVersion(6, 12) },
             what: "a discovery that begins while the computer is asleep may hear nothing after it has woken up",
             handling: "a scan that stays silent is started again", cure: ""),
         LinuxFault(

@@ -118,7 +118,7 @@ extension Scenarios {
                 #expect(heart.state == .connecting)
                 #expect(try await world.control("heart connections") == "0")
             }
-            // Linux 7.2: a discovery that began in its sleep may hear nothing, and is begun again after a minute.
+            // Linux 6.12 and 7.2: a discovery that began in its sleep may hear nothing, and is begun again after a minute.
             try await central.next("connection", within: 3 * world_deadline) {
                 if case .connected(heart) = $0 { true } else { nil }
             }
