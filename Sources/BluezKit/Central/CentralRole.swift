@@ -182,6 +182,7 @@ final class CentralRole: @unchecked Sendable {  // holds: confined to the bus qu
     /// The links stay, as far as is known, and cannot be ended now: their files stay as well, until they can.
     func busLost() {
         connectionEvents.busLost()
+        discovery.busLost()
         abandonLeases()
     }
 

@@ -17,7 +17,8 @@ final class ConnectAttempt {
     /// Whether the lease ends with the attempt, which has failed: the next link is another program's then. But BlueZ may still
     /// be at the attempt that it gave no answer to, or at that of a process that has died.
     /// - Parameter isWanted: Whether the attempt was not called off; BlueZ's answer to that ends the lease.
-    func endsLease(after error: BusError, _ failure: LinkStateMachine.Failure, isWanted: Bool) -> Bool {
-        failure == .inProgress ? !hasExistingLease : isWanted && error != .timedOut
+    func endsLease(after error: BusError, isWanted: Bool) -> Bool {
+        ConnectFailure.classify(name: error.name, message: error.message) == .inProgress
+            ? !hasExistingLease : isWanted && error != .timedOut
     }
 }

@@ -111,7 +111,10 @@ final class DeviceConnection: CustomStringConvertible {
             central.connects.hear(device)
             handle(.seen)
         }
-        if changes.contains(.servicesResolved), device.properties.areServicesResolved { client.servicesResolved() }
+        if changes.contains(.servicesResolved), device.properties.areServicesResolved {
+            loss.linkWorks()
+            client.servicesResolved()
+        }
     }
 
     /// BlueZ 5.83 and later say why a link ended, right before it ends.
@@ -327,7 +330,7 @@ final class DeviceConnection: CustomStringConvertible {
         guard let error = result.failure else { return handle(.connectReply(nil)) }
         Log.debug("connect \(device.path): \(error.name) \(error.message)")
         let failure = device.attemptFailed(error)
-        if attempt.endsLease(after: error, failure, isWanted: phase == .attempting) { endLease() }
+        if attempt.endsLease(after: error, isWanted: phase == .attempting) { endLease() }
         handle(.connectReply(failure))
     }
 

@@ -170,6 +170,8 @@ final class DiscoveryController: CustomStringConvertible {
     /// bluetoothd would crash, for all programs. Each scan filters on its own anyway.
     private var mustNotFilter: Bool { adapter.daemon.has(.filterCrash) || crashGuard.avoidsFilters }
 
+    func busLost() { crashGuard.forget() }
+
     func daemonEnded() {
         guard crashGuard.daemonEnded() else { return }
         Log.warning(

@@ -66,7 +66,8 @@ final class UpdateSocket {
     private func sendWaiting() {
         isWaiting = false
         while unconfirmed == nil, let next = waiting.first {
-            if socket.send(next.data) == .full {
+            let outcome = socket.send(next.data)
+            if outcome == .full {
                 isWaiting = true
                 return socket.whenWritable(on: bus.queue, bus.timing.gatt) { [weak self] in
                     self?.sendWaiting()
@@ -74,7 +75,7 @@ final class UpdateSocket {
                 }
             }
             waiting.removeFirst()
-            if next.awaitsConfirmation { awaitConfirmation(next.done) } else { next.done() }
+            if next.awaitsConfirmation, outcome == .sent { awaitConfirmation(next.done) } else { next.done() }
         }
     }
 

@@ -16,6 +16,9 @@ struct CrashGuard {
 
     mutating func askedForFilter(at now: ContinuousClock.Instant = .now) { asked = asked ?? now }
 
+    /// The connection to the bus is gone: whether bluetoothd has ended is not known.
+    mutating func forget() { asked = nil }
+
     /// bluetoothd has ended.
     /// - Returns: Whether services are left out from now on.
     mutating func daemonEnded(at now: ContinuousClock.Instant = .now) -> Bool {

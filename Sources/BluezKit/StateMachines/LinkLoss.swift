@@ -30,6 +30,9 @@ struct LinkLoss {
     /// because it could not be encrypted: the answer and the end then come in one go (src/device.c, `att_connect_cb`).
     mutating func attemptSucceeded(at now: DispatchTime) { succeeded = now }
 
+    /// The link was used, so that it was encrypted if it had to be.
+    mutating func linkWorks() { succeeded = nil }
+
     /// The link has ended.
     mutating func linkEnded(at now: DispatchTime) { ended = now }
 
@@ -48,7 +51,7 @@ struct LinkLoss {
     /// What the app hears of it; nil: nothing is known. Once.
     mutating func takeReason(isBonded: Bool) -> Reason? {
         defer { reset() }
-        guard reason == nil, failedWhileUp != nil || endedWithAnswer, isBonded else { return reason }
+        guard reason == nil, endedWithAnswer, isBonded else { return reason }
         // It came up and was not encrypted: the peer has lost its keys (BlueZ before 5.83 gives no reason).
         return ("org.bluez.Reason.Authentication", "the link could not be encrypted")
     }

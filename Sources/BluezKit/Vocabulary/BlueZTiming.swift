@@ -128,7 +128,7 @@ struct BlueZTiming: Sendable {
         /// Within that time after a failed attempt, the end of bluetoothd is blamed on the peer's lost keys (5.66 crashes).
         var lostBondCrash = Duration.seconds(2)
         /// Between the answer to an attempt and the end of its link, where that means the peer's lost keys: BlueZ sends both
-        /// in one turn of its loop. Nothing else ends a link so soon, but for another program on this computer.
+        /// in one turn of its loop. Only another program on this computer, or its going to sleep, may end a link as soon.
         var lostBondAnswer = Duration.milliseconds(50)
     }
 

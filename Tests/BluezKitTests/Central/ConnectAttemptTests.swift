@@ -16,18 +16,18 @@ import Testing
 
     @Test("a failed attempt ends its lease, unless BlueZ may still be at it, or it is called off, which ends the lease")
     func lease() {
-        let error = BusError.remote(name: "org.bluez.Error.Failed", message: "le-connection-timeout")
+        let failed = "org.bluez.Error.Failed"
+        let busy = BusError.remote(name: "org.bluez.Error.InProgress", message: "In Progress")
         for hasExistingLease in [false, true] {
             let attempt = ConnectAttempt(hasExistingLease: hasExistingLease)
-            for failure in [LinkStateMachine.Failure.transient, .unknownDevice, .final] {
-                #expect(attempt.endsLease(after: error, failure, isWanted: true))
-                #expect(!attempt.endsLease(after: error, failure, isWanted: false))
-                #expect(!attempt.endsLease(after: .timedOut, failure, isWanted: true))
+            for message in ["le-connection-timeout", "key-missing"] {
+                #expect(attempt.endsLease(after: .remote(name: failed, message: message), isWanted: true))
+                #expect(!attempt.endsLease(after: .remote(name: failed, message: message), isWanted: false))
             }
+            #expect(!attempt.endsLease(after: .timedOut, isWanted: true))
             // Another program's attempt runs; or that of a process of ours that has died.
             for isWanted in [false, true] {
-                let ends = attempt.endsLease(after: error, .inProgress, isWanted: isWanted)
-                #expect(ends == !hasExistingLease)
+                #expect(attempt.endsLease(after: busy, isWanted: isWanted) == !hasExistingLease)
             }
         }
     }

@@ -21,6 +21,7 @@ import Testing
         #expect(address.contains(",guid="))
         try await expectBus(address)
         try await expectBus(address.replacing(#/,guid=.*/#, with: ""))
+        withExtendedLifetime(bus) {}
     }
 
     @Test("of several addresses the first that works counts")
@@ -30,6 +31,7 @@ import Testing
         for dead in ["unix:path=/nonexistent/bus", "unix:abstract=bluezkit-unowned", "tcp:host=127.0.0.1,port=1"] {
             try await expectBus("\(dead);\(address)")
         }
+        withExtendedLifetime(bus) {}
     }
 
     @Test("characters that an address cannot have are escaped")

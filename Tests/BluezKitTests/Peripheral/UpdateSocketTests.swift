@@ -56,6 +56,7 @@ import Testing
         #expect(pair.receiveAll() == [[0]])
         pair.send([1])
         try await wait(for: "first")
+        bus.queue.sync {}
         #expect(pair.receiveAll() == [[1]])
         pair.send([1])
         try await wait(for: "second")

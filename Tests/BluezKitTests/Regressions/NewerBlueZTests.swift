@@ -75,8 +75,10 @@ import Testing
         _ = try await victim.publisher.nextUnsubscription()
     }
 
-    @Test("ST-6 the sockets end before bluetoothd's name does: no didUnsubscribeFrom, only .resetting")
-    func crash() async throws {
+    /// A central that has subscribed by socket.
+    private func subscription() async throws -> (
+        SimulatedWorld, Publisher, CBMutableCharacteristic, CBCentral
+    ) {
         let world = try await SimulatedWorld(SimulatorOptions(version: .v5_82))
         let publisher = Publisher(world)
         try await publisher.powerOn()
@@ -85,7 +87,12 @@ import Testing
         try await publisher.advertise()
         try await world.connect()
         _ = try await world.control("central subscribe \(notifying.uuid.line)")
-        _ = try await publisher.nextSubscription()
+        return (world, publisher, notifying, try await publisher.nextSubscription().0)
+    }
+
+    @Test("ST-6 the sockets end before bluetoothd's name does: no didUnsubscribeFrom, only .resetting")
+    func crash() async throws {
+        let (world, publisher, _, _) = try await subscription()
         world.simulator.killDaemon()
         try await publisher.next("resetting") { if case .state(.resetting) = $0 { true } else { nil } }
         #expect(publisher.count { if case .unsubscribed = $0 { true } else { false } } == 0)
@@ -93,16 +100,8 @@ import Testing
 
     @Test("UP-7 a central that unsubscribes is reported, by the end of its socket")
     func unsubscription() async throws {
-        let world = try await SimulatedWorld(SimulatorOptions(version: .v5_82))
-        let publisher = Publisher(world)
-        try await publisher.powerOn()
-        let notifying = local(0x110, .notify)
-        try await publisher.add(localService(0x100, [notifying]))
-        try await publisher.advertise()
-        try await world.connect()
-        _ = try await world.control("central subscribe \(notifying.uuid.line)")
-        let (central, _) = try await publisher.nextSubscription()
-        _ = try await world.control("central unsubscribe \(notifying.uuid.line)")
+        let (world, publisher, characteristic, central) = try await subscription()
+        _ = try await world.control("central unsubscribe \(characteristic.uuid.line)")
         let (left, _) = try await publisher.nextUnsubscription()
         #expect(left.identifier == central.identifier)
     }

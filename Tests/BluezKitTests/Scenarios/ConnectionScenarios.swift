@@ -310,6 +310,8 @@ extension Scenarios {
             }
             try await connectAndRelease()
             try await world.awaitConnections("heart", 0)
+            // Before that, another program's attempt is refused.
+            _ = await (world as? SimulatedWorld)?.simulator.waitForCalls("Disconnect")
             if !wasUp { try await world.control("heart return") }
             let central = Central(world)
             try await central.powerOn()

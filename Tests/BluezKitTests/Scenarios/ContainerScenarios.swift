@@ -1,14 +1,15 @@
 import Foundation
 import Testing
 
+private let namespaces = [
+    "/usr/bin/unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "/bin/sh", "-c",
+    "mount -t tmpfs none /sys && unset XDG_RUNTIME_DIR XDG_SESSION_ID HOME && exec \"$@\"", "sh",
+]
+
 extension Scenarios {
     /// An app in a container, as far as namespaces make one: the host's bus is all that it has of the host.
-    @Suite(.enabled(if: geteuid() == 0, "only root can make namespaces")) struct ContainerScenarios {
-        private let launcher = [
-            "/usr/bin/unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "/bin/sh", "-c",
-            "mount -t tmpfs none /sys && unset XDG_RUNTIME_DIR XDG_SESSION_ID HOME && exec \"$@\"", "sh",
-        ]
-
+    @Suite(.enabled("namespaces cannot be made here") { (try? await run(namespaces + ["true"])) == 0 })
+    struct ContainerScenarios {
         @Test(
             "R-3 D11 without /sys, a runtime directory and a login session, among processes of its own: killed, restored"
         )
@@ -17,7 +18,7 @@ extension Scenarios {
             let arguments = ["--restore", "app", "--state-dir", stage.directory.path, "--follow", "180D,2A37"]
             try await stage.world.control("heart beat 5")
             for round in 0..<3 {
-                let probe = try Probe(stage.world, arguments, launcher: launcher)
+                let probe = try Probe(stage.world, arguments, launcher: namespaces)
                 if round > 0 { try await probe.next("restored", RestorationScenarios.heart) }
                 try await probe.next("value 2A37")
                 try await probe.kill()

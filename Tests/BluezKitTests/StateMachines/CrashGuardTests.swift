@@ -39,6 +39,16 @@ import Testing
         }
     }
 
+    @Test("a lost bus tells nothing of bluetoothd: the next one is judged by what it is asked")
+    mutating func busLost() {
+        _ = end(after: 1)
+        guarded.askedForFilter(at: start)
+        guarded.forget()
+        guarded.askedForFilter(at: start + .seconds(100))
+        let second = guarded.daemonEnded(at: start + .seconds(101))
+        #expect(second)
+    }
+
     @Test("what was asked of an earlier bluetoothd does not count")
     mutating func forgotten() {
         _ = end(after: 1)

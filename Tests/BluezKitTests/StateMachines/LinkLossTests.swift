@@ -43,24 +43,6 @@ import Testing
         #expect(loss.takeReason(isBonded: true) == nil && loss.hold(isAwaited: true) != nil)
     }
 
-    @Test("a link of a bonded peer whose attempt has failed was not encrypted; what BlueZ says goes before that")
-    func lostKeys() {
-        var loss = LinkLoss()
-        loss.attemptFailedWhileUp(at: start)
-        var other = loss
-        #expect(other.takeReason(isBonded: false) == nil)
-        other = loss
-        #expect(other.takeReason(isBonded: true)?.name == authentication)
-        #expect(other.takeReason(isBonded: true) == nil)
-        for isFirst in [false, true] {
-            other = LinkLoss()
-            if isFirst { other.attemptFailedWhileUp(at: start) }
-            other.note(("org.bluez.Reason.Local", ""))
-            if !isFirst { other.attemptFailedWhileUp(at: start) }
-            #expect(other.takeReason(isBonded: true)?.name == "org.bluez.Reason.Local")
-        }
-    }
-
     @Test("a link of a bonded peer that ends with the answer that it is there was not encrypted")
     func endedWithAnswer() {
         let later = start.later(by: timing.lostBondAnswer)
@@ -78,9 +60,26 @@ import Testing
         loss.linkEnded(at: start)
         #expect(loss.takeReason(isBonded: true) == nil)
         loss.attemptSucceeded(at: start)
+        loss.note(("org.bluez.Reason.Local", ""))
+        loss.linkEnded(at: start)
+        #expect(loss.takeReason(isBonded: true)?.name == "org.bluez.Reason.Local", "what BlueZ says goes before that")
+        loss.attemptSucceeded(at: start)
         loss.reset()
         loss.linkEnded(at: start)
         #expect(loss.takeReason(isBonded: true) == nil)
+    }
+
+    @Test("neither a link that was used nor one whose attempt has failed was lost with the keys")
+    func otherEnds() {
+        var used = LinkLoss()
+        used.attemptSucceeded(at: start)
+        used.linkWorks()
+        used.linkEnded(at: start)
+        #expect(used.takeReason(isBonded: true) == nil)
+        var weak = LinkLoss()
+        weak.attemptFailedWhileUp(at: start)
+        weak.linkEnded(at: start)
+        #expect(weak.takeReason(isBonded: true) == nil)
     }
 
     @Test("the end of bluetoothd is blamed on lost keys only soon after such an attempt, and before the next link")
