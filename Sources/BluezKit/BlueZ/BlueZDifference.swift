@@ -118,9 +118,10 @@ package enum BlueZDifference: CaseIterable, Sendable {
         case .lostBondSuccess:
             .fault(
                 until: .init(5, 82),
-                "`Connect` of a bonded peripheral that has lost its keys succeeds, and the link ends without a reason",
+                "a link to a bonded peripheral that has lost its keys ends without a reason",
                 "rig, 5.66 and 5.82",
-                "a link that ends with that answer ends with `CBError.peerRemovedPairingInformation`",
+                "`CBError.peerRemovedPairingInformation` if BlueZ has answered `Connect` with success as the link ended, as it "
+                    + "does at most attempts",
                 cure: "remove the bond (`removeBond(with:)`, or `bluetoothctl remove`), and pair again")
         case .discoveryLossCrash:
             .fault(
