@@ -318,11 +318,8 @@ final class DeviceConnection: CustomStringConvertible {
         guard attempt.answer() else { return }
         let isCurrent = attempt === self.attempt
         if isCurrent ? isUp : attempt === earlierAttempt {
-            switch result.failure {
-            case nil: loss.attemptSucceeded(at: .now())
-            case .timedOut?: break
-            case .some: loss.attemptFailedWhileUp(at: .now())
-            }
+            // Also where the bus answers in the place of a bluetoothd that has crashed.
+            result.failure == nil ? loss.attemptSucceeded(at: .now()) : loss.attemptFailedWhileUp(at: .now())
         }
         guard isCurrent else { return }
         self.attempt = nil
