@@ -294,14 +294,27 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
             await app.setBusy(false)
         }
         for host in hosts.values { await host.setBusy(false) }
-        for visit in visits { await visit.value }
-        visits = []
+        await endVisits()
         // Links that others share end as well, and before all is compared; so do those that they have begun to end.
         for number in guestLinks.sorted() {
             guard let path = ObjectPath(Self.path(peripherals[number])) else { continue }
             _ = try? await guest?.call("org.bluez", path, "org.bluez.Device1", "Disconnect")
         }
         (guest, guestLinks) = (nil, [])
+    }
+
+    /// A central whose request is not answered waits as long as its link lasts.
+    private func endVisits() async {
+        let (patience, trace) = (patience, trace)
+        let centrals = (0..<Script.centrals).map { simulator.central(1 + $0) }
+        let limit = Task {
+            guard (try? await Task.sleep(for: patience)) != nil else { return }
+            trace?("(a central waits for an answer: its link ends)")
+            for central in centrals { try? central.disconnect() }
+        }
+        for visit in visits { await visit.value }
+        limit.cancel()
+        visits = []
     }
 
     /// Waits until all is well, and stays so. On a busy machine what is under way may show late, but not again and
@@ -415,7 +428,7 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
             await host.setBusy(false)
         }
         for number in 1...Script.centrals { try? simulator.central(number).disconnect() }
-        for visit in visits { await visit.value }
+        await endVisits()
         (apps, hosts, visits, guest) = ([:], [:], [], nil)
         let last = Weak(session)
         session = nil
