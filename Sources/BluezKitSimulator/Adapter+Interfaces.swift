@@ -51,6 +51,8 @@ extension Adapter {
             },
             .init("Connectable", "b") { $0.simulator.optionsState.version >= .v5_79 ? .bool(true) : nil },
             .init("Roles", "as") { _ in .strings(["central", "peripheral"]) },
+            // Not BlueZ's: the kernel has no channels to simulated devices; see Adapter+Channels.swift.
+            .init("SimulatedSockets", "b") { _ in .bool(true) },
         ],
         methods: [
             .init("StartDiscovery") { adapter, call, _ in adapter.startDiscovery(call) },

@@ -55,6 +55,7 @@ final class Adapter {
         server.add(Self.media, to: path, owner: self)
         server.add(Self.networkServer, to: path, owner: self)
         server.add(Self.advertisingManager, to: path, owner: self)
+        server.add(Self.channels, to: path, owner: self)
     }
 
     /// Removes all objects, devices first.

@@ -1,3 +1,5 @@
+import BluezDBus
+
 /// The central's end of a link: a device object of an adapter, or a central of the test.
 protocol LinkCentral: AnyObject {
     /// As shown in events: `00:B1:5E:00:00:01/P`, P for a public address.
@@ -25,6 +27,8 @@ final class Link {
     /// Prepared writes, and indications that wait for confirmation; see Link+Attributes.swift.
     var prepared: [PreparedWrite] = []
     var indications: [Indication] = []
+    /// L2CAP channels on this link: the ends that virtual devices have.
+    private(set) var channels: [VirtualChannel] = []
     private var requests: [Request] = []
     private var isBusy = false
     private(set) var isUp = true
@@ -222,6 +226,17 @@ final class Link {
 
     func servicesChanged(_ handles: ClosedRange<UInt16> = 1...0xFFFF) { central?.servicesChanged(handles) }
 
+    // MARK: Channels
+
+    /// A channel is open, until it ends or the link does.
+    func add(_ channel: VirtualChannel) {
+        channels.append(channel)
+        let queue = peripheral.simulator?.queue
+        // holds: a link is used on the simulator's queue only
+        nonisolated(unsafe) weak let link = self
+        channel.start { [weak channel] in queue?.later { link?.channels.removeAll { $0 === channel } } }
+    }
+
     // MARK: The end of the link
 
     /// Ends the link. Both ends are informed, and pending requests fail.
@@ -253,6 +268,7 @@ final class Link {
         isUp = false
         let pending = requests
         requests = []
+        for channel in channels { channel.finish(.linkLost) }
         peripheral.links.removeAll { $0 === self }
         peripheral.event("disconnected 0x\(Hex.byte(reason))")
         peripheral.host?.inboundLinkEnded(self, reason: reason)

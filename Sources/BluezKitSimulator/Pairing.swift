@@ -9,6 +9,8 @@ final class Pairing {
     private let client: String?
     private let agent: Agent?
     private var continuations: [(ATTFailure?) -> Void] = []
+    /// Told at once that nobody agreed to the pairing: the kernel then refuses a channel.
+    private var refusals: [() -> Void] = []
     private(set) var waitsForLink = false
 
     init(device: Device, call: IncomingCall?, agent: Agent?) {
@@ -19,6 +21,8 @@ final class Pairing {
     private var simulator: Simulator { device.simulator }
 
     func add(_ continuation: @escaping (ATTFailure?) -> Void) { continuations.append(continuation) }
+
+    func add(refusal: @escaping () -> Void) { refusals.append(refusal) }
 
     func start() {
         guard let link = device.link else {
@@ -116,6 +120,7 @@ final class Pairing {
         let device = device
         device.pairing = nil
         if let call { device.server?.refuse(call, .authenticationFailed) }
+        for refusal in refusals { refusal() }
         guard call == nil else { return }
         simulator.after(simulator.timing.failedPairingRemoval) { [weak device] in
             guard let device, !device.isPaired, device.adapter.devices[device.address] === device else { return }
@@ -157,6 +162,18 @@ extension Device {
         self.pairing = pairing
         pairing.add(continuation)
         pairing.start()
+    }
+
+    /// Likewise, for a channel: it is always answered.
+    func securedForChannel(_ security: VirtualSecurity, _ answer: @escaping (_ isSecure: Bool) -> Void) {
+        var isAnswered = false
+        let answerOnce = { (isSecure: Bool) in
+            if !isAnswered { answer(isSecure) }
+            isAnswered = true
+        }
+        secured(security) { answerOnce($0 == nil) }
+        guard !isAnswered else { return }
+        if let pairing { pairing.add(refusal: { answerOnce(false) }) } else { answerOnce(false) }
     }
 
     func pair(_ call: IncomingCall) {

@@ -56,6 +56,8 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
     /// Whether the computer is asleep.
     var isSuspended = false
 
+    let channelSockets = ChannelSockets()
+
     /// Addresses of peripherals that resolve without services.
     var hidesServices: Set<String> = []
     /// Addresses of devices that stay `Connected` when their link is lost.
@@ -103,13 +105,14 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
 
     deinit {
         continueDaemon()
-        let (queue, connection, server, adapters, beacons, traffic) = (
-            queue, connection, server, adapters, beacons, traffic
+        let (queue, connection, server, adapters, beacons, traffic, channelSockets) = (
+            queue, connection, server, adapters, beacons, traffic, channelSockets
         )
         let end = {
             beacons?.stop()
             traffic?.stop()
             for adapter in adapters { adapter.closeSockets() }
+            channelSockets.closeAll()
             server?.close()  // a flush that waits on the queue must find nothing: objects refer to the simulator
             connection?.close()
             // Calls that this has failed have not been informed yet; the objects they refer to are released after them.
@@ -237,6 +240,8 @@ final class Controller {
     /// What the kernel keeps when bluetoothd crashes.
     var isPowered = false
     var deafness = SimulatorDeafness.off
+    /// The PSMs that were published for encrypted links only.
+    var encryptedPSMs: Set<UInt16> = []
     /// The controller in the peripheral role, as other devices hear it.
     let presence: VirtualPeripheral
 

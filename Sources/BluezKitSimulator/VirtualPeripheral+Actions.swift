@@ -100,6 +100,7 @@ extension VirtualPeripheral {
             isInRange = false
             simulator?.airChanged(self)
             guard !links.isEmpty, let simulator else { return }
+            setChannelsSilent(true)
             supervision = simulator.afterAlways(simulator.timing.supervisionTimeout) { [weak self] in
                 guard let self, !isInRange else { return }
                 for link in links { link.end(reason: 0x08) }
@@ -112,6 +113,7 @@ extension VirtualPeripheral {
         sync {
             isInRange = true
             supervision?.cancel()
+            setChannelsSilent(false)
             simulator?.airChanged(self)
         }
     }

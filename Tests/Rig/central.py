@@ -13,6 +13,7 @@ from bumble.core import UUID, AdvertisingData, PhysicalTransport
 from bumble.device import Peer
 from bumble.hci import Address
 
+from channels import Channels
 from devices import Virtual
 from radio import ADV_IND
 
@@ -54,11 +55,12 @@ class Attributes:
         return ' '.join(words)
 
 
-class Central(Virtual):
+class Central(Channels, Virtual):
     key, name, address = 'central', 'Rig Central', 'F0:F1:F2:00:00:04'
 
     def __init__(self, rig):
         super().__init__(rig)
+        self.set_up_channels()
         self.advertise, self.peer, self.attributes, self.confirms = False, None, Attributes(), True
         self.names = {}  # what subscribe was told, for events
 

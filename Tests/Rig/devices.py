@@ -8,7 +8,7 @@ import asyncio
 import random
 import struct
 
-from bumble import gatt, hci, l2cap
+from bumble import gatt, hci
 from bumble.att import ATT_CID, ATT_Error, Attribute
 from bumble.core import UUID, AdvertisingData, PhysicalTransport
 from bumble.device import Device, DeviceConfiguration
@@ -21,6 +21,7 @@ from bumble.profiles.gap import GenericAccessService
 from bumble.transport.common import AsyncPipeSink
 from bumble.utils import AsyncRunner
 
+from channels import Channels
 from radio import ADV_NONCONN_IND, Advertisement, Radio
 
 P, X = Characteristic.Properties, Attribute.Permissions
@@ -425,36 +426,22 @@ class Dual(Virtual):
             self.stored(0x2A56, P.READ, b'\x00', uuid=UUID.from_16_bits(0x2A56))]))
 
 
-class CoC(Virtual):
-    """An L2CAP LE connection-oriented channel that echoes; its PSM is in characteristic 0041 (2 bytes)."""
+class CoC(Channels, Virtual):
+    """L2CAP LE channels that echo, unless told otherwise: PSM 0080, which is in the characteristic 0041 (2 bytes) and in
+    Apple's, 0081 on an encrypted link only, 0082 likewise, with another result when it is not."""
 
     key, name, address = 'coc', 'Rig CoC', 'F0:F1:F2:00:00:03'
     services_advertised = (rig_uuid(0x0040),)
 
     def __init__(self, rig):
         super().__init__(rig)
-        self.channels = []
-        server = self.device.create_l2cap_server(
-            l2cap.LeCreditBasedChannelSpec(psm=0x0080, mtu=2048, mps=247, max_credits=64), self.on_channel)
+        self.set_up_channels()
+        self.serve_channels(0x80)
+        self.serve_channels(0x81, lambda connection: 0 if connection.encryption else 0x0008)  # insufficient encryption
+        self.serve_channels(0x82, lambda connection: 0 if connection.encryption else 0x0005)  # insufficient authentication
         self.device.add_service(Service(rig_uuid(0x0040), [
-            self.stored(0x0041, P.READ, struct.pack('<H', server.psm))]))
-
-    def on_channel(self, channel):
-        self.channels.append(channel)
-        self.event(f'channel-open mtu={channel.peer_mtu} mps={channel.peer_mps}')
-        channel.sink = channel.write
-        channel.on('close', lambda: (self.channels.remove(channel), self.event('channel-closed')))
-
-    async def cmd_send(self, size):
-        """send SIZE: send that many bytes (0, 1, 2, ...) on the open channel"""
-        channel = self.channels[-1]
-        data = bytes(i % 256 for i in range(int(size)))
-        for i in range(0, len(data), channel.peer_mtu):
-            channel.write(data[i:i + channel.peer_mtu])
-
-    async def cmd_close(self):
-        """close: close the channel from this side"""
-        await self.channels[-1].disconnect()
+            self.stored(0x0041, P.READ, b'\x80\0'),
+            self.stored(0x0042, P.READ, b'\x80\0', uuid=UUID('ABDD3056-28FA-441D-A470-55A75A52553A'))]))
 
 
 class Crowd:

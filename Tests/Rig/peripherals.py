@@ -18,6 +18,7 @@ import time
 from bumble.att import ATT_Error
 
 from central import Central, Central2
+from channels import ChannelRefused
 from devices import CoC, Crowd, Dual, Heart, Sensor, Sink
 from radio import Air, DualRadio, KernelRadio, Radio
 
@@ -75,6 +76,8 @@ class Rig:
             return f'ok {await method(*arguments) or ""}'.rstrip()
         except ATT_Error as e:
             return f'error att {e.error_code:#04x}'
+        except ChannelRefused as e:
+            return f'error {e}'
         except asyncio.CancelledError:  # bumble's way to say so to what waits for an answer
             return 'error disconnected'
         except Exception as e:  # whatever it is, the test should see it
