@@ -309,6 +309,7 @@ struct SimulatorChannelTests {
         channel.close()
 
         let app = try await BusServer(simulator.address)
+        try app.service("/app/s", "180f")
         try await app.register()
         try await app.advertise(["Type": .string("peripheral")])
         let (listener, psm) = try await Self.listen(app.client)
