@@ -31,6 +31,7 @@ extension Adapter {
         guard let path = try? reader.readPath(), let psm = try? reader.readUInt16(), let encrypted = try? reader.readBool()
         else { return refuse(call, EINVAL) }
         guard (1...Self.dynamicPSMs.upperBound).contains(psm) else { return refuse(call, EINVAL) }
+        guard isPowered else { return refuse(call, EHOSTUNREACH) }
         guard let device = devices.values.first(where: { $0.path == path }), let link = device.link else {
             return refuse(call, ENOTCONN)
         }

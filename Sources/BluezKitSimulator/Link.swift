@@ -228,6 +228,12 @@ final class Link {
 
     // MARK: Channels
 
+    /// There are 64 numbers for the channels of a link. Of some, both ends are here.
+    var hasRoomForChannel: Bool {
+        let towardsPeripheral = channels.count { $0.peer == peripheral.address }
+        return max(towardsPeripheral, channels.count - towardsPeripheral) < 64
+    }
+
     /// A channel is open, until it ends or the link does.
     func add(_ channel: VirtualChannel) {
         channels.append(channel)

@@ -22,12 +22,13 @@ extension ClosedRange where Bound: LosslessStringConvertible {
 extension Simulator {
     /// Carries out one line, `TARGET COMMAND [ARGUMENT…]`:
     ///
-    /// - `heart` or `sink`, which are added when first named, or another peripheral by its address: `advertise on|off`,
+    /// - `heart`, `sink` or `coc`, which are added when first named, or another peripheral by its address: `advertise on|off`,
     ///   `manufacturer HEX`, `name TEXT`, `rssi DBM`, `disconnect [REASON]`, `vanish`, `return`, `state`,
     ///   `connections`, `pairing justworks|display|keyboard|numeric|reject [PASSKEY]`, `enter PASSKEY`, `forget`,
     ///   `value NUMBER [HEX]`, `private`, which returns the address from which it now advertises, `identity`, which
     ///   ends that, `notify NUMBER HEX`, `indicate NUMBER HEX`, `burst NUMBER COUNT [SIZE [PER_SECOND]]`; only here:
     ///   `once [DBM]`, one advertisement now
+    /// - `coc channel VERB`: L2CAP channels, see ``ChannelControl``
     /// - `heart beat PER_SECOND`, `heart measure BPM`, `sink services add|remove`
     /// - `crowd set COUNT [INTERVAL_MS [CHANGE]]`; only here: `crowd known COUNT`
     /// - `central` and `central2`: see ``VirtualCentral``, which lists their lines
@@ -58,13 +59,14 @@ extension Simulator {
         }
     }
 
-    /// `heart` and `sink` are added automatically.
+    /// `heart`, `sink` and `coc` are added automatically.
     private func peripheralNamed(_ name: String) -> VirtualPeripheral? {
         sync {
             if let known = named[name] ?? peripherals[name.uppercased()] { return known }
             switch name {
             case "heart": return add(.heart())
             case "sink": return add(.sink(slowRead: .seconds(5) * timing.scale))
+            case "coc": return addChannelDevice()
             default: return nil
             }
         }
@@ -166,6 +168,7 @@ extension Simulator {
             peripheral.setPairing(
                 pairing, passkey: arguments.count > 1 ? try Self.passkeys.number(arguments[1]) : 123_456)
         case ("enter", let passkey?): peripheral.type(passkey: try Self.passkeys.number(passkey))
+        case ("channel", _?): return try await channelControl(peripheral.key).control(arguments, line)
         case ("connections", nil): return "\(sync { peripheral.links.count })"
         case ("state", nil): return state(of: peripheral)
         case ("value", let number?):

@@ -57,6 +57,8 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
     var isSuspended = false
 
     let channelSockets = ChannelSockets()
+    /// By the names of devices in control lines.
+    var channelControls: [String: ChannelControl] = [:]
 
     /// Addresses of peripherals that resolve without services.
     var hidesServices: Set<String> = []

@@ -9,6 +9,7 @@ extension VirtualCentral {
     /// - `write UUID HEX [0]`, `writelong UUID HEX`, `preparewrite UUID OFFSET HEX`, `execute 0|1`,
     ///   `writedescriptor UUID UUID HEX`; `-` is an empty value
     /// - `subscribe UUID`, `indications UUID`, `unsubscribe UUID`, `configure UUID NUMBER`, `confirm on|off`
+    /// - `channel VERB`: L2CAP channels, see ``ChannelControl``
     /// - `storm COUNT [SEED]`: this many invalid or random requests: see ``storm(_:seed:)``
     /// - `churn ADDRESS[/P] UUID COUNT`: connect, subscribe, disconnect, this many times
     ///
@@ -69,6 +70,7 @@ extension VirtualCentral {
         case "unsubscribe": try await configure(try word(0), 0)
         case "configure": try await configure(try word(0), UInt16(try number(1)))
         case "confirm": setConfirming(try word(0) == "on")
+        case "channel": return try await simulator.channelControl(key).control(arguments, line, central: self)
         case "storm":
             let seed = arguments.count > 1 ? try number(1, in: 0...Int.max) : 1
             let counts = try await storm(try number(0, in: 0...1_000_000), seed: UInt64(seed))

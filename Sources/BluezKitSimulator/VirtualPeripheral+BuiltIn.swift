@@ -82,6 +82,21 @@ extension VirtualPeripheral {
             services: [included, main], key: "sink")
     }
 
+    /// A device with L2CAP channels, `Rig CoC`, F0:F1:F2:00:00:03. Their PSM, 0x0080, is in the characteristics 0041 and
+    /// ABDD3056-28FA-441D-A470-55A75A52553A; who serves it is up to the caller.
+    public static func coc() -> VirtualPeripheral {
+        VirtualPeripheral(
+            "F0:F1:F2:00:00:03", VirtualAdvertisement(localName: "Rig CoC", serviceUUIDs: [testUUID(0x0040)]),
+            services: [
+                VirtualService(
+                    testUUID(0x0040),
+                    [
+                        VirtualCharacteristic(testUUID(0x0041), .read, value: [0x80, 0]),
+                        VirtualCharacteristic("abdd3056-28fa-441d-a470-55a75a52553a", .read, value: [0x80, 0]),
+                    ])
+            ], key: "coc")
+    }
+
     /// The service that tests of Service Changed add and remove: 0003, with 0021 (read, notify).
     public static var changingService: VirtualService {
         VirtualService(

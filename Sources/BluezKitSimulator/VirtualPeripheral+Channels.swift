@@ -3,6 +3,8 @@ import Glibc
 /// Who opens a channel to a PSM of a peripheral, gets to this.
 struct ChannelServer {
     let security: VirtualSecurity
+    /// The result with which it is refused; nil: it is not.
+    var refusal: @Sendable () -> UInt16? = { nil }
     let handler: @Sendable (VirtualChannel) async -> Void
 }
 
@@ -38,7 +40,7 @@ extension VirtualPeripheral {
 
     /// What a link must provide for channels to this PSM; nil: nobody serves it.
     func securityOfChannels(_ psm: UInt16, in simulator: Simulator) -> VirtualSecurity? {
-        guard isAdapter else { return channelServers[psm]?.security }
+        guard isAdapter else { return channelServers[psm].flatMap { $0.refusal() == nil ? $0.security : nil } }
         guard let controller = simulator.controllers.first(where: { $0.presence === self }),
             simulator.channelSockets.hasListener(on: psm, of: address)
         else { return nil }
@@ -47,9 +49,9 @@ extension VirtualPeripheral {
 
     /// Hands a channel that a central has opened to who serves the PSM.
     func accept(_ channel: VirtualChannel, on link: Link, from central: Adapter) throws(SocketError) {
+        guard link.hasRoomForChannel else { throw SocketError(code: ECONNREFUSED) }
         if let server = channelServers[channel.psm] {
             link.add(channel)
-            event("channel-open \(Hex.handle(channel.psm))")
             Task { await server.handler(channel) }
             return
         }
@@ -83,6 +85,9 @@ extension VirtualCentral {
         let simulator = try simulator
         let mustEncrypt = try simulator.sync {
             guard let link else { throw VirtualCentralError.notConnected }
+            if let result = link.peripheral.channelServers[psm]?.refusal() {
+                throw VirtualChannelError.refused(result: result)
+            }
             guard let security = link.peripheral.securityOfChannels(psm, in: simulator) else {
                 throw VirtualChannelError.refused(result: 0x0002)  // LE_PSM not supported
             }
@@ -105,6 +110,7 @@ extension VirtualCentral {
 
     private func open(_ psm: UInt16, on link: Link, _ sockets: ChannelSockets) throws(SocketError) -> VirtualChannel {
         let peripheral = link.peripheral
+        guard link.hasRoomForChannel else { throw SocketError(code: ENOMEM) }
         guard let server = peripheral.channelServers[psm] else {
             let end = try sockets.connect(to: psm, of: peripheral.address, from: address, type: "random")
             let channel = VirtualChannel(end, psm: psm, peer: peripheral.address, sockets: sockets)

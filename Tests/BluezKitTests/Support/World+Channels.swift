@@ -1,0 +1,23 @@
+import Foundation
+
+/// L2CAP channels of the devices of a world. All that a device's channels do is in control lines, `coc channel pause`:
+/// see `Tests/Rig/channels.py`.
+extension World {
+    /// The channels' devices do as at the start, and no channel is open.
+    func resetChannels() async throws {
+        for device in ["coc", "central", "central2"] { try await control("\(device) channel reset") }
+    }
+
+    /// A connected central opens a channel.
+    /// - Parameter pairs: If it must, it pairs.
+    func openChannel(_ psm: UInt16, by central: String = "central", pairs: Bool = false) async throws {
+        try await control("\(central) channel open \(String(psm, radix: 16))" + (pairs ? " pair" : ""))
+    }
+
+    /// Waits for what a device says of its channels: `open 0080`, `closed 0080 COUNT SHA256`, `sent COUNT SHA256`,
+    /// `received COUNT SHA256`.
+    @discardableResult
+    func awaitChannel(_ device: String, _ what: String) async throws -> String {
+        try await nextEvent("\(device) channel-\(what)") { $0.hasPrefix("\(device) channel-\(what)") }
+    }
+}
