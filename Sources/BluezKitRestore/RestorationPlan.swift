@@ -48,9 +48,12 @@ package struct RestorationPlan: Equatable, Sendable {
     package let services: [Snapshot.LocalService]
     /// The advertisement to start again.
     package let advertisement: AdvertisementRequest?
+    /// The L2CAP channels to publish again, because the kernel withdraws them with the process.
+    package let channels: [Snapshot.PublishedChannel]
 
     package init(_ snapshot: Snapshot, _ live: Live) {
         (scan, services, advertisement) = (snapshot.scan, snapshot.services, snapshot.advertisement)
+        channels = snapshot.channels ?? []
         let isSameLife = snapshot.bluetooth != nil && snapshot.bluetooth == live.bluetooth
         items = snapshot.peripherals.map { preserved in
             let (outcome, reason) = Self.outcome(

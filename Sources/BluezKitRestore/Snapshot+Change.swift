@@ -17,6 +17,7 @@ extension Snapshot {
         case characteristic(is: Characteristic, in: PathElement, of: UUID)
         case services(are: [LocalService])
         case advertisement(is: AdvertisementRequest?)
+        case channels(are: [PublishedChannel])
         /// Bluetooth was switched off.
         case off
     }
@@ -40,6 +41,7 @@ extension Snapshot {
             return peripherals.replace(characteristic, in: service, of: identifier)
         case .services(let services): return set(\.services, services)
         case .advertisement(let advertisement): return set(\.advertisement, advertisement)
+        case .channels(let channels): return set(\.channels, channels.isEmpty ? nil : channels)
         case .off:
             guard scan != nil || !peripherals.isEmpty || advertisement != nil else { return false }
             switchOff()

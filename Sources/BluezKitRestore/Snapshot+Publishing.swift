@@ -39,6 +39,15 @@ extension Snapshot {
         }
     }
 
+    /// A published L2CAP channel.
+    package struct PublishedChannel: Codable, Equatable, Sendable {
+        package var psm: UInt16
+        /// Whether only encrypted links may open it.
+        package var isEncrypted: Bool
+
+        package init(psm: UInt16, isEncrypted: Bool) { (self.psm, self.isEncrypted) = (psm, isEncrypted) }
+    }
+
     package struct LocalDescriptor: Codable, Equatable, Sendable {
         package var uuid: AttributeUUID
         /// One of the two, or neither.

@@ -27,15 +27,17 @@ package struct Snapshot: Codable, Equatable, Sendable {
     package var services: [LocalService] = []
     /// The advertisement.
     package var advertisement: AdvertisementRequest?
+    /// Published L2CAP channels, in the order of the app's calls. Nil: none, or written by an older BluezKit.
+    package var channels: [PublishedChannel]?
 
     package init(role: Role, identifier: String, app: String, boot: String, saved: Date) {
         (self.role, self.identifier, self.app, self.boot, self.saved) = (role, identifier, app, boot, saved)
     }
 
     /// Whether there is nothing to restore.
-    package var isEmpty: Bool { scan == nil && peripherals.isEmpty && services.isEmpty && advertisement == nil }
+    package var isEmpty: Bool { scan == nil && peripherals.isEmpty && services.isEmpty && advertisement == nil && (channels ?? []).isEmpty }
 
-    /// Removes what ends when Bluetooth is switched off: everything except the services.
+    /// Removes what ends when Bluetooth is switched off: everything except what is published.
     package mutating func switchOff() { (scan, peripherals, advertisement) = (nil, [], nil) }
 
     package struct Peripheral: Codable, Equatable, Sendable {
@@ -56,14 +58,17 @@ package struct Snapshot: Codable, Equatable, Sendable {
         package var options: ConnectRequest
         /// What was discovered on this link; nil: not discovered.
         package var services: [Service]?
+        /// The PSMs of its open L2CAP channels, which end with the process. Nil: none.
+        package var channels: [UInt16]?
 
         package init(
             identifier: UUID, identity: UUID? = nil, name: String?, adapter: String?, state: State, isBonded: Bool,
-            options: ConnectRequest, services: [Service]?
+            options: ConnectRequest, services: [Service]?, channels: [UInt16]? = nil
         ) {
             (self.identifier, self.identity, self.name) = (identifier, identity, name)
             (self.adapter, self.state) = (adapter, state)
             (self.isBonded, self.options, self.services) = (isBonded, options, services)
+            self.channels = channels
         }
     }
 

@@ -146,6 +146,26 @@ struct BlueZProxy {
         }
     }
 
+    // MARK: A simulator's sockets
+
+    /// Returns a connected socket, as the kernel would make it.
+    func connectChannel(to device: ObjectPath, psm: UInt16, completion: @escaping Completion) {
+        call("Connect", deadline: BlueZTiming.Deadline.attribute, completion: completion) {
+            (writer) throws(BusError) in
+            try writer.write(device)
+            try writer.write(psm)
+            try writer.write(false)
+        }
+    }
+
+    /// Returns a listening socket and its PSM.
+    func listenForChannels(psm: UInt16, isEncrypted: Bool, completion: @escaping Completion) {
+        call("Listen", completion: completion) { (writer) throws(BusError) in
+            try writer.write(psm)
+            try writer.write(isEncrypted)
+        }
+    }
+
     // MARK: GattManager1, LEAdvertisingManager1
 
     /// Returns when BlueZ has read the objects below `root`, with calls of its own.

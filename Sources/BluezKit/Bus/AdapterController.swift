@@ -15,6 +15,10 @@ final class AdapterController {
     private var poweredQuestions: Set<String> = []
     /// Links from before bluetoothd hung, until it has ended them.
     private var staleLinks: Set<ObjectPath> = []
+    /// Addresses of adapters, by name.
+    private var identities: [String: DeviceIdentity] = [:]
+    /// Whether BlueZ is a simulated one, whose L2CAP sockets come over the bus.
+    private(set) var hasSimulatedSockets = false
     /// The bluetoothd that is running. Known before the state is `.poweredOn`.
     private(set) var daemon = BlueZDaemon()
     /// When bluetoothd came back, if it was away.
@@ -36,6 +40,8 @@ final class AdapterController {
     var state: CBManagerState { machine.state }
     /// `hci0` or the like.
     var name: String? { machine.used }
+    /// Its address.
+    var identity: DeviceIdentity? { name.flatMap { identities[$0] } }
 
     /// Names what a link never outlives: this bus, this bluetoothd, this adapter. The kernel gives an adapter that was
     /// replugged a new node in its file system, under the old name.
@@ -146,25 +152,32 @@ final class AdapterController {
             case .success(let reply):
                 var reader = reply.reader
                 // Only BlueZ's owner can have answered; but the answer may be older than a change of owner.
-                apply(machine.handle(.powered(name, try? readProperties(&reader))))
+                apply(machine.handle(.powered(name, try? readProperties(&reader, of: name))))
             case .failure(let error): note(error, asking: name)
             }
         }
     }
 
     /// - Returns: `Powered`, if it is among them.
-    private func readProperties(_ reader: inout MessageReader) throws(BusError) -> Bool? {
+    private func readProperties(_ reader: inout MessageReader, of name: String) throws(BusError) -> Bool? {
         var powered: Bool?
         var daemon = daemon
+        var (address, isRandom): (String?, Bool) = (nil, false)
         try reader.readProperties { (key, value) throws(BusError) in
             if key.matches("Powered") { powered = try value.readBool() }
             if key.matches("Connectable") { daemon.hasConnectable = true }
+            if key.matches("Address") { address = try value.readString() }
+            if key.matches("AddressType") { isRandom = try value.readCString().matches("random") }
+            if key.matches("SimulatedSockets") { hasSimulatedSockets = try value.readBool() }
             if key.matches("Modalias"), let version = BlueZVersion(modalias: try value.readString()) {
                 daemon.version = version
             }
         }
         if daemon != self.daemon { Log.debug("BlueZ \(daemon.version.map(\.description) ?? "of an unknown version")") }
         self.daemon = daemon
+        if let identity = address.flatMap({ DeviceIdentity(address: $0, isRandom: isRandom) }) {
+            identities[name] = identity
+        }
         return powered
     }
 
@@ -240,8 +253,9 @@ final class AdapterController {
 
     /// PropertiesChanged of an adapter.
     func receiveChange(_ message: Message, _ reader: inout MessageReader) throws(BusError) {
-        guard let name = message.path?.lastElement, let powered = try readProperties(&reader) else { return }
-        apply(machine.handle(.powered(String(name), powered)))
+        guard let name = message.path.map({ String($0.lastElement) }), let powered = try readProperties(&reader, of: name)
+        else { return }
+        apply(machine.handle(.powered(name, powered)))
     }
 
     /// Interfaces of an object that is no device.
@@ -251,7 +265,7 @@ final class AdapterController {
         try interfaces.readDictionary { (entry) throws(BusError) in
             guard try entry.readCString().matches("org.bluez.Adapter1") else { return }
             isAdapter = true
-            powered = try readProperties(&entry)
+            powered = try readProperties(&entry, of: String(path.lastElement))
         }
         // LEAdvertisingManager1 comes later, in a signal of its own.
         if isAdapter { apply(machine.handle(.powered(String(path.lastElement), powered ?? false))) }

@@ -14,6 +14,7 @@ final class CentralRole: @unchecked Sendable {  // holds: confined to the bus qu
     let connects: ConnectQueue
     let connectionEvents: ConnectionEventMonitor
     let subscriptions = SubscriptionTable()
+    let sockets: L2CAPSockets
 
     private(set) var managers: [CentralManagerCore] = []
     /// Devices that an app is connected to or wants to be. While there are any, their signals are received.
@@ -24,8 +25,8 @@ final class CentralRole: @unchecked Sendable {  // holds: confined to the bus qu
     /// Bonded devices whose connection attempt has crashed bluetoothd, as 5.66 does when the peer has lost its keys.
     private var lostBonds: Set<DeviceIdentity> = []
 
-    init(_ bus: BlueZBus, _ adapter: AdapterController, _ pairing: PairingService) {
-        (self.bus, self.adapter, self.pairing) = (bus, adapter, pairing)
+    init(_ bus: BlueZBus, _ adapter: AdapterController, _ pairing: PairingService, _ sockets: L2CAPSockets) {
+        (self.bus, self.adapter, self.pairing, self.sockets) = (bus, adapter, pairing, sockets)
         store = DeviceStore(bus, adapter)
         discovery = DiscoveryController(bus, adapter, store)
         connects = ConnectQueue(bus, store, discovery)
@@ -134,6 +135,13 @@ final class CentralRole: @unchecked Sendable {  // holds: confined to the bus qu
             return
         }
         client.add(AttributeOperation(core: core, link: token, kind: kind))
+    }
+
+    /// `openL2CAPChannel(_:)`. Without an answer if the link has ended meanwhile (CN-10).
+    func openChannel(_ psm: CBL2CAPPSM, for core: PeripheralCore, link token: UInt64) {
+        bus.assertOnQueue()
+        guard core.isUp, core.request?.link == token else { return }
+        core.device?.connection?.channels.open(psm, for: core)
     }
 
     /// - Parameter completion: Gets nil also where there was nothing to remove.

@@ -10,6 +10,8 @@ final class DeviceConnection: CustomStringConvertible {
     private var machine: LinkStateMachine
     /// The attributes of the link, or of the one that is being made. Replaced when that has ended.
     private(set) var client: GATTClient
+    /// The L2CAP channels of the link. Replaced with ``client``.
+    private(set) var channels: LinkChannels
     /// The peripherals that use the link. Few: one for each manager at most.
     private(set) var clients: [PeripheralCore] = []
     /// This process's part in the link or the attempt, if a program with BluezKit has made it.
@@ -32,6 +34,7 @@ final class DeviceConnection: CustomStringConvertible {
         machine = LinkStateMachine(timing: central.bus.timing.link)
         loss = LinkLoss(timing: central.bus.timing.link)
         client = GATTClient(of: device, in: central)
+        channels = LinkChannels(of: device, in: central)
     }
 
     private var bus: BlueZBus { central.bus }
@@ -92,6 +95,7 @@ final class DeviceConnection: CustomStringConvertible {
     private func endWork(of core: PeripheralCore) {
         core.endRequest()
         client.endWork(of: core)
+        channels.end(of: core)
     }
 
     // MARK: What BlueZ says
@@ -429,6 +433,8 @@ final class DeviceConnection: CustomStringConvertible {
         device.noteUnconnected()
         client.endSubscriptions()
         client = GATTClient(of: device, in: central)
+        channels.end()
+        channels = LinkChannels(of: device, in: central)
     }
 
     func dropIfUnused() {

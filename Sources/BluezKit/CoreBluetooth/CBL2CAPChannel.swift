@@ -1,29 +1,45 @@
+import Dispatch
 public import Foundation
 
 /// A Protocol/Service Multiplexer, which identifies an L2CAP channel of a device.
 /// - SeeAlso: Core Spec 5.4, Vol 3, Part A, 4.22.
 public typealias CBL2CAPPSM = UInt16
 
-/// An open L2CAP channel: two streams of bytes. Keep it: releasing it closes the channel.
+/// An open L2CAP channel: a stream of bytes in each direction. Keep it: releasing it closes the channel.
 ///
-/// The streams are delivered neither open nor scheduled.
-/// - SeeAlso: Apple, `CBL2CAPChannel`.
+/// The streams are delivered neither open nor scheduled: set their `delegate`, `schedule(in:forMode:)` on a run loop, and
+/// `open()` both. Their events are those of sockets: `.openCompleted`; `.hasBytesAvailable`, again after each read if there is
+/// more; `.hasSpaceAvailable`, again after each write if there is room; and `.endEncountered`, once for each stream, when the
+/// peer closes the channel, its link ends, or it is unpublished. What had arrived can be read before the input stream ends.
+///
+/// If the peer does not read, there is no room, so that nothing is lost; if the app does not read, the peer has to wait. On a
+/// stream that is not ready, `read` and `write` wait, as on Apple's systems: call them after the event, or after
+/// `hasBytesAvailable` and `hasSpaceAvailable`, which need no run loop.
+///
+/// Closing both streams closes the channel, when what was written has been sent, which may take some seconds.
+/// - SeeAlso: Apple, `CBL2CAPChannel`; Core Spec 5.4, Vol 3, Part A, 10.1 (credit-based flow control).
 open class CBL2CAPChannel: NSObject, @unchecked Sendable {  // holds: constants; a stream belongs to its run loop
     private let storedPeer: CBPeer?
-    private let storedInput: InputStream?
-    private let storedOutput: OutputStream?
+    private let storedInput: ChannelInputStream?
+    private let storedOutput: ChannelOutputStream?
     private let storedPSM: CBL2CAPPSM
+    private let endpoint: ChannelEndpoint?
+    private let socket: ChannelSocket?
 
-    init(peer: CBPeer?, inputStream: InputStream?, outputStream: OutputStream?, psm: CBL2CAPPSM) {
-        (storedPeer, storedInput, storedOutput, storedPSM) = (peer, inputStream, outputStream, psm)
+    /// A channel that has been opened.
+    init(peer: CBPeer, psm: CBL2CAPPSM, _ socket: ChannelSocket, _ endpoint: ChannelEndpoint) {
+        (storedPeer, storedPSM, self.socket, self.endpoint) = (peer, psm, socket, endpoint)
+        (storedInput, storedOutput) = (ChannelInputStream(endpoint), ChannelOutputStream(endpoint))
         super.init()
     }
 
     /// An unconnected channel, without streams. Apple's class can also be created like this.
     public override init() {
-        (storedPeer, storedInput, storedOutput, storedPSM) = (nil, nil, nil, 0)
+        (storedPeer, storedInput, storedOutput, storedPSM, endpoint, socket) = (nil, nil, nil, 0, nil, nil)
         super.init()
     }
+
+    deinit { endpoint?.close() }
 
     /// The other end: a ``CBPeripheral`` if this side opened the channel, otherwise a ``CBCentral``.
     open var peer: CBPeer! { storedPeer }
@@ -36,4 +52,31 @@ open class CBL2CAPChannel: NSObject, @unchecked Sendable {  // holds: constants;
 
     /// The channel's PSM at the listening side.
     open var psm: CBL2CAPPSM { storedPSM }
+
+    /// **BluezKit addition.** Delivers the events of both streams on a dispatch queue, instead of a run loop, as
+    /// `CFReadStreamSetDispatchQueue` does on Apple's systems.
+    /// - Parameter queue: A serial queue; nil: no queue any more.
+    public func schedule(on queue: DispatchQueue?) {
+        guard let endpoint else { return }
+        endpoint.schedulers.input.schedule(on: queue)
+        endpoint.schedulers.output.schedule(on: queue)
+        endpoint.setScheduled(endpoint.schedulers.input.isScheduled, .input)
+        endpoint.setScheduled(endpoint.schedulers.output.isScheduled, .output)
+    }
+
+    /// **BluezKit addition.** The channel's socket, for a program with an event loop of its own. Use it instead of the streams.
+    ///
+    /// It is a duplicate that does not block: wait with `poll`, `epoll` or a dispatch source before reading or writing, and
+    /// write at most ``maximumPacketLength`` bytes at a time. Closing the handle does not close the channel, which lasts as long
+    /// as this object.
+    /// - Returns: Nil if the channel has been closed, or the process has no descriptor left.
+    public func makeFileHandle() -> FileHandle? {
+        guard let socket, let endpoint, endpoint.status(of: .input) != .closed else { return nil }
+        let duplicate = fcntl(socket.descriptor, F_DUPFD_CLOEXEC, 0)
+        return duplicate < 0 ? nil : FileHandle(fileDescriptor: duplicate, closeOnDealloc: true)
+    }
+
+    /// **BluezKit addition.** The largest packet (SDU) in bytes that the peer accepts, 23 to 65,535. Streams divide what is
+    /// written into such packets.
+    public var maximumPacketLength: Int { socket?.longestSDU ?? 0 }
 }

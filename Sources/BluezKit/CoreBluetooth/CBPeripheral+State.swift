@@ -92,6 +92,7 @@ extension CBPeripheral {
     func endLink(_ shared: inout Shared) -> [CBAttribute] {
         defer { (shared.services, shared.attributes, shared.subscribed) = (nil, [:], []) }
         (shared.commands, shared.isFull, shared.mtuBytes) = (0, false, nil)
+        shared.channels = []
         return Array(shared.attributes.values)
     }
 
@@ -120,6 +121,18 @@ extension CBPeripheral {
             }
         }
         preserve(characteristic)
+    }
+
+    /// An L2CAP channel was opened, or has ended.
+    func noteChannel(_ psm: CBL2CAPPSM, isOpen: Bool) {
+        shared.withLock { shared in
+            if isOpen {
+                shared.channels.append(psm)
+            } else if let index = shared.channels.firstIndex(of: psm) {
+                shared.channels.remove(at: index)
+            }
+        }
+        preserve()
     }
 
     func setRSSI(_ rssi: NSNumber) { shared.withLock { $0.rssi = rssi } }

@@ -30,6 +30,8 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
         /// Characteristics that the app is subscribed to, by path, from `setNotifyValue` on.
         var subscribed: Set<String> = []
         var isBonded = false
+        /// The PSMs of its open L2CAP channels.
+        var channels: [CBL2CAPPSM] = []
         /// Its identity, if `identifier` was derived from a private address.
         var resolved: DeviceIdentity?
     }
@@ -196,18 +198,6 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
         }
     }
 
-    /// An answer that needs no request to the peer.
-    private func answer(_ body: @escaping (CBPeripheral, (any CBPeripheralDelegate)?) -> Void) {
-        let core = core
-        let confined = Confined(body: body)
-        core.manager.central.bus.run { core.post(confined.body) }
-    }
-
-    // holds: runs once, on the delegate's queue
-    private struct Confined: @unchecked Sendable {
-        let body: (CBPeripheral, (any CBPeripheralDelegate)?) -> Void
-    }
-
     /// Writes a descriptor. Answered by `didWriteValueFor`. The Client Characteristic Configuration, 2902, is written
     /// by `setNotifyValue`: writing it directly is a programming error, as on Apple's systems.
     open func writeValue(_ data: Data, for descriptor: CBDescriptor) {
@@ -226,13 +216,23 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
         request(.setNotify(enabled, characteristic))
     }
 
-    /// Opens an L2CAP channel. Not supported in this version: answered by `didOpen` with
-    /// `CBError.operationNotSupported`.
+    /// Opens an L2CAP channel: a stream of bytes in each direction, without the limits of attributes. Answered by `didOpen`.
+    ///
+    /// A peer that demands encryption leads to pairing first, if the app allows that (``CBCentralManager/pairing``). The PSM
+    /// of a standard profile is fixed; any other one must be read from the peer on each connection, as it changes.
+    ///
+    /// Errors, a `CBError` with the kernel's error as the underlying one: `.connectionFailed` if the peer has no channel with
+    /// this PSM or refuses it, `.encryptionTimedOut` if it demands encryption and there was no pairing, `.connectionTimeout`
+    /// without an answer for 40 s, and `.operationNotSupported` where the process may not use Bluetooth sockets, with the cause
+    /// and the cure (`bluez-demo doctor` shows them, too). They are listed in `Docs/ERRORS.md`.
+    /// - SeeAlso: Core Spec 5.4, Vol 3, Part A, 4.22.
     open func openL2CAPChannel(_ PSM: CBL2CAPPSM) {
         guard state == .connected else {
             return Log.misuse("\(self) openL2CAPChannel: can only accept commands while in the connected state")
         }
-        Log.warning("L2CAP channels are not supported in this version of BluezKit")
-        answer { $1?.peripheral($0, didOpen: nil, error: CBError(.operationNotSupported)) }
+        warnWithoutDelegate()
+        let core = core
+        let token = core.link.load(ordering: .relaxed)
+        core.manager.central.bus.run { core.manager.central.openChannel(PSM, for: core, link: token) }
     }
 }

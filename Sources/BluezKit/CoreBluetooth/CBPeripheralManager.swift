@@ -38,6 +38,8 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         var era: UInt64 = 0
         /// Services and advertisement are to be registered with BlueZ when Bluetooth is on.
         var mustGoOn = false
+        /// The published L2CAP channels, in the order in which they were published.
+        var channels: [Snapshot.PublishedChannel] = []
         var restoration: BluezRestoration?
     }
 
@@ -322,27 +324,35 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
 
     // MARK: L2CAP channels
 
-    /// Listens for L2CAP channels. Answered by `peripheralManager(_:didPublishL2CAPChannel:error:)`, in this version of
-    /// BluezKit always with `CBError.operationNotSupported`.
-    /// - Parameter encryptionRequired: Whether only encrypted links may open the channel.
+    /// Listens for L2CAP channels. Answered by `peripheralManager(_:didPublishL2CAPChannel:error:)`, in the order of the
+    /// calls, with the PSM that the kernel has chosen (0x0080 to 0x00FF); each channel that a central opens is then reported by
+    /// `peripheralManager(_:didOpen:error:)`. Several can be published.
+    ///
+    /// Centrals must learn the PSM, usually by reading a characteristic: see
+    /// ``CBMutableCharacteristic/init(l2capPSM:permissions:)``. The channel is published until it is unpublished or the
+    /// manager is released, also while Bluetooth is off. With a restore identifier it is published again by the next process,
+    /// under the same PSM where that is still free, and the app gets the callback with the PSM again.
+    ///
+    /// Errors, a `CBError` with the kernel's error as the underlying one: `.operationNotSupported` where the process may not
+    /// use Bluetooth sockets, with the cause and the cure, and `.outOfSpace` if no PSM is free.
+    /// - Parameter encryptionRequired: Whether only a central on an encrypted link may open the channel. Others are made to
+    ///   pair first; that needs an agent, or ``BluezManagerOptionAllowJustWorksPairingKey``.
     open func publishL2CAPChannel(withEncryption encryptionRequired: Bool) {
-        let core = core
+        guard accepts("publishL2CAPChannel") else { return }
+        let (core, life) = (core, shared.withLock { $0.servicesLife })
         core.bus.run {
-            core.post {
-                $0.delegate?.peripheralManager(
-                    $0, didPublishL2CAPChannel: 0, error: CBError(.operationNotSupported))
-            }
+            // After a reset of which the app has not been informed yet nothing is published.
+            guard life == core.role.adapter.servicesGeneration else { return }
+            core.channels.publish(isEncrypted: encryptionRequired)
         }
     }
 
-    /// Stops listening, and closes open channels. Answered by `peripheralManager(_:didUnpublishL2CAPChannel:error:)`.
+    /// Stops listening, and closes open channels. Answered by `peripheralManager(_:didUnpublishL2CAPChannel:error:)`, with
+    /// `CBError.invalidParameters` if this manager has not published the PSM.
     open func unpublishL2CAPChannel(_ PSM: CBL2CAPPSM) {
+        guard accepts("unpublishL2CAPChannel") else { return }
+        forgetPublished(PSM)
         let core = core
-        core.bus.run {
-            core.post {
-                $0.delegate?.peripheralManager(
-                    $0, didUnpublishL2CAPChannel: PSM, error: CBError(.operationNotSupported))
-            }
-        }
+        core.bus.run { core.channels.unpublish(PSM) }
     }
 }

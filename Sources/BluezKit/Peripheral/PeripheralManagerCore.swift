@@ -21,6 +21,7 @@ final class PeripheralManagerCore: Recipient, @unchecked Sendable {
     let updatesInFlight = UpdatesInFlight()
     private(set) lazy var gattServer = GATTServer(of: self)
     private(set) lazy var advertiser = Advertiser(of: self)
+    private(set) lazy var channels = PublishedChannels(of: self)
 
     /// What an earlier process left, until the app has heard of it.
     private var preserved: Snapshot?
@@ -91,5 +92,6 @@ final class PeripheralManagerCore: Recipient, @unchecked Sendable {
         advertiser.stop()
         role.requests.end { $0.characteristic.core === self }
         gattServer.withdrawAll()
+        channels.withdrawAll()
     }
 }

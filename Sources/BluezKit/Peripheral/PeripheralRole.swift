@@ -8,11 +8,12 @@ final class PeripheralRole {
     let remoteCentrals: RemoteCentrals
     let requests: RequestBroker
     let updates: UpdateSender
+    let sockets: L2CAPSockets
     private let pairing: PairingService
     private var managers: [PeripheralManagerCore] = []
 
-    init(_ bus: BlueZBus, _ adapter: AdapterController, _ pairing: PairingService) {
-        (self.bus, self.adapter, self.pairing) = (bus, adapter, pairing)
+    init(_ bus: BlueZBus, _ adapter: AdapterController, _ pairing: PairingService, _ sockets: L2CAPSockets) {
+        (self.bus, self.adapter, self.pairing, self.sockets) = (bus, adapter, pairing, sockets)
         remoteCentrals = RemoteCentrals(bus)
         requests = RequestBroker(bus, remoteCentrals)
         updates = UpdateSender(bus, adapter, remoteCentrals)
@@ -56,6 +57,7 @@ final class PeripheralRole {
         for core in managers {
             core.dropUpdates()
             core.advertiser.stop()
+            core.channels.endChannels()
             if !keepingServices { core.withdrawAll() }
         }
         remoteCentrals.removeAll()
@@ -81,7 +83,7 @@ extension PeripheralRole: PairingRole {
     /// Only where it may need that for what is published.
     func mayPairUnasked(at path: ObjectPath) -> Bool {
         guard let adapterPath = adapter.path, path.parent == adapterPath else { return false }
-        return managers.contains { $0.allowsJustWorks && !$0.gattServer.services.isEmpty }
+        return managers.contains { $0.allowsJustWorks && (!$0.gattServer.services.isEmpty || !$0.channels.isEmpty) }
     }
 }
 

@@ -12,9 +12,11 @@ final class RemoteCentral {
     private var waiting: [(CBCentral) -> Void] = []
     private var mtuBytes = 23
     private var bond = Bond()
+    private let identity: DeviceIdentity?
 
-    init(_ path: ObjectPath) {
-        self.path = path
+    /// - Parameter identity: If it is known already.
+    init(_ path: ObjectPath, identity: DeviceIdentity? = nil) {
+        (self.path, self.identity) = (path, identity)
         rule = MatchRule(
             sender: BlueZ.busName, interface: "org.freedesktop.DBus.Properties", member: "PropertiesChanged", path: path
         )
@@ -37,7 +39,7 @@ final class RemoteCentral {
     /// BlueZ has told who it is.
     func introduce(_ properties: DeviceProperties) {
         // The address is in the path; that it is a random one is most likely.
-        let identity = properties.identity ?? DeviceIdentity(pathElement: path.lastElement)
+        let identity = properties.identity ?? identity ?? DeviceIdentity(pathElement: path.lastElement)
         let central = CBCentral(identifier: identity?.identifier ?? UUID())
         central.setMTU(mtuBytes)
         bond = properties.bond

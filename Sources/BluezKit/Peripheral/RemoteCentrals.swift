@@ -22,15 +22,23 @@ final class RemoteCentrals {
     func central(at path: String) -> CBCentral? { centrals[path]?.central }
 
     /// Does `body` with the central at `path`, in the order of the calls; at once, but for the first time.
-    func withCentral(_ path: ObjectPath, mtuBytes: Int?, _ body: @escaping (CBCentral) -> Void) {
+    /// - Parameter identity: Of the central, if it is known from elsewhere: BlueZ may have it at another path, that of a
+    ///   private address which it had when it was first seen.
+    func withCentral(
+        _ path: ObjectPath, mtuBytes: Int? = nil, identity: DeviceIdentity? = nil,
+        _ body: @escaping (CBCentral) -> Void
+    ) {
         bus.assertOnQueue()
-        let central = centrals[path.rawValue] ?? follow(path)
+        let known = identity.flatMap { identity in
+            centrals.values.first { $0.central?.identifier == identity.identifier }
+        }
+        let central = known ?? centrals[path.rawValue] ?? follow(path, identity)
         if let mtuBytes { central.setMTU(mtuBytes) }
         central.perform(body)
     }
 
-    private func follow(_ path: ObjectPath) -> RemoteCentral {
-        let central = RemoteCentral(path)
+    private func follow(_ path: ObjectPath, _ identity: DeviceIdentity?) -> RemoteCentral {
+        let central = RemoteCentral(path, identity: identity)
         centrals[path.rawValue] = central
         guard let connection = bus.connection else { return central }
         connection.addMatch(central.rule)

@@ -27,6 +27,8 @@ public struct BluezRestoration: Sendable, CustomStringConvertible {
         public let reason: String
         /// The characteristics to which it was subscribed again.
         public let subscriptions: [CBUUID]
+        /// The PSMs of its L2CAP channels, which ended with the process.
+        public let endedChannels: [CBL2CAPPSM]
     }
 
     /// Whether the scan resumes.
@@ -40,6 +42,8 @@ public struct BluezRestoration: Sendable, CustomStringConvertible {
     /// The centrals that were subscribed. BlueZ ended the subscriptions together with the process: the centrals must
     /// subscribe again, and connected ones are informed that services have changed.
     public let lostSubscribers: [UUID]
+    /// The PSMs of the L2CAP channels that are published again, under the same PSM where that is free.
+    public let channels: [CBL2CAPPSM]
 
     init(_ plan: RestorationPlan) {
         isScanning = plan.scan != nil
@@ -50,19 +54,29 @@ public struct BluezRestoration: Sendable, CustomStringConvertible {
         peripherals = plan.items.map { item in
             Peripheral(
                 identifier: item.peripheral.identifier, name: item.peripheral.name, outcome: Outcome(item.outcome),
-                reason: item.reason, subscriptions: item.outcome == .connected ? item.peripheral.subscriptions : [])
+                reason: item.reason, subscriptions: item.outcome == .connected ? item.peripheral.subscriptions : [],
+                endedChannels: item.peripheral.channels ?? [])
         }
+        channels = plan.channels.map(\.psm)
     }
 
-    /// A line for the scan, for each peripheral, for each service, for the advertisement and for each lost subscriber.
+    /// A line for the scan, for each peripheral and its channels, for each service, for the advertisement, for each lost
+    /// subscriber and for each published channel.
     public var description: String {
         var lines = isScanning ? ["scan: resumes"] : []
-        lines += peripherals.map { "\($0.name ?? $0.identifier.uuidString): \($0.outcome), because \($0.reason)" }
+        for peripheral in peripherals {
+            let name = peripheral.name ?? peripheral.identifier.uuidString
+            lines.append("\(name): \(peripheral.outcome), because \(peripheral.reason)")
+            lines += peripheral.endedChannels.map {
+                "\(name): the channel with the PSM \($0.hex) ended with the process"
+            }
+        }
         lines += services.map { "\($0): published again" }
         if isAdvertising { lines.append("advertisement: resumes") }
         lines += lostSubscribers.map {
             "central \($0): no longer subscribed, because BlueZ ended the subscription with the process"
         }
+        lines += channels.map { "L2CAP channel \($0.hex): published again" }
         return lines.joined(separator: "\n")
     }
 }
@@ -165,6 +179,8 @@ extension Snapshot {
             if let services = peripheral.services { parts.append("\(services.count) services known") }
             let subscriptions = peripheral.subscriptions.map(\.description)
             if !subscriptions.isEmpty { parts.append("subscribed to " + subscriptions.joined(separator: ", ")) }
+            let channels = (peripheral.channels ?? []).map(\.hex)
+            if !channels.isEmpty { parts.append("L2CAP channels \(channels.joined(separator: ", "))") }
             if peripheral.options.reconnects { parts.append("reconnects automatically") }
             lines.append(parts.joined(separator: "; "))
         }
@@ -180,6 +196,10 @@ extension Snapshot {
             lines.append(
                 "advertises" + (advertisement.localName.map { " as \($0)" } ?? "")
                     + (services.isEmpty ? "" : ", with " + services))
+        }
+        for channel in channels ?? [] {
+            lines.append(
+                "publishes the L2CAP channel \(channel.psm.hex)" + (channel.isEncrypted ? ", on encrypted links only" : ""))
         }
         return lines
     }

@@ -95,6 +95,8 @@ extension CBCentralManager {
         let link: UInt64
         let outcome: RestorationPlan.Outcome
         let request: ConnectRequest
+        /// The PSMs of its channels, which have ended with the earlier process.
+        let endedChannels: [CBL2CAPPSM]
     }
 
     /// Creates the objects according to the plan. On the bus queue, before the app can see any of them.
@@ -109,7 +111,8 @@ extension CBCentralManager {
             let isConnected = item.outcome == .connected || item.outcome == .disconnected
             let link = peripheral.restore(item.peripheral, isConnected: isConnected, path: path(identity))
             return Restored(
-                peripheral: peripheral, link: link, outcome: item.outcome, request: item.peripheral.options)
+                peripheral: peripheral, link: link, outcome: item.outcome, request: item.peripheral.options,
+                endedChannels: item.peripheral.channels ?? [])
         }
         restoreScan(plan.scan)
         book?.note {
@@ -139,6 +142,12 @@ extension CBCentralManager {
             options[CBCentralManagerScanOptionAllowDuplicatesKey] = scan.allowsDuplicates
             options[CBCentralManagerScanOptionSolicitedServiceUUIDsKey] = scan.solicitedServices?.map(\.cbUUID)
             dictionary[CBCentralManagerRestoredStateScanOptionsKey] = options
+        }
+        let ended = restored.filter { !$0.endedChannels.isEmpty }.map { item in
+            (item.peripheral.identifier, item.endedChannels.map { NSNumber(value: $0) })
+        }
+        if !ended.isEmpty {
+            dictionary[BluezCentralManagerRestoredStateEndedChannelsKey] = Dictionary(ended) { first, _ in first }
         }
         guard !dictionary.isEmpty else { return }
         delegate?.centralManager(self, willRestoreState: dictionary)

@@ -15,7 +15,8 @@ extension CBPeripheral {
         return Snapshot.Peripheral(
             identifier: identifier, identity: shared.resolved?.identifier, name: shared.name, adapter: adapter,
             state: state, isBonded: shared.isBonded, options: shared.connectRequest,
-            services: shared.services.map { record(of: $0, shared) })
+            services: shared.services.map { record(of: $0, shared) },
+            channels: shared.channels.isEmpty ? nil : shared.channels)
     }
 
     private func record(of listed: [CBService], _ shared: Shared) -> [Snapshot.Service] {

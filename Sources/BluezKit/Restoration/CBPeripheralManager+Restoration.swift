@@ -24,6 +24,26 @@ extension CBPeripheralManager {
         book?.note { [self] in [.advertisement(is: shared.withLock { $0.advertisement })] }
     }
 
+    /// A channel is published.
+    /// - Parameter old: The PSM that it had in an earlier process.
+    func notePublished(_ channel: Snapshot.PublishedChannel, old: CBL2CAPPSM?) {
+        shared.withLock { shared in
+            if let old { shared.channels.removeAll { $0.psm == old } }
+            shared.channels.append(channel)
+        }
+        preserveChannels()
+    }
+
+    /// The app has unpublished it.
+    func forgetPublished(_ psm: CBL2CAPPSM) {
+        shared.withLock { $0.channels.removeAll { $0.psm == psm } }
+        preserveChannels()
+    }
+
+    private func preserveChannels() {
+        book?.note { [self] in [.channels(are: shared.withLock { $0.channels })] }
+    }
+
     /// The first start applies: a second one, before the first has finished, has no effect (AD-4).
     /// - Returns: The start.
     func preserve(_ advertisement: AdvertisementRequest) -> Advertiser.Start {
@@ -52,6 +72,8 @@ extension CBPeripheralManager {
             book?.schedulePowerOffReset()
         } else {
             forgetServices()
+            shared.withLock { $0.channels = [] }
+            preserveChannels()
             preserveAdvertisement()
         }
     }
@@ -69,16 +91,20 @@ extension CBPeripheralManager {
     private func goOn() {
         guard let book else { return }
         let wasSwitchedOff = book.commitPowerOffReset()
-        let (services, advertisement, start) = shared.withLock { shared in
+        let (services, channels, advertisement, start) = shared.withLock { shared in
             defer { shared.mustGoOn = false }
             if wasSwitchedOff { (shared.advertisement, shared.isAdvertising) = (nil, false) }
             let start = Advertiser.Start(token: shared.advertisingToken, era: shared.era)
-            return (shared.mustGoOn ? shared.added : [], shared.advertisement, start)
+            let (services, channels) = shared.mustGoOn ? (shared.added, shared.channels) : ([], [])
+            return (services, channels, shared.advertisement, start)
         }
         let core = core
         for (service, call) in services {
             let published = PublishedService(service, core: core, call: call, isResumed: true)
             core.bus.run { core.gattServer.perform(.add(published)) }
+        }
+        for channel in channels {
+            core.bus.run { core.channels.publish(isEncrypted: channel.isEncrypted, psm: channel.psm) }
         }
         guard let advertisement else { return }
         do throws(CBError) {
@@ -109,6 +135,7 @@ extension CBPeripheralManager {
         for record in plan.services { services.append(record.service(including: services)) }
         shared.withLock { shared in
             (shared.added, shared.advertisement) = (services.map { ($0, 0) }, plan.advertisement)
+            shared.channels = plan.channels
             (shared.isAdvertising, shared.mustGoOn) = (plan.advertisement != nil, true)
             shared.restoration = BluezRestoration(plan)
         }
@@ -119,10 +146,13 @@ extension CBPeripheralManager {
 
     /// Calls `willRestoreState`, unless nothing was restored. On the delegate's queue.
     func tellRestored() {
-        let (services, advertisement) = shared.withLock { ($0.services, $0.advertisement) }
+        let (services, channels, advertisement) = shared.withLock { ($0.services, $0.channels, $0.advertisement) }
         var dictionary: [String: Any] = [:]
         if !services.isEmpty { dictionary[CBPeripheralManagerRestoredStateServicesKey] = services }
         dictionary[CBPeripheralManagerRestoredStateAdvertisementDataKey] = advertisement?.dictionary
+        if !channels.isEmpty {
+            dictionary[BluezPeripheralManagerRestoredStateChannelsKey] = channels.map { NSNumber(value: $0.psm) }
+        }
         guard !dictionary.isEmpty else { return }
         delegate?.peripheralManager(self, willRestoreState: dictionary)
     }

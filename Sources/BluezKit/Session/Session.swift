@@ -26,8 +26,9 @@ final class Session: @unchecked Sendable {  // holds: constants; what is below t
         blueZ = BlueZBus(address: key.address)
         adapter = AdapterController(blueZ, choice: key.adapter)
         pairing = PairingService(blueZ, adapter)
-        central = CentralRole(blueZ, adapter, pairing)
-        peripheral = PeripheralRole(blueZ, adapter, pairing)
+        let sockets = L2CAPSockets(blueZ, adapter)
+        central = CentralRole(blueZ, adapter, pairing, sockets)
+        peripheral = PeripheralRole(blueZ, adapter, pairing, sockets)
         watchdog = DaemonWatchdog(blueZ)
         central.discovery.hasOtherLinks = { [weak peripheral] in (peripheral?.remoteCentrals.count ?? 0) > 0 }
         blueZ.observer = self

@@ -30,6 +30,7 @@ struct BlueZTiming: Sendable {
     var gatt = GATT()
     var pairing = Pairing()
     var server = Server()
+    var channel = Channel()
 
     /// When a D-Bus call counts as not answered: somewhat later than BlueZ itself may take. After a deadline BlueZ continues
     /// to work on the call. Tests make a BlueZ that does not answer, rather than shorter deadlines.
@@ -168,6 +169,17 @@ struct BlueZTiming: Sendable {
         var advertisingRetry = Duration.milliseconds(100)
         /// For a central to confirm an indication.
         var confirmation = BlueZFacts.attributeTransaction
+    }
+
+    /// L2CAP channels.
+    struct Channel: Sendable {
+        /// How long a closed channel stays open for what the app has written and the peer has not taken. The kernel drops that
+        /// when the socket is closed.
+        var lingering = Duration.seconds(10)
+        /// Between two looks whether all has been sent, doubled from the shortest to the longest.
+        var drain = (shortest: Duration.milliseconds(2), longest: Duration.milliseconds(64))
+        /// Before a channel is accepted again, where the process had no descriptor left for one.
+        var acceptRetry = Duration.milliseconds(100)
     }
 
     /// Preserved state. No part of a session's times: an `IntentBook` gets its own, as it is made before the session is used,

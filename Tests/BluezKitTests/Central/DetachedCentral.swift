@@ -10,7 +10,7 @@ final class DetachedCentral {
 
     init() {
         let adapter = AdapterController(bus, choice: nil)
-        role = CentralRole(bus, adapter, PairingService(bus, adapter))
+        role = CentralRole(bus, adapter, PairingService(bus, adapter), L2CAPSockets(bus, adapter))
     }
 
     /// A manager's, without the manager.

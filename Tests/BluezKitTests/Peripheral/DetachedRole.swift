@@ -10,7 +10,7 @@ final class DetachedRole {
 
     init() {
         let adapter = AdapterController(bus, choice: nil)
-        role = PeripheralRole(bus, adapter, PairingService(bus, adapter))
+        role = PeripheralRole(bus, adapter, PairingService(bus, adapter), L2CAPSockets(bus, adapter))
     }
 
     /// A manager's, without the manager.

@@ -82,6 +82,10 @@ extension Central {
         }[0]
     }
 
+    func nextChannel() async throws -> CBL2CAPChannel {
+        try await next("didOpen") { if case .channel(let channel?, nil) = $0 { channel } else { nil } }
+    }
+
     func disconnect(_ peripheral: CBPeripheral) async throws {
         manager.cancelPeripheralConnection(peripheral)
         try await next("disconnection") { if case .disconnected(peripheral, _, nil) = $0 { true } else { nil } }

@@ -15,6 +15,9 @@ final class Publisher: NSObject, CBPeripheralManagerDelegate, @unchecked Sendabl
         case read(CBATTRequest)
         case write([CBATTRequest])
         case ready
+        case published(CBL2CAPPSM, (any Error)?)
+        case unpublished(CBL2CAPPSM, (any Error)?)
+        case channel(CBL2CAPChannel?, (any Error)?)
     }
 
     /// A callback and what could be seen inside it.
@@ -143,6 +146,15 @@ final class Publisher: NSObject, CBPeripheralManagerDelegate, @unchecked Sendabl
         note(.write(requests))
     }
     func peripheralManagerIsReady(toUpdateSubscribers peripheral: CBPeripheralManager) { note(.ready) }
+    func peripheralManager(
+        _ peripheral: CBPeripheralManager, didPublishL2CAPChannel PSM: CBL2CAPPSM, error: (any Error)?
+    ) { note(.published(PSM, error)) }
+    func peripheralManager(
+        _ peripheral: CBPeripheralManager, didUnpublishL2CAPChannel PSM: CBL2CAPPSM, error: (any Error)?
+    ) { note(.unpublished(PSM, error)) }
+    func peripheralManager(_ peripheral: CBPeripheralManager, didOpen channel: CBL2CAPChannel?, error: (any Error)?) {
+        note(.channel(channel, error))
+    }
 }
 
 extension Publisher {
@@ -164,6 +176,16 @@ extension Publisher {
         manager.startAdvertising(data)
         return try await next("didStartAdvertising") { if case .advertising(let error) = $0 { [error] } else { nil } }[
             0]
+    }
+
+    /// Publishes an L2CAP channel. - Returns: its PSM.
+    func publishChannel(encrypted: Bool = false) async throws -> CBL2CAPPSM {
+        manager.publishL2CAPChannel(withEncryption: encrypted)
+        return try await next("didPublish") { if case .published(let psm, nil) = $0 { psm } else { nil } }
+    }
+
+    func nextChannel() async throws -> CBL2CAPChannel {
+        try await next("didOpen") { if case .channel(let channel?, nil) = $0 { channel } else { nil } }
     }
 
     func nextRead() async throws -> CBATTRequest {

@@ -14,10 +14,20 @@ extension World {
         try await control("\(central) channel open \(String(psm, radix: 16))" + (pairs ? " pair" : ""))
     }
 
+    /// What `channel send` sends.
+    static func channelPattern(_ count: Int) -> Data {
+        Data((0..<count).map { UInt8(truncatingIfNeeded: $0 + ($0 >> 8) + ($0 >> 16)) })
+    }
+
     /// Waits for what a device says of its channels: `open 0080`, `closed 0080 COUNT SHA256`, `sent COUNT SHA256`,
     /// `received COUNT SHA256`.
     @discardableResult
-    func awaitChannel(_ device: String, _ what: String) async throws -> String {
-        try await nextEvent("\(device) channel-\(what)") { $0.hasPrefix("\(device) channel-\(what)") }
+    func awaitChannel(_ device: String, _ what: String, within seconds: Double = world_deadline) async throws -> String {
+        let deadline = ContinuousClock.now + .seconds(seconds)
+        while true {
+            do {
+                return try await nextEvent("\(device) channel-\(what)") { $0.hasPrefix("\(device) channel-\(what)") }
+            } catch { guard ContinuousClock.now < deadline else { throw error } }
+        }
     }
 }

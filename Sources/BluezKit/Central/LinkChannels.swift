@@ -1,0 +1,85 @@
+import BluezDBus
+import Foundation
+
+/// The L2CAP channels that apps have opened on one link, or are opening. Lives as long as the link. Confined to the bus queue.
+final class LinkChannels: @unchecked Sendable {  // holds: confined to the bus queue
+    private let device: Device
+    private let central: CentralRole
+
+    private struct Pending {
+        let core: PeripheralCore
+        let opening: L2CAPSockets.Opening
+    }
+
+    private struct Open {
+        let core: PeripheralCore
+        let psm: CBL2CAPPSM
+        weak var endpoint: ChannelEndpoint?
+    }
+
+    private var pending: [Int: Pending] = [:]
+    private var open: [Int: Open] = [:]
+    private var count = 0
+
+    init(of device: Device, in central: CentralRole) { (self.device, self.central) = (device, central) }
+
+    deinit { end() }
+
+    private var bus: BlueZBus { central.bus }
+
+    /// `openL2CAPChannel(_:)`: each call gets one answer, as long as the link lasts (L2-2).
+    func open(_ psm: CBL2CAPPSM, for core: PeripheralCore) {
+        bus.assertOnQueue()
+        count += 1
+        let number = count
+        // The address as BlueZ has it now: the app's identifier may be of an earlier, private one.
+        let peer = device.properties.identity ?? device.identity
+        let opening = central.sockets.open(to: peer, at: device.path, psm: psm) { [weak self] result in
+            self?.answered(number, psm, result)
+        }
+        pending[number] = Pending(core: core, opening: opening)
+    }
+
+    private func answered(_ number: Int, _ psm: CBL2CAPPSM, _ result: Result<ChannelSocket, SocketFailure>) {
+        guard let core = pending.removeValue(forKey: number)?.core else { return }
+        switch result {
+        case .success(let socket):
+            let endpoint = ChannelEndpoint(socket, bus.timing.channel) { [weak bus, weak self] in
+                bus?.run { [weak self] in self?.ended(number) }
+            }
+            guard let endpoint else { return tell(core, psm, SocketFailure(.make, EMFILE)) }
+            open[number] = Open(core: core, psm: psm, endpoint: endpoint)
+            core.post { peripheral, delegate in
+                let channel = CBL2CAPChannel(peer: peripheral, psm: psm, socket, endpoint)
+                peripheral.noteChannel(psm, isOpen: true)
+                delegate?.peripheral(peripheral, didOpen: channel, error: nil)
+            }
+        case .failure(let failure): tell(core, psm, failure)
+        }
+    }
+
+    private func tell(_ core: PeripheralCore, _ psm: CBL2CAPPSM, _ failure: SocketFailure) {
+        Log.debug("channel \(psm.hex) of \(device.path): \(SocketFailure.name(of: failure.code))")
+        core.post { $1?.peripheral($0, didOpen: nil, error: failure.error) }
+    }
+
+    /// The channel has ended, or the app has closed it.
+    private func ended(_ number: Int) {
+        guard let channel = open.removeValue(forKey: number) else { return }
+        channel.core.peripheral?.noteChannel(channel.psm, isOpen: false)
+    }
+
+    /// A peripheral does not use the link any longer.
+    func end(of core: PeripheralCore) { end { $0 === core } }
+
+    /// The link has ended. The kernel ends channels with it; a simulated link, or one that other programs use, may last.
+    func end() { end { _ in true } }
+
+    private func end(where isGone: (PeripheralCore) -> Bool) {
+        for (number, entry) in pending where isGone(entry.core) {
+            entry.opening.cancel()
+            pending[number] = nil
+        }
+        for channel in open.values where isGone(channel.core) { channel.endpoint?.end() }
+    }
+}

@@ -1,0 +1,36 @@
+import Foundation
+
+/// **BluezKit addition.** In the dictionary of `peripheralManager(_:willRestoreState:)`: the PSMs under which the earlier
+/// process had published L2CAP channels, an array of `NSNumber`. They are published again when Bluetooth is on, and
+/// `peripheralManager(_:didPublishL2CAPChannel:error:)` says for each of them, in the same order, which PSM it has now: the same,
+/// unless another program has taken it meanwhile.
+public let BluezPeripheralManagerRestoredStateChannelsKey: String = "BluezRestoredChannels"
+
+/// **BluezKit addition.** In the dictionary of `centralManager(_:willRestoreState:)`: the L2CAP channels that were open when the
+/// earlier process ended, which ended them. A dictionary from the identifiers of the peripherals (`UUID`) to arrays of PSMs
+/// (`NSNumber`); open them again when you need them.
+public let BluezCentralManagerRestoredStateEndedChannelsKey: String = "BluezRestoredEndedChannels"
+
+extension CBMutableCharacteristic {
+    /// **BluezKit addition.** A characteristic of the type `CBUUIDL2CAPPSMCharacteristicString`, from which centrals read the PSM
+    /// of a published L2CAP channel. Publish the channel, then a service with this characteristic. If the channel is published
+    /// again under another PSM, after restoration, replace that service.
+    /// - Parameters:
+    ///   - psm: The PSM, from `peripheralManager(_:didPublishL2CAPChannel:error:)`.
+    ///   - permissions: `.readable`, or `.readEncryptionRequired` where the channel demands an encrypted link as well.
+    public convenience init(l2capPSM psm: CBL2CAPPSM, permissions: CBAttributePermissions = .readable) {
+        let value = Data([UInt8(truncatingIfNeeded: psm), UInt8(truncatingIfNeeded: psm >> 8)])
+        self.init(
+            type: CBUUID(string: CBUUIDL2CAPPSMCharacteristicString), properties: .read, value: value,
+            permissions: permissions)
+    }
+}
+
+extension CBCharacteristic {
+    /// **BluezKit addition.** The PSM in the value of a characteristic of the type `CBUUIDL2CAPPSMCharacteristicString`: 2 bytes,
+    /// the low one first. Nil if it has another type, was not read yet, or has another length.
+    public var l2capPSM: CBL2CAPPSM? {
+        guard uuid == CBUUID(string: CBUUIDL2CAPPSMCharacteristicString), let value, value.count == 2 else { return nil }
+        return CBL2CAPPSM(value[value.startIndex]) | CBL2CAPPSM(value[value.startIndex + 1]) << 8
+    }
+}

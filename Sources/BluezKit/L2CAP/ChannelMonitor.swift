@@ -1,0 +1,98 @@
+import CBluezL2CAP
+import Foundation
+
+/// Hears from ``ChannelMonitor``, on its thread.
+protocol ChannelMonitorObserver: AnyObject, Sendable {
+    /// - Parameter hasEnded: The channel has; there may be unread bytes.
+    func socketReady(isReadable: Bool, isWritable: Bool, hasEnded: Bool)
+}
+
+/// One thread that waits for the sockets of all channels: none for each, and no polling. What is watched for is reported once,
+/// until it is asked for again; the end of a channel is always watched for.
+final class ChannelMonitor: Sendable {
+    // holds: weak references are safe to copy from any thread
+    private struct Watched: @unchecked Sendable { weak var observer: (any ChannelMonitorObserver)? }
+
+    /// A place in the monitor.
+    struct Ticket: Equatable { fileprivate let number: UInt64 }
+
+    private struct State {
+        var watched: [UInt64: Watched] = [:]
+        var tickets: UInt64 = 0
+    }
+
+    private let epoll: Int32
+    private let state = Protected(State())
+
+    /// Made with the first channel, and never ended. Nil: there is no descriptor left for it.
+    static func shared() -> ChannelMonitor? {
+        instance.withLock { instance in
+            if instance == nil { instance = ChannelMonitor() }
+            return instance
+        }
+    }
+
+    private static let instance = Protected<ChannelMonitor?>(nil)
+
+    private init?() {
+        epoll = epoll_create1(Int32(EPOLL_CLOEXEC))
+        guard epoll >= 0 else { return nil }
+        let thread = Thread { [self] in
+            while true { wait() }
+        }
+        thread.name = "bluezkit.channels"
+        thread.start()
+    }
+
+    // MARK: Any thread
+
+    /// Begins to watch for the end of a socket. - Returns: nil if the kernel cannot.
+    func add(_ descriptor: Int32, _ observer: any ChannelMonitorObserver) -> Ticket? {
+        let ticket = state.withLock { state in
+            state.tickets += 1
+            state.watched[state.tickets] = Watched(observer: observer)
+            return Ticket(number: state.tickets)
+        }
+        if control(EPOLL_CTL_ADD, descriptor, ticket, Self.endEvents) { return ticket }
+        remove(descriptor, ticket)
+        return nil
+    }
+
+    /// Watches for these once, and for the end.
+    func watch(_ descriptor: Int32, _ ticket: Ticket, isReadable: Bool, isWritable: Bool) {
+        var events = Self.endEvents
+        if isReadable { events |= EPOLLIN.rawValue }
+        if isWritable { events |= EPOLLOUT.rawValue }
+        _ = control(EPOLL_CTL_MOD, descriptor, ticket, events)
+    }
+
+    func remove(_ descriptor: Int32, _ ticket: Ticket) {
+        _ = control(EPOLL_CTL_DEL, descriptor, ticket, 0)
+        let observer = state.withLock { $0.watched.removeValue(forKey: ticket.number)?.observer }
+        withExtendedLifetime(observer) {}  // it must not be released under the lock
+    }
+
+    private static let endEvents = EPOLLRDHUP.rawValue | EPOLLONESHOT.rawValue
+
+    private func control(_ operation: Int32, _ descriptor: Int32, _ ticket: Ticket, _ events: UInt32) -> Bool {
+        var event = epoll_event(events: events, data: epoll_data_t(u64: ticket.number))
+        return epoll_ctl(epoll, operation, descriptor, &event) == 0
+    }
+
+    // MARK: The thread
+
+    private func wait() {
+        withUnsafeTemporaryAllocation(of: epoll_event.self, capacity: 32) { events in
+            let count = epoll_wait(epoll, events.baseAddress, Int32(events.count), -1)
+            for index in 0..<max(Int(count), 0) {
+                let (bits, ticket) = (events[index].events, events[index].data.u64)
+                // Not under the lock: it may be the last reference.
+                guard let observer = state.withLock({ $0.watched[ticket]?.observer }) else { continue }
+                func has(_ event: EPOLL_EVENTS) -> Bool { bits & event.rawValue != 0 }
+                observer.socketReady(
+                    isReadable: has(EPOLLIN), isWritable: has(EPOLLOUT),
+                    hasEnded: has(EPOLLHUP) || has(EPOLLERR) || has(EPOLLRDHUP))
+            }
+        }
+    }
+}

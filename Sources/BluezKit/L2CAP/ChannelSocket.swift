@@ -1,0 +1,109 @@
+import Foundation
+
+/// The connected socket of a channel. Any thread; it is closed when nobody uses it any more.
+final class ChannelSocket: Sendable {
+    enum Outcome: Equatable {
+        case bytes(Int)
+        /// There is nothing to read, or no room.
+        case notReady
+        /// The channel has ended, whoever ended it.
+        case ended
+    }
+
+    let descriptor: Int32
+    /// The largest SDU that the peer accepts, in bytes: more cannot be written in one call. Streams do not show it (L2-5).
+    let longestSDU: Int
+    private let isBluetooth: Bool
+
+    /// Where the peer's limit is not known: sockets of a simulator, which have none.
+    private static let anySDU = 65_535
+
+    /// - Parameter descriptor: Taken over.
+    init(descriptor: Int32) {
+        self.descriptor = descriptor
+        let mtu = BluetoothSocket.peerMTU(descriptor)
+        (isBluetooth, longestSDU) = (mtu != nil, mtu ?? Self.anySDU)
+        _ = fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK)
+    }
+
+    deinit { Glibc.close(descriptor) }
+
+    func read(into buffer: UnsafeMutableRawBufferPointer) -> Outcome {
+        guard !buffer.isEmpty else { return .bytes(0) }
+        while true {
+            let count = recv(descriptor, buffer.baseAddress, buffer.count, Int32(MSG_DONTWAIT))
+            if count > 0 { return .bytes(count) }
+            if count == 0 { return .ended }
+            switch errno {
+            case EINTR: continue
+            // At the end of a link the kernel reports its error once, or never, and then nothing but this.
+            case EAGAIN: return hasHungUp ? .ended : .notReady
+            default: return .ended
+            }
+        }
+    }
+
+    private var hasHungUp: Bool {
+        var entry = pollfd(fd: descriptor, events: 0, revents: 0)
+        return poll(&entry, 1, 0) > 0 && entry.revents & Int16(POLLHUP) != 0
+    }
+
+    /// Writes as much as there is room for, as SDUs of the largest size.
+    func write(_ buffer: UnsafeRawBufferPointer) -> Outcome {
+        var written = 0
+        while written < buffer.count {
+            let next = buffer[written..<min(written + longestSDU, buffer.count)]
+            let count = send(
+                descriptor, UnsafeRawBufferPointer(rebasing: next).baseAddress, next.count,
+                Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT))
+            if count >= 0 {
+                written += count
+                continue
+            }
+            switch errno {
+            case EINTR: continue
+            case EAGAIN, ENOBUFS, ENOMEM: return written > 0 ? .bytes(written) : .notReady
+            default: return written > 0 ? .bytes(written) : .ended
+            }
+        }
+        return .bytes(written)
+    }
+
+    /// How much can be read at once; more may have arrived.
+    var unreadBytes: Int {
+        var count: Int32 = 0
+        return ioctl(descriptor, UInt(FIONREAD), &count) == 0 ? Int(count) : 0
+    }
+
+    /// Whether something that was written waits for the peer's credits, and would be lost if the socket was closed now
+    /// (SO_LINGER changes nothing). Not with a simulator's sockets: what was written to them can be read after that.
+    var hasUnsentBytes: Bool {
+        var (room, capacity): (Int32, Int32) = (0, 0)
+        var size = socklen_t(MemoryLayout.size(ofValue: capacity))
+        // Unlike other sockets, a Bluetooth socket answers with the room that is left.
+        guard isBluetooth, ioctl(descriptor, UInt(TIOCOUTQ), &room) == 0,
+            getsockopt(descriptor, SOL_SOCKET, SO_SNDBUF, &capacity, &size) == 0
+        else { return false }
+        return room < capacity
+    }
+
+    enum Direction { case reading, writing }
+
+    /// Whether a call would not have to wait.
+    func isReady(for direction: Direction) -> Bool { wait(for: direction, milliseconds: 0) }
+
+    /// Waits until a call would not have to wait: never in the kernel's calls themselves (see ``BluetoothSocket``).
+    /// - Returns: Whether that is so now.
+    @discardableResult
+    func wait(for direction: Direction, milliseconds: Int32 = -1) -> Bool {
+        var entry = pollfd(fd: descriptor, events: Int16(direction == .reading ? POLLIN : POLLOUT), revents: 0)
+        while true {
+            let count = poll(&entry, 1, milliseconds)
+            if count >= 0 { return count > 0 }
+            guard errno == EINTR else { return true }
+        }
+    }
+
+    /// Ends the channel for both sides. Whoever waits for this socket finds it ended.
+    func shutDown() { _ = shutdown(descriptor, Int32(SHUT_RDWR)) }
+}

@@ -1,0 +1,121 @@
+import Foundation
+
+/// Where a stream's events are delivered: on run loops, as Apple's streams do it, or on a dispatch queue.
+///
+/// Foundation on Linux has no public run loop source, so a timer is one: far in the future, it keeps its run loop running, and
+/// an event brings its date forward, which any thread may do. A timer does not end `RunLoop.run(mode:before:)`, as a source
+/// does and as apps rely on, so that is done after each delivery.
+final class StreamScheduler: @unchecked Sendable {  // holds: what changes is under `shared`'s lock
+    // holds: run loops and timers are used on other threads only for what CoreFoundation allows: adding timers, setting dates
+    private struct Place: @unchecked Sendable {
+        let runLoop: RunLoop
+        var modes: [RunLoop.Mode]
+        var timer: Timer
+    }
+
+    private struct Shared: Sendable {
+        var places: [Place] = []
+        var queue: DispatchQueue?
+        /// A delivery is on its way.
+        var isSignalled = false
+        var deliver: (@Sendable () -> Void)?
+
+        var isScheduled: Bool { !places.isEmpty || queue != nil }
+    }
+
+    private let shared = Protected(Shared())
+
+    /// What delivers the events. Set once, before anything is scheduled.
+    func setDelivery(_ deliver: @escaping @Sendable () -> Void) { shared.withLock { $0.deliver = deliver } }
+
+    var isScheduled: Bool { shared.withLock { $0.isScheduled } }
+
+    // MARK: Scheduling
+
+    func schedule(in runLoop: RunLoop, _ mode: RunLoop.Mode) {
+        let new = makeTimer()
+        let known: Timer? = shared.withLock { shared in
+            guard let index = shared.places.firstIndex(where: { $0.runLoop === runLoop }) else {
+                shared.places.append(Place(runLoop: runLoop, modes: [mode], timer: new))
+                return nil
+            }
+            guard !shared.places[index].modes.contains(mode) else { return shared.places[index].timer }
+            shared.places[index].modes.append(mode)
+            return shared.places[index].timer
+        }
+        runLoop.add(known ?? new, forMode: mode)
+        signal(always: true)
+    }
+
+    /// A timer leaves all modes of its run loop only at once.
+    func remove(from runLoop: RunLoop, _ mode: RunLoop.Mode) {
+        let new = makeTimer()
+        let (old, modes): (Timer?, [RunLoop.Mode]) = shared.withLock { shared in
+            guard let index = shared.places.firstIndex(where: { $0.runLoop === runLoop }),
+                shared.places[index].modes.contains(mode)
+            else { return (nil, []) }
+            let old = shared.places[index].timer
+            shared.places[index].modes.removeAll { $0 == mode }
+            let modes = shared.places[index].modes
+            if modes.isEmpty { shared.places.remove(at: index) } else { shared.places[index].timer = new }
+            return (old, modes)
+        }
+        for mode in modes { runLoop.add(new, forMode: mode) }
+        old?.invalidate()
+        if !modes.isEmpty { signal(always: true) }
+    }
+
+    func schedule(on queue: DispatchQueue?) {
+        shared.withLock { $0.queue = queue }
+        signal(always: true)
+    }
+
+    /// Nothing is delivered any more.
+    func end() {
+        let places = shared.withLock { shared in
+            defer { (shared.places, shared.queue, shared.deliver) = ([], nil, nil) }
+            return shared.places
+        }
+        for place in places { place.timer.invalidate() }
+    }
+
+    private static let never: TimeInterval = 1e9
+
+    private func makeTimer() -> Timer {
+        Timer(fire: .distantFuture, interval: Self.never, repeats: true) { [weak self] _ in
+            guard let self, deliver() else { return }
+            RunLoop.current.endTurn()
+        }
+    }
+
+    // MARK: Delivery
+
+    /// There is something to deliver. Any thread.
+    /// - Parameter always: Whether one on its way does not count: it may be for a run loop that does not run.
+    func signal(always: Bool = false) {
+        let (places, queue): ([Place], DispatchQueue?) = shared.withLock { shared in
+            guard shared.isScheduled, !shared.isSignalled || always else { return ([], nil) }
+            shared.isSignalled = true
+            return (shared.places, shared.queue)
+        }
+        for place in places { place.timer.fireDate = Date(timeIntervalSinceReferenceDate: 0) }
+        queue?.async { [weak self] in _ = self?.deliver() }
+    }
+
+    private func deliver() -> Bool {
+        let deliver = shared.withLock { shared in
+            defer { shared.isSignalled = false }
+            return shared.isSignalled ? shared.deliver : nil
+        }
+        deliver?()
+        return deliver != nil
+    }
+}
+
+/// `RunLoop._stop()`, which exists for XCTest, and which some versions of Foundation have marked as deprecated: called
+/// through a requirement, it is none.
+private protocol EndableTurn { func _stop() }
+extension RunLoop: EndableTurn {
+    /// The innermost `run(mode:before:)` returns, as after the event of a source.
+    fileprivate func endTurn() { (self as any EndableTurn)._stop() }
+}

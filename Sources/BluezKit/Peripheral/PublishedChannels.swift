@@ -1,0 +1,116 @@
+import BluezDBus
+import BluezKitRestore
+import Foundation
+
+/// The L2CAP channels that one manager publishes, and those that centrals have opened. Confined to the bus queue.
+final class PublishedChannels: @unchecked Sendable {  // holds: confined to the bus queue
+    private unowned let core: PeripheralManagerCore
+    private var listeners: [ChannelListener] = []
+
+    private struct Open {
+        let psm: CBL2CAPPSM
+        weak var endpoint: ChannelEndpoint?
+    }
+
+    private var open: [Int: Open] = [:]
+    private var count = 0
+    /// Changes when everything has been withdrawn: answers to earlier requests are not wanted any more.
+    private var life = 0
+
+    /// How many channels centrals may have open at a time: a process often has 1,024 descriptors.
+    static let openLimit = 256
+
+    init(of core: PeripheralManagerCore) { self.core = core }
+
+    private var bus: BlueZBus { core.bus }
+
+    var isEmpty: Bool { listeners.isEmpty }
+
+    // MARK: Publishing
+
+    /// Begins to listen.
+    /// - Parameter psm: That of an earlier process, or from before a reset: another one if it is not free; nil: any.
+    func publish(isEncrypted: Bool, psm: CBL2CAPPSM? = nil) { listen(at: psm, isEncrypted, old: psm) }
+
+    private func listen(at psm: CBL2CAPPSM?, _ isEncrypted: Bool, old: CBL2CAPPSM?) {
+        bus.assertOnQueue()
+        let life = life
+        core.role.sockets.listen(psm: psm, isEncrypted: isEncrypted) { [weak core] result in
+            guard let channels = core?.channels, channels.life == life else { return }
+            // Another program has taken the PSM.
+            if psm != nil, case .failure = result { return channels.listen(at: nil, isEncrypted, old: old) }
+            channels.answered(result, isEncrypted, old: old)
+        }
+    }
+
+    private func answered(
+        _ result: Result<ChannelListener, SocketFailure>, _ isEncrypted: Bool, old: CBL2CAPPSM?
+    ) {
+        switch result {
+        case .success(let listener):
+            let psm = listener.psm
+            listener.onAccept = { [weak self] socket, peer in self?.accepted(socket, peer, psm) }
+            listeners.append(listener)
+            core.post { manager in
+                manager.notePublished(.init(psm: psm, isEncrypted: isEncrypted), old: old)
+                manager.delegate?.peripheralManager(manager, didPublishL2CAPChannel: psm, error: nil)
+            }
+            // Not before: the app hears of the PSM before any channel (O-41).
+            listener.start()
+        case .failure(let failure):
+            core.post { $0.delegate?.peripheralManager($0, didPublishL2CAPChannel: 0, error: failure.error) }
+        }
+    }
+
+    /// Stops listening, and ends the channels that are open (L2-8).
+    func unpublish(_ psm: CBL2CAPPSM) {
+        bus.assertOnQueue()
+        guard let index = listeners.firstIndex(where: { $0.psm == psm }) else {
+            let error = CBError(
+                .invalidParameters,
+                userInfo: [NSLocalizedFailureReasonErrorKey: "this manager has published no channel \(psm.hex)"])
+            return core.post { $0.delegate?.peripheralManager($0, didUnpublishL2CAPChannel: psm, error: error) }
+        }
+        listeners.remove(at: index).end()
+        for channel in open.values where channel.psm == psm { channel.endpoint?.end() }
+        core.post { $0.delegate?.peripheralManager($0, didUnpublishL2CAPChannel: psm, error: nil) }
+    }
+
+    /// The manager has ended, or Bluetooth is away.
+    func withdrawAll() {
+        life += 1
+        for listener in listeners { listener.end() }
+        listeners = []
+        endChannels()
+    }
+
+    /// Bluetooth is off: there are no links.
+    func endChannels() {
+        for channel in open.values { channel.endpoint?.end() }
+    }
+
+    // MARK: Channels of centrals
+
+    private func accepted(_ socket: ChannelSocket, _ peer: DeviceIdentity?, _ psm: CBL2CAPPSM) {
+        guard open.count < Self.openLimit, let adapter = core.role.adapter.path, let peer,
+            let path = adapter.appending(peer.pathElement)
+        else {
+            return Log.warning(
+                from: "channels \(psm)",
+                "refused an L2CAP channel (PSM \(psm.hex)): \(open.count) are open, and \(Self.openLimit) is the limit")
+        }
+        count += 1
+        let number = count
+        let endpoint = ChannelEndpoint(socket, bus.timing.channel) { [weak bus, weak self] in
+            bus?.run { [weak self] in self?.open[number] = nil }
+        }
+        guard let endpoint else { return }
+        open[number] = Open(psm: psm, endpoint: endpoint)
+        core.role.remoteCentrals.withCentral(path, identity: peer) { [weak core] central in
+            core?.post { manager in
+                let channel = CBL2CAPChannel(peer: central, psm: psm, socket, endpoint)
+                manager.delegate?.peripheralManager(manager, didOpen: channel, error: nil)
+            }
+        }
+    }
+}

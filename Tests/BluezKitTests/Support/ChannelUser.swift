@@ -1,0 +1,170 @@
+import CoreBluetooth
+import Foundation
+import Testing
+
+/// An app's use of a channel, as Apple's samples do it: both streams on a run loop, in a delegate. Everything that is received
+/// is kept; what is to be sent is written whenever there is space.
+final class ChannelUser: NSObject, StreamDelegate, @unchecked Sendable {
+    // holds: what changes is under the lock of its box; streams are used on the thread of the run loop
+    enum Event: Equatable {
+        case opened(isInput: Bool), bytes(Int), space, ended(isInput: Bool), error(isInput: Bool)
+    }
+
+    private struct State {
+        var received = Data()
+        var waiting = Data()
+        var isReading = true
+        var largestRead = 4096
+    }
+
+    let channel: CBL2CAPChannel
+    private let state = ProtectedBox(State())
+    let events = EventLog<Event>()
+    private let loop = LoopThread()
+
+    /// - Parameter isReading: Whether it reads what arrives.
+    init(_ channel: CBL2CAPChannel, isReading: Bool = true) {
+        self.channel = channel
+        super.init()
+        state.withLock { $0.isReading = isReading }
+        loop.perform { [self] in
+            for stream in [channel.inputStream as Stream, channel.outputStream as Stream] {
+                #expect(stream.streamStatus == .notOpen, "L2-4")
+                stream.delegate = self
+                stream.schedule(in: .current, forMode: .default)
+                stream.open()
+            }
+        }
+    }
+
+    deinit { loop.end() }
+
+    var received: Data { state.withLock { $0.received } }
+
+    /// Sends after what was given before.
+    func send(_ data: Data) {
+        state.withLock { $0.waiting += data }
+        loop.perform { [self] in write() }
+    }
+
+    func read(_ reads: Bool) {
+        state.withLock { $0.isReading = reads }
+        if reads { loop.perform { [self] in readAll() } }
+    }
+
+    func close() {
+        loop.perform { [channel] in
+            channel.inputStream.close()
+            channel.outputStream.close()
+        }
+    }
+
+    /// Waits until so many bytes have come.
+    func awaitBytes(_ count: Int, within seconds: Double = world_deadline) async throws {
+        while received.count < count { _ = try await nextBytes(within: seconds) }
+    }
+
+    /// Waits for the next bytes. - Returns: their number.
+    func nextBytes(within seconds: Double = world_deadline) async throws -> Int {
+        try await events.next("more bytes; \(received.count) have come", within: seconds) { event in
+            if case .bytes(let count) = event { count } else { nil }
+        }
+    }
+
+    /// How much has not been written yet.
+    var unsent: Int { state.withLock { $0.waiting.count } }
+
+    /// Waits until nothing more can be written, although there is more.
+    func awaitFull() async throws {
+        let deadline = ContinuousClock.now + .seconds(world_deadline)
+        var last = -1
+        while true {
+            let (left, isFull) = await withCheckedContinuation { continuation in
+                loop.perform { [self] in continuation.resume(returning: (unsent, !channel.outputStream.hasSpaceAvailable)) }
+            }
+            // It stays so: what the kernel had under way has been sent.
+            if isFull, left == last, left > 0 { return }
+            last = isFull ? left : -1
+            guard ContinuousClock.now < deadline else { throw RigWorld.Refused(description: "it can always be written") }
+        }
+    }
+
+    /// Waits until something can be read.
+    func awaitReadable() async throws {
+        let deadline = ContinuousClock.now + .seconds(world_deadline)
+        while !channel.inputStream.hasBytesAvailable {
+            guard ContinuousClock.now < deadline else { throw RigWorld.Refused(description: "nothing has come") }
+            await Task.yield()
+        }
+    }
+
+    func stream(_ stream: Stream, handle event: Stream.Event) {
+        let isInput = stream === channel.inputStream
+        switch event {
+        case .openCompleted: events.append(.opened(isInput: isInput))
+        case .hasBytesAvailable: readAll()
+        case .hasSpaceAvailable:
+            events.append(.space)
+            write()
+        case .endEncountered: events.append(.ended(isInput: isInput))
+        default: events.append(.error(isInput: isInput))
+        }
+    }
+
+    private func readAll() {
+        guard state.withLock({ $0.isReading }) else { return }
+        var buffer = [UInt8](repeating: 0, count: state.withLock { $0.largestRead })
+        while channel.inputStream.hasBytesAvailable {
+            let count = channel.inputStream.read(&buffer, maxLength: buffer.count)
+            guard count > 0 else { return }
+            state.withLock { $0.received += buffer[..<count] }
+            events.append(.bytes(count))
+        }
+    }
+
+    private func write() {
+        while channel.outputStream.hasSpaceAvailable {
+            let next = state.withLock { $0.waiting.prefix(65_536) }
+            guard !next.isEmpty else { return }
+            let count = next.withUnsafeBytes {
+                // `!`: it is not empty.
+                channel.outputStream.write($0.baseAddress!.assumingMemoryBound(to: UInt8.self), maxLength: $0.count)
+            }
+            guard count > 0 else { return }
+            state.withLock { $0.waiting.removeFirst(count) }
+        }
+    }
+}
+
+/// A thread with a run loop.
+final class LoopThread: @unchecked Sendable {  // holds: `loop` is set before anybody else has this
+    private var loop: RunLoop?
+    private let hasEnded = ProtectedBox(false)
+
+    init() {
+        let started = DispatchSemaphore(value: 0)
+        let thread = Thread { [hasEnded] in
+            self.loop = .current
+            let keepAlive = Timer(timeInterval: 1e9, repeats: true) { _ in }
+            RunLoop.current.add(keepAlive, forMode: .default)
+            started.signal()
+            while !hasEnded.withLock({ $0 }), RunLoop.current.run(mode: .default, before: .distantFuture) {}
+        }
+        thread.start()
+        started.wait()
+    }
+
+    /// Does `body` on the thread, later.
+    func perform(_ body: @escaping @Sendable () -> Void) {
+        // A timer wakes the run loop, unlike `perform`.
+        loop?.add(Timer(fire: Date(), interval: 0, repeats: false) { _ in body() }, forMode: .default)
+    }
+
+    func end() {
+        let ended = hasEnded
+        perform {
+            ended.withLock { $0 = true }
+            RunLoop.current.add(Timer(fire: Date(), interval: 0, repeats: false) { _ in }, forMode: .default)
+        }
+    }
+}
