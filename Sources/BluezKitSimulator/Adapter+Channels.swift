@@ -28,9 +28,9 @@ extension Adapter {
 
     private func connectChannel(_ call: IncomingCall) {
         var reader = call.reader
-        guard let path = try? reader.readPath(), let psm = try? reader.readUInt16(), let encrypted = try? reader.readBool()
+        guard let path = try? reader.readPath(), let psm = try? reader.readUInt16(),
+            let encrypted = try? reader.readBool(), (1...Self.dynamicPSMs.upperBound).contains(psm)
         else { return refuse(call, EINVAL) }
-        guard (1...Self.dynamicPSMs.upperBound).contains(psm) else { return refuse(call, EINVAL) }
         guard isPowered else { return refuse(call, EHOSTUNREACH) }
         guard let device = devices.values.first(where: { $0.path == path }), let link = device.link else {
             return refuse(call, ENOTCONN)
@@ -69,7 +69,6 @@ extension Adapter {
             asked <= Self.dynamicPSMs.upperBound
         else { return refuse(call, EINVAL) }
         guard asked == 0 || asked >= Self.dynamicPSMs.lowerBound else { return refuse(call, EACCES) }
-        var failure = SocketError(code: EADDRINUSE)
         for psm in asked == 0 ? Self.dynamicPSMs : asked...asked {
             do throws(SocketError) {
                 let socket = try simulator.channelSockets.listen(psm, of: controller.address)
@@ -81,11 +80,10 @@ extension Adapter {
                 }
                 return
             } catch {
-                failure = error
-                guard error.code == EADDRINUSE else { break }
+                guard asked == 0, error.code == EADDRINUSE else { return refuse(call, error.code) }
             }
         }
-        refuse(call, failure.code)
+        refuse(call, EINVAL)  // the kernel's answer when all are in use
     }
 
     private func refuse(_ call: IncomingCall, _ code: Int32) {

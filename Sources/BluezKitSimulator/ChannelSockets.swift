@@ -44,7 +44,7 @@ final class ChannelSockets: Sendable {
 
     func remove(_ channel: VirtualChannel) {
         _ = state.withLock { $0.channels.removeValue(forKey: ObjectIdentifier(channel)) }
-        changed()  // a socket is not closed as long as somebody waits for it
+        changed()  // a socket is not closed while the thread waits for it
     }
 
     /// What a channel waits for has changed.
@@ -66,7 +66,7 @@ final class ChannelSockets: Sendable {
             var entries = [pollfd(fd: waking, events: Int16(POLLIN), revents: 0)] + channels.map(\.awaited)
             poll(&entries, nfds_t(entries.count), -1)
             while read(waking, &scrap, scrap.count) == scrap.count {}
-            // A descriptor may belong to another channel meanwhile: that tries in vain.
+            // A descriptor may belong to another channel by now, which then tries without success.
             for (channel, entry) in zip(channels, entries.dropFirst()) where entry.revents != 0 {
                 channel.socketChanged(isHungUp: entry.revents & (Self.hungUp | Int16(POLLHUP)) != 0)
             }
@@ -96,7 +96,8 @@ final class ChannelSockets: Sendable {
     }
 
     /// A socket that is connected to one of these, with the name of the central that connects.
-    func connect(to psm: UInt16, of controller: String, from central: String, type: String) throws(SocketError) -> Int32 {
+    func connect(to psm: UInt16, of controller: String, from central: String, type: String) throws(SocketError) -> Int32
+    {
         let number = state.withLock { state in
             state.count += 1
             return state.count

@@ -104,7 +104,7 @@ extension Device {
         guard let link, !isResolved else { return }
         let peripheral = link.peripheral
         if let name = peripheral.content.localName { setName(name) }
-        if !simulator.hidesServices.contains(address) {
+        if !simulator.failures.hiddenServices.contains(address) {
             synchronize(with: peripheral.table)
             setUUIDs(peripheral.table.uuids)
         }
@@ -203,7 +203,7 @@ extension Device {
         let completions = whenDisconnected
         whenDisconnected = []
         link = nil
-        guard !simulator.stuckConnections.contains(address) else { return }
+        guard !simulator.failures.stuckConnections.contains(address) else { return }
         if isResolved {
             isResolved = false
             changed("ServicesResolved")

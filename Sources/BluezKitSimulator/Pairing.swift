@@ -9,7 +9,7 @@ final class Pairing {
     private let client: String?
     private let agent: Agent?
     private var continuations: [(ATTFailure?) -> Void] = []
-    /// Told at once that nobody agreed to the pairing: the kernel then refuses a channel.
+    /// Called at once when the pairing was not agreed to: the kernel then refuses a channel.
     private var refusals: [() -> Void] = []
     private(set) var waitsForLink = false
 
@@ -46,15 +46,17 @@ final class Pairing {
             }
         case .keyboard:
             let passkey = UInt32.random(in: 0..<1_000_000)
-            peripheral.passkeyTyped = { [weak self] typed in
+            let early = peripheral.passkeyEntry
+            let enter = { [weak self] (typed: UInt32) in
                 guard let self, device.pairing === self else { return }
                 typed == passkey ? succeeded() : wrongPasskey(link)
             }
+            peripheral.passkeyEntry = .awaited(enter)
             ask(agent, "DisplayPasskey", number: passkey) { _ in false }
             peripheral.event("passkey?")
-            if let typed = peripheral.typedPasskey {
-                peripheral.typedPasskey = nil
-                peripheral.passkeyTyped?(typed)
+            if case .made(let typed)? = early {
+                peripheral.passkeyEntry = nil
+                enter(typed)
             }
         case .numeric:
             ask(agent, "RequestConfirmation", number: UInt32.random(in: 0..<1_000_000)) { _ in true }

@@ -109,7 +109,7 @@ final class ServedAttribute {
     }
 
     private func options(_ link: Link, offset: Int, isAuthorization: Bool = false) -> Value {
-        if let malformed = application?.adapter.simulator.malformedOptions { return malformed }
+        if let malformed = application?.adapter.simulator.failures.malformedOptions { return malformed }
         var entries: [(String, Value)] = []
         if let device = application?.adapter.inboundDevice(of: link) { entries.append(("device", .path(device.path))) }
         if offset != 0 { entries.append(("offset", .uint16(UInt16(truncatingIfNeeded: offset)))) }

@@ -14,12 +14,26 @@ public enum SimulatorDeafness: String, Sendable {
     case power
 }
 
+/// Lasting failures of the daemon.
+struct Failures {
+    /// Addresses of peripherals that resolve without services.
+    var hiddenServices: Set<String> = []
+    /// Addresses of devices that stay `Connected` when their link is lost.
+    var stuckConnections: Set<String> = []
+    /// What applications get instead of the options of a read or write.
+    var malformedOptions: Value?
+}
+
 /// Failures of the daemon and of the layers below it.
 extension Simulator {
     /// From its next connection on, the device resolves without services, as if discovery had failed.
     public func hideServices(of peripheral: VirtualPeripheral, _ hide: Bool = true) {
         sync {
-            if hide { hidesServices.insert(peripheral.address) } else { hidesServices.remove(peripheral.address) }
+            if hide {
+                failures.hiddenServices.insert(peripheral.address)
+            } else {
+                failures.hiddenServices.remove(peripheral.address)
+            }
         }
     }
 
@@ -28,8 +42,8 @@ extension Simulator {
     public func stickConnection(of peripheral: VirtualPeripheral, _ stick: Bool = true) {
         sync {
             if stick {
-                stuckConnections.insert(peripheral.address)
-            } else if stuckConnections.remove(peripheral.address) != nil {
+                failures.stuckConnections.insert(peripheral.address)
+            } else if failures.stuckConnections.remove(peripheral.address) != nil {
                 for adapter in adapters {
                     guard let device = adapter.device(at: peripheral.airAddress), device.link == nil, device.isConnected
                     else { continue }
@@ -101,7 +115,7 @@ extension Simulator {
 
     /// From now on the applications that bluetoothd calls get this value instead of the options of a read or write,
     /// whatever its type. Nil: the correct options again.
-    public func sendOptions(_ options: Value?) { sync { malformedOptions = options } }
+    public func sendOptions(_ options: Value?) { sync { failures.malformedOptions = options } }
 
     /// The number of advertising reports that the controllers have sent to the kernel.
     public var reportsSent: Int { sync { reportCount } }

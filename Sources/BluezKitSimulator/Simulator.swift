@@ -57,19 +57,13 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
     var isSuspended = false
 
     let channelSockets = ChannelSockets()
-    /// By the names of devices in control lines.
-    var channelControls: [String: ChannelControl] = [:]
-
-    /// Addresses of peripherals that resolve without services.
-    var hidesServices: Set<String> = []
-    /// Addresses of devices that stay `Connected` when their link is lost.
-    var stuckConnections: Set<String> = []
-    /// What applications get instead of the options of a read or write.
-    var malformedOptions: Value?
 
     // For tests.
     var recorded: [RecordedCall] = []
     var faults: [SimulatorFault] = []
+    var failures = Failures()
+    /// By the names of devices in control lines.
+    var channelControls: [String: ChannelControl] = [:]
     var waiters: [Waiter] = []
     var eventHandlers: [@Sendable (String) -> Void] = []
 

@@ -9,7 +9,7 @@ import Synchronization
 /// }
 /// ```
 /// The end that does not read stops the other one, as credits do: about ``bufferSize`` bytes are under way in each
-/// direction. The channel works until one end closes it or its link ends; nobody needs to keep it for that. All methods
+/// direction. The channel works until one end closes it or its link ends, whether or not a reference to it is kept. All methods
 /// may be called from any thread, but bytes that are sent at the same time get mixed.
 public final class VirtualChannel: Sendable {
     /// How many bytes the buffer of each direction holds, including what the kernel needs for itself. (What a program

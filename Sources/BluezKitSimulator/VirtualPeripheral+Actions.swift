@@ -32,9 +32,9 @@ extension VirtualPeripheral {
     /// Enters a passkey on it, which it requests with the event `passkey?`.
     public func type(passkey: UInt32) {
         sync {
-            guard let passkeyTyped else { return typedPasskey = passkey }
-            self.passkeyTyped = nil
-            passkeyTyped(passkey)
+            guard case .awaited(let enter)? = passkeyEntry else { return passkeyEntry = .made(passkey) }
+            passkeyEntry = nil
+            enter(passkey)
         }
     }
 

@@ -10,7 +10,7 @@ struct ChannelServer {
 
 /// L2CAP channels of a peripheral.
 extension VirtualPeripheral {
-    /// Serves L2CAP channels: whoever opens one to `psm` is served by `handler`, in a task of its own for each.
+    /// Serves L2CAP channels: `handler` gets each channel that a central opens to `psm`, in a task of its own.
     ///
     /// A channel stays open when its handler returns, until one end closes it.
     /// - Parameters:
@@ -25,7 +25,8 @@ extension VirtualPeripheral {
     ) throws -> UInt16 {
         try sync {
             let isFree = { self.channelServers[$0] == nil }
-            guard let free = psm == 0 ? (0x80...0xFF).first(where: isFree) : psm, (1...0xFF).contains(free), isFree(free)
+            guard let free = psm == 0 ? (0x80...0xFF).first(where: isFree) : psm, (1...0xFF).contains(free),
+                isFree(free)
             else { throw VirtualChannelError.psmInUse }
             channelServers[free] = ChannelServer(security: security, handler: handler)
             return free
@@ -38,7 +39,7 @@ extension VirtualPeripheral {
     /// The channels on its links: those that it serves and those that it opened.
     public var channels: [VirtualChannel] { sync { links.flatMap(\.channels).filter { $0.peer != address } } }
 
-    /// What a link must provide for channels to this PSM; nil: nobody serves it.
+    /// What a link must provide for channels to this PSM; nil: it is not served.
     func securityOfChannels(_ psm: UInt16, in simulator: Simulator) -> VirtualSecurity? {
         guard isAdapter else { return channelServers[psm].flatMap { $0.refusal() == nil ? $0.security : nil } }
         guard let controller = simulator.controllers.first(where: { $0.presence === self }),

@@ -40,8 +40,7 @@ public final class VirtualPeripheral: @unchecked Sendable {  // holds: all state
     var passkey: UInt32 = 123_456
     var holdsBond = false
     /// Waits for a passkey to be entered, or holds one that was entered before.
-    var passkeyTyped: ((UInt32) -> Void)?
-    var typedPasskey: UInt32?
+    var passkeyEntry: PasskeyEntry?
     var offeredMTU: UInt16 = 517
     /// Who opens a channel is served by these, by PSM; see VirtualPeripheral+Channels.swift.
     var channelServers: [UInt16: ChannelServer] = [:]
@@ -103,6 +102,12 @@ public final class VirtualPeripheral: @unchecked Sendable {  // holds: all state
 
     /// An adapter reports nothing itself; the other end reports its events.
     func event(_ text: String) { if !isAdapter { simulator?.tell("\(key) \(text)") } }
+}
+
+/// The entry of a passkey on a peripheral.
+enum PasskeyEntry {
+    case awaited((UInt32) -> Void)
+    case made(UInt32)
 }
 
 /// How a peripheral pairs.

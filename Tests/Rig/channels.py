@@ -169,7 +169,8 @@ class Channels:
         mode echo|sink: what it does with what it reads; pause, resume: read nothing, read on, this and those to come;
         pauses MS: pauses now and then, at most so long; send SIZE: event channel-sent SIZE SHA256 when all is on the air;
         hash: COUNT SHA256 of what it has read, also after its end; expect COUNT: event channel-received COUNT SHA256;
-        close [all]; count: how many are open; reset: close all, and do as at the start; refuse RESULT|off: refuse channels with this result;
+        close [all]; count: how many are open; credits: how many PDUs it
+        may send, and the other end; reset: close all, and do as at the start; refuse RESULT|off: refuse channels with this result;
         closing on|off: close each channel as soon as it is open; churn PSM COUNT (centrals): open and close;
         flood PSM COUNT (centrals): send so many requests at once;
         hostile credits [COUNT]|mtu|length|mps|overflow: more PDUs than there are credits for, an SDU longer than the
@@ -228,6 +229,9 @@ class Channels:
     async def channel_close(self, which=''):
         for channel in list(self.channels) if which == 'all' else [self.channel]:
             await channel.disconnect()
+
+    async def channel_credits(self):
+        return f'{self.channel.credits} {self.channel.granted}'
 
     async def channel_reset(self):
         self.mode, self.pauses, self.refusal, self.closes = 'echo', 0, 0, False

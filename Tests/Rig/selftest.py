@@ -4,11 +4,15 @@ plays the other side. Run it in the guest: `Tests/Rig/run -- python Tests/Rig/se
 
 import asyncio
 import ctypes
+import errno
+import fcntl
+import hashlib
 import os
 import select
 import socket
 import struct
 import sys
+import termios
 import time
 from types import SimpleNamespace
 
@@ -24,8 +28,9 @@ from gattserver import Server, Variant
 from radio import Air, Radio
 
 BLUEZ = '00:B1:5E:00:00:01/P'
-HEART, SINK, COC = (f'F0:F1:F2:00:00:0{i}' for i in (1, 2, 3))
-AF_BLUETOOTH, BTPROTO_L2CAP, SOL_BLUETOOTH, BT_SNDMTU = 31, 0, 274, 12  # Python may be built without them
+HEART, SINK, COC, CENTRAL = (f'F0:F1:F2:00:00:0{i}' for i in (1, 2, 3, 4))
+# Python may be built without them.
+AF_BLUETOOTH, BTPROTO_L2CAP, SOL_BLUETOOTH, BT_SECURITY, BT_RCVMTU = 31, 0, 274, 4, 13
 failures = 0
 
 
@@ -189,35 +194,208 @@ async def sink():
     await client.unpair()  # also ends the link and removes the device
 
 
-def connect_l2cap(address, psm):
-    """A blocking LE L2CAP channel. Python's own connect cannot say that the address is an LE random one."""
-    sock = socket.socket(AF_BLUETOOTH, socket.SOCK_SEQPACKET, BTPROTO_L2CAP)
+class Channel:
+    """A program's end of an LE L2CAP channel. Python's own sockets cannot say that an address is an LE random one."""
+
     libc = ctypes.CDLL(None, use_errno=True)
-    for call, bdaddr, port, kind in ((libc.bind, bytes(6), 0, 1),
-                                     (libc.connect, bytes.fromhex(address.replace(':', ''))[::-1], psm, 2)):
-        sockaddr = struct.pack('<HH6sHBx', AF_BLUETOOTH, port, bdaddr, 0, kind)
-        if call(sock.fileno(), sockaddr, len(sockaddr)):
+
+    def __init__(self, sock=None, mtu=2048):
+        # A stream: the kernel keeps the rest of an SDU. Never a recv that waits: on Linux 6.1 nothing arrives meanwhile.
+        self.sock = sock or socket.socket(AF_BLUETOOTH, socket.SOCK_STREAM, BTPROTO_L2CAP)
+        if sock is None:
+            self.mtu = struct.pack('<H', mtu)
+
+    def call(self, function, psm, address='00:00:00:00:00:00', kind=1):
+        sockaddr = struct.pack('<HH6sHBx', AF_BLUETOOTH, psm, bytes.fromhex(address.replace(':', ''))[::-1], 0, kind)
+        if function(self.sock.fileno(), sockaddr, len(sockaddr)):
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    return sock
+
+    def connect(self, address, psm):
+        self.call(self.libc.bind, 0)
+        self.sock.setsockopt(SOL_BLUETOOTH, BT_RCVMTU, self.mtu)
+        self.call(self.libc.connect, psm, address, 2)
+        return self
+
+    def listen(self, psm, security=1):
+        self.sock.setsockopt(SOL_BLUETOOTH, BT_SECURITY, bytes([security, 0]))
+        self.call(self.libc.bind, psm)
+        self.sock.setsockopt(SOL_BLUETOOTH, BT_RCVMTU, self.mtu)
+        self.sock.listen(5)
+        return self
+
+    def wait(self, events):
+        poll = select.poll()
+        poll.register(self.sock, events)
+        return dict(poll.poll(30000)).get(self.sock.fileno(), 0)
+
+    def accept(self):
+        """The next channel, and the central's address: 1 is public, 2 random."""
+        if not self.wait(select.POLLIN):
+            raise TimeoutError('no channel')
+        sockaddr, size = ctypes.create_string_buffer(14), ctypes.c_uint32(14)
+        fd = self.libc.accept(self.sock.fileno(), sockaddr, ctypes.byref(size))
+        _, _, address, _, kind = struct.unpack('<HH6sHB', sockaddr.raw[:13])
+        return Channel(socket.socket(AF_BLUETOOTH, socket.SOCK_STREAM, BTPROTO_L2CAP, fd)), address[::-1].hex(':').upper(), kind
+
+    def send(self, data, piece=600):
+        for start in range(0, len(data), piece):
+            while True:
+                try:
+                    self.sock.send(data[start:start + piece], socket.MSG_DONTWAIT)
+                    break
+                except BlockingIOError:
+                    self.wait(select.POLLOUT)
+
+    def flush(self):
+        """Waits until all is on the air: TIOCOUTQ is the room in the buffer. Closing drops what waits for credits."""
+        size = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        while struct.unpack('i', fcntl.ioctl(self.sock, termios.TIOCOUTQ, bytes(4)))[0] < size:
+            time.sleep(0.05)
+
+    def receive(self, count):
+        """So many bytes, or fewer if the channel ends."""
+        data = b''
+        while len(data) < count:
+            events = self.wait(select.POLLIN)
+            try:
+                piece = self.sock.recv(count - len(data), socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                piece = None
+            except OSError:
+                piece = b''
+            if not piece and (piece is not None or events & select.POLLHUP or not events):
+                break  # after a lost link there is no end to read
+            data += piece or b''
+        return data
+
+
+def pattern(count):
+    return bytes((i + (i >> 8) + (i >> 16)) & 255 for i in range(count))
+
+
+def digest(data):
+    return f'{len(data)} {hashlib.sha256(data).hexdigest()}'
 
 
 async def coc():
+    """Channels that BlueZ's side opens."""
+    events = await Events().start()
+    data = pattern(60000)
     async with BleakClient(await find(COC)) as client:
         psm, = struct.unpack('<H', await client.read_gatt_char(rig_uuid(0x41)))
 
-        def echo():
-            sock = connect_l2cap(COC, psm)
-            mtu, = struct.unpack('<H', sock.getsockopt(SOL_BLUETOOTH, BT_SNDMTU, 2))
-            data = bytes(i % 253 for i in range(min(mtu, 600)))
-            sock.send(data)
-            # Not a recv that waits: on Linux 6.1.176 nothing arrives meanwhile, it seems to keep the socket locked.
-            readable, _, _ = select.select([sock], [], [], 20)
-            got = sock.recv(65536) if readable else b''
-            sock.close()
-            return mtu, got == data
+        def connect(psm=psm):
+            return Channel().connect(COC, psm)
 
-        mtu, same = await asyncio.to_thread(echo)
-        check('L2CAP channel echoes', same, f'psm={psm:#x} send MTU={mtu}')
+        channel = await asyncio.to_thread(connect)
+        await asyncio.to_thread(channel.send, data[:5000])
+        check('L2CAP channel echoes', await asyncio.to_thread(channel.receive, 5000) == data[:5000])
+        channel.sock.close()
+        check('closed', await events.next('coc channel-closed 0080 5000') and await ctl('coc channel count') == '0')
+
+        await ctl('coc channel mode sink')
+        await ctl('coc channel pause')
+        channel = await asyncio.to_thread(connect)
+        sending = asyncio.create_task(asyncio.to_thread(channel.send, data))
+        await asyncio.sleep(2)
+        check('a device that does not read stops the program', not sending.done() and await ctl('coc channel credits') != ''
+              and (await ctl('coc channel hash')).startswith('0 '), await ctl('coc channel credits'))
+        await ctl(f'coc channel expect {len(data)}')
+        await ctl('coc channel pauses 20')
+        await ctl('coc channel resume')
+        await sending
+        await asyncio.to_thread(channel.flush)
+        check('all of it arrives, with pauses', await events.next(f'channel-received {digest(data)}'))
+        await ctl('coc channel send 30000')
+        check('and back', await asyncio.to_thread(channel.receive, 30000) == pattern(30000)
+              and await events.next(f'channel-sent {digest(pattern(30000))}'))
+        await ctl('coc channel close')
+        check('closed by the device', await asyncio.to_thread(channel.receive, 1) == b'')
+
+        def refused(psm=psm):
+            try:
+                connect(psm)
+            except OSError as e:
+                return errno.errorcode[e.errno]
+
+        check('no such PSM', await asyncio.to_thread(refused, 0x99) == 'ECONNREFUSED')
+        await ctl('coc channel refuse 0x0004')
+        check('refused', await asyncio.to_thread(refused) == 'ECONNREFUSED')
+        await ctl('coc channel reset')
+        await ctl('coc channel closing on')
+        await asyncio.to_thread(refused)
+        check('closed as it opens', await events.next('coc channel-closed 0080') and await ctl('coc channel count') == '0')
+        await ctl('coc channel reset')
+        for hostile in ('mtu', 'overflow'):
+            channel = await asyncio.to_thread(connect)
+            await ctl(f'coc channel hostile {hostile}')
+            check(f'the kernel ends a channel: {hostile}', await events.next('coc channel-closed 0080')
+                  and await asyncio.to_thread(channel.receive, 1) == b'')
+            channel.sock.close()
+        bus = await get_message_bus()
+        await NoIoAgent().register(bus)
+        channel = await asyncio.to_thread(connect, 0x81)
+        check('a PSM that demands encryption: the kernel pairs', await events.next('coc paired'), await ctl('coc state'))
+        await ctl('coc channel send 1000')
+        await events.next('channel-sent')
+        await asyncio.sleep(1)
+        await ctl('coc disconnect')
+        check('what came before the end of the link is read', await asyncio.to_thread(channel.receive, 2000) == pattern(1000))
+        channel.sock.close()
+    await ctl('coc forget')
+    client = BleakClient(await find(COC))
+    await client.connect()
+    await client.unpair()
+    bus.disconnect()
+
+
+async def listener():
+    """Channels that a central opens to BlueZ's side."""
+    app = await application().start()
+    await app.register()
+    await app.advertise(Type=Variant('s', 'peripheral'))
+    events = await Events().start()
+    server, encrypted = Channel().listen(0x90), Channel().listen(0x91, security=2)
+    await ctl(f'central connect {BLUEZ}')
+    check('no such PSM', await fails('central channel open 92', 'refused 0x0002'))
+    await ctl('central channel open 90')
+    channel, address, kind = await asyncio.to_thread(server.accept)
+    check('the central of the channel', (address, kind) == (CENTRAL, 2), f'{address} {kind}')
+    data = pattern(40000)
+    await ctl('central channel mode sink')
+    await ctl(f'central channel expect {len(data)}')
+    await asyncio.to_thread(channel.send, data)
+    check('a central receives', await events.next(f'central channel-received {digest(data)}'))
+    await ctl('central channel send 40000')
+    await asyncio.sleep(2)  # the program is slow
+    check('a central sends', await asyncio.to_thread(channel.receive, 40000) == data)
+    channel.sock.close()
+    check('closed by the program', await events.next('central channel-closed 0090'))
+    check('encryption is required', await fails('central channel open 91', 'refused 0x0008'))
+    await app.be_agent()
+    await ctl('central channel open 91 pair')
+    channel, _, _ = await asyncio.to_thread(encrypted.accept)
+    await ctl('central channel close')
+    check('closed by the central', await asyncio.to_thread(channel.receive, 1) == b'')
+
+    def drain():
+        count = 0
+        while count < 20:
+            server.accept()[0].sock.close()
+            count += 1
+
+    draining = asyncio.create_task(asyncio.to_thread(drain))
+    await ctl('central channel churn 90 20')
+    await ctl('central channel flood 90 100')
+    check('a flood of requests leaves the link', await ctl('central connections') == '1')
+    await ctl('central disconnect')
+    server.sock.close()
+    encrypted.sock.close()
+    draining.cancel()
+    await ctl('central channel reset')
+    await ctl('central forget')
+    await app.call('RemoveDevice', 'o', ['/org/bluez/hci0/dev_F0_F1_F2_00_00_04'], interface='org.bluez.Adapter1')
+    app.bus.disconnect()
 
 
 class TestService(Service):
@@ -411,7 +589,7 @@ async def adapters():
 
 
 async def main():
-    for part in (radio, heart, sink, coc, peripheral, server, adapters):
+    for part in (radio, heart, sink, coc, peripheral, server, listener, adapters):
         if not sys.argv[1:] or part.__name__ in sys.argv[1:]:
             try:
                 await asyncio.wait_for(part(), 120)

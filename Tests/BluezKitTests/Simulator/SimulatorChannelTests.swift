@@ -45,8 +45,9 @@ struct SimulatorChannelTests {
         }
     }
 
-    static func listen(_ client: BusClient, _ psm: UInt16 = 0, encrypted: Bool = false) async throws -> (ByteSocket, Int)
-    {
+    static func listen(
+        _ client: BusClient, _ psm: UInt16 = 0, encrypted: Bool = false
+    ) async throws -> (ByteSocket, Int) {
         let answer = try await client.call(
             "/org/bluez/hci0", "org.bluezkit.Simulator.L2CAP1", "Listen", .uint16(psm), .bool(encrypted))
         return (try ByteSocket(answer.first), answer.last?.intValue ?? 0)
@@ -144,7 +145,7 @@ struct SimulatorChannelTests {
         let (psm, _) = try setting.served(0x95)
         #expect(psm == 0x95)
         #expect(throws: VirtualChannelError.psmInUse) { try setting.sink.serveChannels(psm: 0x95) { _ in } }
-        #expect(await setting.failure(0x95, encrypted: true) == "EACCES", "nobody agrees to the pairing")
+        #expect(await setting.failure(0x95, encrypted: true) == "EACCES", "there is no agent")
         #expect(await setting.failure(0x95) == "none")
         setting.sink.stopServingChannels(psm: 0x95)
         #expect(await setting.failure(0x95) == "ECONNREFUSED")
@@ -239,7 +240,9 @@ struct SimulatorChannelTests {
         #expect(await failure(0x80) == "org.bluezkit.Simulator.Error.EADDRINUSE", "the kernel's, not bluetoothd's")
         first.close()
         #expect(try await Self.listen(client, 0x80).1 == 0x80)
-        withExtendedLifetime(second) {}
+        var all = [second]
+        for _ in 0..<127 { all.append(try await Self.listen(client).0) }
+        #expect(await failure(0) == "org.bluezkit.Simulator.Error.EINVAL")
     }
 
     @Test("a central opens a channel to a published PSM; the listener sees its address")
