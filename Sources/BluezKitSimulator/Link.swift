@@ -238,9 +238,12 @@ final class Link {
     func add(_ channel: VirtualChannel) {
         channels.append(channel)
         let queue = peripheral.simulator?.queue
-        // holds: a link is used on the simulator's queue only
-        nonisolated(unsafe) weak let link = self
-        channel.start { [weak channel] in queue?.later { link?.channels.removeAll { $0 === channel } } }
+        // holds: it is called on the simulator's queue, on which links are used
+        nonisolated(unsafe) let remove = { [weak self, weak channel] in
+            self?.channels.removeAll { $0 === channel }
+            return
+        }
+        channel.start { queue?.later { remove() } }
     }
 
     // MARK: The end of the link
