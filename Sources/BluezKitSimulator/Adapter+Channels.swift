@@ -41,9 +41,12 @@ extension Adapter {
             guard let served = link.peripheral.securityOfChannels(psm, in: simulator) else {
                 return refuse(call, ECONNREFUSED)
             }
-            device.securedForChannel(encrypted && served == .none ? .encrypted : served) { [weak self] isSecure in
+            // A pairing that fails ends the link, at once or by its timeout.
+            let refused = { [weak self] in self?.refuse(call, link.isUp ? EACCES : ECONNABORTED) ?? () }
+            device.secured(encrypted && served == .none ? .encrypted : served, refused: refused) {
+                [weak self] failure in
+                guard failure == nil else { return refused() }
                 guard let self else { return }
-                guard isSecure else { return refuse(call, EACCES) }
                 guard link.isUp else { return refuse(call, ENOTCONN) }
                 do throws(SocketError) {
                     let (clientEnd, end) = try ChannelSockets.pair()

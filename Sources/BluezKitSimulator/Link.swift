@@ -32,6 +32,7 @@ final class Link {
     private var requests: [Request] = []
     private var isBusy = false
     private(set) var isUp = true
+    private var isAbandoned = false
 
     var device: Device? { central as? Device }
 
@@ -240,8 +241,9 @@ final class Link {
         let queue = peripheral.simulator?.queue
         // holds: it is called on the simulator's queue, on which links are used
         nonisolated(unsafe) let remove = { [weak self, weak channel] in
-            self?.channels.removeAll { $0 === channel }
-            return
+            guard let self else { return }
+            channels.removeAll { $0 === channel }
+            if isAbandoned { abandon() }
         }
         channel.start { queue?.later { remove() } }
     }
@@ -264,8 +266,15 @@ final class Link {
         for request in pending { request.fail(0x0E) }
     }
 
-    /// The kernel ends a link that no daemon knows about any more.
-    func dropped() {
+    /// The daemon that made the link has crashed. The kernel ends it a moment later, unless a channel uses it: then a
+    /// moment after the last one has ended.
+    func abandon() {
+        isAbandoned = true
+        guard let simulator = peripheral.simulator else { return }
+        simulator.afterAlways(simulator.timing.disconnectDelay) { [self] in if channels.isEmpty { dropped() } }
+    }
+
+    private func dropped() {
         guard isUp else { return }
         let central = central as? VirtualCentral
         let pending = takeDown(reason: 0x13)

@@ -9,7 +9,7 @@ final class Pairing {
     private let client: String?
     private let agent: Agent?
     private var continuations: [(ATTFailure?) -> Void] = []
-    /// Called at once when the pairing was not agreed to: the kernel then refuses a channel.
+    /// Called when the pairing has failed, which ``continuations`` do not learn: the kernel refuses a channel.
     private var refusals: [() -> Void] = []
     private(set) var waitsForLink = false
 
@@ -20,9 +20,10 @@ final class Pairing {
 
     private var simulator: Simulator { device.simulator }
 
-    func add(_ continuation: @escaping (ATTFailure?) -> Void) { continuations.append(continuation) }
-
-    func add(refusal: @escaping () -> Void) { refusals.append(refusal) }
+    func add(_ continuation: @escaping (ATTFailure?) -> Void, refused: (() -> Void)?) {
+        continuations.append(continuation)
+        if let refused { refusals.append(refused) }
+    }
 
     func start() {
         guard let link = device.link else {
@@ -121,12 +122,16 @@ final class Pairing {
     private func failed() {
         let device = device
         device.pairing = nil
-        if let call { device.server?.refuse(call, .authenticationFailed) }
-        for refusal in refusals { refusal() }
-        guard call == nil else { return }
-        simulator.after(simulator.timing.failedPairingRemoval) { [weak device] in
-            guard let device, !device.isPaired, device.adapter.devices[device.address] === device else { return }
-            device.adapter.remove(device)
+        if let call {
+            device.server?.refuse(call, .authenticationFailed)
+            for refused in refusals { refused() }
+            return
+        }
+        simulator.after(simulator.timing.failedPairingRemoval) { [weak device, refusals] in
+            if let device, !device.isPaired, device.adapter.devices[device.address] === device {
+                device.adapter.remove(device)
+            }
+            for refused in refusals { refused() }
         }
     }
 
@@ -157,25 +162,16 @@ final class Pairing {
 extension Device {
     /// Calls back when the link is as secure as required, or with the error why it cannot be; or never, as bluetoothd
     /// does.
-    func secured(_ security: VirtualSecurity, _ continuation: @escaping (ATTFailure?) -> Void) {
+    /// - Parameter refused: Called when it never calls back.
+    func secured(
+        _ security: VirtualSecurity, refused: (() -> Void)? = nil, _ continuation: @escaping (ATTFailure?) -> Void
+    ) {
         guard security != .none, let link, !link.isEncrypted else { return continuation(nil) }
-        if let pairing { return pairing.add(continuation) }
+        if let pairing { return pairing.add(continuation, refused: refused) }
         let pairing = Pairing(device: self, call: nil, agent: simulator.agents.first)
         self.pairing = pairing
-        pairing.add(continuation)
+        pairing.add(continuation, refused: refused)
         pairing.start()
-    }
-
-    /// Likewise, for a channel: it is always answered.
-    func securedForChannel(_ security: VirtualSecurity, _ answer: @escaping (_ isSecure: Bool) -> Void) {
-        var isAnswered = false
-        let answerOnce = { (isSecure: Bool) in
-            if !isAnswered { answer(isSecure) }
-            isAnswered = true
-        }
-        secured(security) { answerOnce($0 == nil) }
-        guard !isAnswered else { return }
-        if let pairing { pairing.add(refusal: { answerOnce(false) }) } else { answerOnce(false) }
     }
 
     func pair(_ call: IncomingCall) {

@@ -3,7 +3,7 @@ import BluezDBus
 /// The lifetime of the simulated bluetoothd.
 extension Simulator {
     /// bluetoothd crashes: its bus name is lost, and nothing else is signalled. Links are lost 2 s later, because the
-    /// daemon's sockets are closed.
+    /// daemon's sockets are closed; but a link with an open L2CAP channel stays until that ends.
     public func killDaemon() {
         sync {
             guard let connection else { return }
@@ -11,7 +11,7 @@ extension Simulator {
             for adapter in adapters { adapter.closeSockets() }
             forgetDaemon()
             connection.close()
-            afterAlways(timing.disconnectDelay) { for link in links { link.dropped() } }
+            for link in links { link.abandon() }
         }
     }
 

@@ -342,10 +342,10 @@ async def coc():
         await ctl('coc disconnect')
         check('what came before the end of the link is read', await asyncio.to_thread(channel.receive, 2000) == pattern(1000))
         channel.sock.close()
-    await ctl('coc forget')
     client = BleakClient(await find(COC))
     await client.connect()
     await client.unpair()
+    await ctl('coc forget')
     bus.disconnect()
 
 

@@ -145,12 +145,48 @@ struct SimulatorChannelTests {
         let (psm, _) = try setting.served(0x95)
         #expect(psm == 0x95)
         #expect(throws: VirtualChannelError.psmInUse) { try setting.sink.serveChannels(psm: 0x95) { _ in } }
-        #expect(await setting.failure(0x95, encrypted: true) == "EACCES", "there is no agent")
         #expect(await setting.failure(0x95) == "none")
         setting.sink.stopServingChannels(psm: 0x95)
         #expect(await setting.failure(0x95) == "ECONNREFUSED")
         try await setting.client.device("Disconnect", BusClient.sink)
         #expect(await setting.failure(0x95) == "ENOTCONN")
+        setting.simulator.setPowered(false)
+        #expect(await setting.failure(0x95) == "EHOSTUNREACH")
+    }
+
+    @Test("a pairing that fails ends the link", arguments: [true, false])
+    func pairingFails(hasAgent: Bool) async throws {
+        let setting = try await Setting()
+        if hasAgent {
+            try await setting.client.beAgent()
+            setting.sink.setPairing(.reject)
+        }
+        let (psm, _) = try setting.served(security: .encrypted)
+        #expect(await setting.failure(psm) == "ECONNABORTED")
+        #expect(!setting.sink.isConnected)
+    }
+
+    @Test("a channel outlives bluetoothd, and keeps its link until it ends")
+    func daemonCrashes() async throws {
+        let setting = try await Setting()
+        let (psm, channels) = try setting.served()
+        let socket = try await setting.connect(psm)
+        let channel = try await channels.next("channel") { $0 }
+        let heart = setting.simulator.add(.heart())
+        setting.simulator.remember(heart)
+        try await setting.client.device("Connect")
+        let events = EventLog<String>()
+        setting.simulator.onEvent { events.append($0) }
+        try await setting.simulator.restartDaemon()
+        _ = try await events.next("end of the other link") { $0 == "heart disconnected 0x13" ? $0 : nil }
+        #expect(setting.simulator.isDaemonRunning)
+        try await channel.send([1])
+        #expect(try await socket.receive() == [1] && setting.sink.isConnected)
+        socket.close()
+        #expect(await channel.waitForEnd() == .closedByPeer)
+        let deadline = ContinuousClock.now + .seconds(world_deadline)
+        while setting.sink.isConnected, .now < deadline { await Task.yield() }
+        #expect(!setting.sink.isConnected)
     }
 
     @Test("a channel that needs encryption pairs, whichever side asks for it", arguments: [true, false])
@@ -167,7 +203,7 @@ struct SimulatorChannelTests {
     }
 
     enum Cause: CaseIterable {
-        case peripheral, client, vanished, removed, poweredOff, unplugged, suspended, forgotten, daemonKilled
+        case peripheral, client, vanished, removed, poweredOff, unplugged, suspended, forgotten
         case daemonStopped
     }
 
@@ -188,7 +224,6 @@ struct SimulatorChannelTests {
         case .unplugged: simulator.unplugAdapter()
         case .suspended: simulator.suspend()
         case .forgotten: simulator.forgetDevice(setting.sink)
-        case .daemonKilled: simulator.killDaemon()
         case .daemonStopped: simulator.stopDaemon()
         }
         #expect(await channel.waitForEnd() == .linkLost)
