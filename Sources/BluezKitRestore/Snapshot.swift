@@ -35,7 +35,9 @@ package struct Snapshot: Codable, Equatable, Sendable {
     }
 
     /// Whether there is nothing to restore.
-    package var isEmpty: Bool { scan == nil && peripherals.isEmpty && services.isEmpty && advertisement == nil && (channels ?? []).isEmpty }
+    package var isEmpty: Bool {
+        scan == nil && peripherals.isEmpty && services.isEmpty && advertisement == nil && (channels ?? []).isEmpty
+    }
 
     /// Removes what ends when Bluetooth is switched off: everything except what is published.
     package mutating func switchOff() { (scan, peripherals, advertisement) = (nil, [], nil) }

@@ -117,7 +117,7 @@ final class ChannelSockets: Sendable {
     }
 
     /// As many connections as may wait for being accepted.
-    private static let backlog: Int32 = 16
+    private static let backlog: Int32 = 128
     private static let stream =
         Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue) | Int32(SOCK_NONBLOCK.rawValue)
 

@@ -29,12 +29,14 @@ struct SocketFailure: Error, Equatable {
     static let rows = [
         Row(
             steps: [.make], codes: [EAFNOSUPPORT, EPROTONOSUPPORT, ESOCKTNOSUPPORT], result: .operationNotSupported,
-            meaning: "the kernel has no Bluetooth sockets here: load its module (`sudo modprobe bluetooth`); a container "
+            meaning:
+                "the kernel has no Bluetooth sockets here: load its module (`sudo modprobe bluetooth`); a container "
                 + "needs the network of the host (`--network host`)"),
         Row(
             steps: [.make], codes: [EACCES, EPERM], result: .operationNotSupported,
             meaning: "a security policy forbids this process to open Bluetooth sockets: allow the address family "
-                + "AF_BLUETOOTH in its seccomp profile (systemd: `RestrictAddressFamilies`), SELinux or AppArmor policy"),
+                + "AF_BLUETOOTH in its seccomp profile (systemd: `RestrictAddressFamilies`), SELinux or AppArmor policy"
+        ),
         Row(
             steps: [.listen], codes: [EINVAL, EADDRINUSE], result: .outOfSpace,
             meaning: "no PSM is free: programs on this computer listen at all 128 of 0x0080 to 0x00FF"),

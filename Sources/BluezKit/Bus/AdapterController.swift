@@ -253,7 +253,8 @@ final class AdapterController {
 
     /// PropertiesChanged of an adapter.
     func receiveChange(_ message: Message, _ reader: inout MessageReader) throws(BusError) {
-        guard let name = message.path.map({ String($0.lastElement) }), let powered = try readProperties(&reader, of: name)
+        guard let name = message.path.map({ String($0.lastElement) }),
+            let powered = try readProperties(&reader, of: name)
         else { return }
         apply(machine.handle(.powered(name, powered)))
     }

@@ -30,7 +30,9 @@ extension CBCharacteristic {
     /// **BluezKit addition.** The PSM in the value of a characteristic of the type `CBUUIDL2CAPPSMCharacteristicString`: 2 bytes,
     /// the low one first. Nil if it has another type, was not read yet, or has another length.
     public var l2capPSM: CBL2CAPPSM? {
-        guard uuid == CBUUID(string: CBUUIDL2CAPPSMCharacteristicString), let value, value.count == 2 else { return nil }
+        guard uuid == CBUUID(string: CBUUIDL2CAPPSMCharacteristicString), let value, value.count == 2 else {
+            return nil
+        }
         return CBL2CAPPSM(value[value.startIndex]) | CBL2CAPPSM(value[value.startIndex + 1]) << 8
     }
 }

@@ -1,10 +1,6 @@
 import Dispatch
 public import Foundation
 
-/// A Protocol/Service Multiplexer, which identifies an L2CAP channel of a device.
-/// - SeeAlso: Core Spec 5.4, Vol 3, Part A, 4.22.
-public typealias CBL2CAPPSM = UInt16
-
 /// An open L2CAP channel: a stream of bytes in each direction. Keep it: releasing it closes the channel.
 ///
 /// The streams are delivered neither open nor scheduled: set their `delegate`, `schedule(in:forMode:)` on a run loop, and

@@ -230,7 +230,7 @@ enum ChannelCloser {
     private static let queue = DispatchQueue(label: "bluezkit.closing")
 
     static func close(_ socket: ChannelSocket, _ timing: BlueZTiming.Channel) {
-        guard socket.hasUnsentBytes else { return }
+        guard socket.hasUnsentBytes else { return socket.shutDown() }
         wait(socket, timing.drain.shortest, until: .now().later(by: timing.lingering), timing)
     }
 
@@ -238,7 +238,7 @@ enum ChannelCloser {
         _ socket: ChannelSocket, _ delay: Duration, until deadline: DispatchTime, _ timing: BlueZTiming.Channel
     ) {
         queue.later(delay) {
-            guard socket.hasUnsentBytes, .now() < deadline else { return }
+            guard socket.hasUnsentBytes, .now() < deadline else { return socket.shutDown() }
             wait(socket, min(delay * 2, timing.drain.longest), until: deadline, timing)
         }
     }

@@ -62,10 +62,11 @@ final class ChannelListener {
         return SimulatedPeerName(of: descriptor)?.device
     }
 
-    /// The process has no descriptor left, or no memory: the source would fire again at once, for ever.
+    /// The process has no descriptor left, or no memory: the source would fire again at once, without end.
     private func pause(_ code: Int32) {
         Log.warning(
-            from: "accept \(psm)", "cannot accept an L2CAP channel (PSM \(psm.hex)): \(String(cString: strerror(code)))")
+            from: "accept \(psm)", "cannot accept an L2CAP channel (PSM \(psm.hex)): \(String(cString: strerror(code)))"
+        )
         source?.suspend()
         isPaused = true
         bus.after(bus.timing.channel.acceptRetry) { [weak self] in
@@ -95,13 +96,5 @@ private struct SimulatedPeerName {
             let device = DeviceIdentity(address: String(parts[2]), isRandom: parts[3] == "random")
         else { return nil }
         self.device = device
-    }
-}
-
-extension CBL2CAPPSM {
-    /// Such as `0x0080`.
-    var hex: String {
-        let digits = String(self, radix: 16)
-        return "0x" + String(repeating: "0", count: 4 - digits.count) + digits
     }
 }

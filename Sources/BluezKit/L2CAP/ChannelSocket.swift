@@ -1,12 +1,12 @@
 import Foundation
 
-/// The connected socket of a channel. Any thread; it is closed when nobody uses it any more.
+/// The connected socket of a channel. Any thread; it is closed with its last reference.
 final class ChannelSocket: Sendable {
     enum Outcome: Equatable {
         case bytes(Int)
         /// There is nothing to read, or no room.
         case notReady
-        /// The channel has ended, whoever ended it.
+        /// The channel has ended, from either side.
         case ended
     }
 
@@ -104,6 +104,6 @@ final class ChannelSocket: Sendable {
         }
     }
 
-    /// Ends the channel for both sides. Whoever waits for this socket finds it ended.
+    /// Ends the channel for both sides. A thread that waits for this socket finds it ended.
     func shutDown() { _ = shutdown(descriptor, Int32(SHUT_RDWR)) }
 }

@@ -92,6 +92,10 @@ private struct WeakStream: @unchecked Sendable {
 
     func report(_ event: ChannelStreamState.Event, _ readiness: Stream.Event) {
         guard let stream, let delegate = stream.delegate else { return }
-        delegate.stream(stream, handle: event == .opened ? .openCompleted : event == .ended ? .endEncountered : readiness)
+        switch event {
+        case .opened: delegate.stream(stream, handle: .openCompleted)
+        case .ready: delegate.stream(stream, handle: readiness)
+        case .ended: delegate.stream(stream, handle: .endEncountered)
+        }
     }
 }

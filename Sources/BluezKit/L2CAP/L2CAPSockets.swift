@@ -13,8 +13,8 @@ final class L2CAPSockets {
     /// The interface of a simulator's adapters.
     private static let simulator = "org.bluezkit.Simulator.L2CAP1"
 
-    /// How many channels may wait to be accepted.
-    private static let backlog: Int32 = 32
+    /// How many channels may wait to be accepted: those of two centrals, which have 64 each at most.
+    private static let backlog: Int32 = 128
 
     // MARK: Connecting
 

@@ -112,8 +112,8 @@ final class StreamScheduler: @unchecked Sendable {  // holds: what changes is un
     }
 }
 
-/// `RunLoop._stop()`, which exists for XCTest, and which some versions of Foundation have marked as deprecated: called
-/// through a requirement, it is none.
+/// `RunLoop._stop()`, which exists for XCTest, and which some versions of Foundation have marked as deprecated: calls
+/// through a requirement are not.
 private protocol EndableTurn { func _stop() }
 extension RunLoop: EndableTurn {
     /// The innermost `run(mode:before:)` returns, as after the event of a source.

@@ -199,7 +199,8 @@ extension Snapshot {
         }
         for channel in channels ?? [] {
             lines.append(
-                "publishes the L2CAP channel \(channel.psm.hex)" + (channel.isEncrypted ? ", on encrypted links only" : ""))
+                "publishes the L2CAP channel \(channel.psm.hex)"
+                    + (channel.isEncrypted ? ", on encrypted links only" : ""))
         }
         return lines
     }

@@ -431,13 +431,3 @@ func packet(_ socket: Int32) async -> [UInt8]? {
         }
     }
 }
-
-private func openDescriptors() -> Int {
-    (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count) ?? 0
-}
-
-/// Memory of this process that is in use, in bytes.
-private func residentSize() -> Int {
-    let fields = (try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8))?.split(separator: " ") ?? []
-    return fields.count > 1 ? (Int(fields[1]) ?? 0) * Int(sysconf(Int32(_SC_PAGESIZE))) : 0
-}

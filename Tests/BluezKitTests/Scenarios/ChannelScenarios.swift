@@ -27,7 +27,9 @@ extension Scenarios {
         ) async throws -> (any World, Central, CBPeripheral, ChannelUser) {
             let (world, central, device) = try await connected()
             device.openL2CAPChannel(psm)
-            return (world, central, device, ChannelUser(try await central.nextChannel(), isReading: isReading))
+            let channel = try await central.nextChannel()
+            try await world.awaitChannel("coc", "open 0080")
+            return (world, central, device, ChannelUser(channel, isReading: isReading, keeping: central))
         }
 
         @Test("both worlds' devices open channels to each other, and speak alike about them")
@@ -110,7 +112,7 @@ extension Scenarios {
             let data = Self.pattern(Self.bulk)
             user.send(data)
             let event = try await world.awaitChannel("coc", "received \(Self.bulk)", within: 500)
-            #expect(event.hasSuffix(SHA256.hex(of: data)), "\(event)")
+            #expect(event.hasSuffix(sha256(of: data)), "\(event)")
             user.close()
         }
 
@@ -148,7 +150,7 @@ extension Scenarios {
             try await world.control("coc channel expect \(size)")
             try await world.control("coc channel resume")
             let event = try await world.awaitChannel("coc", "received \(size)", within: 200)
-            #expect(event.hasSuffix(SHA256.hex(of: data)))
+            #expect(event.hasSuffix(sha256(of: data)))
         }
 
         @Test("L2-11 an app that does not read stops the peer, without memory for it, and nothing is lost")
@@ -158,10 +160,10 @@ extension Scenarios {
             let size = 2_000_000
             try await world.control("coc channel send \(size)")
             try await user.awaitReadable()
-            let before = residentBytes()
+            let before = residentSize()
             // The peer's `sent` does not come meanwhile: it could not send all.
-            try await world.control("sink connections")
-            #expect(residentBytes() - before < size)
+            #expect(try await world.control("coc channel count") == "1")
+            #expect(residentSize() - before < size)
             user.read(true)
             try await user.awaitBytes(size, within: 200)
             #expect(user.received == Self.pattern(size))
@@ -182,7 +184,7 @@ extension Scenarios {
             switch end {
             case .closed: try await world.control("coc channel close")
             case .disconnected: try await world.control("coc disconnect")
-            case .cancelled: await central.perform { $0.cancelPeripheralConnection(device) }
+            case .cancelled: central.manager.cancelPeripheralConnection(device)
             case .off: try await world.control("rig power off")
             case .vanished: try await world.control("coc vanish")
             }
@@ -206,6 +208,7 @@ extension Scenarios {
             try await world.control("coc channel pause")
             device.openL2CAPChannel(0x80)
             var channel: CBL2CAPChannel? = try await central.nextChannel()
+            try await world.awaitChannel("coc", "open 0080")
             central.forgetRecords()
             let data = Self.pattern(30_000)
             var sent = 0
@@ -229,7 +232,7 @@ extension Scenarios {
             if !closes { channel = nil }
             try await world.control("coc channel resume")
             let event = try await world.awaitChannel("coc", "closed 0080")
-            #expect(event.hasSuffix("\(sent) \(SHA256.hex(of: data.prefix(sent)))"), "\(sent): \(event)")
+            #expect(event.hasSuffix("\(sent) \(sha256(of: data.prefix(sent)))"), "\(sent): \(event)")
             withExtendedLifetime(channel) {}
         }
 
@@ -239,7 +242,7 @@ extension Scenarios {
         func demandsEncryption(_ psm: CBL2CAPPSM) async throws {
             let (world, central, device) = try await connected()
             try await world.control("coc pairing justworks")
-            await central.perform { $0.pairing = .justWorks }
+            central.manager.pairing = .justWorks
             device.openL2CAPChannel(psm)
             let user = ChannelUser(try await central.nextChannel())
             user.send(Data([1, 2, 3]))
@@ -251,7 +254,6 @@ extension Scenarios {
         @Test("L2-7 the streams of a closed channel report nothing and say so")
         func closed() async throws {
             let (world, _, _, user) = try await opened()
-            try await world.awaitChannel("coc", "open 0080")
             user.close()
             try await world.awaitChannel("coc", "closed 0080")
             #expect(user.channel.inputStream.streamStatus == .closed)
@@ -292,9 +294,4 @@ extension Scenarios {
             #expect(central.count { if case .channel = $0 { true } else { false } } == 0)
         }
     }
-}
-
-private func residentBytes() -> Int {
-    let fields = (try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8))?.split(separator: " ") ?? []
-    return fields.count > 1 ? (Int(fields[1]) ?? 0) * Int(getpagesize()) : 0
 }

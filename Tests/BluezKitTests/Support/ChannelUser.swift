@@ -21,10 +21,12 @@ final class ChannelUser: NSObject, StreamDelegate, @unchecked Sendable {
     private let state = ProtectedBox(State())
     let events = EventLog<Event>()
     private let loop = LoopThread()
+    /// What must last as long: the manager.
+    private let kept: Any?
 
     /// - Parameter isReading: Whether it reads what arrives.
-    init(_ channel: CBL2CAPChannel, isReading: Bool = true) {
-        self.channel = channel
+    init(_ channel: CBL2CAPChannel, isReading: Bool = true, keeping kept: Any? = nil) {
+        (self.channel, self.kept) = (channel, kept)
         super.init()
         state.withLock { $0.isReading = isReading }
         loop.perform { [self] in
@@ -80,12 +82,16 @@ final class ChannelUser: NSObject, StreamDelegate, @unchecked Sendable {
         var last = -1
         while true {
             let (left, isFull) = await withCheckedContinuation { continuation in
-                loop.perform { [self] in continuation.resume(returning: (unsent, !channel.outputStream.hasSpaceAvailable)) }
+                loop.perform { [self] in
+                    continuation.resume(returning: (unsent, !channel.outputStream.hasSpaceAvailable))
+                }
             }
             // It stays so: what the kernel had under way has been sent.
             if isFull, left == last, left > 0 { return }
             last = isFull ? left : -1
-            guard ContinuousClock.now < deadline else { throw RigWorld.Refused(description: "it can always be written") }
+            guard ContinuousClock.now < deadline else {
+                throw RigWorld.Refused(description: "it can always be written")
+            }
         }
     }
 

@@ -22,7 +22,8 @@ extension World {
     /// Waits for what a device says of its channels: `open 0080`, `closed 0080 COUNT SHA256`, `sent COUNT SHA256`,
     /// `received COUNT SHA256`.
     @discardableResult
-    func awaitChannel(_ device: String, _ what: String, within seconds: Double = world_deadline) async throws -> String {
+    func awaitChannel(_ device: String, _ what: String, within seconds: Double = world_deadline) async throws -> String
+    {
         let deadline = ContinuousClock.now + .seconds(seconds)
         while true {
             do {

@@ -1,0 +1,20 @@
+import BluezKitSimulator
+import Foundation
+
+/// How many descriptors this process has open.
+func openDescriptors() -> Int {
+    (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count) ?? 0
+}
+
+/// Memory of this process that is in use, in bytes.
+func residentSize() -> Int {
+    let fields = (try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8))?.split(separator: " ") ?? []
+    return fields.count > 1 ? (Int(fields[1]) ?? 0) * Int(sysconf(Int32(_SC_PAGESIZE))) : 0
+}
+
+/// As control lines have it.
+func sha256(of data: some Sequence<UInt8>) -> String {
+    var hash = SHA256()
+    hash.update(data)
+    return hash.digest.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+}
