@@ -253,9 +253,10 @@ struct AttributeTree {
         setMTU(fields.mtu)
     }
 
+    /// The MTU is exchanged once, so it only grows while a link is up: of several reports the largest is right.
     /// - Parameter mtu: As reported by BlueZ: a value that is impossible for a Bluetooth link is not used.
     mutating func setMTU(_ mtu: Int?) {
-        if let mtu { mtuBytes = max(mtu, 23) }
+        if let mtu { mtuBytes = max(mtu, mtuBytes ?? 23) }
     }
 
     /// It was of another link, or of the moments before it was exchanged.

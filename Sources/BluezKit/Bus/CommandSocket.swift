@@ -3,29 +3,41 @@ import Dispatch
 import Foundation
 
 /// The socket that BlueZ's `AcquireWrite` gives: one packet is one Write Command, without a bus or a daemon's main loop
-/// in between (D6). Confined to the bus queue.
+/// in between (D6). Confined to the bus queue, except that the app's threads may send while the socket is lent to them
+/// (``CBPeripheral/DirectWriter``); it is neither closed nor changed then.
 final class CommandSocket {
     enum Outcome { case sent, full, broken }
 
     private var descriptor: Int32
     /// The largest payload of one packet: ATT_MTU - 3, and what BlueZ reads of a packet.
-    let capacity: Int
+    private(set) var capacity: Int
     private var writable: (any DispatchSourceWrite)?
     private(set) var lastUse = DispatchTime.now()
 
     /// - Parameter descriptor: Taken over, and closed by ``close()`` or at the end of this.
     init(descriptor: Int32, mtuBytes: Int) {
         self.descriptor = descriptor
-        capacity = min(max(mtuBytes, 23) - 3, 512)  // no link has less than 23, whatever BlueZ says
+        capacity = Self.capacity(mtuBytes)
         _ = fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK)
     }
 
     deinit { close() }
 
+    /// No link has less than 23, whatever BlueZ says.
+    private static func capacity(_ mtuBytes: Int) -> Int { min(max(mtuBytes, 23) - 3, 512) }
+
+    /// The link's MTU as it is now: BlueZ may have made the socket before that was exchanged.
+    func noteMTU(_ mtuBytes: Int) { capacity = max(capacity, Self.capacity(mtuBytes)) }
+
     func send(_ data: [UInt8]) -> Outcome {
         lastUse = .now()
+        return data.withUnsafeBytes { send($0) }
+    }
+
+    /// The same, also on a thread of the app: it is no use for ``lastUse``.
+    func send(_ data: UnsafeRawBufferPointer) -> Outcome {
         while true {
-            let sent = data.withUnsafeBytes { Glibc.send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL)) }
+            let sent = Glibc.send(descriptor, data.baseAddress, data.count, Int32(MSG_NOSIGNAL))
             if sent >= 0 { return .sent }
             switch errno {
             case EINTR: continue

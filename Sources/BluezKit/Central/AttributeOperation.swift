@@ -68,10 +68,10 @@ extension AttributeOperation {
             answer { $1?.peripheral($0, didWriteValueFor: characteristic, error: error) }
         case .writeDescriptor(_, let descriptor):
             answer { $1?.peripheral($0, didWriteValueFor: descriptor, error: error) }
-        case .writeWithoutResponse(_, let characteristic):
+        case .writeWithoutResponse(let data, let characteristic):
             let path = characteristic.objectPath
             Log.warning(from: path, "dropped a write without response: \(error.localizedDescription)")
-            core.peripheral?.commandDone(link: link)
+            core.peripheral?.commandDone(data.count, link: link, isDropped: true)
         case .setNotify(_, let characteristic), .resubscribe(let characteristic):
             answer { peripheral, delegate in
                 peripheral.noteSubscription(false, to: characteristic)

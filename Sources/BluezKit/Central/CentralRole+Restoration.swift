@@ -127,7 +127,7 @@ extension DeviceConnection {
         core.restore(item.request, link: item.link, layouts: item.peripheral.serviceLayouts, isUp: true)
         add(core)
         let isNew = !isUp
-        client.adopt()
+        client.adopt(for: core)
         claim(for: core)
         for characteristic in item.peripheral.subscribedCharacteristics {
             client.add(AttributeOperation(core: core, link: item.link, kind: .resubscribe(characteristic)))

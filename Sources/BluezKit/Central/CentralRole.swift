@@ -131,7 +131,7 @@ final class CentralRole: @unchecked Sendable {  // holds: confined to the bus qu
         bus.assertOnQueue()
         guard core.isUp, core.request?.link == token, let client = core.device?.connection?.client else {
             // The link has ended meanwhile: no answer (CN-10).
-            if case .writeWithoutResponse = kind { core.peripheral?.commandDone(link: token) }
+            if case .writeWithoutResponse(let data, _) = kind { core.peripheral?.commandDone(data.count, link: token) }
             return
         }
         client.add(AttributeOperation(core: core, link: token, kind: kind))

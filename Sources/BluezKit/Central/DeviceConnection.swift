@@ -57,7 +57,14 @@ final class DeviceConnection: CustomStringConvertible {
     func pursue(_ core: PeripheralCore) {
         claim(for: core)
         add(core)
-        if isUp { core.announceConnection() } else { handle(.want(true)) }
+        if isUp { announce(core) } else { handle(.want(true)) }
+    }
+
+    /// `didConnect`. A link that BlueZ has resolved already has an MTU, which the app finds then.
+    private func announce(_ core: PeripheralCore) {
+        client.awaitMTU { [weak self, weak core] in
+            if let self, let core, isUp, core.request != nil, !core.isUp { core.announceConnection() }
+        }
     }
 
     func add(_ core: PeripheralCore) {
@@ -361,7 +368,8 @@ final class DeviceConnection: CustomStringConvertible {
         if lease == nil { lease = try? sharedLease() }
         loss.reset()
         device.linkUp()
-        for core in clients where core.request != nil && !core.isUp { core.announceConnection() }
+        client.linkUp()
+        for core in clients where core.request != nil && !core.isUp { announce(core) }
         // BlueZ may have told what is below the device while the attempt ran.
         client.continueReading()
     }

@@ -6,7 +6,10 @@ extension GATTClient {
     typealias Entry = AttributeQueue<AttributeOperation>.Entry
 
     /// An operation of an app.
-    func add(_ operation: AttributeOperation) { if let entry = queue.add(operation) { execute(entry) } }
+    func add(_ operation: AttributeOperation) {
+        takeBackWriters()
+        if let entry = queue.add(operation) { execute(entry) }
+    }
 
     /// The running operation is over: on with the next.
     func finish(_ id: Int) {

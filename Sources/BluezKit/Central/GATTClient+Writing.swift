@@ -28,6 +28,7 @@ extension GATTClient {
                 return writeByCall(data, path, entry)
             }
             writers[path] = writer
+            noteMTU(of: writer)
             releaseWhenIdle(writer, path)
             send(data, by: writer, path, entry)
         }
@@ -57,11 +58,14 @@ extension GATTClient {
             Log.warning(
                 from: path,
                 "dropped a write without response of \(data.count) bytes: \(writer.capacity) is the limit")
-            return commandDone(entry)
+            return commandDone(entry, data.count, isDropped: true)
         }
         switch writer.send(data) {
-        case .sent: commandDone(entry)
+        case .sent:
+            commandDone(entry, data.count)
+            lend(writer, of: path, to: entry.operation)
         case .full:
+            entry.operation.core.peripheral?.socketIsFull(link: entry.operation.link)
             awaitEnd(of: entry)
             writer.whenWritable(on: bus.queue, bus.timing.gatt) { [weak self] in
                 guard let self, isRunning(entry.id) else { return }
@@ -83,20 +87,42 @@ extension GATTClient {
                 Log.warning(
                     from: path, "BlueZ dropped a write without response: \(error.message) (\(error.name))")
             }
-            operation.core.peripheral?.commandDone(link: operation.link)
+            operation.core.peripheral?.commandDone(
+                data.count, link: operation.link, isDropped: result.failure != nil)
         }
     }
 
-    private func commandDone(_ entry: Entry) {
-        entry.operation.core.peripheral?.commandDone(link: entry.operation.link)
+    private func commandDone(_ entry: Entry, _ size: Int, isDropped: Bool = false) {
+        entry.operation.core.peripheral?.commandDone(size, link: entry.operation.link, isDropped: isDropped)
         finish(entry.id)
+    }
+
+    /// While nothing waits, the app's threads write to the socket themselves.
+    private func lend(_ writer: CommandSocket, of path: String, to operation: AttributeOperation) {
+        guard queue.isEmpty, writers[path] === writer, let peripheral = operation.core.peripheral,
+            let characteristic = operation.attribute as? CBCharacteristic
+        else { return }
+        let isLent = peripheral.lend(
+            writer, for: characteristic, requestsArrived: operation.core.requestsArrived, link: operation.link)
+        if isLent { borrowers.append(operation.core) }
+    }
+
+    /// From now on all that is written comes through ``queue``, until ``lend(_:of:to:)``.
+    func takeBackWriters() {
+        guard !borrowers.isEmpty else { return }
+        for core in borrowers { core.peripheral?.takeBackWriter() }
+        borrowers = []
     }
 
     /// The socket is exclusive: other programs may want to write as well.
     private func releaseWhenIdle(_ writer: CommandSocket, _ path: String) {
         bus.after(bus.timing.gatt.idleWriter) { [weak self, weak writer] in
             guard let self, let writer, writers[path] === writer else { return }
-            guard writer.lastUse.later(by: bus.timing.gatt.idleWriter * 0.8) < .now(), writer.isDrained else {
+            // What is written directly is not noticed; the next one is.
+            let isLent = !borrowers.isEmpty
+            takeBackWriters()
+            guard !isLent, writer.lastUse.later(by: bus.timing.gatt.idleWriter * 0.8) < .now(), writer.isDrained
+            else {
                 return releaseWhenIdle(writer, path)
             }
             releaseWriter(of: path)
@@ -128,5 +154,9 @@ extension GATTClient {
         return writers.allSatisfy { $0.key == own || $0.value.isDrained }
     }
 
-    func releaseWriter(of path: String) { writers.removeValue(forKey: path)?.close() }
+    func releaseWriter(of path: String) {
+        guard let writer = writers.removeValue(forKey: path) else { return }
+        takeBackWriters()
+        writer.close()
+    }
 }

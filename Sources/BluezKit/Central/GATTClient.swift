@@ -13,10 +13,18 @@ final class GATTClient: CustomStringConvertible {
     var isExecuting = false
     /// Sockets for writes without response, by characteristic.
     var writers: [String: CommandSocket] = [:]
+    /// Peripherals whose apps write to one of them themselves.
+    var borrowers: [PeripheralCore] = []
     /// Characteristics whose socket BlueZ does not give us.
     var withoutSocket: Set<String> = []
+    /// Characteristics whose notifications come by signals, as BlueZ gives no socket.
+    var withoutNotifySocket: Set<String> = []
     /// Attributes that BlueZ had before we looked: they are not announced, so they are read.
     private var unreadObjects = PathQueue()
+    /// The ATT_MTU that the apps know.
+    private var publishedMTU: Int?
+    /// What waits until the ATT_MTU is known, or that BlueZ does not tell it.
+    private var awaitsMTU: [() -> Void] = []
     /// Whether the ATT_MTU may still be asked for.
     private var mayAskMTU = true
     /// Whether `ServicesResolved` is true and ``tree`` complete.
@@ -88,7 +96,8 @@ final class GATTClient: CustomStringConvertible {
     /// The link has ended: nothing is answered any longer. ``endSubscriptions()`` follows.
     func end() {
         queue.removeAll()
-        (answerRunning, answerWhenBonded) = (nil, nil)
+        (answerRunning, answerWhenBonded, awaitsMTU) = (nil, nil, [])
+        takeBackWriters()
         for writer in writers.values { writer.close() }
         writers = [:]
     }
@@ -130,6 +139,7 @@ final class GATTClient: CustomStringConvertible {
         guard isUp, unreadObjects.isEmpty, !isDiscovered else { return }
         guard tree.mtuBytes != nil || !mayAskMTU else { return askMTU() }
         isDiscovered = true
+        mtuKnown()
         publishMTU()
         reconcile()
         if let running = queue.running, answerRunning == nil,
@@ -147,11 +157,16 @@ final class GATTClient: CustomStringConvertible {
             // `ServicesResolved`; but not after its next answer.
             return readChildren(of: device.path)
         }
-        bus.proxy(characteristic.path, BlueZ.characteristic)?.get("MTU") { [weak self] result in
+        guard let proxy = bus.proxy(characteristic.path, BlueZ.characteristic) else { return }
+        bus.insist {
+            proxy.get("MTU", completion: $0)
+        } answered: { [weak self] result in
             guard let self, isCurrent else { return }
             var reader = (try? result.get())?.reader
             let mtu = try? reader?.readVariant { (value) throws(BusError) in try value.readUInt16() }
             tree.setMTU(mtu.map(Int.init))
+            // Another one knows it too, if this one has gone meanwhile.
+            mayAskMTU = mtu == nil && tree.characteristics[characteristic.path.rawValue] == nil
             servicesResolved()
         }
     }
@@ -185,6 +200,7 @@ final class GATTClient: CustomStringConvertible {
                     } catch { Log.warning("\(path): \(error.message)") }
                     // Before `ServicesResolved` the MTU may not have been exchanged: it is asked for then.
                     if !device.properties.areServicesResolved { tree.forgetMTU() }
+                    if tree.mtuBytes != nil { mtuKnown() }
                 }
                 continueReading()
             }
@@ -237,9 +253,36 @@ final class GATTClient: CustomStringConvertible {
         publishMTU()
     }
 
+    /// The link is up. What was reported before it was resolved is of another link, or of the moment before the exchange.
+    func linkUp() { if !device.properties.areServicesResolved { tree.forgetMTU() } }
+
+    /// Does `body` when the ATT_MTU is known; at once if BlueZ has not resolved the link, so that it cannot tell it yet.
+    func awaitMTU(_ body: @escaping () -> Void) {
+        guard device.properties.areServicesResolved, tree.mtuBytes == nil, !isDiscovered else { return body() }
+        awaitsMTU.append(body)
+        guard awaitsMTU.count == 1 else { return }
+        bus.after(bus.timing.gatt.mtu) { [weak self] in self?.mtuKnown() }
+    }
+
+    private func mtuKnown() {
+        let waiting = awaitsMTU
+        awaitsMTU = []
+        for body in waiting { body() }
+    }
+
+    /// Tells the apps that are connected. Those that come later learn it with `didConnect`.
     private func publishMTU() {
-        guard let mtu = tree.mtuBytes else { return }
-        for core in clients where core.isUp { core.peripheral?.mtuBytes = mtu }
+        guard let mtu = tree.mtuBytes, mtu != publishedMTU else { return }
+        publishedMTU = mtu
+        takeBackWriters()
+        for writer in writers.values { writer.noteMTU(mtu) }
+        for core in clients where core.isUp { core.updateMTU(mtu) }
+    }
+
+    /// BlueZ tells the MTU with a socket, too.
+    func noteMTU(of writer: CommandSocket) {
+        tree.setMTU(writer.capacity + 3)
+        publishMTU()
     }
 
     /// A service has come, gone or changed while the link was up (IV-1): told once, when the changes have ended.
@@ -272,7 +315,10 @@ final class GATTClient: CustomStringConvertible {
     // MARK: What an earlier process knew
 
     /// The link was there before this process: attributes are in use before the table is read.
-    func adopt() { if isDiscovered { reconcile() } else { isAdopted = true } }
+    func adopt(for core: PeripheralCore) {
+        if let mtu = tree.mtuBytes, device.properties.areServicesResolved { core.updateMTU(mtu) }
+        if isDiscovered { reconcile() } else { isAdopted = true }
+    }
 
     /// Compares what an earlier process knew with the table, and reports what has changed.
     private func reconcile() {

@@ -6,8 +6,9 @@ extension PeripheralCore {
     func announceConnection() {
         guard let token = request?.link else { return }
         connected()
+        let mtu = device?.connection?.client.tree.mtuBytes
         manager.post { [self] manager in
-            guard let peripheral, peripheral.enterConnected(link: token) else { return }
+            guard let peripheral, peripheral.enterConnected(link: token, mtuBytes: mtu) else { return }
             manager.preserve(peripheral)
             manager.delegate?.centralManager(manager, didConnect: peripheral)
         }

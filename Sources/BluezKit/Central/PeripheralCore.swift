@@ -42,6 +42,8 @@ final class PeripheralCore: @unchecked Sendable {
     /// How many cancels wait for the end of the link.
     private(set) var pendingCancels = 0
     private(set) weak var device: Device?
+    /// How many requests of the app have arrived here.
+    private(set) var requestsArrived = 0
     /// Services that are known from an earlier process, with what was in them; nil: nothing has to be compared.
     private var restoredLayouts: [String: String]?
     /// The versions of those of them that have not changed since.
@@ -71,6 +73,8 @@ final class PeripheralCore: @unchecked Sendable {
     }
 
     func attach(_ device: Device) { self.device = device }
+
+    func requestArrived() { requestsArrived += 1 }
 
     /// The app has cancelled, or let go of it: nothing that it asked for is wanted any longer.
     func endRequest() { (request, isUp) = (nil, false) }
@@ -150,6 +154,12 @@ final class PeripheralCore: @unchecked Sendable {
             guard let peripheral, peripheral.updateName(name) else { return }
             peripheral.delegate?.peripheralDidUpdateName(peripheral)
         }
+    }
+
+    /// The ATT_MTU of the link is known, or has grown.
+    func updateMTU(_ mtuBytes: Int) {
+        guard let token = request?.link else { return }
+        manager.post { [self] _ in peripheral?.learn(mtuBytes: mtuBytes, link: token) }
     }
 
     func updateBond(_ isBonded: Bool) { manager.post { [self] _ in peripheral?.learn(isBonded: isBonded) } }

@@ -9,10 +9,7 @@ extension CBPeripheral {
     var isInvalid: Bool { shared.withLock { $0.isInvalid } }
 
     /// ATT_MTU of the link, in bytes; nil until it is known.
-    var mtuBytes: Int? {
-        get { shared.withLock { $0.mtuBytes } }
-        set { shared.withLock { $0.mtuBytes = newValue } }
-    }
+    var mtuBytes: Int? { shared.withLock { $0.mtuBytes } }
 
     /// - Returns: The generation of this connect, and whether it is already connected; nil if a connect is
     ///   pending already (CN-4).
@@ -26,7 +23,7 @@ extension CBPeripheral {
             default:
                 shared.state = .connecting
                 shared.connectRequest = request
-                (shared.commands, shared.isFull, shared.mtuBytes) = (0, false, nil)
+                (shared.commands, shared.mtuBytes) = (CommandFlow(), nil)
                 return (core.begin(), false)
             }
         }
@@ -37,20 +34,30 @@ extension CBPeripheral {
         shared.withLock { shared in
             guard shared.state == .connecting || shared.state == .connected else { return false }
             shared.state = .disconnecting
+            shared.directWriter = nil
             core.begin()
             return true
         }
     }
 
+    /// - Parameter mtuBytes: ATT_MTU, if it is known already.
     /// - Returns: Whether `didConnect` is due: not if the app has cancelled in the meantime.
-    func enterConnected(link token: UInt64) -> Bool {
+    func enterConnected(link token: UInt64, mtuBytes: Int?) -> Bool {
         shared.withLock { shared in
             guard core.link.load(ordering: .relaxed) == token else { return false }
             if shared.state != .connected {
                 (shared.services, shared.attributes, shared.subscribed) = (nil, [:], [])
+                shared.commands = CommandFlow()
             }
             shared.state = .connected
+            if let mtuBytes { shared.mtuBytes = mtuBytes }
             return true
+        }
+    }
+
+    func learn(mtuBytes: Int, link token: UInt64) {
+        shared.withLock { shared in
+            if core.link.load(ordering: .relaxed) == token { shared.mtuBytes = mtuBytes }
         }
     }
 
@@ -64,7 +71,7 @@ extension CBPeripheral {
             shared.state = next == nil ? .disconnected : .connecting
             return endLink(&shared)
         }
-        if let ended { stopNotifying(ended) }
+        if let ended { linkEnded(ended) }
         return ended != nil
     }
 
@@ -74,7 +81,7 @@ extension CBPeripheral {
             if shared.state == .disconnecting { shared.state = .disconnected }
             return endLink(&shared)
         }
-        stopNotifying(ended)
+        linkEnded(ended)
     }
 
     /// Bluetooth is off, or was reset: no callback is made, and after a reset the object cannot be used again.
@@ -85,19 +92,26 @@ extension CBPeripheral {
             shared.isInvalid = invalidates
             return endLink(&shared)
         }
-        stopNotifying(ended)
+        linkEnded(ended)
     }
 
     /// - Returns: The known attributes.
     func endLink(_ shared: inout Shared) -> [CBAttribute] {
         defer { (shared.services, shared.attributes, shared.subscribed) = (nil, [:], []) }
-        (shared.commands, shared.isFull, shared.mtuBytes) = (0, false, nil)
+        shared.commands.end()
+        (shared.directWriter, shared.mtuBytes) = (nil, nil)
         shared.channels = []
         return Array(shared.attributes.values)
     }
 
+    /// After ``endLink(_:)``, without the lock.
+    func linkEnded(_ attributes: [CBAttribute]) {
+        stopNotifying(attributes)
+        logDroppedCommands()
+    }
+
     /// NT-7: objects that the app still holds must not show `isNotifying`.
-    func stopNotifying(_ attributes: [CBAttribute]) {
+    private func stopNotifying(_ attributes: [CBAttribute]) {
         for case let characteristic as CBCharacteristic in attributes where characteristic.isNotifying {
             characteristic.setNotifying(false)
         }
@@ -217,6 +231,7 @@ extension CBPeripheral {
                 shared.subscribed.remove(attribute.objectPath)
             }
             shared.services?.removeAll(where: isGone)
+            shared.directWriter = nil
             return gone
         }
         stopNotifying(gone)

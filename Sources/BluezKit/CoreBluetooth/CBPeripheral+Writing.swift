@@ -1,14 +1,41 @@
-import Synchronization
 import Foundation
+import Synchronization
 
 /// Writes without response: which are accepted, and when there is room.
 extension CBPeripheral {
-    /// From this number of writes that BlueZ has not taken, `canSendWriteWithoutResponse` is false…
-    private static let fullAt = 64
-    /// …and from this number on, further ones are dropped.
-    private static let dropAt = 1024
+    /// **BluezKit addition.** How many writes without response were dropped since the last `connect(_:options:)`: because
+    /// the queue was full, the value was too long, or BlueZ refused it. What waits when the link ends does not count.
+    ///
+    /// Zero for an app that respects ``canSendWriteWithoutResponse`` and
+    /// ``maximumWriteValueLength(for:)``, unless BlueZ refuses a write. Any thread.
+    public var droppedWritesWithoutResponse: Int { shared.withLock { $0.commands.dropped } }
 
-    func writeCommand(_ data: [UInt8], _ characteristic: CBCharacteristic) {
+    /// BlueZ's socket for one characteristic, to which the app's threads write themselves: a write costs a system call, and no
+    /// way to the bus queue and back. It is lent by the bus queue while nothing waits there, and taken back before anything
+    /// else is done or the socket is closed. Used under the lock of ``Shared``.
+    struct DirectWriter {
+        /// By identity: the attributes of ``Shared`` hold it.
+        let characteristic: ObjectIdentifier
+        let socket: CommandSocket
+    }
+
+    /// Sends a value by BlueZ's socket, if that is lent and has room. Then nothing that was asked for before waits.
+    /// - Returns: Whether it is sent.
+    func sendAtOnce(_ data: Data, _ characteristic: CBCharacteristic) -> Bool {
+        shared.withLock { shared in
+            guard let writer = shared.directWriter, writer.characteristic == ObjectIdentifier(characteristic),
+                !data.isEmpty, data.count <= writer.socket.capacity
+            else { return false }
+            switch data.withUnsafeBytes({ writer.socket.send($0) }) {
+            case .sent: return true
+            case .full: shared.commands.socketIsFull()
+            case .broken: break
+            }
+            return false
+        }
+    }
+
+    func writeCommand(_ data: Data, _ characteristic: CBCharacteristic) {
         guard characteristic.properties.contains(.writeWithoutResponse) else {
             return Log.misuse(
                 "\(characteristic) does not specify the \"Write Without Response\" property - "
@@ -16,48 +43,72 @@ extension CBPeripheral {
         }
         let limit = maximumWriteValueLength(for: .withoutResponse)
         if mtuBytes != nil, data.count > limit {
+            shared.withLock { $0.commands.drop() }
             return Log.warning("dropped a write without response of \(data.count) bytes: \(limit) is the limit")
         }
-        enum Verdict { case send, notConnected, drop }
-        let verdict: Verdict = shared.withLock { shared in
-            guard shared.state == .connected else { return .notConnected }
-            guard shared.commands < Self.dropAt else { return .drop }
-            shared.commands += 1
-            if shared.commands >= Self.fullAt { shared.isFull = true }
-            return .send
+        let bytes = [UInt8](data)
+        let isConnected = shared.withLock { shared in
+            guard shared.state == .connected else { return Bool?.none }
+            guard shared.commands.add(bytes.count) else { return false }
+            shared.beginRequest()
+            return true
         }
-        switch verdict {
-        case .notConnected:
-            Log.misuse("\(self) writeValue: can only accept commands while in the connected state")
-        case .drop:
-            Log.warning(
-                from: "canSendWriteWithoutResponse",
-                "dropped a write without response: wait for canSendWriteWithoutResponse")
-        case .send:
-            let core = core
-            let token = core.link.load(ordering: .relaxed)
-            core.manager.central.bus.run {
-                core.manager.central.perform(.writeWithoutResponse(data, characteristic), for: core, link: token)
-            }
+        switch isConnected {
+        case nil: Log.misuse("\(self) writeValue: can only accept commands while in the connected state")
+        case false?: break  // counted, and logged when there is room again
+        case true?: handOver(.writeWithoutResponse(bytes, characteristic))
         }
     }
 
-    /// BlueZ has taken a write, or it was dropped. On the bus queue.
-    func commandDone(link token: UInt64) {
-        guard core.link.load(ordering: .relaxed) == token else { return }
-        let hasRoomAgain = shared.withLock { shared in
-            shared.commands = max(0, shared.commands - 1)
-            return shared.isFull && shared.commands == Self.fullAt / 2
+    // MARK: From the bus queue
+
+    /// Lends a socket to the app's threads, unless the app has asked for more than has arrived.
+    /// - Returns: Whether it is lent, until ``takeBackWriter()``.
+    func lend(
+        _ socket: CommandSocket, for characteristic: CBCharacteristic, requestsArrived: Int, link token: UInt64
+    ) -> Bool {
+        shared.withLock { shared in
+            guard core.link.load(ordering: .relaxed) == token, shared.state == .connected,
+                shared.requests == requestsArrived,
+                shared.attributes[characteristic.objectPath] === characteristic
+            else { return false }
+            shared.directWriter = DirectWriter(characteristic: ObjectIdentifier(characteristic), socket: socket)
+            return true
         }
-        guard hasRoomAgain else { return }
+    }
+
+    /// No thread of the app uses the socket when this returns.
+    func takeBackWriter() { shared.withLock { $0.directWriter = nil } }
+
+    /// BlueZ's socket has no room.
+    func socketIsFull(link token: UInt64) {
+        guard core.link.load(ordering: .relaxed) == token else { return }
+        shared.withLock { $0.commands.socketIsFull() }
+    }
+
+    /// BlueZ has taken a write, or it was dropped.
+    func commandDone(_ size: Int, link token: UInt64, isDropped: Bool = false) {
+        guard core.link.load(ordering: .relaxed) == token else { return }
+        guard shared.withLock({ $0.commands.remove(size, isDropped: isDropped) }) else { return }
         core.post { peripheral, delegate in
-            let isTime = peripheral.shared.withLock { shared in
-                // By now as many may be waiting again: then this is called when there is room for them.
-                guard shared.isFull, shared.commands < Self.fullAt else { return false }
-                shared.isFull = false
-                return true
-            }
+            let isTime = peripheral.shared.withLock { $0.commands.announceRoom() }
+            peripheral.logDroppedCommands()
             if isTime { delegate?.peripheralIsReady(toSendWriteWithoutResponse: peripheral) }
         }
+    }
+
+    /// One line for all writes that the full queue has dropped, when there is room again or the link has ended.
+    func logDroppedCommands() {
+        let count = shared.withLock { $0.commands.takeUnlogged() }
+        guard count > 0 else { return }
+        Log.warning("dropped \(count) writes without response to \(self): wait for canSendWriteWithoutResponse")
+    }
+}
+
+extension CBPeripheral.Shared {
+    /// What follows reaches the bus queue after this request.
+    mutating func beginRequest() {
+        directWriter = nil
+        requests += 1
     }
 }

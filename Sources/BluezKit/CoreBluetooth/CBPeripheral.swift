@@ -23,8 +23,11 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
         var mtuBytes: Int?
         var isInvalid = false
         /// Writes without response that BlueZ has not taken yet.
-        var commands = 0
-        var isFull = false
+        var commands = CommandFlow()
+        /// BlueZ's socket for such writes, while nothing that was asked for before waits.
+        var directWriter: DirectWriter?
+        /// How many requests the bus queue was given.
+        var requests = 0
         /// The app's options for `connect`, as far as they are numbers.
         var connectRequest = ConnectRequest(options: [:])
         /// Characteristics that the app is subscribed to, by path, from `setNotifyValue` on.
@@ -81,9 +84,13 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
     /// The primary services discovered on this link; nil before the first discovery and after the end of the link.
     open var services: [CBService]? { shared.withLock { $0.services } }
 
-    /// Whether a write without response would be accepted. After it was false, continue in
-    /// `peripheralIsReady(toSendWriteWithoutResponse:)`.
-    open var canSendWriteWithoutResponse: Bool { shared.withLock { $0.state == .connected && !$0.isFull } }
+    /// Whether the next write without response goes to BlueZ, or into a queue that has room. While it is true no such
+    /// write is dropped. After it was false, continue in `peripheralIsReady(toSendWriteWithoutResponse:)`.
+    ///
+    /// It is false while BlueZ's socket is full, and from 64 waiting writes until half of them are gone; and without a
+    /// connection. Where BlueZ gives no socket, a write waits until BlueZ has answered the previous ones: BlueZ itself
+    /// takes any number of them, and does not tell when they are sent.
+    open var canSendWriteWithoutResponse: Bool { shared.withLock { $0.state == .connected && !$0.commands.isFull } }
 
     /// Apple Notification Center Service, which does not exist on Linux: false.
     open var ancsAuthorized: Bool { false }
@@ -103,10 +110,18 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
             return Log.misuse("\(self) \(command): can only accept commands while in the connected state")
         }
         core.manager.onRequest?(self, kind)
-        let token = core.link.load(ordering: .relaxed)
+        shared.withLock { $0.beginRequest() }
+        handOver(kind)
+    }
+
+    /// Gives the bus queue what ``Shared/beginRequest()`` has counted.
+    func handOver(_ kind: AttributeOperation.Kind) {
         let core = core
-        let operation = AttributeOperation(core: core, link: token, kind: kind)
-        core.manager.central.bus.run { core.manager.central.perform(operation.kind, for: core, link: token) }
+        let operation = AttributeOperation(core: core, link: core.link.load(ordering: .relaxed), kind: kind)
+        core.manager.central.bus.run {
+            core.requestArrived()
+            core.manager.central.perform(operation.kind, for: core, link: operation.link)
+        }
     }
 
     /// MIS-4: an attribute of another peripheral, or of a link that has ended.
@@ -173,8 +188,14 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
 
     /// The largest value, in bytes, that one write can carry.
     ///
-    /// `.withResponse`: 512, the largest attribute. `.withoutResponse`: ATT_MTU - 3, at most 512; 20 until BlueZ has
-    /// exchanged the MTU, right after connecting.
+    /// `.withResponse`: 512, the largest attribute. `.withoutResponse`: ATT_MTU - 3, at most 512; 20 until the MTU is
+    /// known. When that is:
+    /// - in `didConnect`, if there was a link already, of another program or manager;
+    /// - for a restored peripheral whose link is still there, milliseconds after `willRestoreState`;
+    /// - otherwise before `didDiscoverServices`, and without discovery at about the same time: BlueZ exchanges the MTU
+    ///   after it has reported the link, and tells the result with the attributes.
+    ///
+    /// It never becomes smaller while the link is up, and changes on the manager's queue only.
     /// - Important: Check it before each write: the value may grow once after `didConnect`.
     /// - SeeAlso: Core Spec 5.4, Vol 3, Part F, 3.2.9 and 3.4.5.3; BlueZ doc/org.bluez.GattCharacteristic.rst, `MTU`.
     @discardableResult
@@ -187,14 +208,18 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
 
     /// Writes a value. `.withResponse` is answered by `didWriteValueFor`; long values are automatically written in
     /// several parts. `.withoutResponse` is not answered: a write that is too long, or to a characteristic that does
-    /// not allow it, is dropped and logged. While ``canSendWriteWithoutResponse`` is false, some more writes are
-    /// queued; beyond that they are dropped and logged.
+    /// not allow it, is dropped and logged. Writes of both types reach the peripheral in the order of the calls.
+    ///
+    /// While ``canSendWriteWithoutResponse`` is false, writes without response wait in a queue of 1 MiB, in which each
+    /// counts for 64 bytes more than its value has. Beyond that they are dropped, logged together, and counted in
+    /// ``droppedWritesWithoutResponse``.
     open func writeValue(_ data: Data, for characteristic: CBCharacteristic, type: CBCharacteristicWriteType) {
+        if type == .withoutResponse, sendAtOnce(data, characteristic) { return }
         guard isMine(characteristic) else { return }
         switch type {
         // A value that is too long is refused in its turn (RW-1); one extra byte is enough to detect it.
         case .withResponse: request(.write([UInt8](data.prefix(513)), characteristic))
-        case .withoutResponse: writeCommand([UInt8](data), characteristic)
+        case .withoutResponse: writeCommand(data, characteristic)
         }
     }
 

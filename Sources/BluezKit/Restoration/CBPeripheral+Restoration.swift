@@ -96,7 +96,7 @@ extension CBPeripheral {
             shared.state = .connecting
             return endLink(&shared)
         }
-        stopNotifying(ended)
+        linkEnded(ended)
     }
 
     /// - Returns: The generation of its connect; nil if there is no connect request.

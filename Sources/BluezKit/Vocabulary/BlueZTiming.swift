@@ -137,8 +137,14 @@ struct BlueZTiming: Sendable {
     struct GATT: Sendable {
         /// BlueZ announces a changed attribute table object by object, within some milliseconds.
         var tableChange = Duration.milliseconds(100)
+        /// For BlueZ to tell the MTU of a link that was there before: then `didConnect` comes without. It takes some calls that
+        /// BlueZ answers at once.
+        var mtu = Duration.seconds(1)
         /// A socket for writes without response that is not used for so long is given back, because it is exclusive.
         var idleWriter = Duration.seconds(5)
+        /// From the end of a socket for notifications until it counts as closed by another program: if the link has ended,
+        /// or bluetoothd, the bus tells it by then.
+        var socketEnd = Duration.milliseconds(200)
         /// BlueZ notices a closed socket some moments later, and refuses other writes until then: doubled with each try.
         var writerRetry = Duration.milliseconds(5)
         /// How often such a write is repeated: 1.3 s in all.

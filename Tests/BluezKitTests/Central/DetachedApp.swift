@@ -15,9 +15,11 @@ final class DetachedApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegat
     let device: Device
     var core: PeripheralCore { peripheral.core }
 
-    init(on bus: BusAddress? = nil) {
+    init(on bus: BusAddress? = nil, options: [String: Any] = [:]) {
         let address = bus?.rawValue ?? "unix:path=/nonexistent/\(UUID().uuidString)"
-        manager = CBCentralManager(delegate: nil, queue: queue, options: [BluezManagerOptionBusAddressKey: address])
+        manager = CBCentralManager(
+            delegate: nil, queue: queue,
+            options: options.merging([BluezManagerOptionBusAddressKey: address]) { $1 })
         device = DetachedCentral.device(0x77)
         peripheral = CBPeripheral(identity: device.identity, manager: manager)
         super.init()
@@ -94,6 +96,9 @@ final class DetachedApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegat
         _ peripheral: CBPeripheral, didWriteValueFor characteristic: CBCharacteristic, error: (any Error)?
     ) {
         log.append("wrote\(error.map { " error \(Self.code($0))" } ?? "")")
+    }
+    func peripheralIsReady(toSendWriteWithoutResponse peripheral: CBPeripheral) {
+        log.append("ready \(peripheral.canSendWriteWithoutResponse)")
     }
     func peripheral(_ peripheral: CBPeripheral, didModifyServices invalidatedServices: [CBService]) {
         log.append("modified \(invalidatedServices.count)")

@@ -5,7 +5,7 @@ import Testing
 
 /// Operations on a connected device's attributes, as they reach BlueZ, and BlueZ's answers as they reach the app.
 @Suite struct GATTClientTests {
-    private final class Stage {
+    final class Stage {
         let script: ScriptedBus
         let app: DetachedApp
         let path: String
@@ -17,16 +17,19 @@ import Testing
         static func uuid(_ short: String) -> String { "0000\(short)-0000-1000-8000-00805f9b34fb" }
 
         /// Connected, with a table that BlueZ has not resolved yet.
-        init() async throws {
+        init(
+            mtu: Duration = .milliseconds(1), options: [String: Any] = [:], modalias: String = "usb:v1D6Bp0246d0542"
+        ) async throws {
             script = try await ScriptedBus {
                 var timing = $0
                 (timing.daemon.busyRetry, timing.gatt.writerRetry) = (.milliseconds(1), .milliseconds(1))
-                timing.gatt.tableChange = .milliseconds(1)
+                (timing.gatt.tableChange, timing.gatt.socketEnd) = (.milliseconds(1), .milliseconds(1))
+                timing.gatt.mtu = mtu
                 return timing
             }
-            app = DetachedApp(on: script.address)
+            app = DetachedApp(on: script.address, options: options)
             path = ScriptedBus.path(app.device.identity)
-            try await script.expect("GetAll").answer(ScriptedBus.adapter(isPowered: true))
+            try await script.expect("GetAll").answer(ScriptedBus.adapter(isPowered: true, modalias: modalias))
             try await script.states.next("power") { $0 == .poweredOn ? true : nil }
             script.answerRoutinely([
                 "RegisterAgent": [], "Get": [.variant(.bool(true))], "Introspect": [.string("<node/>")],
@@ -205,7 +208,8 @@ import Testing
         children.answer(.string("<node><node name=\"service0001\"/></node>"))
         try await stage.script.expect("Introspect", at: stage.service).answer(.string("<node/>"))
         for _ in 0..<3 { try await stage.script.expect("GetAll", at: stage.service).refuse(ScriptedBus.busy) }
-        try await stage.expect("connected")
+        try await stage.waitFor("connected")
+        _ = try await stage.app.callbacks()
         stage.app.peripheral.discoverServices(nil)
         try await stage.expect()
         try await stage.script.expect("GetAll", at: stage.service).answer(
@@ -215,5 +219,154 @@ import Testing
             .string("<node><node name=\"service0001\"/></node>"))
         try await stage.script.expect("Introspect", at: stage.service).answer(.string("<node/>"))
         try await stage.expect("services 1")
+    }
+    @Test("RW-6 the MTU of a link that BlueZ had before is known in didConnect")
+    func existingMTU() async throws {
+        let stage = try await Stage(mtu: .seconds(3600))
+        try stage.script.change(stage.path, BlueZ.device, [("Connected", .bool(false))])
+        try await stage.waitFor("disconnected, error")
+        _ = try await stage.app.callbacks()
+        stage.script.stopAnswering("Introspect")
+        stage.app.manager.connect(stage.app.peripheral)
+        let children = try await stage.script.expect("Introspect", at: stage.path)
+        try await stage.script.expect("GetAll", at: stage.path).answer(
+            .properties(
+                ScriptedBus.properties(
+                    stage.app.device.identity, connected: true, [("ServicesResolved", .bool(true))])))
+        children.answer(.string("<node><node name=\"service0001\"/></node>"))
+        let below = try await stage.script.expect("Introspect", at: stage.service)
+        try await stage.script.expect("GetAll", at: stage.service).answer(
+            .properties([("UUID", .string(Stage.uuid("180d"))), ("Primary", .bool(true))]))
+        below.answer(.string("<node><node name=\"char0002\"/></node>"))
+        try await stage.script.expect("Introspect", at: stage.heart).answer(.string("<node/>"))
+        let properties = try await stage.script.expect("GetAll", at: stage.heart)
+        try await stage.expect()
+        properties.answer(
+            .properties([
+                ("UUID", .string(Stage.uuid("2a37"))), ("Flags", .strings(["notify"])), ("MTU", .uint16(185)),
+            ]))
+        try await stage.waitFor("connected")
+        #expect(stage.app.peripheral.maximumWriteValueLength(for: .withoutResponse) == 182)
+    }
+
+    @Test("RW-6 an MTU never becomes smaller while the link is up, and one of AcquireWrite counts as well")
+    func growingMTU() async throws {
+        let stage = try await Stage()
+        let (_, control) = try await stage.discover()
+        let peripheral = stage.app.peripheral
+        #expect(peripheral.maximumWriteValueLength(for: .withoutResponse) == 97)
+        try stage.script.change(stage.heart, BlueZ.characteristic, [("MTU", .uint16(23))])
+        try await stage.expect()
+        #expect(peripheral.maximumWriteValueLength(for: .withoutResponse) == 97)
+        let pair = try SocketPair()
+        peripheral.writeValue(Data([1]), for: control, type: .withoutResponse)
+        try await stage.script.expect("AcquireWrite").answer(.fileDescriptor(pair.ours), .uint16(247))
+        Glibc.close(pair.ours)
+        try await stage.expect()
+        #expect(peripheral.maximumWriteValueLength(for: .withoutResponse) == 244)
+        peripheral.writeValue(Data(repeating: 2, count: 244), for: control, type: .withoutResponse)
+        #expect(pair.receiveAll().map(\.count) == [1, 244])
+    }
+
+    // MARK: Writes without response
+
+    @Test("RW-8 O-27 a write without response is sent within the call where nothing waits, and waits behind what does")
+    func directWrites() async throws {
+        let stage = try await Stage()
+        let (heart, control) = try await stage.discover()
+        let peripheral = stage.app.peripheral
+        let pair = try SocketPair()
+        func write(_ number: UInt8, _ type: CBCharacteristicWriteType = .withoutResponse) {
+            peripheral.writeValue(Data([number]), for: control, type: type)
+        }
+        write(1)
+        try await stage.script.expect("AcquireWrite", at: stage.control).answer(.fileDescriptor(pair.ours), .uint16(100))
+        Glibc.close(pair.ours)
+        try await stage.expect()
+        #expect(pair.receiveAll() == [[1]])
+        // Within the call: the bus queue has no part in it.
+        stage.script.turn {
+            write(2)
+            write(3)
+            #expect(pair.receiveAll() == [[2], [3]])
+        }
+        peripheral.readValue(for: heart)
+        let read = try await stage.script.expect("ReadValue")
+        write(4)
+        try await stage.script.expectNoCall()
+        #expect(pair.receive() == nil, "the read is first")
+        read.answer(.bytes([9]))
+        try await stage.expect("value 9")
+        #expect(pair.receiveAll() == [[4]])
+        write(5)
+        #expect(pair.receiveAll() == [[5]])
+        // A write with response needs the socket to be closed.
+        write(6, .withResponse)
+        write(7)
+        let request = try await stage.script.expect("WriteValue", at: stage.control)
+        #expect(pair.receiveAll() == [] && pair.receive() == [])
+        request.answer()
+        try await stage.script.expect("AcquireWrite").refuse("NotSupported")
+        let command = try await stage.script.expect("WriteValue", at: stage.control)
+        #expect(command.arguments.first?.bytesValue == [7])
+        command.answer()
+        try await stage.expect("wrote")
+        #expect(peripheral.droppedWritesWithoutResponse == 0)
+    }
+
+    @Test("RW-9 O-26 canSendWriteWithoutResponse is false while BlueZ's socket is full; nothing is lost")
+    func fullSocket() async throws {
+        let stage = try await Stage()
+        let (_, control) = try await stage.discover()
+        let peripheral = stage.app.peripheral
+        let pair = try SocketPair()
+        peripheral.writeValue(Data([0]), for: control, type: .withoutResponse)
+        try await stage.script.expect("AcquireWrite").answer(.fileDescriptor(pair.ours), .uint16(100))
+        Glibc.close(pair.ours)
+        try await stage.expect()
+        var sent: [[UInt8]] = [[0]]
+        while peripheral.canSendWriteWithoutResponse {
+            sent.append([UInt8(truncatingIfNeeded: sent.count)])
+            peripheral.writeValue(Data(sent.last ?? []), for: control, type: .withoutResponse)
+        }
+        try await stage.expect()
+        #expect(!peripheral.canSendWriteWithoutResponse)
+        #expect(sent.count > 64, "the socket has more room than the queue")
+        for number in 0..<10 {
+            sent.append([1, UInt8(number)])
+            peripheral.writeValue(Data(sent.last ?? []), for: control, type: .withoutResponse)
+        }
+        var received: [[UInt8]] = []
+        let deadline = ContinuousClock.now + .seconds(world_deadline)
+        while received.count < sent.count, ContinuousClock.now < deadline {
+            received += pair.receiveAll()
+            await Task.yield()
+        }
+        #expect(received == sent)
+        try await stage.waitFor("ready true")
+        #expect(peripheral.canSendWriteWithoutResponse && peripheral.droppedWritesWithoutResponse == 0)
+    }
+
+    @Test("RW-9 where BlueZ gives no socket one write is with BlueZ, and the others wait for its answer")
+    func writesByCall() async throws {
+        let stage = try await Stage()
+        let (_, control) = try await stage.discover()
+        let peripheral = stage.app.peripheral
+        var count: UInt8 = 0
+        while peripheral.canSendWriteWithoutResponse {
+            peripheral.writeValue(Data([count]), for: control, type: .withoutResponse)
+            count += 1
+        }
+        #expect(count == 64)
+        try await stage.script.expect("AcquireWrite").refuse("NotPermitted", "Write acquired")
+        for number in 0..<count {
+            let write = try await stage.script.expect("WriteValue")
+            #expect(write.arguments.first?.bytesValue == [number])
+            if number < 3 { try await stage.script.expectNoCall() }
+            if number == count - 1 { write.refuse("Failed", "Failed to initiate write") } else { write.answer() }
+        }
+        try await stage.waitFor("ready true")
+        try await stage.script.settle()
+        #expect(peripheral.droppedWritesWithoutResponse == 1, "BlueZ has refused it")
     }
 }

@@ -120,12 +120,16 @@ import Testing
         let token = sink.core.link.load(ordering: .relaxed)
         let session = central.manager.session
         // Writes wait, and are taken, as the bus queue sees them.
-        func take(_ count: Int) { session.run { for _ in 0..<count { sink.commandDone(link: token) } } }
-        sink.shared.withLock { ($0.commands, $0.isFull) = (64, true) }
+        func take(_ count: Int) { session.run { for _ in 0..<count { sink.commandDone(1, link: token) } } }
+        func wait(_ count: Int) {
+            let areAccepted = sink.shared.withLock { shared in (0..<count).allSatisfy { _ in shared.commands.add(1) } }
+            #expect(areAccepted)
+        }
+        wait(64)
         let go = await central.block()
         take(32)
         await central.passBusQueue()
-        sink.shared.withLock { $0.commands += 100 }
+        wait(100)
         go.signal()
         try await central.settle(sink)
         #expect(!sink.canSendWriteWithoutResponse)

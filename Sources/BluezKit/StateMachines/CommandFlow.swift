@@ -1,0 +1,73 @@
+/// The writes without response of one connection that wait for BlueZ: how many are accepted, and when the app hears that there
+/// is room again (RW-9, RW-10). Pure.
+struct CommandFlow {
+    /// From this number of waiting writes on the app is asked to wait…
+    static let fullAt = 64
+    /// …until no more than this number wait.
+    static let roomAt = fullAt / 2
+    /// What waits at most, for an app that does not wait: each write counts for its bytes and ``overheadBytes``.
+    static let limitBytes = 1 << 20
+    /// About what a waiting write takes besides its value, so that short values cannot fill the memory.
+    static let overheadBytes = 64
+
+    private var waiting = 0
+    private var waitingBytes = 0
+    /// Whether the app is asked to wait.
+    private(set) var isFull = false
+    /// Whether the app is about to hear that there is room.
+    private var isRoomAnnounced = false
+    /// How many writes were dropped.
+    private(set) var dropped = 0
+    /// How many of those have to be logged.
+    private var unlogged = 0
+
+    /// A write of the app.
+    /// - Returns: Whether it waits. If not it is dropped, as the queue is full.
+    mutating func add(_ size: Int) -> Bool {
+        guard waitingBytes + Self.overheadBytes + size <= Self.limitBytes else {
+            dropped += 1
+            unlogged += 1
+            return false
+        }
+        waiting += 1
+        waitingBytes += Self.overheadBytes + size
+        if waiting >= Self.fullAt { isFull = true }
+        return true
+    }
+
+    /// BlueZ's socket has no room.
+    mutating func socketIsFull() { isFull = true }
+
+    /// A write does not wait any more.
+    /// - Parameter isDropped: BlueZ has not taken it.
+    /// - Returns: Whether ``announceRoom()`` is due, on the app's queue.
+    mutating func remove(_ size: Int, isDropped: Bool = false) -> Bool {
+        waiting = max(0, waiting - 1)
+        waitingBytes = max(0, waitingBytes - Self.overheadBytes - size)
+        if isDropped { dropped += 1 }
+        guard isFull, !isRoomAnnounced, waiting <= Self.roomAt else { return false }
+        isRoomAnnounced = true
+        return true
+    }
+
+    /// - Returns: Whether the app is to continue: not if as many writes as before wait by now; it is told when there is room
+    ///   for them.
+    mutating func announceRoom() -> Bool {
+        isRoomAnnounced = false
+        guard isFull, waiting < Self.fullAt else { return false }
+        isFull = false
+        return true
+    }
+
+    /// A write that never waited, as it could not be sent.
+    mutating func drop() { dropped += 1 }
+
+    /// - Returns: How many writes the full queue has dropped since the last call.
+    mutating func takeUnlogged() -> Int {
+        defer { unlogged = 0 }
+        return unlogged
+    }
+
+    /// The link has ended: nothing waits for it any more.
+    mutating func end() { (waiting, waitingBytes, isFull, isRoomAnnounced) = (0, 0, false, false) }
+}

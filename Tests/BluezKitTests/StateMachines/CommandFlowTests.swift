@@ -1,0 +1,71 @@
+import Testing
+
+@testable import BluezKit
+
+@Suite struct CommandFlowTests {
+    /// `#expect` takes no mutating calls.
+    private final class Flow {
+        private var flow = CommandFlow()
+        var isFull: Bool { flow.isFull }
+        var dropped: Int { flow.dropped }
+        func add(_ size: Int) -> Bool { flow.add(size) }
+        func remove(_ size: Int) -> Bool { flow.remove(size) }
+        func announceRoom() -> Bool { flow.announceRoom() }
+        func socketIsFull() { flow.socketIsFull() }
+        func takeUnlogged() -> Int { flow.takeUnlogged() }
+        func end() { flow.end() }
+    }
+
+    private func full(_ count: Int = CommandFlow.fullAt) -> Flow {
+        let flow = Flow()
+        for _ in 0..<count { #expect(flow.add(1)) }
+        return flow
+    }
+
+    @Test("RW-9 full at 64, and room is announced once, at 32")
+    func room() {
+        let flow = full(CommandFlow.fullAt - 1)
+        #expect(!flow.isFull)
+        #expect(flow.add(1) && flow.isFull)
+        for _ in 0..<31 { #expect(!flow.remove(1)) }
+        #expect(flow.remove(1), "32 wait")
+        #expect(flow.isFull, "until the app hears of it")
+        for _ in 0..<32 { #expect(!flow.remove(1)) }
+        #expect(flow.announceRoom() && !flow.isFull)
+        #expect(!flow.announceRoom())
+    }
+
+    @Test("O-26 where as many wait again when the app would hear of room, it hears of it later, once")
+    func fullAgain() {
+        let flow = full()
+        for _ in 0..<32 { _ = flow.remove(1) }
+        for _ in 0..<32 { #expect(flow.add(1)) }
+        #expect(!flow.announceRoom() && flow.isFull)
+        #expect((0..<64).filter { _ in flow.remove(1) }.count == 1)
+        #expect(flow.announceRoom() && !flow.isFull)
+    }
+
+    @Test("RW-9 a full socket is announced when what waited for it is gone")
+    func socket() {
+        let flow = Flow()
+        flow.socketIsFull()
+        #expect(flow.isFull && flow.add(20))
+        #expect(flow.remove(20) && flow.announceRoom() && !flow.isFull)
+    }
+
+    @Test("RW-10 1 MiB waits, and empty values count as well; the rest is dropped and counted")
+    func limit() {
+        for size in [0, 20, 512] {
+            let flow = Flow()
+            var count = 0
+            while flow.add(size) { count += 1 }
+            #expect(count == CommandFlow.limitBytes / (CommandFlow.overheadBytes + size))
+            #expect(!flow.add(size) && flow.dropped == 2)
+            #expect(flow.takeUnlogged() == 2 && flow.takeUnlogged() == 0)
+            _ = flow.remove(size)
+            #expect(flow.add(size) && flow.dropped == 2)
+            flow.end()
+            #expect(!flow.isFull && flow.add(size) && flow.dropped == 2, "the app may still ask")
+        }
+    }
+}
