@@ -47,6 +47,8 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     private var isOpen = true
     private var open: [UInt32: OpenCall] = [:]
     private var waiting = CallQueue<WaitingCall>()
+    /// Who reads from other descriptors that the thread waits for.
+    private var readers: [Int32: () -> Void] = [:]
     private var deadlines: DeadlineTimer
     private var matches: [MatchRule: Int] = [:]
     var watchedNames: [String: WatchedName] = [:]
@@ -112,6 +114,8 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         deadlines.stop()
         (onSignal, onCall, onDisconnected, onTurnEnd) = (nil, nil, nil, nil)
         watchedNames.removeAll()
+        for descriptor in readers.keys { cdbus_loop_unwatch(loop, descriptor) }
+        readers.removeAll()
         cdbus_loop_detach(loop, raw)
         cdbus_connection_close(raw)
         cdbus_loop_wake(loop)
@@ -149,8 +153,37 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         guard isOpen else { return false }
         cdbus_loop_handle(loop)
         while isOpen, let message = dbus_connection_pop_message(raw) { receive(Message(adopting: message)) }
+        handleReadyDescriptors()
         onTurnEnd?()
         return isOpen
+    }
+
+    // MARK: Other descriptors
+
+    /// Calls `body`, on the queue, whenever `descriptor` can be read from or is closed by the other side, until
+    /// ``unwatch(_:)`` or the end of the connection. The thread that waits for the bus waits for it as well, so that it
+    /// costs no more than a message.
+    /// - Returns: Whether that is so: not without a connection, memory or a free descriptor.
+    public func watch(_ descriptor: Int32, _ body: @escaping () -> Void) -> Bool {
+        assertOnQueue()
+        guard isOpen, cdbus_loop_watch(loop, descriptor) == 0 else { return false }
+        readers[descriptor] = body
+        return true
+    }
+
+    /// Call it before the descriptor is closed.
+    public func unwatch(_ descriptor: Int32) {
+        assertOnQueue()
+        if readers.removeValue(forKey: descriptor) != nil { cdbus_loop_unwatch(loop, descriptor) }
+    }
+
+    private func handleReadyDescriptors() {
+        guard isOpen, !readers.isEmpty else { return }
+        withUnsafeTemporaryAllocation(of: Int32.self, capacity: 16) { ready in
+            guard let first = ready.baseAddress else { return }
+            let count = cdbus_loop_ready(loop, first, Int32(ready.count))
+            for descriptor in ready.prefix(Int(count)) { readers[descriptor]?() }
+        }
     }
 
     private func receive(_ message: Message) {

@@ -49,6 +49,10 @@ extension RemoteCharacteristic {
 
     func stopNotify(_ call: IncomingCall) {
         guard let server else { return }
+        if isHalfAcquired {
+            simulator.after(.zero) { [simulator] in simulator.killDaemon() }  // it uses freed memory
+            return
+        }
         if let notifySocket {
             notifySocket.close()
             return server.reply(to: call)
@@ -68,6 +72,11 @@ extension RemoteCharacteristic {
     }
 
     func clientGone(_ client: String) {
+        if notifySocketOwner == client {
+            notifySocketOwner = nil
+            // Before 5.86 bluetoothd uses freed memory.
+            if simulator.optionsState.version < .v5_86 { simulator.after(.zero) { [simulator] in simulator.killDaemon() } }
+        }
         if let index = notifyClients.firstIndex(where: { $0.client == client }) { removeClient(at: index) }
     }
 
@@ -101,19 +110,29 @@ extension RemoteCharacteristic {
             return server.refuse(call, .notPermitted("Notify acquired"))
         }
         guard notifyClients.isEmpty else { return server.refuse(call, .inProgress) }
-        guard flags.contains(.notify) else { return server.refuse(call, .notSupported) }
+        let version = simulator.optionsState.version
+        // Since 5.80.
+        guard flags.contains(.notify) || flags.contains(.indicate) && version >= .v5_82 else {
+            return server.refuse(call, .notSupported)
+        }
+        if let client = call.sender { simulator.watchClient(client) }
         isAcquiringNotify = true
-        link.configure(source, 1) { [weak self] result in
-            // 5.66 never answers if the peripheral refuses, and stays half acquired.
-            guard let self, case .success = result else { return }
+        link.configure(source, subscription) { [weak self] result in
+            guard let self else { return }
+            if case .failure(let failure) = result {
+                // Until 5.84 it never answers, and the characteristic stays half acquired.
+                guard version >= .v5_86 else { return (isAcquiringNotify, isHalfAcquired) = (true, true) }
+                isAcquiringNotify = false
+                return server.refuse(call, BlueZError(att: failure.code))
+            }
             isAcquiringNotify = false
             guard let socket = AcquiredSocket(queue: simulator.queue) else {
                 return server.refuse(call, .failed)
             }
-            notifySocket = socket
+            (notifySocket, notifySocketOwner) = (socket, call.sender)
             socket.onClosed = { [weak self] in
                 guard let self else { return }
-                notifySocket = nil
+                (notifySocket, notifySocketOwner) = (nil, nil)
                 device.link?.configure(source, 0) { _ in }
                 changed("NotifyAcquired")
             }
@@ -152,7 +171,7 @@ extension RemoteCharacteristic {
     func closeSockets() {
         notifySocket?.close()
         writeSocket?.close()
-        isAcquiringNotify = false
+        isAcquiringNotify = isHalfAcquired
     }
 }
 

@@ -16,7 +16,10 @@ final class RemoteCharacteristic {
     /// Clients with StartNotify, in order. A client whose configuration is still being written has a call here.
     var notifyClients: [(client: String, pending: IncomingCall?)] = []
     var notifySocket: AcquiredSocket?
+    var notifySocketOwner: String?
     var isAcquiringNotify = false
+    /// `AcquireNotify` was not answered because the peripheral has refused it.
+    var isHalfAcquired = false
     var writeSocket: AcquiredSocket?
 
     struct PendingRead {
@@ -49,7 +52,9 @@ final class RemoteCharacteristic {
             .init("WriteAcquired", "b") {
                 $0.flags.contains(.writeWithoutResponse) ? .bool($0.writeSocket != nil) : nil
             },
-            .init("NotifyAcquired", "b") { $0.flags.contains(.notify) ? .bool($0.notifySocket != nil) : nil },
+            .init("NotifyAcquired", "b") {
+                $0.flags.contains(.notify) ? .bool($0.notifySocket != nil || $0.isAcquiringNotify) : nil
+            },
             .init("MTU", "q") { characteristic in
                 // It is exchanged before the services are looked for.
                 characteristic.device.link.map { .uint16(characteristic.device.isResolved ? $0.mtu : 23) }

@@ -11,7 +11,7 @@ public enum SimulatorVersion: String, CaseIterable, Comparable, Sendable {
     case v5_82 = "5.82"
     /// A signal tells why a link ended.
     case v5_83 = "5.83"
-    /// As 5.83.
+    /// A refused `AcquireNotify` is answered (5.84), and a client may leave the bus with the socket of one.
     case v5_86 = "5.86"
     /// It crashes at the first advertisement with services that is heard in a discovery with services.
     case v5_87 = "5.87"

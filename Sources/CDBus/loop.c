@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,6 +29,8 @@ struct cdbus_loop {
     pthread_mutex_t lock;  // guards what follows: `wait` reads it while the owner of the connection may change it
     int wake_fd;
     int woken;
+    int epoll_fd;  // of the descriptors that do not belong to libdbus; -1: there was none yet
+    int any_ready;  // whether the last wait found any of them
     watch_t watches[MAX_WATCHES];
     timeout_t timeouts[MAX_TIMEOUTS];
 };
@@ -41,6 +45,7 @@ cdbus_loop_t *cdbus_loop_new(void) {
     cdbus_loop_t *loop = calloc(1, sizeof *loop);
     if (!loop) return NULL;
     pthread_mutex_init(&loop->lock, NULL);
+    loop->epoll_fd = -1;
     loop->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (loop->wake_fd < 0) {
         free(loop);
@@ -51,6 +56,7 @@ cdbus_loop_t *cdbus_loop_new(void) {
 
 void cdbus_loop_free(cdbus_loop_t *loop) {
     close(loop->wake_fd);
+    if (loop->epoll_fd >= 0) close(loop->epoll_fd);
     pthread_mutex_destroy(&loop->lock);
     free(loop);
 }
@@ -165,8 +171,38 @@ void cdbus_loop_detach(cdbus_loop_t *loop, DBusConnection *connection) {
     dbus_connection_set_timeout_functions(connection, NULL, NULL, NULL, NULL, NULL);
 }
 
+int cdbus_loop_watch(cdbus_loop_t *loop, int fd) {
+    int result = 0;
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+    pthread_mutex_lock(&loop->lock);
+    bool is_first = loop->epoll_fd < 0;
+    if (is_first) loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (loop->epoll_fd < 0 || epoll_ctl(loop->epoll_fd, EPOLL_CTL_ADD, fd, &event)) result = -errno;
+    pthread_mutex_unlock(&loop->lock);
+    if (is_first) cdbus_loop_wake(loop);  // a wait that has begun does not know of it
+    return result;
+}
+
+void cdbus_loop_unwatch(cdbus_loop_t *loop, int fd) {
+    pthread_mutex_lock(&loop->lock);
+    if (loop->epoll_fd >= 0) epoll_ctl(loop->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+    pthread_mutex_unlock(&loop->lock);
+}
+
+int cdbus_loop_ready(cdbus_loop_t *loop, int *fds, int count) {
+    struct epoll_event events[16];
+    pthread_mutex_lock(&loop->lock);
+    int any = loop->any_ready, epoll_fd = loop->epoll_fd;
+    loop->any_ready = 0;
+    pthread_mutex_unlock(&loop->lock);
+    if (!any) return 0;
+    int found = epoll_wait(epoll_fd, events, count < 16 ? count : 16, 0);
+    for (int i = 0; i < found; i++) fds[i] = events[i].data.fd;
+    return found < 0 ? 0 : found;
+}
+
 void cdbus_loop_wait(cdbus_loop_t *loop) {
-    struct pollfd fds[MAX_WATCHES + 1];
+    struct pollfd fds[MAX_WATCHES + 2];
     DBusWatch *polled[MAX_WATCHES];
     int count = 0;
     int64_t due = -1;
@@ -181,15 +217,17 @@ void cdbus_loop_wait(cdbus_loop_t *loop) {
         if (!loop->timeouts[i].timeout || loop->timeouts[i].due < 0) continue;
         if (due < 0 || loop->timeouts[i].due < due) due = loop->timeouts[i].due;
     }
-    pthread_mutex_unlock(&loop->lock);
+    loop->any_ready = 0;
     fds[count] = (struct pollfd){.fd = loop->wake_fd, .events = POLLIN};
+    fds[count + 1] = (struct pollfd){.fd = loop->epoll_fd, .events = POLLIN};  // -1 is ignored
+    pthread_mutex_unlock(&loop->lock);
 
     int wait_ms = -1;
     if (due >= 0) {
         int64_t left = due - now_ms();
         wait_ms = left < 0 ? 0 : left > 3600000 ? 3600000 : (int)left;
     }
-    if (poll(fds, (nfds_t)count + 1, wait_ms) <= 0) return;  // a timeout, or EINTR
+    if (poll(fds, (nfds_t)count + 2, wait_ms) <= 0) return;  // a timeout, or EINTR
 
     pthread_mutex_lock(&loop->lock);
     if (fds[count].revents) {
@@ -197,6 +235,7 @@ void cdbus_loop_wait(cdbus_loop_t *loop) {
         loop->woken = 0;
         if (read(loop->wake_fd, &ignored, sizeof ignored) < 0) loop->woken = 0;  // EAGAIN: nothing to clear
     }
+    loop->any_ready = fds[count + 1].revents != 0;
     for (int k = 0; k < count; k++)
         for (int i = 0; i < MAX_WATCHES; i++)  // a watch may have been removed meanwhile
             if (loop->watches[i].watch == polled[k] && loop->watches[i].fd == fds[k].fd)

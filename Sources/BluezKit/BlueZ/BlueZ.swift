@@ -146,6 +146,14 @@ struct BlueZProxy {
         }
     }
 
+    /// - SeeAlso: BlueZ doc/org.bluez.GattCharacteristic.rst, `AcquireNotify`.
+    func acquireNotify(completion: @escaping Completion) {
+        call("AcquireNotify", deadline: BlueZTiming.Deadline.attribute, completion: completion) {
+            (writer) throws(BusError) in
+            try writer.write(Value.properties([]))
+        }
+    }
+
     // MARK: A simulator's sockets
 
     /// Returns a connected socket, as the kernel would make it.

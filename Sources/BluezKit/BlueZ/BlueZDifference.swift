@@ -6,7 +6,7 @@ package enum BlueZDifference: CaseIterable, Sendable {
     case discoveryPattern, bearerLE, cleanAcquireNotify
 
     case lostBondCrash, lostBondSuccess, discoveryLossCrash, indicationCrash, unbondedAgent, classicPaging
-    case filterCrash, temporaryCentralCrash
+    case filterCrash, temporaryCentralCrash, earlyNotifications
 
     package enum Kind: Sendable { case feature, fault }
 
@@ -107,8 +107,15 @@ package enum BlueZDifference: CaseIterable, Sendable {
                 "used after BlueZ has tried classic Bluetooth")
         case .cleanAcquireNotify:
             .feature(
-                since: .init(5, 87), "`AcquireNotify` of a remote characteristic is free of known faults", "source",
-                "not used yet")
+                since: .init(5, 87),
+                "`AcquireNotify` of a remote characteristic does bluetoothd no harm: it is answered if the peripheral refuses "
+                    + "(5.84), and the program may exit with the socket (5.86) or lose the link (5.87)", "rig, 5.87; source",
+                "notifications come by sockets; before, only with `BluezManagerOptionNotificationSocketsKey`")
+        case .earlyNotifications:
+            .fault(
+                "`AcquireNotify` drops notifications that the peripheral sends before it has confirmed the subscription",
+                "source", "none: only BlueZ sees them",
+                cure: "`BluezManagerOptionNotificationSocketsKey` false for an app whose peripherals do that")
         case .lostBondCrash:
             .fault(
                 until: .init(5, 81), "bluetoothd crashes when a bonded peripheral that has lost its keys is connected",

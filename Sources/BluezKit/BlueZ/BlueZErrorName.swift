@@ -31,7 +31,7 @@ enum BlueZErrorName {
 
     /// Another client, or this process a moment ago, holds the socket of the characteristic.
     static func meansAcquired(_ error: BusError) -> Bool {
-        error.name == notPermitted && error.message == "Write acquired"
+        error.name == notPermitted && ["Write acquired", "Notify acquired"].contains(error.message)
     }
 }
 

@@ -23,23 +23,97 @@ extension GATTClient {
             core: operation.core, characteristic: characteristic, link: operation.link)
         switch subscription.set(enabled, for: subscriber, isRestoring: isRestoring) {
         case .none: finish(entry.id)
-        case .start:
-            call(path, BlueZ.characteristic, entry, { $0.startNotify(completion: $1) }) { [weak self] result in
-                guard let self else { return }
-                // Its service may have changed meanwhile.
-                let isCurrent = subscription.isCurrent
-                if let failure = result.failure {
-                    operation.fail(error(failure, .notify))
-                } else if !isCurrent {
-                    subscription.stopNotify()
-                    operation.fail(staleAttribute)
-                }
-                subscription.startReplied(result.failure == nil && isCurrent, isRestoring: isRestoring)
-            }
+        case .start where mayAcquireNotify(characteristic, operation.core):
+            acquireNotify(subscription, entry, isRestoring)
+        case .start: startNotify(subscription, entry, isRestoring)
         case .stop:
             call(path, BlueZ.characteristic, entry, { $0.stopNotify(completion: $1) }) { _ in
                 subscription.stopReplied()
             }
+        }
+    }
+
+    private func startNotify(_ subscription: Subscription, _ entry: Entry, _ isRestoring: Bool) {
+        call(subscription.path.rawValue, BlueZ.characteristic, entry, { $0.startNotify(completion: $1) }) {
+            [weak self] in self?.startReplied($0, subscription, entry, isRestoring)
+        }
+    }
+
+    private func startReplied(
+        _ result: Result<Message, BusError>, _ subscription: Subscription, _ entry: Entry, _ isRestoring: Bool
+    ) {
+        // Its service may have changed meanwhile.
+        let isCurrent = subscription.isCurrent
+        if let failure = result.failure {
+            entry.operation.fail(error(failure, .notify))
+        } else if !isCurrent {
+            subscription.stopNotify()
+            entry.operation.fail(staleAttribute)
+        }
+        subscription.startReplied(result.failure == nil && isCurrent, isRestoring: isRestoring)
+    }
+
+    // MARK: By a socket
+
+    /// Whether BlueZ is to give a socket for the notifications (``BluezManagerOptionNotificationSocketsKey``).
+    private func mayAcquireNotify(_ characteristic: CBCharacteristic, _ core: PeripheralCore) -> Bool {
+        guard characteristic.properties.contains(.notify), !withoutNotifySocket.contains(characteristic.objectPath),
+            bus.connection?.carriesFileDescriptors == true
+        else { return false }
+        return core.manager.configuration.usesNotificationSockets
+            ?? central.adapter.daemon.has(.cleanAcquireNotify)
+    }
+
+    /// Subscribes by `AcquireNotify`, and on any refusal by `StartNotify`: BlueZ refuses it while another program is subscribed,
+    /// and the reason that the peer has tells `StartNotify` as well.
+    private func acquireNotify(_ subscription: Subscription, _ entry: Entry, _ isRestoring: Bool) {
+        let path = subscription.path.rawValue
+        guard isCurrent, let proxy = bus.proxy(subscription.path, BlueZ.characteristic) else { return }
+        let id = entry.id
+        answerRunning = { [weak self] result in
+            subscription.acquiring(false)
+            self?.startReplied(result, subscription, entry, isRestoring)
+            self?.finish(id)
+        }
+        subscription.acquiring(true)
+        proxy.acquireNotify { [weak self] result in
+            let socket = Self.notificationSocket(in: result)
+            guard let self, isRunning(id) else { return }
+            subscription.acquiring(false)
+            guard let socket else {
+                Log.debug("\(path): no socket for notifications: \(result.failure?.message ?? "")")
+                withoutNotifySocket.insert(path)
+                return startNotify(subscription, entry, isRestoring)
+            }
+            guard subscription.use(socket) else {
+                // Then nothing could be read at all: BlueZ is told, and asked for signals.
+                withoutNotifySocket.insert(path)
+                subscription.stopNotify()
+                return startNotify(subscription, entry, isRestoring)
+            }
+            whenBonded { [weak self] in
+                if let self, isRunning(id) { answerRunning?(result) }
+            }
+        }
+    }
+
+    private static func notificationSocket(in result: Result<Message, BusError>) -> NotificationSocket? {
+        guard case .success(let reply) = result else { return nil }
+        var reader = reply.reader
+        return (try? reader.readFileDescriptor()).map { NotificationSocket(descriptor: $0) }
+    }
+
+    /// BlueZ has closed the socket of a subscription, but the link is there. The peer was unsubscribed, so values may be missing;
+    /// the next ones come by signals.
+    func renew(_ subscription: Subscription) {
+        guard isCurrent, device.connection?.isUp == true else { return }
+        Log.warning("\(subscription.path): another program has ended the subscription, which is made again")
+        withoutNotifySocket.insert(subscription.path.rawValue)
+        subscription.forget()
+        for subscriber in subscription.subscribers {
+            add(
+                AttributeOperation(
+                    core: subscriber.core, link: subscriber.link, kind: .resubscribe(subscriber.characteristic)))
         }
     }
 

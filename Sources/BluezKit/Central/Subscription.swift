@@ -18,6 +18,10 @@ final class Subscription: CustomStringConvertible {
     /// Of which state of its service it is: another attribute may get this path (IV-1).
     let version: Int
     private var machine = SubscriptionStateMachine<Subscriber>()
+    /// The values come by this; nil: by signals.
+    private var socket: NotificationSocket?
+    /// Whether BlueZ is being asked for a socket.
+    private var isAcquiring = false
 
     init(_ client: GATTClient, path: ObjectPath, version: Int) {
         (self.client, self.path, self.version) = (client, path, version)
@@ -26,7 +30,11 @@ final class Subscription: CustomStringConvertible {
     /// Whether it is the one that gets the values of its characteristic.
     var isCurrent: Bool { client.central.subscriptions[path.rawValue] === self }
 
-    var description: String { "\(path): \(machine.phase), \(machine.subscribers.count) subscribers" }
+    var description: String {
+        "\(path): \(machine.phase), \(machine.subscribers.count) subscribers" + (socket == nil ? "" : ", by a socket")
+    }
+
+    var subscribers: Set<Subscriber> { machine.subscribers }
 
     // MARK: Values
 
@@ -35,7 +43,8 @@ final class Subscription: CustomStringConvertible {
         var reader = message.reader
         guard try reader.readCString().matches("org.bluez.GattCharacteristic1") else { return }
         try reader.readProperties { (key, value) throws(BusError) in
-            guard key.matches("Value") else { return }
+            // Where there is a socket it has the values, and this is the result of a read.
+            guard key.matches("Value"), socket == nil else { return }
             let bytes = try value.readBytes()
             if machine.passesThrough { deliver(bytes) } else { apply(machine.received(bytes)) }
         }
@@ -52,7 +61,39 @@ final class Subscription: CustomStringConvertible {
     func readStarted() { machine.readStarted() }
 
     /// - Parameter value: What the read returned; nil: it failed.
-    func readReplied(_ value: UnsafeRawBufferPointer?) { apply(machine.readReplied(value)) }
+    func readReplied(_ value: UnsafeRawBufferPointer?) {
+        socket?.read()  // what came before the answer
+        apply(machine.readReplied(value))
+    }
+
+    // MARK: The socket
+
+    /// BlueZ is asked for a socket. Until 5.84 it does not answer if the peer refuses; nothing may be asked for that
+    /// characteristic then: BlueZ would use freed memory.
+    func acquiring(_ isAcquiring: Bool) { self.isAcquiring = isAcquiring }
+
+    /// BlueZ has given its socket. ``startReplied(_:isRestoring:)`` follows; until then values are held back.
+    /// - Returns: Whether it can be read.
+    func use(_ socket: NotificationSocket) -> Bool {
+        guard let connection = client.bus.connection else { return false }
+        socket.onValue = { [weak self] bytes in
+            guard let self else { return }
+            if machine.phase == .on { deliver(bytes) } else { apply(machine.receivedBySocket(bytes)) }
+        }
+        socket.onEnd = { [weak self] in self?.socketEnded() }
+        guard socket.start(connection) else { return false }
+        self.socket = socket
+        return true
+    }
+
+    /// BlueZ has closed it: the link or the daemon has ended, which BlueZ says some moments later; or another program has
+    /// called `StopNotify`.
+    private func socketEnded() {
+        client.bus.after(client.bus.timing.gatt.socketEnd) { [weak self] in
+            guard let self, isCurrent, machine.phase == .on else { return }
+            client.renew(self)
+        }
+    }
 
     // MARK: Subscribing
 
@@ -75,7 +116,10 @@ final class Subscription: CustomStringConvertible {
         apply(actions, isQuiet: isRestoring)
     }
 
-    func stopReplied() { apply(machine.stopReplied()) }
+    func stopReplied() {
+        closeSocket()
+        apply(machine.stopReplied())
+    }
 
     private func apply(_ actions: [SubscriptionStateMachine<Subscriber>.Action], isQuiet: Bool = false) {
         for action in actions {
@@ -106,7 +150,7 @@ final class Subscription: CustomStringConvertible {
     /// The link has ended. Otherwise BlueZ would subscribe again on the next one, for as long as this process lives (NT-7
     /// says that the app must).
     func linkEnded() {
-        if machine.phase != .off { stopNotify() }
+        if machine.phase != .off, !isAcquiring { stopNotify() }
         forget()
     }
 
@@ -119,8 +163,21 @@ final class Subscription: CustomStringConvertible {
 
     private func forgetIfIdle() { if machine.isIdle, isCurrent { forget() } }
 
-    private func forget() { client.central.subscriptions[path.rawValue] = nil }
+    func forget() {
+        closeSocket()
+        client.central.subscriptions[path.rawValue] = nil
+    }
 
+    /// What BlueZ has sent before the end is delivered.
+    private func closeSocket() {
+        socket?.read()
+        socket?.close()
+        socket = nil
+    }
+
+    /// BlueZ closes its end of a socket as well, before it does anything that is asked of it later: so another subscription can
+    /// follow at once, and this process can leave the bus. (BlueZ before 5.86 uses freed memory when a process leaves it that
+    /// has a socket.)
     func stopNotify() {
         guard client.bus.owner != nil else { return }
         // The object may be gone, and the subscription with it.

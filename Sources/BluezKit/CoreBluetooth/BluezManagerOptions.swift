@@ -48,6 +48,20 @@ public let BluezManagerOptionAllowJustWorksPairingKey: String = "BluezManagerOpt
 /// `.resetting` in the meantime. The default is false: the log then suggests the option.
 public let BluezManagerOptionMayPowerCycleKey: String = "BluezManagerOptionMayPowerCycle"
 
+/// **BluezKit addition.** Option of a `CBCentralManager`, Bool: whether notifications come by a socket of BlueZ
+/// (`AcquireNotify`) in place of signals on the bus, which costs the app and the bus about a quarter. The default is true
+/// where bluetoothd is free of the faults that forbid it (5.87 and later), and false otherwise.
+///
+/// It concerns characteristics with the property `notify`. While this process has the socket of one, other programs cannot
+/// subscribe to it. If BlueZ refuses the socket, as while another program is subscribed, signals are used. Values that the
+/// peripheral sends before it has confirmed the subscription are lost, because BlueZ has no socket for them yet: false for
+/// peripherals that do. Managers of one process share a subscription as it was made first.
+///
+/// - Important: With an earlier bluetoothd, use true only for peripherals that are known to accept the subscription. Before
+///   5.84 it does not answer if the peripheral refuses, and the characteristic cannot be subscribed to until bluetoothd is
+///   restarted; before 5.86 it may crash when a process is killed that has such a socket.
+public let BluezManagerOptionNotificationSocketsKey: String = "BluezManagerOptionNotificationSockets"
+
 extension Session.Key {
     init(options: [String: Any]?) {
         let address = (options?[BluezManagerOptionBusAddressKey] as? String).map { BusAddress($0) } ?? .system

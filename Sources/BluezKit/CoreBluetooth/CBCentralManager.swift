@@ -59,8 +59,9 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     ///     (`RunLoop.main.run()` or `dispatchMain()`). A concurrent queue is used for one callback at a time.
     ///   - options: `CBCentralManagerOption…` keys, and the BluezKit additions ``BluezManagerOptionBusAddressKey``,
     ///     ``BluezManagerOptionAdapterKey``, ``BluezManagerOptionStateDirectoryKey``,
-    ///     ``BluezManagerOptionResumeAfterResetKey``, ``BluezManagerOptionClaimPeriodKey`` and
-    ///     ``BluezManagerOptionMayPowerCycleKey``. Unknown keys are ignored.
+    ///     ``BluezManagerOptionResumeAfterResetKey``, ``BluezManagerOptionClaimPeriodKey``,
+    ///     ``BluezManagerOptionMayPowerCycleKey`` and ``BluezManagerOptionNotificationSocketsKey``. Unknown keys are
+    ///     ignored.
     public init(delegate: (any CBCentralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil) {
         session = Session.shared(Session.Key(options: options))
         let identifier = options?[CBCentralManagerOptionRestoreIdentifierKey] as? String
@@ -74,6 +75,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
             configuration.claims = (directory, period ?? BlueZTiming.Preservation().claims)
         }
         configuration.mayPowerCycle = bool(options?[BluezManagerOptionMayPowerCycleKey])
+        configuration.usesNotificationSockets = options?[BluezManagerOptionNotificationSocketsKey].map { bool($0) }
         core = CentralManagerCore(
             central: session.central, of: session, queue: queue, preserved: preserved, configuration: configuration)
         super.init(state: .unknown)

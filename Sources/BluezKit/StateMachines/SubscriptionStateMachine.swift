@@ -101,6 +101,9 @@ struct SubscriptionStateMachine<Subscriber: Hashable> {
         return receive(last)
     }
 
+    /// A value that came by a socket, and so cannot be the result of a read.
+    mutating func receivedBySocket(_ value: UnsafeRawBufferPointer) -> [Action] { receive([UInt8](value)) }
+
     mutating func received(_ value: UnsafeRawBufferPointer) -> [Action] {
         guard phase != .off else { return [] }
         guard readsRunning > 0 else { return receive([UInt8](value)) }

@@ -69,6 +69,14 @@ void cdbus_loop_wait(cdbus_loop_t *loop);
 /// Lets libdbus read, write and run its timeouts for the events that the last `wait` found.
 void cdbus_loop_handle(cdbus_loop_t *loop);
 
+/// Lets `wait` end as well when `fd` can be read from or is closed, for as long as that is so. Until `unwatch`, before which
+/// `fd` must not be closed. A negative errno on failure.
+int cdbus_loop_watch(cdbus_loop_t *loop, int fd);
+void cdbus_loop_unwatch(cdbus_loop_t *loop, int fd);
+
+/// Stores at most `count` of the watched descriptors that the last `wait` found ready, and returns their number.
+int cdbus_loop_ready(cdbus_loop_t *loop, int *fds, int count);
+
 /// Ends the current or the next `wait`. May be called on any thread.
 void cdbus_loop_wake(cdbus_loop_t *loop);
 

@@ -5,18 +5,25 @@ import Testing
 /// Notifications, indications and changes of the table. In the simulator and against the real bluetoothd.
 extension Scenarios {
     @Suite struct NotificationScenarios {
-        private func connectedSink() async throws -> (any World, Central, CBPeripheral) {
+        /// - Parameter bySocket: Whether notifications are to come by BlueZ's socket; nil: as BluezKit decides.
+        private func connectedSink(bySocket: Bool? = nil) async throws -> (any World, Central, CBPeripheral) {
             let world = try await Worlds.make()
-            let central = Central(world)
+            let central = Central(world, options: Self.options(bySocket))
             try await central.powerOn()
             let sink = try await central.find("Rig Sink", services: [sinkUUID(1)])
             try await central.connect(sink)
             return (world, central, sink)
         }
 
-        @Test("NT-1 NT-4 O-23 a notification arrives after the confirmation; none after the confirmation of the end")
-        func notifies() async throws {
-            let (world, central, sink) = try await connectedSink()
+        private static func options(_ bySocket: Bool?) -> [String: Any] {
+            bySocket.map { [BluezManagerOptionNotificationSocketsKey: $0] } ?? [:]
+        }
+
+        @Test(
+            "NT-1 NT-4 O-23 D6 a notification arrives after the confirmation; none after the confirmation of the end",
+            arguments: [false, true])
+        func notifies(bySocket: Bool) async throws {
+            let (world, central, sink) = try await connectedSink(bySocket: bySocket)
             let characteristic = try await central.characteristic(sinkUUID(0x13), of: sinkUUID(1), on: sink)
             #expect(try await central.setNotify(true, characteristic) == nil)
             #expect(characteristic.isNotifying)
@@ -51,13 +58,11 @@ extension Scenarios {
             try await central.disconnect(sink)
         }
 
-        @Test("O-22 O-24 NT-4 DL-4 1,000 notifications in order, none merged or duplicated, each with its own value")
-        func thousand() async throws {
-            let world = try await Worlds.make()
-            let central = Central(world)
-            try await central.powerOn()
-            let sink = try await central.find("Rig Sink", services: [sinkUUID(1)])
-            try await central.connect(sink)
+        @Test(
+            "O-22 O-24 NT-4 DL-4 D6 1,000 notifications in order, none merged or duplicated, each with its own value",
+            arguments: [false, true])
+        func thousand(bySocket: Bool) async throws {
+            let (world, central, sink) = try await connectedSink(bySocket: bySocket)
             let characteristic = try await central.characteristic(sinkUUID(0x13), of: sinkUUID(1), on: sink)
             #expect(try await central.setNotify(true, characteristic) == nil)
             try await world.control("sink burst 0013 1000 20 250")
@@ -74,9 +79,9 @@ extension Scenarios {
             try await central.disconnect(sink)
         }
 
-        @Test("RW-3 O-24 reading while subscribed neither duplicates nor loses a value")
-        func readsWhileNotifying() async throws {
-            let (world, central, sink) = try await connectedSink()
+        @Test("RW-3 O-24 reading while subscribed neither duplicates nor loses a value", arguments: [false, true])
+        func readsWhileNotifying(bySocket: Bool) async throws {
+            let (world, central, sink) = try await connectedSink(bySocket: bySocket)
             let characteristic = try await central.characteristic(sinkUUID(0x13), of: sinkUUID(1), on: sink)
             #expect(try await central.setNotify(true, characteristic) == nil)
             let start = central.records.count
@@ -99,9 +104,9 @@ extension Scenarios {
             try await central.disconnect(sink)
         }
 
-        @Test("NT-7 a subscription ends with the link, and must be made again")
-        func endsWithLink() async throws {
-            let (world, central, sink) = try await connectedSink()
+        @Test("NT-7 a subscription ends with the link, and must be made again", arguments: [false, true])
+        func endsWithLink(bySocket: Bool) async throws {
+            let (world, central, sink) = try await connectedSink(bySocket: bySocket)
             let characteristic = try await central.characteristic(sinkUUID(0x13), of: sinkUUID(1), on: sink)
             #expect(try await central.setNotify(true, characteristic) == nil)
             try await world.control("sink disconnect")
@@ -119,10 +124,12 @@ extension Scenarios {
             try await central.disconnect(sink)
         }
 
-        @Test("NT-8 two managers subscribe to one characteristic: each gets every value once; one unsubscribes")
-        func twoSubscribers() async throws {
-            let (world, first, mine) = try await connectedSink()
-            let second = Central(world)
+        @Test(
+            "NT-8 D6 two managers subscribe to one characteristic: each gets every value once; one unsubscribes",
+            arguments: [false, true])
+        func twoSubscribers(bySocket: Bool) async throws {
+            let (world, first, mine) = try await connectedSink(bySocket: bySocket)
+            let second = Central(world, options: Self.options(bySocket))
             try await second.powerOn()
             let theirs = try #require(second.manager.retrievePeripherals(withIdentifiers: [mine.identifier]).first)
             try await second.connect(theirs)
