@@ -50,8 +50,7 @@ extension RemoteCharacteristic {
     func stopNotify(_ call: IncomingCall) {
         guard let server else { return }
         if isHalfAcquired {
-            simulator.after(.zero) { [simulator] in simulator.killDaemon() }  // it uses freed memory
-            return
+            return crash()  // it uses freed memory
         }
         if let notifySocket {
             notifySocket.close()
@@ -64,6 +63,8 @@ extension RemoteCharacteristic {
         server.reply(to: call)
     }
 
+    private func crash() { simulator.after(.zero) { [simulator] in simulator.killDaemon() } }
+
     private func removeClient(at index: Int) {
         notifyClients.remove(at: index)
         guard notifyClients.isEmpty else { return }
@@ -75,7 +76,7 @@ extension RemoteCharacteristic {
         if notifySocketOwner == client {
             notifySocketOwner = nil
             // Before 5.86 bluetoothd uses freed memory.
-            if simulator.optionsState.version < .v5_86 { simulator.after(.zero) { [simulator] in simulator.killDaemon() } }
+            if simulator.optionsState.version < .v5_86 { crash() }
         }
         if let index = notifyClients.firstIndex(where: { $0.client == client }) { removeClient(at: index) }
     }

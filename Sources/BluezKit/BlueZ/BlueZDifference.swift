@@ -109,7 +109,8 @@ package enum BlueZDifference: CaseIterable, Sendable {
             .feature(
                 since: .init(5, 87),
                 "`AcquireNotify` of a remote characteristic does bluetoothd no harm: it is answered if the peripheral refuses "
-                    + "(5.84), and the program may exit with the socket (5.86) or lose the link (5.87)", "rig, 5.87; source",
+                    + "(5.84), and the program may exit with the socket (5.86) or lose the link (5.87)",
+                "rig, 5.87; source",
                 "notifications come by sockets; before, only with `BluezManagerOptionNotificationSocketsKey`")
         case .earlyNotifications:
             .fault(

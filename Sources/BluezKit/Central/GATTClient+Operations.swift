@@ -7,7 +7,7 @@ extension GATTClient {
 
     /// An operation of an app.
     func add(_ operation: AttributeOperation) {
-        takeBackWriters()
+        writers.takeBack()
         if let entry = queue.add(operation) { execute(entry) }
     }
 

@@ -86,7 +86,7 @@ extension GATTClient {
                 return startNotify(subscription, entry, isRestoring)
             }
             guard subscription.use(socket) else {
-                // Then nothing could be read at all: BlueZ is told, and asked for signals.
+                // Then nothing could be read at all: BlueZ ends it, and gives signals.
                 withoutNotifySocket.insert(path)
                 subscription.stopNotify()
                 return startNotify(subscription, entry, isRestoring)

@@ -14,7 +14,7 @@ extension GATTClient {
             return writeByCall(data, path, entry)
         }
         if let writer = writers[path] { return send(data, by: writer, path, entry) }
-        guard bus.connection?.carriesFileDescriptors == true, !withoutSocket.contains(path) else {
+        guard bus.connection?.carriesFileDescriptors == true, writers.mayAsk(for: path) else {
             return writeByCall(data, path, entry)
         }
         guard let objectPath = ObjectPath(path), let proxy = bus.proxy(objectPath, BlueZ.characteristic) else { return }
@@ -24,10 +24,10 @@ extension GATTClient {
             let writer = Self.socket(in: result)
             guard let self, let entry = running(id) else { return _ = writer?.close() }
             guard let writer else {
-                withoutSocket.insert(path)
+                writers.refuse(path)
                 return writeByCall(data, path, entry)
             }
-            writers[path] = writer
+            writers.add(writer, path)
             noteMTU(of: writer)
             releaseWhenIdle(writer, path)
             send(data, by: writer, path, entry)
@@ -63,7 +63,7 @@ extension GATTClient {
         switch writer.send(data) {
         case .sent:
             commandDone(entry, data.count)
-            lend(writer, of: path, to: entry.operation)
+            if queue.isEmpty { writers.lend(path, to: entry.operation) }
         case .full:
             entry.operation.core.peripheral?.socketIsFull(link: entry.operation.link)
             awaitEnd(of: entry)
@@ -97,31 +97,13 @@ extension GATTClient {
         finish(entry.id)
     }
 
-    /// While nothing waits, the app's threads write to the socket themselves.
-    private func lend(_ writer: CommandSocket, of path: String, to operation: AttributeOperation) {
-        guard queue.isEmpty, writers[path] === writer, let peripheral = operation.core.peripheral,
-            let characteristic = operation.attribute as? CBCharacteristic
-        else { return }
-        let isLent = peripheral.lend(
-            writer, for: characteristic, requestsArrived: operation.core.requestsArrived, link: operation.link)
-        if isLent { borrowers.append(operation.core) }
-    }
-
-    /// From now on all that is written comes through ``queue``, until ``lend(_:of:to:)``.
-    func takeBackWriters() {
-        guard !borrowers.isEmpty else { return }
-        for core in borrowers { core.peripheral?.takeBackWriter() }
-        borrowers = []
-    }
-
     /// The socket is exclusive: other programs may want to write as well.
     private func releaseWhenIdle(_ writer: CommandSocket, _ path: String) {
         bus.after(bus.timing.gatt.idleWriter) { [weak self, weak writer] in
             guard let self, let writer, writers[path] === writer else { return }
             // What is written directly is not noticed; the next one is.
-            let isLent = !borrowers.isEmpty
-            takeBackWriters()
-            guard !isLent, writer.lastUse.later(by: bus.timing.gatt.idleWriter * 0.8) < .now(), writer.isDrained
+            let wasLent = writers.takeBack()
+            guard !wasLent, writer.lastUse.later(by: bus.timing.gatt.idleWriter * 0.8) < .now(), writer.isDrained
             else {
                 return releaseWhenIdle(writer, path)
             }
@@ -146,17 +128,12 @@ extension GATTClient {
 extension GATTClient {
     /// Whether all that was written to other sockets than the operation's own has reached BlueZ.
     func isDrained(before operation: AttributeOperation) -> Bool {
-        guard !writers.isEmpty else { return true }
         var own: String?
         if case .writeWithoutResponse(let data, let characteristic) = operation.kind, !data.isEmpty {
             own = characteristic.objectPath
         }
-        return writers.allSatisfy { $0.key == own || $0.value.isDrained }
+        return writers.areDrained(but: own)
     }
 
-    func releaseWriter(of path: String) {
-        guard let writer = writers.removeValue(forKey: path) else { return }
-        takeBackWriters()
-        writer.close()
-    }
+    func releaseWriter(of path: String) { writers.close(path) }
 }

@@ -11,22 +11,13 @@ final class GATTClient: CustomStringConvertible {
     /// The operation that begins next, and whether one is beginning: see `execute`.
     var nextEntry: AttributeQueue<AttributeOperation>.Entry?
     var isExecuting = false
-    /// Sockets for writes without response, by characteristic.
-    var writers: [String: CommandSocket] = [:]
-    /// Peripherals whose apps write to one of them themselves.
-    var borrowers: [PeripheralCore] = []
-    /// Characteristics whose socket BlueZ does not give us.
-    var withoutSocket: Set<String> = []
+    /// For writes without response.
+    var writers = CommandSockets()
     /// Characteristics whose notifications come by signals, as BlueZ gives no socket.
     var withoutNotifySocket: Set<String> = []
     /// Attributes that BlueZ had before we looked: they are not announced, so they are read.
     private var unreadObjects = PathQueue()
-    /// The ATT_MTU that the apps know.
-    private var publishedMTU: Int?
-    /// What waits until the ATT_MTU is known, or that BlueZ does not tell it.
-    private var awaitsMTU: [() -> Void] = []
-    /// Whether the ATT_MTU may still be asked for.
-    private var mayAskMTU = true
+    private var mtu = MTU()
     /// Whether `ServicesResolved` is true and ``tree`` complete.
     var isDiscovered = false
     /// Whether an app was told why ``tree`` is not complete: the next discovery asks again.
@@ -46,6 +37,16 @@ final class GATTClient: CustomStringConvertible {
     private var awaitsBond = false
     /// Answers the running operation, which has led to the pairing.
     private var answerWhenBonded: (() -> Void)?
+
+    /// What is known of the ATT_MTU, besides ``tree``.
+    private struct MTU {
+        /// What the apps know.
+        var published: Int?
+        /// What waits until it is known, or until it turns out that BlueZ does not tell it.
+        var waiting: [() -> Void] = []
+        /// Whether it may still be asked for.
+        var mayAsk = true
+    }
 
     init(of device: Device, in central: CentralRole) { (self.device, self.central) = (device, central) }
 
@@ -96,10 +97,8 @@ final class GATTClient: CustomStringConvertible {
     /// The link has ended: nothing is answered any longer. ``endSubscriptions()`` follows.
     func end() {
         queue.removeAll()
-        (answerRunning, answerWhenBonded, awaitsMTU) = (nil, nil, [])
-        takeBackWriters()
-        for writer in writers.values { writer.close() }
-        writers = [:]
+        (answerRunning, answerWhenBonded, mtu.waiting) = (nil, nil, [])
+        writers.closeAll()
     }
 
     /// A peripheral does not use the link any longer, without a callback.
@@ -137,7 +136,7 @@ final class GATTClient: CustomStringConvertible {
     /// `ServicesResolved` is true: BlueZ has announced all attributes that it did not have before.
     func servicesResolved() {
         guard isUp, unreadObjects.isEmpty, !isDiscovered else { return }
-        guard tree.mtuBytes != nil || !mayAskMTU else { return askMTU() }
+        guard tree.mtuBytes != nil || !mtu.mayAsk else { return askMTU() }
         isDiscovered = true
         mtuKnown()
         publishMTU()
@@ -151,7 +150,7 @@ final class GATTClient: CustomStringConvertible {
 
     /// BlueZ announces the ATT_MTU with new attributes only: on a second link it must be asked. Old daemons do not know.
     private func askMTU() {
-        mayAskMTU = false
+        mtu.mayAsk = false
         guard let characteristic = tree.characteristics.first?.value else {
             // BlueZ signals objects in the order in which they changed first, so that the services can come after
             // `ServicesResolved`; but not after its next answer.
@@ -163,10 +162,10 @@ final class GATTClient: CustomStringConvertible {
         } answered: { [weak self] result in
             guard let self, isCurrent else { return }
             var reader = (try? result.get())?.reader
-            let mtu = try? reader?.readVariant { (value) throws(BusError) in try value.readUInt16() }
-            tree.setMTU(mtu.map(Int.init))
+            let answer = try? reader?.readVariant { (value) throws(BusError) in try value.readUInt16() }
+            tree.setMTU(answer.map(Int.init))
             // Another one knows it too, if this one has gone meanwhile.
-            mayAskMTU = mtu == nil && tree.characteristics[characteristic.path.rawValue] == nil
+            mtu.mayAsk = answer == nil && tree.characteristics[characteristic.path.rawValue] == nil
             servicesResolved()
         }
     }
@@ -259,24 +258,23 @@ final class GATTClient: CustomStringConvertible {
     /// Does `body` when the ATT_MTU is known; at once if BlueZ has not resolved the link, so that it cannot tell it yet.
     func awaitMTU(_ body: @escaping () -> Void) {
         guard device.properties.areServicesResolved, tree.mtuBytes == nil, !isDiscovered else { return body() }
-        awaitsMTU.append(body)
-        guard awaitsMTU.count == 1 else { return }
+        mtu.waiting.append(body)
+        guard mtu.waiting.count == 1 else { return }
         bus.after(bus.timing.gatt.mtu) { [weak self] in self?.mtuKnown() }
     }
 
     private func mtuKnown() {
-        let waiting = awaitsMTU
-        awaitsMTU = []
+        let waiting = mtu.waiting
+        mtu.waiting = []
         for body in waiting { body() }
     }
 
     /// Tells the apps that are connected. Those that come later learn it with `didConnect`.
     private func publishMTU() {
-        guard let mtu = tree.mtuBytes, mtu != publishedMTU else { return }
-        publishedMTU = mtu
-        takeBackWriters()
-        for writer in writers.values { writer.noteMTU(mtu) }
-        for core in clients where core.isUp { core.updateMTU(mtu) }
+        guard let bytes = tree.mtuBytes, bytes != mtu.published else { return }
+        mtu.published = bytes
+        writers.noteMTU(bytes)
+        for core in clients where core.isUp { core.updateMTU(bytes) }
     }
 
     /// BlueZ tells the MTU with a socket, too.
@@ -316,7 +314,7 @@ final class GATTClient: CustomStringConvertible {
 
     /// The link was there before this process: attributes are in use before the table is read.
     func adopt(for core: PeripheralCore) {
-        if let mtu = tree.mtuBytes, device.properties.areServicesResolved { core.updateMTU(mtu) }
+        if let bytes = tree.mtuBytes, device.properties.areServicesResolved { core.updateMTU(bytes) }
         if isDiscovered { reconcile() } else { isAdopted = true }
     }
 

@@ -50,8 +50,8 @@ struct CommandFlow {
         return true
     }
 
-    /// - Returns: Whether the app is to continue: not if as many writes as before wait by now; it is told when there is room
-    ///   for them.
+    /// - Returns: Whether the app is to continue: not if as many writes as before wait by now. This is due again when there is
+    ///   room for them.
     mutating func announceRoom() -> Bool {
         isRoomAnnounced = false
         guard isFull, waiting < Self.fullAt else { return false }

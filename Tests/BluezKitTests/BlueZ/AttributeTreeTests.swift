@@ -260,7 +260,7 @@ import Testing
         }
     }
 
-    @Test("a change of a known object concerns its included services and the MTU, which is never less than 23 and only grows")
+    @Test("a change of a known object concerns its included services and the MTU, at least 23, which only grows")
     func propertyChanges() throws {
         var tree = try announced()
         let service = Self.device + "/service0001"

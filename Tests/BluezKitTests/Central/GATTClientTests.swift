@@ -280,7 +280,8 @@ import Testing
             peripheral.writeValue(Data([number]), for: control, type: type)
         }
         write(1)
-        try await stage.script.expect("AcquireWrite", at: stage.control).answer(.fileDescriptor(pair.ours), .uint16(100))
+        try await stage.script.expect("AcquireWrite", at: stage.control).answer(
+            .fileDescriptor(pair.ours), .uint16(100))
         Glibc.close(pair.ours)
         try await stage.expect()
         #expect(pair.receiveAll() == [[1]])

@@ -61,7 +61,7 @@ import Testing
         #expect(written.withLock { $0 } == (0..<UInt16(count)).map { $0 })
     }
 
-    @Test("RW-10 at most 1 MiB of writes without response waits; further ones are dropped, counted, and logged in one line")
+    @Test("RW-10 at most 1 MiB of writes without response waits; further ones are dropped, counted, and logged once")
     func commands() async throws {
         let (world, central, peripheral) = try await connected([
             VirtualService("1815", [VirtualCharacteristic("2A57", [.read, .writeWithoutResponse], value: [0])])
