@@ -1,11 +1,13 @@
 // floor: the cost of the benchmark's work for a C program on libdbus that has no object model, makes no callbacks and
 // keeps nothing. It subscribes to the same signals as BluezKit.
 //
-// Usage: floor start | floor notify COUNT [hop] | floor scan
-// With `hop` each batch of values wakes a second thread, as in any client that makes its callbacks on a queue.
+// Usage: floor start | floor notify COUNT [hop] | floor scan | floor acquire COUNT [hop] | floor write COUNT SIZE
+// `acquire` reads notifications from BlueZ's socket; `write` writes without response to that of AcquireWrite. With `hop` each batch of values wakes a second thread, as in any client that makes its callbacks on a queue.
 // The bus is that of DBUS_SYSTEM_BUS_ADDRESS. Prints one line of JSON; the fields are those of bluezkit-bench.
 #include <dbus/dbus.h>
 
+#include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdbool.h>
@@ -13,10 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <time.h>
 
 static const char *const SENSOR = "/org/bluez/hci0/dev_F0_F1_F2_00_00_01";
 static const char *const HEART_RATE = "/org/bluez/hci0/dev_F0_F1_F2_00_00_01/service000a/char000b";
+
+static const char *const CONTROL = "/org/bluez/hci0/dev_F0_F1_F2_00_00_01/service000a/char0014";
 
 static DBusConnection *bus;
 
@@ -139,6 +144,58 @@ static void notify(long count, bool hops) {
            (double)(last - first) / 1e9, rss_kib());
 }
 
+static int acquire(const char *path, const char *member) {
+    DBusMessage *reply, *message = dbus_message_new_method_call("org.bluez", path, "org.bluez.GattCharacteristic1", member);
+    DBusMessageIter iter, options;
+    int socket = -1;
+    dbus_message_iter_init_append(message, &iter);
+    dbus_message_iter_open_container(&iter, DBUS_TYPE_ARRAY, "{sv}", &options);
+    dbus_message_iter_close_container(&iter, &options);
+    reply = dbus_connection_send_with_reply_and_block(bus, message, 10000, NULL);
+    if (!reply || !dbus_message_get_args(reply, NULL, DBUS_TYPE_UNIX_FD, &socket, DBUS_TYPE_INVALID)) fail(member);
+    dbus_message_unref(reply);
+    dbus_message_unref(message);
+    return socket;
+}
+
+static void acquire_notify(long count, bool hops) {
+    pthread_t thread;
+    char bytes[512];
+    long long first = 0;
+    do_call(SENSOR, "org.bluez.Device1", "Connect");
+    int socket = acquire(HEART_RATE, "AcquireNotify");
+    if (hops && (sem_init(&batches, 0, 0) || pthread_create(&thread, NULL, wait_for_batches, NULL))) fail("no thread");
+    long long cpu = cpu_us();
+    for (long received = 0; received < count;) {
+        struct pollfd ready = {.fd = socket, .events = POLLIN};
+        if (recv(socket, bytes, sizeof bytes, MSG_DONTWAIT) > 0) {
+            if (received++ == 0) first = now_ns();
+            continue;
+        }
+        if (hops && received) sem_post(&batches);
+        poll(&ready, 1, -1);
+    }
+    long long last = now_ns();
+    printf("{\"events\": %ld, \"cpu_us\": %lld, \"seconds\": %.6f, \"rss_kib\": %ld}\n", count, cpu_us() - cpu,
+           (double)(last - first) / 1e9, rss_kib());
+}
+
+static void write_values(long count, size_t size) {
+    char bytes[512] = {0};
+    do_call(SENSOR, "org.bluez.Device1", "Connect");
+    int socket = acquire(CONTROL, "AcquireWrite");
+    long long cpu = cpu_us(), first = now_ns();
+    for (long sent = 0; sent < count;) {
+        struct pollfd ready = {.fd = socket, .events = POLLOUT};
+        memcpy(bytes, &(dbus_uint32_t){(dbus_uint32_t)sent}, 4);
+        if (send(socket, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) sent++;
+        else if (errno == EAGAIN) poll(&ready, 1, -1);
+        else fail("the socket is closed");
+    }
+    printf("{\"events\": %ld, \"cpu_us\": %lld, \"seconds\": %.6f, \"rss_kib\": %ld}\n", count, cpu_us() - cpu,
+           (double)(now_ns() - first) / 1e9, rss_kib());
+}
+
 /// Looks at every value.
 static long walk(DBusMessageIter *iter) {
     long count = 0;
@@ -196,9 +253,13 @@ int main(int argc, char **argv) {
         printf("{\"powered_ns\": %lld, \"cpu_us\": %lld, \"rss_kib\": %ld}\n", powered, cpu_us(), rss_kib());
     } else if (!strcmp(mode, "notify") && argc > 2) {
         notify(atol(argv[2]), argc > 3 && !strcmp(argv[3], "hop"));
+    } else if (!strcmp(mode, "acquire") && argc > 2) {
+        acquire_notify(atol(argv[2]), argc > 3 && !strcmp(argv[3], "hop"));
+    } else if (!strcmp(mode, "write") && argc > 3) {
+        write_values(atol(argv[2]), (size_t)atol(argv[3]));
     } else if (!strcmp(mode, "scan")) {
         scan();
     } else {
-        fail("usage: floor start | notify COUNT [hop] | scan");
+        fail("usage: floor start | notify COUNT [hop] | scan | acquire COUNT [hop] | write COUNT SIZE");
     }
 }

@@ -1,17 +1,24 @@
 // generator: an `org.bluez` for benchmarks, in C on libdbus, so that no client has an advantage by its server.
 //
 // It shows an adapter hci0, N known devices and one connectable heart-rate sensor. StartNotify starts a stream of
-// values, StartDiscovery a flood of devices; apart from that it answers what clients ask. One process serves one run.
+// values, StartDiscovery a flood of devices; apart from that it answers what clients ask. With sockets, AcquireNotify
+// streams the same values, and what comes by that of AcquireWrite is counted: ReadValue then returns how many packets have
+// come whose first 4 bytes were their number. One process serves one run.
 //
 // The bus is that of DBUS_SYSTEM_BUS_ADDRESS. Prints "ready" when the name is taken; ends with the bus.
+#define _GNU_SOURCE
 #include <dbus/dbus.h>
 
+#include <errno.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 static const char *const USAGE =
     "usage: generator [OPTION=NUMBER...]\n"
@@ -22,9 +29,10 @@ static const char *const USAGE =
     "  noise=N      with a rate: reports per second of other devices meanwhile (0)\n"
     "  new=N        new devices after StartDiscovery (0)\n"
     "  updates=N    reports of these devices after that (0)\n"
+    "  sockets=1    BlueZ gives sockets (0)\n"
     "  present=1    the sensor's attributes are there before it is connected (0)\n";
 
-static long devices = 10, values, size = 20, rate, noise, new_devices, updates, present;
+static long devices = 10, values, size = 20, rate, noise, new_devices, updates, present, sockets;
 
 static const char *const ADAPTER = "/org/bluez/hci0";
 static const char *const SENSOR = "/org/bluez/hci0/dev_F0_F1_F2_00_00_01";
@@ -48,6 +56,7 @@ static const struct attribute {
     {CHARACTERISTIC, "service000a/char000b", "00002a37-0000-1000-8000-00805f9b34fb", {"notify"}},
     {DESCRIPTOR, "service000a/char000b/desc000d", "00002902-0000-1000-8000-00805f9b34fb", {0}},
     {CHARACTERISTIC, "service000a/char000e", "00002a38-0000-1000-8000-00805f9b34fb", {"read"}},
+    {CHARACTERISTIC, "service000a/char0014", "00002a39-0000-1000-8000-00805f9b34fb", {"write-without-response"}},
     {SERVICE, "service0010", "0000180f-0000-1000-8000-00805f9b34fb", {0}},
     {CHARACTERISTIC, "service0010/char0011", "00002a19-0000-1000-8000-00805f9b34fb", {"read", "notify"}},
     {DESCRIPTOR, "service0010/char0011/desc0013", "00002902-0000-1000-8000-00805f9b34fb", {0}},
@@ -422,6 +431,38 @@ static void send_value(const char *path, long number) {
     end_change(&change);
 }
 
+static int notify_socket = -1, write_socket = -1;
+static uint32_t packets_in_order;
+
+/// bluetoothd drops what a full socket does not take; at full speed this waits, so that each client gets all.
+static void send_packet(long number) {
+    static uint8_t bytes[512];
+    memcpy(bytes, &(uint32_t){(uint32_t)number}, 4);
+    while (send(notify_socket, bytes, (size_t)size, MSG_NOSIGNAL) < 0) {
+        if (errno != EAGAIN || rate) return;
+        poll(&(struct pollfd){.fd = notify_socket, .events = POLLOUT}, 1, -1);
+    }
+}
+
+static void read_packets(void) {
+    enum { BATCH = 64 };
+    static uint8_t bytes[BATCH][512];
+    static struct iovec parts[BATCH];
+    static struct mmsghdr headers[BATCH];
+    for (int i = 0; i < BATCH; i++) {
+        parts[i] = (struct iovec){.iov_base = bytes[i], .iov_len = sizeof bytes[i]};
+        headers[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = &parts[i], .msg_iovlen = 1}};
+    }
+    int count = recvmmsg(write_socket, headers, BATCH, MSG_DONTWAIT, NULL);
+    for (int i = 0; i < count; i++) {
+        if (headers[i].msg_len == 0) count = 0;
+        else if (!memcmp(bytes[i], &packets_in_order, 4)) packets_in_order++;
+    }
+    if (count > 0 || (count < 0 && errno == EAGAIN)) return;
+    close(write_socket);
+    write_socket = -1;
+}
+
 static void stream_values(const char *path) {
     struct timespec start;
     long reports = 0;
@@ -438,7 +479,8 @@ static void stream_values(const char *path) {
             }
             sleep_until(&start, due);
         }
-        send_value(path, i);
+        if (notify_socket >= 0) send_packet(i);
+        else send_value(path, i);
         if (rate || i % 32 == 31) dbus_connection_flush(bus);
     }
     dbus_connection_flush(bus);
@@ -519,6 +561,17 @@ static void refuse(DBusMessage *call, const char *name) {
                                                dbus_message_get_member(call), dbus_message_get_path(call)));
 }
 
+/// One end of a pair of sockets; the other one goes with the reply.
+static int add_socket(DBusMessageIter *iter) {
+    int ends[2];
+    dbus_uint16_t mtu = 517;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends)) exit(1);
+    dbus_message_iter_append_basic(iter, DBUS_TYPE_UNIX_FD, &ends[1]);
+    dbus_message_iter_append_basic(iter, DBUS_TYPE_UINT16, &mtu);
+    close(ends[1]);
+    return ends[0];
+}
+
 static void answer(DBusMessage *call) {
     const char *path = dbus_message_get_path(call), *member = dbus_message_get_member(call);
     const char *interface = "", *property = NULL;
@@ -569,9 +622,18 @@ static void answer(DBusMessage *call) {
         change_bool(path, attribute_interfaces[CHARACTERISTIC], "Notifying", true);
         send_message(reply);
         return stream_values(path);
+    } else if (attribute && sockets && !strcmp(member, "AcquireNotify")) {
+        notify_socket = add_socket(&iter);
+        change_bool(path, attribute_interfaces[CHARACTERISTIC], "NotifyAcquired", true);
+        send_message(reply);
+        return stream_values(path);
+    } else if (attribute && sockets && !strcmp(member, "AcquireWrite")) {
+        write_socket = add_socket(&iter);
+        change_bool(path, attribute_interfaces[CHARACTERISTIC], "WriteAcquired", true);
     } else if (attribute && (!strcmp(member, "StopNotify") || !strcmp(member, "WriteValue"))) {
     } else if (attribute && !strcmp(member, "ReadValue")) {
-        append_bytes(&iter, (const uint8_t[]){100}, 1);
+        while (write_socket >= 0 && poll(&(struct pollfd){.fd = write_socket, .events = POLLIN}, 1, 0) > 0) read_packets();
+        append_bytes(&iter, (const uint8_t *)&packets_in_order, sizeof packets_in_order);
     } else {
         return refuse(call, DBUS_ERROR_UNKNOWN_METHOD);
     }
@@ -583,7 +645,7 @@ static void answer(DBusMessage *call) {
 static void parse(int argc, char **argv) {
     const struct { const char *name; long *value; } options[] = {
         {"devices", &devices}, {"values", &values}, {"size", &size}, {"rate", &rate}, {"noise", &noise},
-        {"new", &new_devices}, {"updates", &updates}, {"present", &present},
+        {"new", &new_devices}, {"updates", &updates}, {"present", &present}, {"sockets", &sockets},
     };
     for (int i = 1; i < argc; i++) {
         char *value = strchr(argv[i], '=');
@@ -613,7 +675,15 @@ int main(int argc, char **argv) {
     }
     puts("ready");
     fflush(stdout);
-    while (dbus_connection_read_write(bus, -1)) {
+    int bus_socket = -1;
+    dbus_connection_get_unix_fd(bus, &bus_socket);
+    while (dbus_connection_read_write(bus, write_socket < 0 ? -1 : 0)) {
+        if (write_socket >= 0) {
+            struct pollfd ready[] = {{.fd = bus_socket, .events = POLLIN}, {.fd = write_socket, .events = POLLIN}};
+            dbus_connection_flush(bus);
+            poll(ready, 2, -1);
+            if (ready[1].revents) read_packets();
+        }
         for (DBusMessage *message; (message = dbus_connection_pop_message(bus)); dbus_message_unref(message))
             if (dbus_message_get_type(message) == DBUS_MESSAGE_TYPE_METHOD_CALL) answer(message);
     }

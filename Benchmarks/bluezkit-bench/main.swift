@@ -1,13 +1,13 @@
 // bluezkit-bench: an app as BluezKit's users write them, which measures itself.
 //
-// Usage: bluezkit-bench start | notify COUNT [main] | scan [duplicates]
+// Usage: bluezkit-bench start | notify COUNT [sockets] [main] | scan [duplicates] | write COUNT SIZE [main]
 // Callbacks come on a queue of its own, with `main` on the main queue. The bus is that of DBUS_SYSTEM_BUS_ADDRESS.
 // Prints one line of JSON; what each field means says Benchmarks/README.md.
 import BluezKit
 import Foundation
 
 enum Mode {
-    case start, notify(count: Int), scan(duplicates: Bool)
+    case start, notify(count: Int), scan(duplicates: Bool), write(count: Int, size: Int)
 }
 
 final class App: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
@@ -20,6 +20,12 @@ final class App: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
     private var before = Measurement()
     private var first = Measurement()
 
+    // write
+    private var target: CBCharacteristic?
+    private var value = Data()
+    private var sent = 0
+    private var last = Measurement()
+
     // scan
     private var peripherals: [CBPeripheral] = []
     private var reports = 0
@@ -27,7 +33,10 @@ final class App: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
 
     init(mode: Mode) { self.mode = mode }
 
-    func start(on queue: DispatchQueue?) { manager = CBCentralManager(delegate: self, queue: queue) }
+    func start(on queue: DispatchQueue?, bySocket: Bool) {
+        let options = [BluezManagerOptionNotificationSocketsKey: bySocket]
+        manager = CBCentralManager(delegate: self, queue: queue, options: options)
+    }
 
     func centralManagerDidUpdateState(_ central: CBCentralManager) {
         let powered = Measurement()
@@ -35,7 +44,7 @@ final class App: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
         switch mode {
         case .start:
             report(["powered_ns": powered.timeNs, "cpu_us": powered.cpuUs, "rss_kib": Measurement.rssKiB])
-        case .notify:
+        case .notify, .write:
             guard let identifier = UUID(uuidString: "426C7A4B-0100-8000-8000-F0F1F2000001"),
                 let sensor = central.retrievePeripherals(withIdentifiers: [identifier]).first
             else { fail("the sensor cannot be retrieved") }
@@ -56,15 +65,47 @@ final class App: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
 
     func peripheral(_ peripheral: CBPeripheral, didDiscoverServices error: (any Error)?) {
         guard let service = peripheral.services?.first else { fail("no service \(String(describing: error))") }
-        peripheral.discoverCharacteristics([CBUUID(string: "2A37")], for: service)
+        peripheral.discoverCharacteristics(
+            [CBUUID(string: "2A37"), CBUUID(string: "2A39"), CBUUID(string: "2A38")], for: service)
     }
 
     func peripheral(
         _ peripheral: CBPeripheral, didDiscoverCharacteristicsFor service: CBService, error: (any Error)?
     ) {
-        guard let found = service.characteristics?.first else { fail("nothing found \(String(describing: error))") }
-        peripheral.setNotifyValue(true, for: found)
+        guard let all = service.characteristics, all.count == 3 else { fail("not found \(String(describing: error))") }
+        guard case .write(_, let size) = mode else { return peripheral.setNotifyValue(true, for: all[0]) }
+        (target, value) = (all[2], Data(repeating: 0, count: size))
+        (before, first) = (Measurement(), Measurement())
+        write(to: peripheral)
     }
+
+    // MARK: write
+
+    private func write(to peripheral: CBPeripheral) {
+        guard case .write(let count, _) = mode, let target else { return }
+        while sent < count, peripheral.canSendWriteWithoutResponse {
+            for byte in 0..<4 { value[byte] = UInt8(truncatingIfNeeded: sent >> (8 * byte)) }
+            peripheral.writeValue(value, for: target, type: .withoutResponse)
+            sent += 1
+        }
+        guard sent == count, let all = target.service?.characteristics else { return }
+        last = Measurement()
+        // Answered when all that was written is there: says how many.
+        peripheral.readValue(for: all[1])
+    }
+
+    func peripheralIsReady(toSendWriteWithoutResponse peripheral: CBPeripheral) { write(to: peripheral) }
+
+    private func checkWritten(_ value: Data?) -> Never {
+        let arrived = (value ?? Data()).prefix(4).reversed().reduce(0) { $0 << 8 | Int($1) }
+        guard arrived == sent else { fail("\(arrived) of \(sent) writes have arrived in order") }
+        report([
+            "events": sent, "cpu_us": last.cpuUs - before.cpuUs,
+            "seconds": Double(last.timeNs - first.timeNs) / 1e9, "rss_kib": Measurement.rssKiB,
+        ])
+    }
+
+    // MARK: notify
 
     func peripheral(
         _ peripheral: CBPeripheral, didUpdateNotificationStateFor characteristic: CBCharacteristic,
@@ -77,6 +118,7 @@ final class App: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
     func peripheral(
         _ peripheral: CBPeripheral, didUpdateValueFor characteristic: CBCharacteristic, error: (any Error)?
     ) {
+        if case .write = mode { checkWritten(characteristic.value) }
         guard case .notify(let count) = mode, let value = characteristic.value, value.count >= 4 else {
             fail("a value of too few bytes")
         }
@@ -166,14 +208,21 @@ func parseMode(_ arguments: [String]) -> Mode? {
     case "start": .start
     case "notify": arguments.dropFirst().first.flatMap { Int($0) }.map { .notify(count: $0) }
     case "scan": .scan(duplicates: arguments.contains("duplicates"))
+    case "write": parseWrite(arguments.dropFirst().prefix(2).compactMap { Int($0) })
     default: nil
     }
 }
 
+func parseWrite(_ numbers: [Int]) -> Mode? {
+    numbers.count == 2 ? .write(count: numbers[0], size: numbers[1]) : nil
+}
+
 let arguments = Array(CommandLine.arguments.dropFirst())
 guard let mode = parseMode(arguments) else {
-    fail("usage: bluezkit-bench start | notify COUNT [main] | scan [duplicates]")
+    fail("usage: bluezkit-bench start | notify COUNT [sockets] [main] | scan [duplicates] | write COUNT SIZE [main]")
 }
 let app = App(mode: mode)
-app.start(on: arguments.contains("main") ? nil : DispatchQueue(label: "bluezkit-bench"))
+app.start(
+    on: arguments.contains("main") ? nil : DispatchQueue(label: "bluezkit-bench"),
+    bySocket: arguments.contains("sockets"))
 dispatchMain()
