@@ -9,8 +9,10 @@ struct SimulatorGATTTests {
     let notifying = service + "/char001b"
     let short = "dev02/service0011/char001b"
 
-    static func connected(_ timing: SimulatorTiming = .fast) async throws -> (Simulator, VirtualPeripheral, BusClient) {
-        let simulator = try await Simulator(timing: timing)
+    static func connected(
+        _ timing: SimulatorTiming = .fast, version: SimulatorVersion = .v5_66
+    ) async throws -> (Simulator, VirtualPeripheral, BusClient) {
+        let simulator = try await Simulator(timing: timing, options: SimulatorOptions(version: version))
         let sink = simulator.add(.sink(slowRead: .milliseconds(30)))
         simulator.remember(sink)
         let client = try await BusClient(simulator.address)
@@ -154,6 +156,42 @@ struct SimulatorGATTTests {
         close(writer)
         #expect(await other.hears("dev02/service0011/char0017: WriteAcquired=false"))
         #expect(try await client.read(Self.service + "/char0019") == [100, 0, 0, 0])
+    }
+
+    @Test("what a socket of AcquireNotify does not hold is dropped, without a sign")
+    func fullSocket() async throws {
+        let (_, sink, client) = try await Self.connected()
+        let reply = try await client.characteristic(notifying, "AcquireNotify", .noOptions)
+        guard case .fileDescriptor(let descriptor) = reply[0] else { throw BusError.malformed("no descriptor") }
+        for number in 0..<1000 {
+            sink.notify(VirtualPeripheral.testUUID(0x13), [UInt8(number & 255), UInt8(number >> 8)])
+        }
+        var buffer = [UInt8](repeating: 0, count: 600)
+        var count = 0
+        while recv(descriptor, &buffer, buffer.count, Int32(MSG_DONTWAIT)) == 2 {
+            #expect(Int(buffer[0]) | Int(buffer[1]) << 8 == count)
+            count += 1
+        }
+        #expect(count > 100 && count < 1000)
+        close(descriptor)
+    }
+
+    @Test(
+        "a program that leaves the bus with the socket of AcquireNotify makes bluetoothd crash before 5.86",
+        arguments: [(SimulatorVersion.v5_66, true), (.v5_83, true), (.v5_86, false), (.v5_87, false)])
+    func leaving(version: SimulatorVersion, crashes: Bool) async throws {
+        let (simulator, _, client) = try await Self.connected(version: version)
+        let other = try await BusClient(simulator.address)
+        _ = try await client.characteristic(notifying, "AcquireNotify", .noOptions)
+        client.leave()
+        let deadline = ContinuousClock.now + .seconds(world_deadline)
+        var isAlive = true
+        // The other versions notice the same moment, and continue.
+        for _ in 0..<(crashes ? 1_000_000 : 100) where isAlive {
+            try #require(ContinuousClock.now < deadline)
+            isAlive = (try? await other.property("/org/bluez/hci0", "org.bluez.Adapter1", "Powered")) != nil
+        }
+        #expect(isAlive != crashes)
     }
 
     @Test("Service Changed: UUIDs, then the new objects; removed objects, then UUIDs")
