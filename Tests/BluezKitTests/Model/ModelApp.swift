@@ -256,7 +256,7 @@ extension CBPeripheral {
 
 extension Central.Event {
     /// The callback, without its arguments.
-    var name: String { String(String(describing: self).prefix { $0 != "(" }) }
+    var name: String { Mirror(reflecting: self).children.first?.label ?? "\(self)" }
 }
 
 /// An app's queue, which is held while the app is busy or calls something.

@@ -331,20 +331,28 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
     }
 
     private func settle(_ limit: Duration, mustSettle: Bool) async {
-        let deadline = ContinuousClock.now + limit
-        while true {
-            let beats = pulse.beats
-            guard let complaint = await complaint(), isSound else { return }
-            guard ContinuousClock.now < deadline else {
-                if mustSettle { report("never: \(complaint)") }
-                return
-            }
-            await change(since: beats)
+        var last: String?
+        let isSettled = await wait(limit) {
+            last = await complaint()
+            return last == nil
         }
+        if !isSettled, mustSettle, let last { report("never: \(last)") }
     }
 
-    /// Waits for the next event; and looks again in a moment, as not everything that BlueZ does is one.
-    private func change(since beats: Int) async { await pulse.wait(since: beats, atMost: .milliseconds(8)) }
+    /// Looks after each event whether it is so; and now and then without one, less and less often, as not everything that
+    /// BlueZ does is an event.
+    /// - Returns: Whether it is so, or a violation was found meanwhile.
+    private func wait(_ limit: Duration, until isSo: () async -> Bool) async -> Bool {
+        let deadline = ContinuousClock.now + limit
+        var interval = Duration.milliseconds(4)
+        while true {
+            let beats = pulse.beats
+            if await isSo() || !isSound { return true }
+            guard ContinuousClock.now < deadline else { return false }
+            await pulse.wait(since: beats, atMost: interval)
+            interval = pulse.beats == beats ? min(interval * 2, .milliseconds(64)) : .milliseconds(4)
+        }
+    }
 
     /// Differences from the required final state.
     private func complaint() async -> String? {
@@ -378,14 +386,9 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
             for (name, app) in apps {
                 let due = await app.act { $0.notifying.filter { $0.peripheral == index }.map(\.uuid) }
                 for uuid in due {
-                    let deadline = ContinuousClock.now + patience
-                    while isSound {
-                        let beats = pulse.beats
-                        if await app.act({ $0.notes["\(index) \(uuid)"]?[number] }) != nil { break }
-                        guard ContinuousClock.now < deadline else {
-                            return report("app \(name): never: a notification of peripheral \(index), \(uuid)")
-                        }
-                        await change(since: beats)
+                    let note = "\(index) \(uuid)"
+                    guard await wait(patience, until: { await app.act { $0.notes[note]?[number] != nil } }) else {
+                        return report("app \(name): never: a notification of peripheral \(index), \(uuid)")
                     }
                 }
             }
@@ -398,20 +401,15 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
         for (name, host) in hosts.sorted(by: { $0.key < $1.key }) {
             for number in await host.act({ $0.published }) {
                 let (audience, uuid) = await host.act { ($0.audience[$0.uuid(number)] ?? 0, $0.uuid(number).line) }
-                let deadline = ContinuousClock.now + patience
                 var sent: [UInt8]?
-                func hasArrived(_ value: [UInt8]) -> Bool {
-                    let ending = " notified \(uuid) \(Data(value).hex)"
+                let hasArrived = await wait(patience) {
+                    if sent == nil { sent = await host.act { $0.update(number) } }
+                    guard let sent else { return false }
+                    let ending = " notified \(uuid) \(Data(sent).hex)"
                     return heard.withLock { $0.filter { $0.hasSuffix(ending) }.count } >= audience
                 }
-                while isSound {
-                    let beats = pulse.beats
-                    if sent == nil { sent = await host.act { $0.update(number) } }
-                    if let sent, hasArrived(sent) { break }
-                    guard ContinuousClock.now < deadline else {
-                        return report("host \(name): never: an update of service \(number) at \(audience) centrals")
-                    }
-                    await change(since: beats)
+                guard hasArrived else {
+                    return report("host \(name): never: an update of service \(number) at \(audience) centrals")
                 }
             }
         }
@@ -432,17 +430,10 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
         (apps, hosts, visits, guest) = ([:], [:], [], nil)
         let last = Weak(session)
         session = nil
-        let deadline = ContinuousClock.now + patience
-        while isSound {
-            let beats = pulse.beats
-            if last.object == nil, simulator.work == BlueZWork() { return }
-            guard ContinuousClock.now < deadline else {
-                return report(
-                    "CN-15 never: after the last manager BlueZ has \(simulator.work); "
-                        + "the session is \(last.object == nil ? "gone" : "still there")")
-            }
-            await change(since: beats)
-        }
+        guard await !wait(patience, until: { last.object == nil && simulator.work == BlueZWork() }) else { return }
+        report(
+            "CN-15 never: after the last manager BlueZ has \(simulator.work); "
+                + "the session is \(last.object == nil ? "gone" : "still there")")
     }
 }
 
