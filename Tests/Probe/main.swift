@@ -91,9 +91,7 @@ final class Probe: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
             manager?.connect(
                 found,
                 options: words.contains("reconnect") ? [CBConnectPeripheralOptionEnableAutoReconnect: true] : nil)
-        case "cancel":
-            peripheral.map { manager?.cancelPeripheralConnection($0) }
-            if words.last == "exit" { exit(0) }
+        case "cancel": peripheral.map { manager?.cancelPeripheralConnection($0) }
         case "release": id.map { kept[$0] = nil }
         case "releasemanager": (manager, kept) = (nil, [:])
         case "discover": peripheral?.discoverServices(words.dropFirst(2).map { CBUUID(string: $0) })
@@ -265,6 +263,8 @@ Thread.detachNewThread {
             commands.removeSubrange(...end)
             DispatchQueue.main.async {
                 MainActor.assumeIsolated { isPublishing ? publishingProbe.perform(line) : probe.perform(line) }
+                // Now nothing that it released is held here any more.
+                if line.hasSuffix(" exit") { exit(0) }
             }
         }
     }

@@ -55,10 +55,44 @@ import Testing
         #expect(access(mark, F_OK) == 0, "\(ordinary)")
     }
 
+    // The doctor asked the daemon for its version by running the program that is called as its process says, which is
+    // whatever who started it likes. Now nothing is run.
+    @Test("the doctor runs no program that the owner of org.bluez claims to be")
+    func daemonName() throws {
+        let directory = try TemporaryDirectory()
+        let (program, mark) = (directory.path + "/bluetoothd", directory.path + "/was-run")
+        try "#!/bin/sh\n: > '\(mark)'\n".write(toFile: program, atomically: true, encoding: .utf8)
+        chmod(program, 0o755)
+        let (daemon, output) = try start(
+            ["/bin/bash", "-c", "exec -a \"$0\" \"$1\" simulate", program, Self.demo], environment: [:])
+        defer {
+            daemon.terminate()
+            daemon.waitUntilExit()
+        }
+        var text = ""
+        while !text.contains("\n") {
+            let part = output.availableData
+            try #require(!part.isEmpty, "\(text)")
+            text += String(decoding: part, as: UTF8.self)
+        }
+        let name = "DBUS_SYSTEM_BUS_ADDRESS"
+        let address = try #require(text.split(separator: "\n").first { $0.hasPrefix(name) }?.dropFirst(name.count + 1))
+        let report = try demo("doctor", by: [], [name: String(address)])
+        #expect(report.contains("bluetoothd"), "\(report)")
+        #expect(access(mark, F_OK) != 0, "\(report)")
+    }
+
+    private static let demo = URL(fileURLWithPath: Probe.path).deletingLastPathComponent().path + "/bluez-demo"
+
     /// - Returns: What `bluez-demo` prints.
     private func demo(_ command: String, by launcher: [String], _ environment: [String: String]) throws -> String {
-        let demo = URL(fileURLWithPath: Probe.path).deletingLastPathComponent().path + "/bluez-demo"
-        let words = launcher + [demo, command]
+        let (process, output) = try start(launcher + [Self.demo, command], environment: environment)
+        let text = output.readDataToEndOfFile()
+        process.waitUntilExit()
+        return String(decoding: text, as: UTF8.self)
+    }
+
+    private func start(_ words: [String], environment: [String: String]) throws -> (Process, FileHandle) {
         let process = Process()
         process.executableURL = URL(fileURLWithPath: words[0])
         process.arguments = Array(words.dropFirst())
@@ -66,8 +100,6 @@ import Testing
         let output = Pipe()
         (process.standardOutput, process.standardError) = (output, output)
         try process.run()
-        let text = output.fileHandleForReading.readDataToEndOfFile()
-        process.waitUntilExit()
-        return String(decoding: text, as: UTF8.self)
+        return (process, output.fileHandleForReading)
     }
 }

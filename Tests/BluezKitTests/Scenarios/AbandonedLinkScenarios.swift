@@ -25,8 +25,19 @@ extension Scenarios {
             let stage = try await Stage()
             let probe = try await stage.launchFresh(identifier)
             try await stage.connect(probe, heart)
-            try await cancel(stage, probe, end)
+            try await leave(stage, probe, by: "cancel \(heart)", end)
             try await findsAgain(stage, identifier)
+        }
+
+        @Test(
+            "CN-15 D11 an app releases the peripheral, or all it has, and exits immediately: the next one finds it again",
+            arguments: End.allCases, ["release \(RestorationScenarios.heart)", "releasemanager"])
+        func released(_ end: End, command: String) async throws {
+            let stage = try await Stage()
+            let probe = try await stage.launchFresh(nil)
+            try await stage.connect(probe, heart)
+            try await leave(stage, probe, by: command, end)
+            try await findsAgain(stage, nil)
         }
 
         @Test(
@@ -36,7 +47,7 @@ extension Scenarios {
             let stage = try await Stage()
             let probe = try await stage.launchFresh(identifier)
             try await attempt(stage, probe)
-            try await cancel(stage, probe, end)
+            try await leave(stage, probe, by: "cancel \(heart)", end)
             let again = try await stage.launchFresh(identifier)
             try await awaitLease(false, stage)
             try await stage.world.control("heart return")
@@ -139,7 +150,8 @@ extension Scenarios {
 
         // MARK: Steps
 
-        private func cancel(_ stage: Stage, _ probe: Probe, _ end: End) async throws {
+        /// The app ends as soon as it has carried out `command`.
+        private func leave(_ stage: Stage, _ probe: Probe, by command: String, _ end: End) async throws {
             // A fast process sends `Disconnect` before it ends. The simulator then ignores it, so that the link stays in any
             // case, except when the call arrives only after the process has ended.
             let simulator = (stage.world as? SimulatedWorld)?.simulator
@@ -147,11 +159,11 @@ extension Scenarios {
             defer { simulator?.clearFaults() }
             switch end {
             case .killed:
-                probe.send("cancel \(heart)")
-                try await probe.next("end cancel")
+                probe.send(command)
+                try await probe.next("end \(command)")
                 try await probe.kill()
             case .exits:
-                probe.send("cancel \(heart) exit")
+                probe.send("\(command) exit")
                 try await probe.waitForEnd()
             }
         }
