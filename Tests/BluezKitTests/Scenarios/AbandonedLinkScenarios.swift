@@ -161,6 +161,8 @@ extension Scenarios {
             case .killed:
                 probe.send(command)
                 try await probe.next("end \(command)")
+                // What was released may end a moment later.
+                _ = await simulator?.waitForCalls("Disconnect")
                 try await probe.kill()
             case .exits:
                 probe.send("\(command) exit")
