@@ -9,8 +9,9 @@ extension AdvertisementRequest {
         self.init()
         guard let dictionary else { return }
         localName = dictionary[CBAdvertisementDataLocalNameKey] as? String
-        let services = dictionary[CBAdvertisementDataServiceUUIDsKey] as? [CBUUID]
-        self.services = services?.compactMap { AttributeUUID($0.uuidString) }
+        // In one expression: with a variable between, the optimizer of Swift 6.0.3 crashes.
+        services = (dictionary[CBAdvertisementDataServiceUUIDsKey] as? [CBUUID])?
+            .compactMap { AttributeUUID($0.uuidString) }
         manufacturerData = try Self.value(dictionary[BluezAdvertisementManufacturerDataKey], .invalidManufacturerData)
         let entries: [CBUUID: Data]? = try Self.value(
             dictionary[BluezAdvertisementServiceDataKey], .invalidServiceData)
