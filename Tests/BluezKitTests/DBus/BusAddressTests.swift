@@ -12,7 +12,7 @@ import Testing
     @Test(
         "the user's bus of systemd, the abstract socket of dbus-launch, a socket with a random name, TCP",
         arguments: [
-            "unix:path=DIR/bus", "unix:abstract=bluezkit-\(UUID().uuidString)", "unix:tmpdir=DIR", "unix:dir=DIR",
+            "unix:path=DIR/bus", "unix:abstract=bluezkit-" + UUID().uuidString, "unix:tmpdir=DIR", "unix:dir=DIR",
             "tcp:host=127.0.0.1,port=0", "tcp:host=127.0.0.1,port=0,family=ipv4",
         ])
     func forms(_ listen: String) async throws {
