@@ -137,9 +137,12 @@ extension Scenarios {
             let their = try await second.characteristic(sinkUUID(0x13), of: sinkUUID(1), on: theirs)
             #expect(try await first.setNotify(true, my) == nil)
             #expect(try await second.setNotify(true, their) == nil)
+            func next(_ value: UInt8, _ central: Central) async throws {
+                try await central.next("value \(value)") { if case .value(_, Data([value]), nil) = $0 { true } else { nil } }
+            }
             for n in 1...3 { try await world.control("sink notify 0013 0\(n)") }
-            try await first.settle(mine)
-            try await second.settle(theirs)
+            try await next(3, first)
+            try await next(3, second)
             func values(_ central: Central) -> [Data] {
                 central.events.compactMap { if case .value(_, let value?, nil) = $0 { value } else { nil } }
             }
@@ -147,8 +150,9 @@ extension Scenarios {
             #expect(values(second) == [Data([1]), Data([2]), Data([3])])
             #expect(try await first.setNotify(false, my) == nil)
             try await world.control("sink notify 0013 04")
-            try await second.settle(theirs)
-            #expect(values(second).last == Data([4]) && values(first).count == 3)
+            try await next(4, second)
+            try await first.settle(mine)
+            #expect(values(first).count == 3 && values(second).count == 4)
             try await second.disconnect(theirs)
             try await first.disconnect(mine)
         }
