@@ -92,8 +92,6 @@ struct LinkStateMachine {
     private var isUnknown = false
     /// BlueZ was asked what it has not told.
     private var hasAsked = false
-    /// The pause before BlueZ is asked again about a link that is ending.
-    private var isPausingCheck = false
 
     init(timing: BlueZTiming.Link = BlueZTiming.Link()) { self.timing = timing }
 
@@ -123,15 +121,15 @@ struct LinkStateMachine {
         case (.idle, .want(true)):
             failures = 0
             return enter(.checking, .readDevice)
-        case (.checking, .deviceRead(nil)): return enter(.looking, .look(true))
-        case (.checking, .deviceRead(true?)), (.checking, .connectedChanged(true)): return enter(.up, .linkUp)
-        case (.checking, .deviceRead(false?)): return enter(.queued, .queue)
-        case (.checking, .linkIsEnding):
-            isPausingCheck = true
-            return [.startTimer(timing.leaseRetry)]
+        // The timer is that of a link that is ending.
+        case (.checking, .deviceRead(nil)): return enter(.looking, .stopTimer, .look(true))
+        case (.checking, .deviceRead(true?)), (.checking, .connectedChanged(true)):
+            return enter(.up, .stopTimer, .linkUp)
+        case (.checking, .deviceRead(false?)): return enter(.queued, .stopTimer, .queue)
+        case (.checking, .linkIsEnding): return [.startTimer(timing.leaseRetry)]
         case (.checking, .timerFired): return enter(.checking, .stopTimer, .readDevice)
         case (.closing, .seen), (.idle, _): return []
-        case (.checking, .want(false)): return enter(.idle)
+        case (.checking, .want(false)): return enter(.idle, .stopTimer)
 
         case (.looking, .seen): return enter(.queued, .look(false), .queue)
         case (.looking, .connectedChanged(true)): return enter(.up, .look(false), .linkUp)
@@ -199,8 +197,7 @@ struct LinkStateMachine {
         if next == .up { failures = 0 }
         if next != .closing { isCallingOff = false }
         isUnknown = false
-        defer { isPausingCheck = false }
-        return isPausingCheck && !actions.contains(.stopTimer) ? [.stopTimer] + actions : actions
+        return actions
     }
 
     /// 0.25 s after the first failure, then twice as long each time, up to 8 s. BlueZ's own attempt waits 40 s for the
