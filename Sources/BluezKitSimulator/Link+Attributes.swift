@@ -63,7 +63,11 @@ extension Link {
         request(
             serve: { [weak self] answer in
                 guard let self else { return }
-                served.read(on: self, offset: offset, completion: answer)
+                served.read(on: self, offset: offset) { [weak self] result in
+                    let length = (try? result.get().count) ?? 0
+                    self?.model?.request(offset == 0 ? 3 : 5, response: 1 + min(length, most))
+                    answer(result)
+                }
             }, completion: cut)
     }
 
@@ -84,6 +88,7 @@ extension Link {
         request(
             serve: { [weak self] answer in
                 guard let self else { return }
+                model?.write(value.count)
                 guard forwardsAny || value.count <= served.longestWrite else {
                     return answer(.failure(.invalidLength))
                 }
@@ -112,6 +117,7 @@ extension Link {
         request(
             serve: { [weak self] answer in
                 guard let self else { return }
+                model?.request(value.count + 5, response: value.count + 5)
                 guard forwardsAny || offset <= 512 else { return answer(.failure(.invalidOffset)) }
                 guard forwardsAny || value.count + offset <= attribute.served?.longestPreparedWrite ?? 512 else {
                     return answer(.failure(.invalidLength))
@@ -143,6 +149,7 @@ extension Link {
         request(
             serve: { [weak self] answer in
                 guard let self else { return }
+                model?.request(2, response: 1)
                 let writes = prepared
                 prepared = []
                 guard isCommit else { return answer(.success(())) }
@@ -241,6 +248,7 @@ extension Link {
 
     private func indicateNext() {
         guard isUp, let indication = indications.first else { return }
+        model?.indicate(indication.value.count)
         central?.received(indication.value, of: indication.characteristic) { [weak self] in
             guard let self, isUp, !indications.isEmpty else { return }
             indications.removeFirst()

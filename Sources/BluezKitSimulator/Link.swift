@@ -18,6 +18,8 @@ final class Link {
     private(set) weak var central: (any LinkCentral)?
     let peripheral: VirtualPeripheral
     let mtu: UInt16
+    /// The time on the air, if it is calculated.
+    var model: LinkModel?
     var isEncrypted = false
     /// Encrypted with a pairing that the user confirmed.
     var isAuthenticated = false
@@ -45,7 +47,10 @@ final class Link {
 
     init(central: any LinkCentral, peripheral: VirtualPeripheral, mtu: UInt16 = 517) {
         (self.central, self.peripheral) = (central, peripheral)
-        self.mtu = min(mtu, peripheral.offeredMTU)
+        var parameters = peripheral.air.parameters ?? peripheral.simulator?.optionsState.linkParameters
+        self.mtu = min(mtu, peripheral.offeredMTU, UInt16(clamping: parameters?.mtu ?? .max))
+        parameters?.mtu = Int(self.mtu)
+        model = parameters.map { LinkModel($0) }
     }
 
     // MARK: Requests
@@ -97,7 +102,11 @@ final class Link {
         let definition = characteristic.definition
         request(
             delay: definition.delay, isAnswered: definition.answers,
-            serve: { $0(Self.answerRead(characteristic, offset: offset)) }, completion: completion)
+            serve: { [weak self] answer in
+                let result = Self.answerRead(characteristic, offset: offset)
+                self?.model?.read((try? result.get().count) ?? 0)
+                answer(result)
+            }, completion: completion)
     }
 
     static func answerRead(
@@ -123,14 +132,16 @@ final class Link {
         let definition = characteristic.definition
         request(
             delay: definition.delay, isAnswered: definition.answers,
-            serve: { [peripheral] in
-                $0(Self.answerWrite(value, characteristic, offset: offset, peripheral, flag: .write))
+            serve: { [weak self, peripheral] answer in
+                self?.model?.write(value.count)
+                answer(Self.answerWrite(value, characteristic, offset: offset, peripheral, flag: .write))
             }, completion: completion)
     }
 
     /// Writes without response: a failure is not reported.
     func command(_ value: [UInt8], to characteristic: GATTTable.Characteristic) {
         guard isUp else { return }
+        model?.writeWithoutResponse(value.count)
         if characteristic.served != nil { return commandServed(value, characteristic) }
         _ = Self.answerWrite(value, characteristic, offset: nil, peripheral, flag: .writeWithoutResponse)
     }
@@ -204,6 +215,7 @@ final class Link {
         request(
             serve: { [weak self] answer in
                 guard let self else { return }
+                model?.request(5, response: 1)
                 if let served = characteristic.served {
                     return served.configure(value, of: characteristic, on: self, completion: answer)
                 }
@@ -222,6 +234,7 @@ final class Link {
 
     /// A notification arrives at the central.
     func deliver(_ value: [UInt8], of characteristic: GATTTable.Characteristic) {
+        model?.notify(value.count)
         central?.received(value, of: characteristic, confirm: nil)
     }
 
@@ -284,6 +297,8 @@ final class Link {
 
     private func takeDown(reason: UInt8) -> [Request] {
         isUp = false
+        peripheral.air.lastUsage = usage
+        (central as? VirtualCentral)?.lastUsage = usage
         let pending = requests
         requests = []
         for channel in channels { channel.finish(.linkLost) }

@@ -50,6 +50,10 @@ public struct SimulatorOptions: Sendable {
     /// The devices whose services bluetoothd keeps when a link ends.
     public var serviceCache = ServiceCache.always
 
+    /// How fast links are: each operation then takes time in a ``LinkModel``, which ``VirtualPeripheral/linkUsage``
+    /// reports. Nil: time on the air is not calculated. ``VirtualPeripheral/linkParameters`` override it.
+    public var linkParameters: LinkParameters?
+
     /// The minimum number of most recent calls that ``Simulator/calls`` returns.
     public var rememberedCalls = 10_000
 

@@ -71,6 +71,7 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
     /// Ends the steps that have not been answered, by number.
     private var unanswered: [Int: () -> Void] = [:]
     private var stepCount = 0
+    var lastUsage: LinkUsage?
 
     init(_ address: String, key: String, simulator: Simulator) {
         (self.address, self.key, home) = (address.uppercased(), key, simulator)

@@ -44,6 +44,7 @@ public final class VirtualPeripheral: @unchecked Sendable {  // holds: all state
     var offeredMTU: UInt16 = 517
     /// Who opens a channel is served by these, by PSM; see VirtualPeripheral+Channels.swift.
     var channelServers: [UInt16: ChannelServer] = [:]
+    var air = LinkAir()
     /// Whether this is an adapter of the simulator in the peripheral role: it continues to advertise while connected,
     /// to several centrals at once.
     var isAdapter = false
