@@ -249,16 +249,24 @@ final class Link {
     }
 
     /// A channel is open, until it ends or the link does.
-    func add(_ channel: VirtualChannel) {
+    /// - Parameter side: Whose end this is, if its bytes count for the time on the air: those of one end, if both are here.
+    func add(_ channel: VirtualChannel, of side: LinkModel.Side? = nil) {
         channels.append(channel)
         let queue = peripheral.simulator?.queue
-        // holds: it is called on the simulator's queue, on which links are used
+        // holds: they are called on the simulator's queue, on which links are used
         nonisolated(unsafe) let remove = { [weak self, weak channel] in
             guard let self else { return }
             channels.removeAll { $0 === channel }
             if isAbandoned { abandon() }
         }
-        channel.start { queue?.later { remove() } }
+        nonisolated(unsafe) let count = { [weak self] (bytes: Int, sender: LinkModel.Side) in
+            _ = self?.model?.stream(bytes, from: sender)
+        }
+        let moved: @Sendable (Int, VirtualChannel.Direction) -> Void = { bytes, direction in
+            guard let side else { return }
+            queue?.later { count(bytes, direction == .sent ? side : side.other) }
+        }
+        channel.start(moved: model == nil ? nil : moved) { queue?.later { remove() } }
     }
 
     // MARK: The end of the link

@@ -44,6 +44,7 @@ public final class VirtualChannel: Sendable {
         var waiting: [(event: Int32, continuation: CheckedContinuation<Progress, Never>)] = []
         var waitingForEnd: [CheckedContinuation<End, Never>] = []
         var whenEnded: (@Sendable () -> Void)?
+        var moved: (@Sendable (Int, Direction) -> Void)?
 
         /// Wakes all who wait for the socket; they try again.
         mutating func wake() {
@@ -56,6 +57,8 @@ public final class VirtualChannel: Sendable {
             socket = -1
         }
     }
+
+    enum Direction { case sent, received }
 
     private enum Progress {
         case none
@@ -73,9 +76,13 @@ public final class VirtualChannel: Sendable {
     deinit { state.withLock { $0.closeSocket() } }
 
     /// Starts to listen to its socket.
-    /// - Parameter whenEnded: Called once.
-    func start(whenEnded: @escaping @Sendable () -> Void) {
-        state.withLock { $0.whenEnded = whenEnded }
+    /// - Parameters:
+    ///   - moved: Called with the bytes that this end has sent or received.
+    ///   - whenEnded: Called once.
+    func start(
+        moved: (@Sendable (Int, Direction) -> Void)? = nil, whenEnded: @escaping @Sendable () -> Void
+    ) {
+        state.withLock { ($0.whenEnded, $0.moved) = (whenEnded, moved) }
         sockets.add(self)
     }
 
@@ -94,7 +101,9 @@ public final class VirtualChannel: Sendable {
                 return count >= 0 ? .sent(count) : errno == EAGAIN ? .none : .ended
             }
             switch progress {
-            case .sent(let count): sent += count
+            case .sent(let count):
+                sent += count
+                state.withLock { $0.moved }?(count, .sent)
             case .ended:
                 finish(.closedByPeer)
                 throw VirtualChannelError.ended
@@ -121,7 +130,9 @@ public final class VirtualChannel: Sendable {
                 return .ended
             }
             switch progress {
-            case .received(let bytes): return bytes
+            case .received(let bytes):
+                state.withLock { $0.moved }?(bytes.count, .received)
+                return bytes
             case .ended:
                 finish(.closedByPeer)
                 return nil

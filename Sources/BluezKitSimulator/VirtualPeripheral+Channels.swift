@@ -52,7 +52,7 @@ extension VirtualPeripheral {
     func accept(_ channel: VirtualChannel, on link: Link, from central: Adapter) throws(SocketError) {
         guard link.hasRoomForChannel else { throw SocketError(code: ECONNREFUSED) }
         if let server = channelServers[channel.psm] {
-            link.add(channel)
+            link.add(channel, of: .peripheral)
             Task { await server.handler(channel) }
             return
         }
@@ -60,7 +60,7 @@ extension VirtualPeripheral {
         let sockets = central.simulator.channelSockets
         let end = try sockets.connect(to: channel.psm, of: address, from: channel.peer, type: "public")
         let other = VirtualChannel(end, psm: channel.psm, peer: address, sockets: sockets)
-        link.add(channel)
+        link.add(channel, of: .peripheral)
         link.add(other)
         for (source, target) in [(channel, other), (other, channel)] {
             Task {
@@ -115,13 +115,13 @@ extension VirtualCentral {
         guard let server = peripheral.channelServers[psm] else {
             let end = try sockets.connect(to: psm, of: peripheral.address, from: address, type: "random")
             let channel = VirtualChannel(end, psm: psm, peer: peripheral.address, sockets: sockets)
-            link.add(channel)
+            link.add(channel, of: .central)
             return channel
         }
         let (own, other) = try ChannelSockets.pair()
         let channel = VirtualChannel(own, psm: psm, peer: peripheral.address, sockets: sockets)
         let served = VirtualChannel(other, psm: psm, peer: address, sockets: sockets)
-        link.add(channel)
+        link.add(channel, of: .central)
         link.add(served)
         Task { await server.handler(served) }
         return channel

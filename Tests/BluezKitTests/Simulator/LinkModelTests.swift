@@ -207,4 +207,43 @@ struct LinkModelTests {
             for _ in 0..<2 { #expect(try await transfer(type, rung.parameters) == first) }
         }
     }
+
+    /// An app sends 200,000 bytes over a channel, in pieces of random length.
+    private func stream(_ parameters: LinkParameters) async throws -> LinkUsage {
+        let world = try await SimulatedWorld(.calm)
+        world.sink.linkParameters = parameters
+        let arrivals = EventLog<Int>()
+        let psm = try world.sink.serveChannels { channel in
+            while let bytes = await channel.receive() { arrivals.append(bytes.count) }
+        }
+        let central = Central(world)
+        try await central.powerOn()
+        let sink = try await central.find("Rig Sink")
+        try await central.connect(sink)
+        sink.openL2CAPChannel(psm)
+        let user = ChannelUser(try await central.nextChannel())
+        let before = try #require(world.sink.linkUsage)
+        var rest = 200_000
+        while rest > 0 {
+            let count = min(rest, .random(in: 1...9000))
+            user.send(Data(count: count))
+            rest -= count
+        }
+        var missing = 200_000
+        try await arrivals.next("everything") { count -> Bool? in
+            missing -= count
+            return missing == 0 ? true : nil
+        }
+        return try #require(world.sink.linkUsage) - before
+    }
+
+    @Test("bytes of a channel take the same virtual time however they were written, and the rate of the talk")
+    func channelTime() async throws {
+        for rung in ThroughputRung.talk2017.suffix(2) {
+            let first = try await stream(rung.parameters)
+            #expect(first.bytesToPeripheral == 200_000)
+            #expect(abs(kilobits(first) / rung.published - 1) < 0.15, "\(kilobits(first)) kbit/s")
+            #expect(try await stream(rung.parameters) == first)
+        }
+    }
 }
