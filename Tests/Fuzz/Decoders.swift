@@ -117,6 +117,28 @@ enum Decoders {
         _ = try? DeviceInformationText.text(of: data)
     }
 
+    /// A stream of messages, in pieces. What was found is what the stream begins with, and no more is held than the limit.
+    static func stream(_ bytes: UnsafeBufferPointer<UInt8>) {
+        var choices = Choices(bytes)
+        let limit = choices.roll(300)
+        let encoder = MessageEncoder(limit: limit)
+        var decoder = MessageDecoder(limit: limit)
+        var (arrived, found) = ([UInt8](), [UInt8]())
+        do throws(MessageError) {
+            repeat {
+                let piece = choices.some(choices.roll(64))
+                arrived += piece
+                decoder.append(piece)
+                while let message = try decoder.next() { found += try encoder.encode(message) }
+                precondition(decoder.count < limit + MessageEncoder.headerLength, "\(decoder.count) bytes are held")
+                precondition(found.count + decoder.count == arrived.count, "bytes were lost")
+            } while !choices.atEnd
+        } catch {
+            precondition(decoder.count == 0, "bytes are held after an error")
+        }
+        precondition(arrived.starts(with: found), "\(arrived) became \(found)")
+    }
+
     /// A state file. What it holds can be used, and written again.
     static func state(_ bytes: UnsafeBufferPointer<UInt8>) {
         guard let snapshot = try? Snapshot(fileContent: Data(bytes)) else { return }

@@ -15,7 +15,8 @@ typealias Target = @Sendable (UnsafeBufferPointer<UInt8>) -> Void
 
 let targets: KeyValuePairs<String, Target> = [
     "message": Decoders.message, "advertisement": Decoders.advertisement, "attributes": Decoders.attributes,
-    "profiles": Decoders.profiles, "state": Decoders.state, "text": Decoders.text, "bus": FuzzedWorld.play,
+    "profiles": Decoders.profiles, "state": Decoders.state, "text": Decoders.text, "stream": Decoders.stream,
+    "bus": FuzzedWorld.play,
 ]
 
 /// A C function captures nothing.

@@ -1,0 +1,117 @@
+import BluezKitProfiles
+import BluezKitSimulator
+import CoreBluetooth
+import Foundation
+import Testing
+
+/// Over channels of the simulator.
+@Suite("Messages over an L2CAP channel")
+struct MessageChannelTests {
+    private enum Event { case message(Data), room, end(MessageError?) }
+
+    /// An app's end. All of it happens on its queue.
+    private final class Messages: @unchecked Sendable {  // holds: a constant, used on its queue, and a log
+        let log = EventLog<Event>()
+        let queue = DispatchQueue(label: "messages")
+        private let messages: MessageChannel
+
+        init(_ channel: CBL2CAPChannel, limit: Int = MessageDecoder.usualLimit) {
+            messages = MessageChannel(channel, limit: limit, queue: queue)
+            perform { [log] messages in
+                messages.onMessage = { log.append(.message($0)) }
+                messages.onRoom = { log.append(.room) }
+                messages.onEnd = { log.append(.end($0)) }
+                messages.open()
+            }
+        }
+
+        @discardableResult
+        func perform<T>(_ body: (MessageChannel) throws -> T) rethrows -> T {
+            try queue.sync {
+                dispatchPrecondition(condition: .onQueue(queue))
+                return try body(messages)
+            }
+        }
+
+        /// Sends a message as soon as there is room.
+        func send(_ message: Data) async throws {
+            while try perform({ try !$0.send(message) }) {
+                try await log.next("room") { if case .room = $0 { true } else { nil } }
+            }
+        }
+
+        func next() async throws -> Data {
+            try await log.next("message") { if case .message(let data) = $0 { data } else { nil } }
+        }
+
+        func end() async throws -> MessageError? {
+            try await log.next("end") { (event) -> MessageError?? in
+                if case .end(let error) = event { .some(error) } else { nil }
+            }
+        }
+    }
+
+    private func open(
+        limit: Int = MessageDecoder.usualLimit, _ serve: @escaping @Sendable (VirtualChannel) async -> Void
+    ) async throws -> (Central, Messages) {
+        let world = try await SimulatedWorld()
+        let psm = try world.sink.serveChannels(serve)
+        let central = Central(world)
+        try await central.powerOn()
+        let sink = try await central.find("Rig Sink")
+        try await central.connect(sink)
+        sink.openL2CAPChannel(psm)
+        return (central, Messages(try await central.nextChannel(), limit: limit))
+    }
+
+    @Test("messages of any length arrive whole, in order, in both directions")
+    func echo() async throws {
+        let (central, messages) = try await open { await $0.echo() }
+        for length in [0, 1, 3, 4, 5, 1000, 65_536, 2] {
+            let message = Data((0..<length).map { UInt8(truncatingIfNeeded: $0) })
+            try await messages.send(message)
+            #expect(try await messages.next() == message)
+        }
+        #expect(throws: MessageError.tooLong(65_537, limit: 65_536)) {
+            try messages.perform { try $0.send(Data(count: 65_537)) }
+        }
+        withExtendedLifetime(central) {}
+    }
+
+    @Test("when the other end does not read there is soon no room, and nothing is lost")
+    func room() async throws {
+        let (central, messages) = try await open { channel in
+            channel.isReading = false
+            await channel.echo()
+        }
+        let message = Data(repeating: 1, count: 50_000)
+        var sent = 0
+        while try messages.perform({ try $0.send(message) }) { sent += 1 }
+        #expect(sent < 100)
+        #expect(messages.perform { !$0.isIdle })
+        let channel = try #require((central.world as? SimulatedWorld)?.sink.channels.first)
+        channel.isReading = true
+        try await messages.log.next("room") { if case .room = $0 { true } else { nil } }
+        try await messages.send(Data([9]))
+        for _ in 0..<sent { #expect(try await messages.next() == message) }
+        #expect(try await messages.next() == Data([9]))
+    }
+
+    @Test("the end comes once, after all messages, and says if it came within one")
+    func ends() async throws {
+        for (bytes, count, error) in [
+            ([2, 0, 0, 0, 7, 8], 1, nil), ([2, 0, 0, 0, 7], 0, MessageError.endedEarly(5)), ([], 0, nil),
+            ([0, 0, 0, 0, 1, 0], 1, .endedEarly(2)), ([0xFF, 0xFF, 0, 0, 1], 0, .tooLong(65_535, limit: 100)),
+        ] as [([UInt8], Int, MessageError?)] {
+            let (central, messages) = try await open(limit: 100) { channel in
+                try? await channel.send(bytes)
+                channel.close()
+            }
+            #expect(try await messages.end() == error, "\(bytes)")
+            let events = messages.log.all
+            #expect(events.filter { if case .message = $0 { true } else { false } }.count == count)
+            #expect(events.filter { if case .end = $0 { true } else { false } }.count == 1)
+            withExtendedLifetime(central) {}
+        }
+    }
+}
