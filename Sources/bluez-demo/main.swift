@@ -28,6 +28,17 @@ do {
         run(common) { CardShareCommand(options, common: common, output: $0) }
     case .cardReceive(let options, let common):
         run(common) { CardReceiveCommand(options, common: common, output: $0) }
+    case .transfer(let options, let common):
+        run(common) { output in
+            do throws(CardFile.Failure) {
+                return try TransferCommand.make(options, common: common, output: output)
+            } catch {
+                output.complain(error.message)
+                Program.quit(.failure)
+            }
+        }
+    case .ladder(let options, let common):
+        run(common) { LadderCommand.make(options, common: common, output: $0) }
     case .simulate(let options, let common):
         run(common) { SimulateCommand(options, output: $0) }
     }

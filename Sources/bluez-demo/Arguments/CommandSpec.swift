@@ -128,7 +128,55 @@ extension CommandSpec {
         ] + common,
         notes: "Ends when it has received a card.")
 
+    private static let via = OptionSpec(
+        name: "--via", value: "WAY",
+        help: "write, write-without-response (default), notify or l2cap; the same at both ends")
+    private static let transferTimeout = OptionSpec(
+        name: "--timeout", value: "SECONDS", help: "give up if nothing moves for this long")
+    private static func transferRestore(_ identifier: String) -> OptionSpec {
+        OptionSpec(
+            name: "--restore", value: "IDENTIFIER", defaultValue: identifier,
+            help: "continue where a killed process with this restore identifier was")
+    }
+
+    static let transferSend = CommandSpec(
+        name: "transfer send", summary: "send a file to another machine", operand: "FILE",
+        options: [via, transferTimeout, transferRestore("transfer-send"), json, adapter, help],
+        notes: """
+            Receive it with `bluez-demo transfer receive FILE` on the other machine. After a lost link or a kill it
+            continues where it was, when the same command is started again. The link is not encrypted. Without adapters: run
+            both ends on the bus of `bluez-demo simulate two-adapters`.
+            """)
+
+    static let transferReceive = CommandSpec(
+        name: "transfer receive", summary: "receive a file from another machine", operand: "FILE",
+        options: [
+            via,
+            OptionSpec(
+                name: "--max-size", value: "BYTES",
+                help: "the largest file to accept (default: \(TransferOptions.usualLimit))"),
+            transferTimeout, transferRestore("transfer-receive"), json, adapter, help,
+        ],
+        notes: """
+            FILE is replaced when everything has arrived and its SHA-256 is right. Until then it is FILE.part, from
+            which the same file is continued, also after a kill. Ends when it has received a file.
+            """)
+
+    static let ladder = CommandSpec(
+        name: "ladder", summary: "measure how fast data moves, from the slowest way to the fastest",
+        options: [
+            OptionSpec(name: "--peer", help: "be the peer that another machine's `bluez-demo ladder` measures with"),
+            OptionSpec(name: "--seconds", value: "SECONDS", help: "how long each way is measured (default: 5)"),
+            OptionSpec(name: "--timeout", value: "SECONDS", help: "give up if there is no peer for this long"),
+        ] + common,
+        notes: """
+            With --simulated: the ladder that Apple showed in 2017, calculated from the parameters of a link, next to
+            the published figures. Docs/THROUGHPUT.md has the arithmetic.
+            """)
+
     static let all = [
-        scan, heartRate, inspect, state, virtualHeartRate, cardShare, cardReceive, doctor, simulate,
+        scan, heartRate, inspect, state, virtualHeartRate, cardShare, cardReceive, transferSend, transferReceive,
+        ladder,
+        doctor, simulate,
     ]
 }

@@ -14,6 +14,8 @@ enum Invocation: Equatable {
     case virtualHeartRate(VirtualHeartRateOptions, CommonOptions)
     case cardShare(CardShareOptions, CommonOptions)
     case cardReceive(CardReceiveOptions, CommonOptions)
+    case transfer(TransferOptions, CommonOptions)
+    case ladder(LadderOptions, CommonOptions)
 
     /// - Parameter arguments: Without the name of the program.
     init(_ arguments: [String]) throws(UsageError) {
@@ -67,6 +69,9 @@ enum Invocation: Equatable {
         case "peripheral heart-rate": self = .virtualHeartRate(try VirtualHeartRateOptions(parsed), common)
         case "card share": self = .cardShare(try CardShareOptions(parsed), common)
         case "card receive": self = .cardReceive(try CardReceiveOptions(parsed), common)
+        case "transfer send": self = .transfer(try TransferOptions(parsed, isSending: true), common)
+        case "transfer receive": self = .transfer(try TransferOptions(parsed, isSending: false), common)
+        case "ladder": self = .ladder(try LadderOptions(parsed), common)
         default: self = .simulate(try SimulateOptions(parsed), common)
         }
     }
@@ -227,6 +232,66 @@ struct CardReceiveOptions: Equatable {
         minimumRSSI = try parsed.integer("--min-rssi", in: -127...20) ?? Self.nearRSSI
         maximumSize = try parsed.count("--max-size") ?? CardProtocol.sizeLimit
         timeout = try parsed.seconds("--timeout")
+    }
+}
+
+struct TransferOptions: Equatable {
+    /// In bytes: a gigabyte, which takes hours.
+    static let usualLimit = 1_000_000_000
+
+    var isSending: Bool
+    var file: String
+    var way: TransferWay
+    /// In bytes.
+    var maximumSize: Int
+    /// In seconds.
+    var timeout: Double?
+    /// The restore identifier.
+    var restore: String?
+
+    /// Whether this end is the central: data from the central to the peripheral are written, the others notified.
+    var isCentral: Bool { isSending != (way == .notify) }
+
+    init(_ parsed: ParsedArguments, isSending: Bool) throws(UsageError) {
+        self.isSending = isSending
+        guard let file = parsed.operands.first else {
+            throw parsed.error(isSending ? "send which file?" : "receive into which file?")
+        }
+        guard parsed.operands.count == 1 else {
+            throw parsed.error("transfer \(isSending ? "send" : "receive") takes one file")
+        }
+        self.file = file
+        let text = parsed.first("--via") ?? TransferWay.writeWithoutResponse.rawValue
+        guard let way = TransferWay(rawValue: text) else {
+            let all = TransferWay.allCases.map(\.rawValue).joined(separator: ", ")
+            throw parsed.error("--via needs one of \(all), not '\(text)'")
+        }
+        self.way = way
+        maximumSize = try parsed.count("--max-size") ?? Self.usualLimit
+        timeout = try parsed.seconds("--timeout")
+        restore = parsed.first("--restore")
+        if restore != nil, !isCentral {
+            throw parsed.error(
+                "--restore is for the end that connects; this one is the peripheral, and continues without it")
+        }
+    }
+}
+
+struct LadderOptions: Equatable {
+    /// Whether this is the peer that the rungs are run against.
+    var isPeer: Bool
+    /// For each rung.
+    var seconds: Double
+    /// In seconds.
+    var timeout: Double?
+
+    init(_ parsed: ParsedArguments) throws(UsageError) {
+        isPeer = parsed.has(OptionSpec(name: "--peer", help: ""))
+        seconds = try parsed.seconds("--seconds") ?? 5
+        timeout = try parsed.seconds("--timeout")
+        if isPeer, parsed.has(CommandSpec.simulated) {
+            throw parsed.error("--simulated needs no peer")
+        }
     }
 }
 

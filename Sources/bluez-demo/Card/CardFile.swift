@@ -32,22 +32,23 @@ enum CardFile {
         }
     }
 
-    /// Reports in advance if a card could not be written there.
-    static func checkWritable(_ path: String) throws(Failure) {
+    /// Reports in advance if a file could not be written there.
+    /// - Parameter user: The option or command that needs the file.
+    static func checkWritable(_ path: String, for user: String = "--output") throws(Failure) {
         let folder = URL(fileURLWithPath: path).deletingLastPathComponent().path
         var isFolder: ObjCBool = false
         if FileManager.default.fileExists(atPath: path, isDirectory: &isFolder), isFolder.boolValue {
-            throw Failure(message: "'\(path)' is a folder; --output needs the name of a file")
+            throw Failure(message: "'\(path)' is a folder; \(user) needs the name of a file")
         }
         guard FileManager.default.fileExists(atPath: folder, isDirectory: &isFolder), isFolder.boolValue else {
             throw Failure(message: "there is no folder '\(folder)' to write to; make it first")
         }
         guard access(folder, W_OK) == 0 else {
-            throw Failure(message: "this user may not write to the folder '\(folder)'; choose another for --output")
+            throw Failure(message: "this user may not write to the folder '\(folder)'; choose another for \(user)")
         }
     }
 
-    private static func reason(_ error: any Error) -> String {
+    static func reason(_ error: any Error) -> String {
         let error = error as NSError
         let cause = error.userInfo[NSUnderlyingErrorKey] as? NSError ?? error
         return cause.domain == NSPOSIXErrorDomain ? String(cString: strerror(Int32(cause.code))) : error.sentence

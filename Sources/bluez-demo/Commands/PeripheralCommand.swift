@@ -20,6 +20,8 @@ class PeripheralCommand: ManagerCommand, CBPeripheralManagerDelegate {
     func answer(_ requests: [CBATTRequest], of manager: CBPeripheralManager) -> Bool { false }
     /// There is room for updates again.
     func hasRoom() {}
+    func didPublishChannel(_ psm: CBL2CAPPSM, error: (any Error)?) {}
+    func didOpen(_ channel: CBL2CAPChannel) {}
 
     // MARK: Publishing
 
@@ -87,6 +89,16 @@ class PeripheralCommand: ManagerCommand, CBPeripheralManagerDelegate {
     func peripheralManager(_ manager: CBPeripheralManager, didReceiveWrite requests: [CBATTRequest]) {
         guard !answer(requests, of: manager), let first = requests.first else { return }
         manager.respond(to: first, withResult: .requestNotSupported)
+    }
+
+    func peripheralManager(
+        _ manager: CBPeripheralManager, didPublishL2CAPChannel PSM: CBL2CAPPSM, error: (any Error)?
+    ) {
+        if ending == nil { didPublishChannel(PSM, error: error) }
+    }
+
+    func peripheralManager(_ manager: CBPeripheralManager, didOpen channel: CBL2CAPChannel?, error: (any Error)?) {
+        if ending == nil, let channel { didOpen(channel) }
     }
 
     func peripheralManagerIsReady(toUpdateSubscribers manager: CBPeripheralManager) {

@@ -29,6 +29,9 @@ enum DemoEvent: Equatable {
     case sent(UUID, size: Int, seconds: Double)
     case gaveUp(UUID, bytes: Int, size: Int)
     case received(UUID, Data, path: String?, seconds: Double)
+    case transferring(TransferOptions, TransferOffer, offset: Int)
+    case transferred(TransferOptions, TransferOffer, seconds: Double)
+    case rung(LadderRow)
     case error(String)
 
     var json: JSONValue {
@@ -73,8 +76,27 @@ enum DemoEvent: Equatable {
                 // What is written to a file is not repeated here.
                 "data": .optional(path == nil ? card.hex : nil),
             ]
+        case .transferring(let options, let offer, let offset):
+            Self.transfer("transferring", options, offer, [.init(key: "offset", value: .int(offset))])
+        case .transferred(let options, let offer, let seconds):
+            Self.transfer(
+                "transferred", options, offer, [.init(key: "seconds", value: .double(Self.rounded(seconds)))])
+        case .rung(let row): row.json
         case .error(let message): ["event": "error", "message": .string(message)]
         }
+    }
+
+    private static func transfer(
+        _ event: String, _ options: TransferOptions, _ offer: TransferOffer, _ more: [JSONValue.Member]
+    ) -> JSONValue {
+        .object(
+            [
+                .init(key: "event", value: .string(event)),
+                .init(key: "direction", value: .string(options.isSending ? "send" : "receive")),
+                .init(key: "via", value: .string(options.way.rawValue)),
+                .init(key: "path", value: .string(options.file)), .init(key: "name", value: .string(offer.name)),
+                .init(key: "size", value: .int(offer.size)), .init(key: "sha256", value: .string(offer.digest.hex)),
+            ] + more)
     }
 
     private static func rounded(_ seconds: Double) -> Double { (seconds * 1000).rounded() / 1000 }

@@ -169,6 +169,20 @@ import Testing
             ("card receive a", "card receive does not take 'a'"),
             ("card receive --min-rssi 21", "--min-rssi needs a number from -127 to 20, not '21'"),
             ("card receive --max-size 0", "--max-size needs a number from 1 up, not '0'"),
+            ("transfer", "transfer what? There is transfer send and transfer receive"),
+            ("transfer send", "send which file?"),
+            ("transfer receive", "receive into which file?"),
+            ("transfer send a b", "transfer send takes one file"),
+            (
+                "transfer send a --via air",
+                "--via needs one of write, write-without-response, notify, l2cap, not 'air'"
+            ),
+            ("transfer receive a --max-size 0", "--max-size needs a number from 1 up, not '0'"),
+            (
+                "transfer receive a --restore",
+                "--restore is for the end that connects; this one is the peripheral, and continues without it"
+            ),
+            ("ladder --peer --simulated", "--simulated needs no peer"),
             ("peripheral heart-rate --rate 29", "--rate needs a number from 30 to 220, not '29'"),
             ("peripheral heart-rate --name 123456789012345678901", "--name has room for 20 bytes, not 21"),
             ("heart-rate --device Polar", "'Polar' is not an identifier; `bluez-demo scan` shows them"),

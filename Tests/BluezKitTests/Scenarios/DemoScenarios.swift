@@ -44,6 +44,94 @@ extension Scenarios {
             #expect(try await sharing == 0)
         }
 
+        private struct Transfer {
+            let folder: TemporaryDirectory
+            let sent: String
+            let received: String
+            let content: Data
+            let send: [String]
+            let receive: [String]
+        }
+
+        private func transfer(_ world: any World, _ size: Int, via way: String) throws -> Transfer {
+            let folder = try TemporaryDirectory()
+            let (sent, received) = (folder.path + "/a", folder.path + "/b")
+            let content = Data((0..<size).map { _ in UInt8.random(in: 0 ... .max) })
+            try content.write(to: URL(fileURLWithPath: sent))
+            // The peripheral is hci0.
+            let (sender, receiver) = way == "notify" ? ("hci0", "hci1") : ("hci1", "hci0")
+            let options = ["--via", way, "--json", "--timeout", String(4 * world_deadline), "--adapter"]
+            return Transfer(
+                folder: folder, sent: sent, received: received, content: content,
+                send: demo(world, ["transfer", "send", sent] + options + [sender]),
+                receive: demo(world, ["transfer", "receive", received] + options + [receiver]))
+        }
+
+        @Test(
+            "a file is transferred in each way, byte for byte",
+            arguments: ["write", "write-without-response", "notify", "l2cap"])
+        func transfers(_ way: String) async throws {
+            let world = try await worldWithTwoAdapters()
+            for size in [0, 1, way == "write" ? 5000 : 200_000] {
+                let transfer = try transfer(world, size, via: way)
+                async let receiving = run(transfer.receive)
+                #expect(try await run(transfer.send) == 0)
+                #expect(try await receiving == 0)
+                #expect(FileManager.default.contents(atPath: transfer.received) == transfer.content)
+                #expect(!FileManager.default.fileExists(atPath: transfer.received + ".part"))
+                try await world.forget("00:B1:5E:00:00:01", on: "hci1")
+            }
+        }
+
+        @Test(
+            "a transfer continues after kill -9 of either end",
+            arguments: ["write-without-response", "notify", "l2cap"], ["send", "receive"])
+        func transfersGoOn(_ way: String, _ victim: String) async throws {
+            let world = try await worldWithTwoAdapters()
+            let transfer = try transfer(world, 2_000_000, via: way)
+            var sender = try spawn(transfer.send)
+            let (output, log) = (Pipe(), EventLog<String>())
+            var receiver = try spawn(transfer.receive, output: output.fileHandleForWriting.fileDescriptor)
+            try output.fileHandleForWriting.close()
+            Thread.detachNewThread {
+                while case let data = output.fileHandleForReading.availableData, !data.isEmpty {
+                    for line in String(decoding: data, as: UTF8.self).split(separator: "\n") {
+                        log.append(String(line))
+                    }
+                }
+            }
+            let part = transfer.received + ".part"
+            var tenths = 0
+            try await log.next("a part of it", within: 4 * world_deadline) { line -> Bool? in
+                if line.contains(#""event":"progress""#) { tenths += 1 }
+                return tenths == 3 ? true : nil
+            }
+            if victim == "send" {
+                kill(sender, SIGKILL)
+                _ = await status(of: sender)
+                sender = try spawn(transfer.send)
+            } else {
+                kill(receiver, SIGKILL)
+                _ = await status(of: receiver)
+                #expect(FileManager.default.fileExists(atPath: part))
+                receiver = try spawn(transfer.receive)
+            }
+            #expect(await status(of: sender) == 0)
+            #expect(await status(of: receiver) == 0)
+            #expect(FileManager.default.contents(atPath: transfer.received) == transfer.content)
+        }
+
+        /// How a process ends, as `waitpid` says it.
+        private func status(of process: pid_t) async -> Int32 {
+            await withCheckedContinuation { continuation in
+                Thread.detachNewThread {
+                    var status: Int32 = 0
+                    waitpid(process, &status, 0)
+                    continuation.resume(returning: status)
+                }
+            }
+        }
+
         @Test("inspect shows everything, without values that need pairing, and reports those")
         func inspects() async throws {
             let world = try await Worlds.make()

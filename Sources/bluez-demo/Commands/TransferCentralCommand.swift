@@ -1,0 +1,326 @@
+import BluezKit
+import Foundation
+
+/// `transfer` as the central: it sends to a receiver that advertises, or receives the notifications of a sender.
+final class TransferCentralCommand: CentralCommand, CBPeripheralDelegate {
+    /// How long nothing may happen on a link, in seconds.
+    private static let patience = 30.0
+    /// How many links in succession may end with an error, although nothing has moved.
+    private static let attempts = 5
+
+    private let options: TransferOptions
+    private let transfer: any TransferEnd
+    private var pipe: TransferPipe
+    private let reporter: TransferReporter
+    /// Kept, because a peripheral that is released is disconnected.
+    private var peer: CBPeripheral?
+    private var toPeripheral: CBCharacteristic?
+    private var channel: TransferChannel?
+    private var isWriting = false
+    private var isReady = false
+    /// Incremented with every event, so that a time limit can detect progress.
+    private var events = 0
+    /// Links that ended with an error, and what had been moved before the first of them.
+    private var failures = 0
+    private var countBefore = 0
+
+    init(_ options: TransferOptions, _ end: any TransferEnd, common: CommonOptions, output: Output) {
+        (self.options, transfer) = (options, end)
+        pipe = TransferPipe(end, isPeripheral: false)
+        reporter = TransferReporter(options, end, output: output)
+        super.init(common: common, output: output)
+    }
+
+    private var service: CBUUID { options.way == .notify ? TransferProtocol.sender : TransferProtocol.receiver }
+
+    override func start() {
+        super.start()
+        limitWaiting()
+    }
+
+    override func makeManager(_ options: [String: Any]) {
+        var options = options
+        options[CBCentralManagerOptionRestoreIdentifierKey] = self.options.restore
+        super.makeManager(options)
+    }
+
+    private func limitWaiting() {
+        guard let timeout = options.timeout else { return }
+        let before = events
+        after(timeout) { [self] _ in
+            guard ending == nil else { return }
+            guard events == before else { return limitWaiting() }
+            output.complain(
+                "nothing has moved for \(JSONValue.double(timeout)) s; is `bluez-demo transfer "
+                    + "\(options.isSending ? "receive" : "send")` running, and near?")
+            stop(.failure)
+        }
+    }
+
+    // MARK: Finding
+
+    override func bluetoothIsOn(_ central: CBCentralManager) {
+        if let peer { return goOn(with: peer) }
+        output.say(Line("Looking for a \(options.isSending ? "receiver" : "sender")..."))
+        scan(central)
+    }
+
+    override func bluetoothWentOff() {
+        // With a restore identifier the connection resumes automatically after a reset.
+        if peer?.state != .connecting { forget() }
+    }
+
+    override func centralManager(_ central: CBCentralManager, willRestoreState dict: [String: Any]) {
+        let state = RestoredState(dict)
+        output.report(.restored(state))
+        for line in state.lines { output.say(line) }
+        peer = state.peripherals.first?.peripheral
+        peer?.delegate = self
+    }
+
+    /// The peer was restored from an earlier process.
+    private func goOn(with peer: CBPeripheral) {
+        if peer.state == .connected { return peer.discoverServices([service]) }
+        output.report(.connecting(peer.identifier, name: peer.name))
+        if peer.state == .disconnected { central?.connect(peer) }
+    }
+
+    private func scan(_ central: CBCentralManager) { central.scanForPeripherals(withServices: [service]) }
+
+    private func forget() {
+        channel?.close()
+        channel = nil
+        (peer, toPeripheral, isWriting, isReady) = (nil, nil, false, false)
+        reporter.linkEnded()
+    }
+
+    override func centralManager(
+        _ central: CBCentralManager, didDiscover peripheral: CBPeripheral, advertisementData: [String: Any],
+        rssi RSSI: NSNumber
+    ) {
+        guard peer == nil, ending == nil else { return }
+        central.stopScan()
+        let advertisement = Advertisement(peripheral, advertisementData, rssi: RSSI)
+        output.report(.discovered(advertisement))
+        peer = peripheral
+        peripheral.delegate = self
+        output.report(.connecting(peripheral.identifier, name: peripheral.name))
+        central.connect(peripheral)
+        limitSilence()
+    }
+
+    override func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {
+        guard ending == nil else { return }
+        events += 1
+        output.report(.connected(peripheral.identifier, name: peripheral.name))
+        peripheral.discoverServices([service])
+    }
+
+    override func centralManager(
+        _ central: CBCentralManager, didFailToConnect peripheral: CBPeripheral, error: (any Error)?
+    ) {
+        guard ending == nil else { return quit() }
+        output.report(.disconnected(peripheral.identifier, reason: error?.sentence ?? "no reason given"))
+        lookAgain("The connection failed", error)
+    }
+
+    override func centralManager(
+        _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, timestamp: CFAbsoluteTime,
+        isReconnecting: Bool, error: (any Error)?
+    ) {
+        output.report(.disconnected(peripheral.identifier, reason: error?.sentence))
+        guard ending == nil else { return quit() }
+        if transfer.isDone { return finish() }  // the answer was on its way
+        lookAgain("The link was lost", error)
+    }
+
+    private func lookAgain(_ what: String, _ error: (any Error)?) {
+        output.say(Line(what + (error.map { " (\($0.sentence))" } ?? "") + ". Looking again.", .yellow))
+        forget()
+        after(1) { [self] _ in
+            if ending == nil, peer == nil, let central, central.state == .poweredOn { scan(central) }
+        }
+    }
+
+    /// Leaves a peer that is silent.
+    private func limitSilence() {
+        let (before, peripheral) = (events, peer)
+        after(Self.patience) { [self] _ in
+            guard ending == nil, let peripheral, peer === peripheral else { return }
+            guard events == before else { return limitSilence() }
+            output.say(Line("Nothing has moved for \(Int(Self.patience)) s.", .yellow))
+            central?.cancelPeripheralConnection(peripheral)
+        }
+    }
+
+    override func end() -> Bool {
+        guard let central, central.state == .poweredOn else { return false }
+        central.stopScan()
+        guard let peer, peer.state != .disconnected else { return false }
+        if ending == .terminated, options.restore != nil { return false }  // the next process continues
+        central.cancelPeripheralConnection(peer)
+        return true
+    }
+
+    // MARK: The service
+
+    func peripheral(_ peripheral: CBPeripheral, didDiscoverServices error: (any Error)?) {
+        guard ending == nil else { return }
+        if let error { return leave(peripheral, "the services cannot be discovered: \(error.sentence)") }
+        guard let found = peripheral.services?.first(where: { $0.uuid == service }) else {
+            return leave(peripheral, "it no longer offers a transfer")
+        }
+        peripheral.discoverCharacteristics(nil, for: found)
+    }
+
+    func peripheral(
+        _ peripheral: CBPeripheral, didDiscoverCharacteristicsFor service: CBService, error: (any Error)?
+    ) {
+        guard ending == nil else { return }
+        if let error { return leave(peripheral, "the characteristics cannot be discovered: \(error.sentence)") }
+        func find(_ uuid: CBUUID) -> CBCharacteristic? { service.characteristics?.first { $0.uuid == uuid } }
+        if options.way == .l2cap {
+            guard let psm = find(CBUUID(string: CBUUIDL2CAPPSMCharacteristicString)) else {
+                return leave(peripheral, "it has no L2CAP channel; use --via l2cap there as well")
+            }
+            return peripheral.readValue(for: psm)
+        }
+        guard let values = find(TransferProtocol.toPeripheral), let answers = find(TransferProtocol.toCentral),
+            values.properties.contains(options.way == .writeWithoutResponse ? .writeWithoutResponse : .write),
+            answers.properties.contains(.notify)
+        else { return leave(peripheral, "its service is another one; use the same version at both ends") }
+        toPeripheral = values
+        peripheral.setNotifyValue(true, for: answers)
+    }
+
+    func peripheral(
+        _ peripheral: CBPeripheral, didUpdateNotificationStateFor characteristic: CBCharacteristic,
+        error: (any Error)?
+    ) {
+        guard ending == nil, peer === peripheral else { return }
+        if let error { return leave(peripheral, "cannot subscribe: \(error.sentence)") }
+        guard characteristic.isNotifying else { return }
+        events += 1
+        isReady = true
+        pipe.begin()
+        pump()
+    }
+
+    func peripheral(_ peripheral: CBPeripheral, didModifyServices invalidatedServices: [CBService]) {
+        guard ending == nil, peer === peripheral else { return }
+        (toPeripheral, isWriting, isReady) = (nil, false, false)
+        reporter.linkEnded()
+        peripheral.discoverServices([service])
+    }
+
+    /// Gives up on this link, and searches again.
+    private func leave(_ peripheral: CBPeripheral, _ reason: String) {
+        output.complain(reason)
+        failures = transfer.count > countBefore ? 1 : failures + 1
+        countBefore = transfer.count
+        if failures == Self.attempts {
+            output.complain("it failed \(Self.attempts) times in succession. `bluez-demo doctor` may show the cause.")
+            return stop(.failure)
+        }
+        central?.cancelPeripheralConnection(peripheral)
+    }
+
+    // MARK: Moving bytes
+
+    private func pump() {
+        guard ending == nil, isReady, let peer, let toPeripheral else { return }
+        do throws(TransferError) {
+            try pipe.sendValues(upTo: peer.maximumWriteValueLength(for: .withoutResponse)) { value in
+                if options.way == .writeWithoutResponse {
+                    guard peer.canSendWriteWithoutResponse else { return false }
+                    peer.writeValue(value, for: toPeripheral, type: .withoutResponse)
+                } else {
+                    guard !isWriting else { return false }
+                    isWriting = true
+                    peer.writeValue(value, for: toPeripheral, type: .withResponse)
+                }
+                events += 1
+                return true
+            }
+        } catch {
+            return fail(error)
+        }
+        reporter.update(peer.identifier)
+        if let failure = (transfer as? TransferReceiver)?.failure, pipe.isIdle, !isWriting { return fail(failure) }
+        if transfer.isDone, options.isSending || pipe.isIdle && !isWriting { finish() }
+    }
+
+    func peripheralIsReady(toSendWriteWithoutResponse peripheral: CBPeripheral) {
+        if peer === peripheral { pump() }
+    }
+
+    func peripheral(
+        _ peripheral: CBPeripheral, didWriteValueFor characteristic: CBCharacteristic, error: (any Error)?
+    ) {
+        guard ending == nil, peer === peripheral, characteristic === toPeripheral else { return }
+        isWriting = false
+        events += 1
+        if let error { return leave(peripheral, "the other end did not take it: \(error.sentence)") }
+        pump()
+    }
+
+    func peripheral(
+        _ peripheral: CBPeripheral, didUpdateValueFor characteristic: CBCharacteristic, error: (any Error)?
+    ) {
+        guard ending == nil, peer === peripheral else { return }
+        if options.way == .l2cap {
+            guard let psm = characteristic.l2capPSM else {
+                return leave(peripheral, "its PSM cannot be read" + (error.map { ": \($0.sentence)" } ?? ""))
+            }
+            return peripheral.openL2CAPChannel(psm)
+        }
+        guard isReady, characteristic.uuid == TransferProtocol.toCentral else { return }
+        if let error { return leave(peripheral, "what it sends cannot be read: \(error.sentence)") }
+        events += 1
+        do throws(TransferError) {
+            try pipe.take(value: characteristic.value ?? Data())
+        } catch {
+            return fail(error)
+        }
+        pump()
+    }
+
+    func peripheral(_ peripheral: CBPeripheral, didOpen channel: CBL2CAPChannel?, error: (any Error)?) {
+        guard ending == nil, peer === peripheral else { return }
+        guard let channel else {
+            return leave(peripheral, "the L2CAP channel cannot be opened" + (error.map { ": \($0.sentence)" } ?? ""))
+        }
+        events += 1
+        self.channel = TransferChannel(
+            channel, transfer,
+            moved: { [weak self] in self?.moved($0) },
+            ended: { [weak self] in
+                guard let self, ending == nil, peer === peripheral, self.channel != nil else { return }
+                self.channel = nil
+                leave(peripheral, "the other end closed the channel")
+            })
+    }
+
+    private func moved(_ error: TransferError?) {
+        guard ending == nil, let peer else { return }
+        events += 1
+        if let error { return fail(error) }
+        reporter.update(peer.identifier)
+        if transfer.isDone { finish() }
+    }
+
+    private func fail(_ error: TransferError) {
+        guard error.isFinal else {
+            if let peer { leave(peer, error.sentence) }
+            return
+        }
+        output.show([])
+        output.complain(error.sentence)
+        stop(.failure)
+    }
+
+    private func finish() {
+        reporter.finished()
+        stop(.success)
+    }
+}

@@ -1,0 +1,200 @@
+import BluezKit
+import Foundation
+
+/// `transfer` as the peripheral: it receives what a central writes, or sends notifications.
+final class TransferPeripheralCommand: PeripheralCommand {
+    /// How long a central may be silent until another one gets its turn, in seconds.
+    private static let patience = 10.0
+    /// How long a central may take to leave when everything has been said, in seconds.
+    private static let patienceForEnd = 5.0
+
+    private let options: TransferOptions
+    private let transfer: any TransferEnd
+    private var pipe: TransferPipe
+    private let reporter: TransferReporter
+    /// The central whose turn it is.
+    private var peer: CBCentral?
+    private var heard = ContinuousClock.now
+    private var events = 0
+    private var isLeaving = false
+    private var channel: TransferChannel?
+    private let toPeripheral = CBMutableCharacteristic(
+        type: TransferProtocol.toPeripheral, properties: [.write, .writeWithoutResponse], value: nil,
+        permissions: .writeable)
+    private let toCentral = CBMutableCharacteristic(
+        type: TransferProtocol.toCentral, properties: .notify, value: nil, permissions: .readable)
+    private let service: CBMutableService
+
+    init(_ options: TransferOptions, _ end: any TransferEnd, common: CommonOptions, output: Output) {
+        (self.options, transfer) = (options, end)
+        pipe = TransferPipe(end, isPeripheral: true)
+        reporter = TransferReporter(options, end, output: output)
+        service = CBMutableService(
+            type: options.isSending ? TransferProtocol.sender : TransferProtocol.receiver, primary: true)
+        service.characteristics = [toPeripheral, toCentral]
+        super.init(common: common, output: output)
+    }
+
+    override var services: [CBMutableService] { [service] }
+    /// No name: a UUID of this length leaves little room for one.
+    override var advertisement: [String: Any] { [CBAdvertisementDataServiceUUIDsKey: [service.uuid]] }
+
+    override func start() {
+        super.start()
+        limitWaiting()
+    }
+
+    private func limitWaiting() {
+        guard let timeout = options.timeout else { return }
+        let before = events
+        after(timeout) { [self] _ in
+            guard ending == nil else { return }
+            guard events == before else { return limitWaiting() }
+            output.complain("nothing has moved for \(JSONValue.double(timeout)) s")
+            stop(.failure)
+        }
+    }
+
+    override func isOnAir() {
+        let command = options.isSending ? "receive FILE --via notify" : "send FILE"
+        output.say(Line(options.isSending ? "Waiting for a receiver." : "Waiting for a sender."))
+        output.say(Line("On another machine: bluez-demo transfer \(command). Ctrl-C ends it.", .dim))
+    }
+
+    // The service says which PSM the channel has, so the channel comes first.
+    override func bluetoothIsOn() {
+        guard options.way == .l2cap, let manager else { return super.bluetoothIsOn() }
+        manager.publishL2CAPChannel(withEncryption: false)
+    }
+
+    override func didPublishChannel(_ psm: CBL2CAPPSM, error: (any Error)?) {
+        if let error {
+            output.complain("the L2CAP channel cannot be published: \(error.sentence)")
+            return stop(.failure)
+        }
+        service.characteristics = [toPeripheral, toCentral, CBMutableCharacteristic(l2capPSM: psm)]
+        super.bluetoothIsOn()
+    }
+
+    override func didOpen(_ channel: CBL2CAPChannel) {
+        // One at a time: another one is closed when it is released.
+        guard self.channel == nil, !isLeaving, let central = channel.peer as? CBCentral else { return }
+        events += 1
+        peer = central
+        self.channel = TransferChannel(
+            channel, transfer,
+            moved: { [weak self] error in
+                guard let self, ending == nil else { return }
+                events += 1
+                if let error {
+                    output.complain(error.sentence)
+                    return lose()
+                }
+                update(central, isIdle: self.channel?.isIdle ?? false)
+            },
+            ended: { [weak self] in
+                guard let self, ending == nil, self.channel != nil else { return }
+                if isLeaving { return finish() }
+                output.say(Line("The channel was closed. Waiting for another one.", .yellow))
+                lose()
+            })
+    }
+
+    override func bluetoothWentOff() { lose() }
+
+    private func lose() {
+        channel?.close()
+        (channel, peer) = (nil, nil)
+        reporter.linkEnded()
+    }
+
+    // MARK: Centrals
+
+    override func didUnsubscribe(_ central: CBCentral, from characteristic: CBCharacteristic) {
+        guard central.identifier == peer?.identifier else { return }
+        if isLeaving { return finish() }
+        output.say(Line("The link was lost. Waiting for it to come back.", .yellow))
+        lose()
+    }
+
+    override func answer(_ requests: [CBATTRequest], of manager: CBPeripheralManager) -> Bool {
+        guard let first = requests.first, requests.allSatisfy({ $0.characteristic === toPeripheral }) else {
+            return false
+        }
+        for request in requests {
+            let value = request.value ?? Data()
+            guard request.offset == 0, accepts(request.central, value) else {
+                manager.respond(to: first, withResult: .insufficientResources)
+                return true
+            }
+            take(value)
+            if ending != nil { break }
+        }
+        manager.respond(to: first, withResult: .success)
+        pump()
+        return true
+    }
+
+    /// Whether it is this central's turn.
+    private func accepts(_ central: CBCentral, _ value: Data) -> Bool {
+        if central.identifier != peer?.identifier {
+            guard peer == nil || heard.duration(to: .now) > .seconds(Self.patience) else { return false }
+            lose()
+            peer = central
+        }
+        heard = .now
+        events += 1
+        return true
+    }
+
+    private func take(_ value: Data) {
+        do throws(TransferError) {
+            try pipe.take(value: value)
+        } catch {
+            guard error.isFinal else { return pipe.askAgain() }
+            fail(error)
+        }
+    }
+
+    override func hasRoom() {
+        events += 1
+        pump()
+    }
+
+    private func pump() {
+        guard ending == nil, let manager, let peer, manager.state == .poweredOn else { return }
+        do throws(TransferError) {
+            try pipe.sendValues(upTo: peer.maximumUpdateValueLength) {
+                manager.updateValue($0, for: toCentral, onSubscribedCentrals: [peer])
+            }
+        } catch {
+            return fail(error)
+        }
+        update(peer, isIdle: pipe.isIdle)
+    }
+
+    /// Something has moved.
+    private func update(_ peer: CBCentral, isIdle: Bool) {
+        reporter.update(peer.identifier)
+        guard isIdle, !isLeaving else { return }
+        let failure = (transfer as? TransferReceiver)?.failure
+        guard transfer.isDone || failure != nil else { return }
+        isLeaving = true
+        if options.isSending { return finish() }
+        // The central leaves when it has read the answer.
+        after(Self.patienceForEnd) { [self] _ in finish() }
+    }
+
+    private func finish() {
+        guard ending == nil else { return }
+        if let failure = (transfer as? TransferReceiver)?.failure { return fail(failure) }
+        reporter.finished()
+        stop(.success)
+    }
+
+    private func fail(_ error: TransferError) {
+        output.show([])
+        output.complain(error.sentence)
+        stop(.failure)
+    }
+}

@@ -1,0 +1,68 @@
+import BluezKitSimulator
+import Foundation
+
+/// One way to move data, and how fast it was.
+struct LadderRow: Equatable {
+    var name: String
+    var bytes: Int
+    var seconds: Double
+    /// What Apple published, in kbit/s.
+    var published: Double?
+    /// What keeps it from being faster.
+    var limit: String
+
+    /// In kbit/s.
+    var rate: Double { seconds > 0 ? Double(bytes) * 8 / seconds / 1000 : 0 }
+
+    /// One of the seven rungs of 2017, calculated.
+    init(_ rung: ThroughputRung) {
+        let usage = rung.send(1_000_000)
+        self.init(
+            rung.name, bytes: usage.bytesToPeripheral, seconds: usage.time / .seconds(1), published: rung.published,
+            limit: rung.limit)
+    }
+
+    init(_ name: String, bytes: Int, seconds: Double, published: Double? = nil, limit: String) {
+        (self.name, self.bytes, self.seconds, self.published, self.limit) = (name, bytes, seconds, published, limit)
+    }
+
+    var json: JSONValue {
+        [
+            "event": "rung", "name": .string(name), "kilobitsPerSecond": .double((rate * 10).rounded() / 10),
+            "published": published.map { .double($0) } ?? .null, "bytes": .int(bytes),
+            "seconds": .double((seconds * 1000).rounded() / 1000), "limit": .string(limit),
+        ]
+    }
+
+    /// `394.2`, `37.3`, `1,314`.
+    private static func text(_ rate: Double) -> String {
+        guard rate < 1000 else { return String(Int(rate.rounded())) }
+        let tenths = Int((rate * 10).rounded())
+        return tenths % 10 == 0 ? String(tenths / 10) : "\(tenths / 10).\(tenths % 10)"
+    }
+
+    private static let nameWidth = 42
+
+    private static func right(_ text: String, _ width: Int) -> String {
+        String(repeating: " ", count: max(0, width - text.count)) + text
+    }
+
+    /// The heading of a table.
+    static func heading(isCalculated: Bool) -> Line {
+        let name = "kbit/s".padding(toLength: nameWidth, withPad: " ", startingAt: 0)
+        return Line("  " + name + (isCalculated ? "  Apple   calculated" : right("measured", 8)), .dim)
+    }
+
+    /// Two lines: the rate with a bar, as long as `fastest` fills the width; and the limit.
+    func lines(fastest: Double, width: Int) -> [Line] {
+        var line = Line("  ") + Line(name).padded(to: Self.nameWidth)
+        if let published { line += Line(Self.right(Self.text(published), 7)) }
+        line += Line(Self.right(Self.text(rate), published == nil ? 8 : 7), .bold)
+        let room = max(4, min(40, width - line.width - 3))
+        let filled = fastest > 0 ? Int((rate / fastest * Double(room)).rounded()) : 0
+        return [
+            line + "  " + Line(String(repeating: "\u{2588}", count: max(rate > 0 ? 1 : 0, filled)), .cyan),
+            Line("    " + limit, .dim),
+        ]
+    }
+}

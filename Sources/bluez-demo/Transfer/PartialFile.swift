@@ -1,0 +1,133 @@
+import BluezKitSimulator
+import Foundation
+import Glibc
+
+/// A file that is being received: `FILE.part` with the bytes so far, and `FILE.part.info`, which says of which file they
+/// are. Both stay when the program ends, so that a later one can go on.
+final class PartialFile {
+    /// One sentence that says what to do.
+    typealias Failure = CardFile.Failure
+
+    let path: String
+    private let offer: TransferOffer
+    private let handle: FileHandle
+    private var hash = SHA256()
+    /// The number of bytes that are there.
+    private(set) var count = 0
+
+    private var part: String { path + ".part" }
+    private var info: String { path + ".part.info" }
+
+    /// Begins, or continues if the same file was begun before.
+    init(_ path: String, _ offer: TransferOffer) throws(Failure) {
+        (self.path, self.offer) = (path, offer)
+        let (part, info) = (path + ".part", path + ".part.info")
+        let description = Self.describe(offer)
+        do {
+            if (try? Data(contentsOf: URL(fileURLWithPath: info))) != description {
+                try? FileManager.default.removeItem(atPath: part)
+                // First, because a part without it, or with that of another file, is of no use.
+                try description.write(to: URL(fileURLWithPath: info), options: .atomic)
+            }
+            // Not through a symbolic link that another user has put there.
+            let descriptor = open(part, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o644)
+            guard descriptor >= 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
+            handle = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
+            while let bytes = try handle.read(upToCount: 1 << 20), !bytes.isEmpty {
+                hash.update(bytes)
+                count += bytes.count
+            }
+            if count > offer.size {
+                try handle.truncate(atOffset: 0)
+                (hash, count) = (SHA256(), 0)
+            }
+        } catch {
+            throw Failure(message: "'\(part)' cannot be written: \(CardFile.reason(error))")
+        }
+    }
+
+    /// The same text for the same file.
+    private static func describe(_ offer: TransferOffer) -> Data {
+        Data("bluez-demo transfer\nsize \(offer.size)\nsha256 \(offer.digest.hex)\n".utf8)
+    }
+
+    func isOf(_ other: TransferOffer) -> Bool { offer.size == other.size && offer.digest == other.digest }
+
+    func append(_ bytes: Data) throws(Failure) {
+        do {
+            try handle.write(contentsOf: bytes)
+        } catch {
+            throw Failure(message: "'\(part)' cannot be written: \(CardFile.reason(error))")
+        }
+        hash.update(bytes)
+        count += bytes.count
+    }
+
+    /// Everything is there: gives it its name, if it is what was offered.
+    /// - Returns: False: it is damaged, and was deleted.
+    func finish() throws(Failure) -> Bool {
+        guard count == offer.size, hash.digest == offer.digest else {
+            unlink(part)
+            unlink(info)
+            return false
+        }
+        // The name means that it is complete, also after a power failure.
+        guard fsync(handle.fileDescriptor) == 0, rename(part, path) == 0 else {
+            let reason = String(cString: strerror(errno))
+            throw Failure(message: "'\(path)' cannot be written: \(reason)")
+        }
+        unlink(info)
+        return true
+    }
+
+    /// Reports in advance if a file could not be received there.
+    static func checkWritable(_ path: String) throws(Failure) {
+        try CardFile.checkWritable(path, for: "transfer receive")
+        var status = stat()
+        guard lstat(path, &status) != 0 || status.st_mode & S_IFMT == S_IFREG else {
+            throw Failure(message: "'\(path)' is not a regular file, and would be replaced; choose another name")
+        }
+    }
+}
+
+/// A file that is being sent.
+final class SentFile {
+    let path: String
+    let offer: TransferOffer
+    private let handle: FileHandle
+
+    /// Reads all of it once, for its digest.
+    init(_ path: String) throws(CardFile.Failure) {
+        self.path = path
+        do {
+            handle = try FileHandle(forReadingFrom: URL(fileURLWithPath: path))
+            var status = stat()
+            guard fstat(handle.fileDescriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
+                throw CardFile.Failure(message: "'\(path)' is not a regular file")
+            }
+            var (hash, size) = (SHA256(), 0)
+            while let bytes = try handle.read(upToCount: 1 << 20), !bytes.isEmpty {
+                hash.update(bytes)
+                size += bytes.count
+            }
+            let name = URL(fileURLWithPath: path).lastPathComponent
+            offer = TransferOffer(name: name, size: size, digest: hash.digest)
+        } catch let failure as CardFile.Failure {
+            throw failure
+        } catch {
+            throw CardFile.Failure(message: "'\(path)' cannot be read: \(CardFile.reason(error))")
+        }
+    }
+
+    /// The bytes from `offset` on, one block at most.
+    func block(at offset: Int) throws(TransferError) -> Data {
+        do {
+            try handle.seek(toOffset: UInt64(offset))
+            let block = try handle.read(upToCount: min(TransferProtocol.blockSize, offer.size - offset)) ?? Data()
+            if !block.isEmpty { return block }
+        } catch {
+            throw .file("'\(path)' cannot be read: \(CardFile.reason(error))")
+        }
+        throw .changed(path)
+    }
+}

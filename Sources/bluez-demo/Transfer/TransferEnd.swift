@@ -1,0 +1,150 @@
+import Foundation
+
+/// One end of a transfer: what it sends, and what follows from what it receives. It lasts longer than links.
+protocol TransferEnd: AnyObject {
+    /// The file, once it is known.
+    var offer: TransferOffer? { get }
+    /// How much the receiver has, as far as this end knows, in bytes.
+    var count: Int { get }
+    /// How much it had at the start of the session.
+    var resumedAt: Int { get }
+    /// Both ends have agreed on the file and on where to go on.
+    var isMoving: Bool { get }
+    /// The receiver has the whole file.
+    var isDone: Bool { get }
+    /// A session begins. Nothing of an earlier one is under way any more.
+    func begin()
+    func take(_ message: TransferMessage) throws(TransferError)
+    /// The next message, if there is something to say now.
+    func nextMessage() throws(TransferError) -> TransferMessage?
+}
+
+final class TransferSender: TransferEnd {
+    private enum State { case offering, awaitingAnswer, sending, sent, done }
+
+    private let file: SentFile
+    private var state = State.awaitingAnswer
+    private(set) var count = 0
+    private(set) var resumedAt = 0
+
+    init(_ file: SentFile) { self.file = file }
+
+    var offer: TransferOffer? { file.offer }
+    var isMoving: Bool { state != .offering && state != .awaitingAnswer }
+    var isDone: Bool { state == .done }
+
+    func begin() { if !isDone { state = .offering } }
+
+    func take(_ message: TransferMessage) throws(TransferError) {
+        switch (message, state) {
+        case (.again, _): begin()
+        case (.accept(let offset), .awaitingAnswer):
+            guard (0...file.offer.size).contains(offset) else { throw .unexpected("an offset of \(offset)") }
+            (count, resumedAt) = (offset, offset)
+            state = offset == file.offer.size ? .sent : .sending
+        case (.done, .sent): state = .done
+        case (.refuse(let reason), _): throw .refused(reason)
+        default: throw .unexpected("\(message)")
+        }
+    }
+
+    func nextMessage() throws(TransferError) -> TransferMessage? {
+        switch state {
+        case .offering:
+            state = .awaitingAnswer
+            return .offer(file.offer)
+        case .sending:
+            let block = try file.block(at: count)
+            count += block.count
+            if count == file.offer.size { state = .sent }
+            return .data(block)
+        case .awaitingAnswer, .sent, .done: return nil
+        }
+    }
+}
+
+final class TransferReceiver: TransferEnd {
+    private let path: String
+    /// The largest file that is accepted, in bytes.
+    private let limit: Int
+    private var file: PartialFile?
+    private var answers: [TransferMessage] = []
+    private var isReceiving = false
+    /// Whether this end asks for an offer when a session begins.
+    private let asks: Bool
+    private(set) var offer: TransferOffer?
+    private(set) var resumedAt = 0
+    private(set) var isDone = false
+    /// Why it refused the file, which the other end hears first.
+    private(set) var failure: TransferError?
+
+    init(_ path: String, limit: Int, asks: Bool) { (self.path, self.limit, self.asks) = (path, limit, asks) }
+
+    var isMoving: Bool { isReceiving || isDone }
+    var count: Int { isDone ? offer?.size ?? 0 : file?.count ?? 0 }
+
+    func begin() {
+        isReceiving = false
+        answers = asks && !isDone ? [.again] : []
+    }
+
+    /// The other end seems to believe that a session is under way.
+    func askAgain() { answers = [.again] }
+
+    func take(_ message: TransferMessage) throws(TransferError) {
+        switch message {
+        case .offer(let new): take(new)
+        case .data(let block):
+            guard isReceiving, let file, let offer else { throw .unexpected("data") }
+            guard block.count <= offer.size - file.count else { throw .unexpected("more than was offered") }
+            do throws(CardFile.Failure) {
+                try file.append(block)
+                try finishIfComplete()
+            } catch {
+                refuse(.file(error.message), "it cannot be stored")
+            }
+        case .again, .accept, .done, .refuse: throw .unexpected("\(message)")
+        }
+    }
+
+    private func take(_ new: TransferOffer) {
+        guard new.size <= limit else {
+            let reason = "it has \(new.size) bytes, more than the \(limit) that --max-size permits"
+            return refuse(.file("a file was offered, but \(reason)"), reason)
+        }
+        if isDone {
+            // The answer may have been lost with the link.
+            let isSame = offer?.digest == new.digest
+            answers = isSame ? [.accept(offset: new.size), .done] : [.refuse("another file was received already")]
+            return
+        }
+        do throws(CardFile.Failure) {
+            if file?.isOf(new) != true { file = try PartialFile(path, new) }
+            offer = new
+            resumedAt = file?.count ?? 0
+            answers = [.accept(offset: resumedAt)]
+            isReceiving = true
+            try finishIfComplete()
+        } catch {
+            refuse(.file(error.message), "it cannot be stored")
+        }
+    }
+
+    private func finishIfComplete() throws(CardFile.Failure) {
+        guard let file, let offer, file.count == offer.size else { return }
+        guard try file.finish() else {
+            self.file = nil
+            return refuse(.damaged, "it was damaged on the way; start again")
+        }
+        isDone = true
+        answers.append(.done)
+    }
+
+    private func refuse(_ failure: TransferError, _ reason: String) {
+        self.failure = failure
+        isReceiving = false
+        answers = [.refuse(reason)]
+    }
+
+    func nextMessage() -> TransferMessage? { answers.isEmpty ? nil : answers.removeFirst() }
+}

@@ -1,0 +1,276 @@
+import Foundation
+import Testing
+
+@testable import bluez_demo
+
+@Suite("Demo: transfer")
+struct TransferTests {
+    private let folder: TemporaryDirectory
+    private let source: String
+    private let target: String
+    private let content: Data
+
+    init() throws {
+        folder = try TemporaryDirectory()
+        (source, target) = (folder.path + "/a", folder.path + "/b")
+        content = Data((0..<50_000).map { _ in UInt8.random(in: 0 ... .max) })
+        try content.write(to: URL(fileURLWithPath: source))
+    }
+
+    private var received: Data? { FileManager.default.contents(atPath: target) }
+
+    /// A sender and a receiver, each at the central or the peripheral.
+    private func ends(_ sendingIsCentral: Bool, limit: Int = 1_000_000) throws -> (TransferSender, TransferReceiver) {
+        (
+            TransferSender(try SentFile(source)),
+            TransferReceiver(target, limit: limit, asks: !sendingIsCentral)
+        )
+    }
+
+    /// Carries values both ways until nothing moves any more, `length` bytes each.
+    /// - Parameter pass: What becomes of a value; nil: it is lost.
+    private func run(
+        _ central: inout TransferPipe, _ peripheral: inout TransferPipe, length: Int = 100,
+        pass: (Data) -> [Data] = { [$0] }
+    ) throws {
+        var isMoving = true
+        while isMoving {
+            isMoving = false
+            var (up, down): ([Data], [Data]) = ([], [])
+            try central.sendValues(upTo: length) {
+                guard up.count < 7 else { return false }
+                #expect($0.count <= length)
+                up.append($0)
+                return true
+            }
+            for value in up.flatMap(pass) {
+                isMoving = true
+                do throws(TransferError) { try peripheral.take(value: value) } catch {
+                    guard !error.isFinal else { throw error }
+                    peripheral.askAgain()
+                }
+            }
+            try peripheral.sendValues(upTo: length) {
+                guard down.count < 7 else { return false }
+                down.append($0)
+                return true
+            }
+            for value in down.flatMap(pass) {
+                isMoving = true
+                do throws(TransferError) { try central.take(value: value) } catch {
+                    guard !error.isFinal else { throw error }
+                    central.begin()
+                }
+            }
+        }
+    }
+
+    @Test("a file arrives byte for byte, in both directions and with values of any length", arguments: [true, false])
+    func arrives(_ sendingIsCentral: Bool) throws {
+        for length in [20, 21, 182, 495] {
+            let (sender, receiver) = try ends(sendingIsCentral)
+            var central = TransferPipe(sendingIsCentral ? sender : receiver, isPeripheral: false)
+            var peripheral = TransferPipe(sendingIsCentral ? receiver : sender, isPeripheral: true)
+            central.begin()
+            try run(&central, &peripheral, length: length)
+            #expect(sender.isDone)
+            #expect(receiver.isDone)
+            #expect(received == content)
+            #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path).sorted() == ["a", "b"])
+            try FileManager.default.removeItem(atPath: target)
+        }
+    }
+
+    @Test("values that overtake each other are put in order", arguments: [true, false])
+    func overtaking(_ sendingIsCentral: Bool) throws {
+        let (sender, receiver) = try ends(sendingIsCentral)
+        var central = TransferPipe(sendingIsCentral ? sender : receiver, isPeripheral: false)
+        var peripheral = TransferPipe(sendingIsCentral ? receiver : sender, isPeripheral: true)
+        var held: Data?
+        central.begin()
+        try run(&central, &peripheral) { value in
+            defer { held = nil }
+            if let waiting = held { return [value, waiting, value] }  // the first one comes after the second, which comes twice
+            // A session's first value is overtaken by none: nothing is sent before it is answered.
+            guard value.first.map({ $0 & 0x80 == 0 }) == true, value.count == 100, Bool.random() else { return [value] }
+            held = value
+            return []
+        }
+        // The last held one of a run is lost, which is noticed at the next session.
+        central.begin()
+        try run(&central, &peripheral)
+        #expect(sender.isDone)
+        #expect(received == content)
+    }
+
+    @Test("after a loss it continues from what has arrived", arguments: [true, false])
+    func loss(_ sendingIsCentral: Bool) throws {
+        let (sender, receiver) = try ends(sendingIsCentral)
+        var central = TransferPipe(sendingIsCentral ? sender : receiver, isPeripheral: false)
+        var peripheral = TransferPipe(sendingIsCentral ? receiver : sender, isPeripheral: true)
+        central.begin()
+        var count = 0
+        try run(&central, &peripheral) { value in
+            count += 1
+            return count == 200 ? [] : [value]
+        }
+        #expect(sender.isDone)
+        #expect(receiver.resumedAt > 10_000)
+        #expect(sender.resumedAt == receiver.resumedAt)
+        #expect(received == content)
+    }
+
+    @Test("another process continues a part, of the same file only")
+    func parts() throws {
+        func begin(_ bytes: Int) throws {
+            let (sender, receiver) = try ends(true)
+            var (central, peripheral) = (
+                TransferPipe(sender, isPeripheral: false), TransferPipe(receiver, isPeripheral: true)
+            )
+            central.begin()
+            var moved = 0
+            try run(&central, &peripheral) { value in
+                moved += value.count
+                return moved < bytes ? [value] : []
+            }
+            #expect(!receiver.isDone)
+        }
+        try begin(20_000)
+        #expect(FileManager.default.fileExists(atPath: target + ".part"))
+        let (sender, receiver) = try ends(true)
+        var (central, peripheral) = (
+            TransferPipe(sender, isPeripheral: false), TransferPipe(receiver, isPeripheral: true)
+        )
+        central.begin()
+        try run(&central, &peripheral)
+        #expect(receiver.resumedAt > 10_000)
+        #expect(received == content)
+
+        try begin(20_000)
+        try Data("another".utf8).write(to: URL(fileURLWithPath: source))
+        let (second, new) = try ends(true)
+        (central, peripheral) = (TransferPipe(second, isPeripheral: false), TransferPipe(new, isPeripheral: true))
+        central.begin()
+        try run(&central, &peripheral)
+        #expect(new.resumedAt == 0)
+        #expect(received == Data("another".utf8))
+    }
+
+    @Test("a damaged part ends with an error that says so, and nothing of it is kept")
+    func damaged() throws {
+        let offer = try SentFile(source).offer
+        let file = try PartialFile(target, offer)
+        try file.append(Data(count: 1000))
+        let (sender, receiver) = try ends(true)
+        var (central, peripheral) = (
+            TransferPipe(sender, isPeripheral: false), TransferPipe(receiver, isPeripheral: true)
+        )
+        central.begin()
+        #expect(throws: TransferError.self) { try run(&central, &peripheral) }
+        #expect(receiver.failure == .damaged)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path) == ["a"])
+    }
+
+    @Test("a file that is too large is refused, in words at both ends")
+    func refuses() throws {
+        let (sender, receiver) = try ends(true, limit: 49_999)
+        var (central, peripheral) = (
+            TransferPipe(sender, isPeripheral: false), TransferPipe(receiver, isPeripheral: true)
+        )
+        central.begin()
+        do {
+            try run(&central, &peripheral)
+            Issue.record("it was not refused")
+        } catch let error as TransferError {
+            #expect(error.sentence.contains("more than the 49999"))
+        }
+        #expect(receiver.failure?.sentence.contains("50000") == true)
+        #expect(received == nil)
+    }
+
+    @Test("an empty file arrives, and again after the answer was lost")
+    func empty() throws {
+        try Data().write(to: URL(fileURLWithPath: source))
+        let (sender, receiver) = try ends(true)
+        var (central, peripheral) = (
+            TransferPipe(sender, isPeripheral: false), TransferPipe(receiver, isPeripheral: true)
+        )
+        central.begin()
+        var count = 0
+        try run(&central, &peripheral) { value in
+            count += 1
+            return count == 2 ? [] : [value]  // the answer
+        }
+        #expect(receiver.isDone)
+        #expect(!sender.isDone)
+        central.begin()
+        try run(&central, &peripheral)
+        #expect(sender.isDone)
+        #expect(received == Data())
+    }
+
+    @Test("what is not a regular file is neither sent nor replaced")
+    func files() throws {
+        for path in ["/dev/null", folder.path, folder.path + "/missing"] {
+            #expect(throws: CardFile.Failure.self) { try SentFile(path) }
+        }
+        for path in ["/dev/null", folder.path, folder.path + "/missing/b"] {
+            #expect(throws: CardFile.Failure.self) { try PartialFile.checkWritable(path) }
+        }
+        // A link that another user has put there.
+        try FileManager.default.createSymbolicLink(atPath: target + ".part", withDestinationPath: source)
+        try Data("bluez-demo transfer\n".utf8).write(to: URL(fileURLWithPath: target + ".part.info"))
+        let offer = try SentFile(source).offer
+        _ = try PartialFile(target, offer)
+        #expect(FileManager.default.contents(atPath: source) == content)
+    }
+
+    @Test("any bytes are a message or an error")
+    func hostile() throws {
+        let messages: [TransferMessage] = [
+            .again, .offer(try SentFile(source).offer), .accept(offset: 7), .data(Data([1, 2])), .done, .refuse("no"),
+        ]
+        for message in messages { #expect(try TransferMessage(message.bytes) == message) }
+        for message in messages {
+            for length in 0..<message.bytes.count { _ = try? TransferMessage(message.bytes.prefix(length)) }
+        }
+        #expect(throws: TransferError.unknownMessage(9)) { try TransferMessage(Data([9])) }
+        #expect(throws: TransferError.unknownMessage(nil)) { try TransferMessage(Data()) }
+        #expect(throws: TransferError.malformedMessage(3)) {
+            try TransferMessage(Data([3] + [UInt8](repeating: 0xFF, count: 8)))
+        }
+        #expect(throws: TransferError.otherVersion(2)) { try TransferMessage(Data([2, 2])) }
+        for _ in 0..<300 {
+            let (sender, receiver) = try ends(Bool.random())
+            for end in [sender as any TransferEnd, receiver] {
+                var pipe = TransferPipe(end, isPeripheral: Bool.random())
+                if Bool.random() { pipe.begin() }
+                for _ in 0..<5 {
+                    let value = Data(
+                        [.random(in: 0x7E...0x82)] + (0..<Int.random(in: 0...12)).map { _ in .random(in: 0...6) })
+                    try? pipe.take(value: value)
+                    _ = try? pipe.nextBytes(upTo: 50)
+                }
+            }
+        }
+    }
+
+    @Test("the bar, the rate and the time fit into a line")
+    func display() {
+        #expect(TransferDisplay.rate(999) == "999 B/s")
+        #expect(TransferDisplay.rate(38_250) == "38.2 kB/s")
+        #expect(TransferDisplay.rate(386_000) == "386 kB/s")
+        #expect(TransferDisplay.rate(1_250_000) == "1.2 MB/s")
+        #expect(TransferDisplay.time(0.4) == "< 1 s")
+        #expect(TransferDisplay.time(62) == "1:02")
+        #expect(TransferDisplay.time(3723) == "1:02:03")
+        #expect(TransferDisplay.time(.infinity) == "> 99 h")
+        var display = TransferDisplay()
+        display.begin(0)
+        for width in [20, 40, 79, 200] {
+            let line = display.line(4_300_000, of: 10_000_000, width: width)
+            #expect(line.text.contains("43 %"))
+            if width >= 79 { #expect(line.width <= width) }
+        }
+    }
+}
