@@ -138,7 +138,9 @@ extension Scenarios {
             #expect(try await first.setNotify(true, my) == nil)
             #expect(try await second.setNotify(true, their) == nil)
             func next(_ value: UInt8, _ central: Central) async throws {
-                try await central.next("value \(value)") { if case .value(_, Data([value]), nil) = $0 { true } else { nil } }
+                try await central.next("value \(value)") {
+                    if case .value(_, Data([value]), nil) = $0 { true } else { nil }
+                }
             }
             for n in 1...3 { try await world.control("sink notify 0013 0\(n)") }
             try await next(3, first)
