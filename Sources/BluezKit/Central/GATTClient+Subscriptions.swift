@@ -60,8 +60,10 @@ extension GATTClient {
         guard characteristic.properties.contains(.notify), !withoutNotifySocket.contains(characteristic.objectPath),
             bus.connection?.carriesFileDescriptors == true
         else { return false }
+        // By itself only where no value can get lost: no version so far.
+        let daemon = central.adapter.daemon
         return core.manager.configuration.usesNotificationSockets
-            ?? central.adapter.daemon.has(.cleanAcquireNotify)
+            ?? (daemon.has(.cleanAcquireNotify) && !daemon.has(.earlyNotifications))
     }
 
     /// Subscribes by `AcquireNotify`, and on any refusal by `StartNotify`: BlueZ refuses it while another program is subscribed,
