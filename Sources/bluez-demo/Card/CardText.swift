@@ -36,7 +36,8 @@ enum CardText {
             + Line(String(repeating: "\u{2591}", count: room - filled), .dim) + Line(numbers)
     }
 
-    private static func grouped(_ number: Int) -> String {
+    /// `1,234,567`.
+    static func grouped(_ number: Int) -> String {
         var text = ""
         for (index, digit) in String(number).reversed().enumerated() {
             if index > 0, index.isMultiple(of: 3) { text.append(",") }

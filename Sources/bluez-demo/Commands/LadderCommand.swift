@@ -118,6 +118,9 @@ final class LadderCommand: CentralCommand, CBPeripheralDelegate {
     }
 
     override func end() -> Bool {
+        // Now that it is known which is the fastest.
+        output.show([])
+        for line in LadderRow.table(rows) { output.say(line) }
         guard let central, central.state == .poweredOn, let peer, peer.state != .disconnected else { return false }
         central.cancelPeripheralConnection(peer)
         return true
@@ -142,7 +145,6 @@ final class LadderCommand: CentralCommand, CBPeripheralDelegate {
         guard sink != nil, count != nil, source != nil else {
             return give("the peer's service is another one; use the same version at both ends")
         }
-        output.say(LadderRow.heading(isCalculated: false))
         next()
     }
 
@@ -152,7 +154,10 @@ final class LadderCommand: CentralCommand, CBPeripheralDelegate {
         guard ending == nil else { return }
         guard let next = waiting.popFirst(), let peer, let count, let source else { return stop(.success) }
         (rung, moved, isSending) = (next, 0, false)
-        output.show([Line("  \(name(next))...", .dim)])
+        let measured = rows.map {
+            Line("  ") + Line($0.name).padded(to: LadderRow.nameWidth) + Line($0.rateText, .bold)
+        }
+        output.show(measured + [Line("  \(name(next))...", .dim)])
         if next == .notifications {
             peer.setNotifyValue(true, for: source)
         } else {
@@ -224,10 +229,6 @@ final class LadderCommand: CentralCommand, CBPeripheralDelegate {
         let row = LadderRow(name(rung), bytes: bytes, seconds: seconds, limit: limit(rung))
         rows.append(row)
         output.report(.rung(row))
-        // Bars relative to what the fastest way known yet needs; on a terminal the whole table is drawn at the end.
-        for line in row.lines(fastest: max(1000, rows.map(\.rate).max() ?? 0), width: Terminal.size.columns - 1) {
-            output.say(line)
-        }
     }
 
     func peripheral(
@@ -314,13 +315,9 @@ final class CalculatedLadder: Command {
 
     func start() {
         let rows = ThroughputRung.talk2017.map { LadderRow($0) }
-        let fastest = rows.map(\.rate).max() ?? 0
         output.say("1 MB over each rung of Apple's ladder (WWDC 2017, session 712), in virtual time:")
-        output.say(LadderRow.heading(isCalculated: true))
-        for row in rows {
-            output.report(.rung(row))
-            for line in row.lines(fastest: fastest, width: Terminal.size.columns - 1) { output.say(line) }
-        }
+        for row in rows { output.report(.rung(row)) }
+        for line in LadderRow.table(rows) { output.say(line) }
         stop(.success)
     }
 

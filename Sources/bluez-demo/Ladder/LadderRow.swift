@@ -36,28 +36,34 @@ struct LadderRow: Equatable {
 
     /// `394.2`, `37.3`, `1,314`.
     private static func text(_ rate: Double) -> String {
-        guard rate < 1000 else { return String(Int(rate.rounded())) }
+        guard rate < 1000 else { return CardText.grouped(Int(min(rate, 1e12).rounded())) }
         let tenths = Int((rate * 10).rounded())
         return tenths % 10 == 0 ? String(tenths / 10) : "\(tenths / 10).\(tenths % 10)"
     }
 
-    private static let nameWidth = 42
+    static let nameWidth = 42
+
+    /// For a column of 8.
+    var rateText: String { Self.right(Self.text(rate), 8) }
 
     private static func right(_ text: String, _ width: Int) -> String {
         String(repeating: " ", count: max(0, width - text.count)) + text
     }
 
-    /// The heading of a table.
-    static func heading(isCalculated: Bool) -> Line {
+    /// All rows, in the width of the terminal; nothing, if there are none.
+    static func table(_ rows: [LadderRow], width: Int = Terminal.size.columns - 1) -> [Line] {
+        guard let first = rows.first else { return [] }
         let name = "kbit/s".padding(toLength: nameWidth, withPad: " ", startingAt: 0)
-        return Line("  " + name + (isCalculated ? "  Apple   calculated" : right("measured", 8)), .dim)
+        let heading = Line("  " + name + (first.published == nil ? "measured" : "  Apple   calculated"), .dim)
+        let fastest = rows.map(\.rate).max() ?? 0
+        return [heading] + rows.flatMap { $0.lines(fastest: fastest, width: width) }
     }
 
-    /// Two lines: the rate with a bar, as long as `fastest` fills the width; and the limit.
-    func lines(fastest: Double, width: Int) -> [Line] {
+    /// Two lines: the rate with a bar, which fills the width for the fastest; and the limit.
+    private func lines(fastest: Double, width: Int) -> [Line] {
         var line = Line("  ") + Line(name).padded(to: Self.nameWidth)
         if let published { line += Line(Self.right(Self.text(published), 7)) }
-        line += Line(Self.right(Self.text(rate), published == nil ? 8 : 7), .bold)
+        line += Line(rateText, .bold)
         let room = max(4, min(40, width - line.width - 3))
         let filled = fastest > 0 ? Int((rate / fastest * Double(room)).rounded()) : 0
         return [

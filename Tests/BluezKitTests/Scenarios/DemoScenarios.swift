@@ -72,7 +72,7 @@ extension Scenarios {
             arguments: ["write", "write-without-response", "notify", "l2cap"])
         func transfers(_ way: String) async throws {
             let world = try await worldWithTwoAdapters()
-            for size in [0, 1, way == "write" ? 5000 : 200_000] {
+            for size in [0, 1, way == "write" ? 5000 : Worlds.isRig ? 50_000 : 200_000] {
                 let transfer = try transfer(world, size, via: way)
                 async let receiving = run(transfer.receive)
                 #expect(try await run(transfer.send) == 0)
@@ -88,7 +88,7 @@ extension Scenarios {
             arguments: ["write-without-response", "notify", "l2cap"], ["send", "receive"])
         func transfersGoOn(_ way: String, _ victim: String) async throws {
             let world = try await worldWithTwoAdapters()
-            let transfer = try transfer(world, 2_000_000, via: way)
+            let transfer = try transfer(world, Worlds.isRig ? 300_000 : 2_000_000, via: way)
             var sender = try spawn(transfer.send)
             let (output, log) = (Pipe(), EventLog<String>())
             var receiver = try spawn(transfer.receive, output: output.fileHandleForWriting.fileDescriptor)
