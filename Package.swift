@@ -32,7 +32,7 @@ let package = Package(
             name: "BluezKitTests",
             dependencies: [
                 "CoreBluetooth", "BluezKit", "BluezKitProfiles", "BluezKitRestore", "BluezKitSimulator", "BluezDBus",
-                "CBluezDBus", "bluez-demo",
+                "CBluezDBus", "CBluezL2CAP", "bluez-demo",
             ]),
         // Typical app code, in both language modes: one folder is a link to the other. It is compiled, not run.
         .testTarget(

@@ -139,7 +139,7 @@ final class ChannelControl: Sendable {
         case "churn":
             for _ in 0..<(try number(2)) {
                 try await open()
-                try current.channel.close()
+                try? current.channel.close()  // the other end may have closed it already
             }
         case "mode":
             let mode = try word(1)

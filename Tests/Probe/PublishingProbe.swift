@@ -7,6 +7,7 @@ final class PublishingProbe: NSObject, CBPeripheralManagerDelegate {
     let arguments = Arguments()
     var manager: CBPeripheralManager?
     var services: [CBMutableService] = []
+    private var channels: [CBL2CAPChannel] = []
 
     func start() {
         var options: [String: Any] = [:]
@@ -32,6 +33,7 @@ final class PublishingProbe: NSObject, CBPeripheralManagerDelegate {
             manager?.startAdvertising([
                 CBAdvertisementDataLocalNameKey: words[1], CBAdvertisementDataServiceUUIDsKey: [uuid("0100")],
             ])
+        case "channel": manager?.publishL2CAPChannel(withEncryption: false)
         case "stopadvertise": manager?.stopAdvertising()
         case "update":
             let isSent = dynamic.map {
@@ -116,6 +118,9 @@ final class PublishingProbe: NSObject, CBPeripheralManagerDelegate {
         tell(
             "restored", "state=\(peripheral.state)", "name=\(name ?? "-")",
             "uuids=\(uuids?.map(number).joined(separator: ",") ?? "-")", summary())
+        if let psms = dict[BluezPeripheralManagerRestoredStateChannelsKey] as? [NSNumber] {
+            tell("restoredchannels", psms.map(\.stringValue).joined(separator: ","))
+        }
     }
 
     func peripheralManagerDidUpdateState(_ peripheral: CBPeripheralManager) {
@@ -128,6 +133,15 @@ final class PublishingProbe: NSObject, CBPeripheralManagerDelegate {
 
     func peripheralManagerDidStartAdvertising(_ peripheral: CBPeripheralManager, error: (any Error)?) {
         tell("advertising", code(error))
+    }
+
+    func peripheralManager(
+        _ peripheral: CBPeripheralManager, didPublishL2CAPChannel PSM: CBL2CAPPSM, error: (any Error)?
+    ) { tell("published", "psm=\(PSM)", code(error)) }
+
+    func peripheralManager(_ peripheral: CBPeripheralManager, didOpen channel: CBL2CAPChannel?, error: (any Error)?) {
+        tell("channel", "psm=\(channel?.psm ?? 0)", code(error))
+        channel.map { channels.append($0) }
     }
 
     func peripheralManager(_ peripheral: CBPeripheralManager, didReceiveRead request: CBATTRequest) {

@@ -111,12 +111,12 @@ package enum BlueZDifference: CaseIterable, Sendable {
                 "`AcquireNotify` of a remote characteristic does bluetoothd no harm: it is answered if the peripheral refuses "
                     + "(5.84), and the program may exit with the socket (5.86) or lose the link (5.87)",
                 "rig, 5.87; source",
-                "notifications come by sockets; before, only with `BluezManagerOptionNotificationSocketsKey`")
+                "none yet, because of the next row; before, `BluezManagerOptionNotificationSocketsKey` has a risk")
         case .earlyNotifications:
-            .fault(
+            .feature(
                 "`AcquireNotify` drops notifications that the peripheral sends before it has confirmed the subscription",
-                "source", "none: only BlueZ sees them",
-                cure: "`BluezManagerOptionNotificationSocketsKey` false for an app whose peripherals do that")
+                "source",
+                "notifications come by signals, and by sockets only with `BluezManagerOptionNotificationSocketsKey`")
         case .lostBondCrash:
             .fault(
                 until: .init(5, 81), "bluetoothd crashes when a bonded peripheral that has lost its keys is connected",
@@ -168,8 +168,9 @@ package enum BlueZDifference: CaseIterable, Sendable {
 }
 
 extension BlueZDifference.Row {
-    fileprivate static func feature(since: BlueZVersion, _ what: String, _ evidence: String, _ handling: String) -> Self
-    {
+    fileprivate static func feature(
+        since: BlueZVersion? = nil, _ what: String, _ evidence: String, _ handling: String
+    ) -> Self {
         Self(kind: .feature, since: since, what: what, evidence: evidence, handling: handling)
     }
 

@@ -50,7 +50,7 @@ public let BluezManagerOptionMayPowerCycleKey: String = "BluezManagerOptionMayPo
 
 /// **BluezKit addition.** Option of a `CBCentralManager`, Bool: whether notifications come by a socket of BlueZ
 /// (`AcquireNotify`) in place of signals on the bus: at high rates that takes a third of the CPU in the app, and none in the
-/// bus. The default is true where bluetoothd is free of the faults that forbid it (5.87 and later), and false otherwise.
+/// bus. The default is false, until there is a bluetoothd without the faults that forbid it.
 ///
 /// It concerns characteristics with the property `notify`. While this process has the socket of one, other programs cannot
 /// subscribe to it. If BlueZ refuses the socket, as while another program is subscribed, signals are used. Values that the

@@ -33,6 +33,15 @@ package struct LinuxVersion: Comparable, Sendable, CustomStringConvertible {
     /// From this version on, peripherals with a private address are connected only while a discovery runs.
     package static let privateBondsNeedDiscovery = LinuxVersion(6, 15)
 
+    /// The first version of the series of `version` that gives the peer of an L2CAP channel no credits while the app does not read.
+    fileprivate static func creditsFollowReading(_ version: LinuxVersion) -> LinuxVersion {
+        switch (version.major, version.minor) {
+        case (6, 1): LinuxVersion(6, 1, 93)
+        case (6, 6): LinuxVersion(6, 6, 33)
+        default: LinuxVersion(6, 8, 12)
+        }
+    }
+
     package var description: String { "\(major).\(minor).\(patch)" }
 
     package static func < (left: Self, right: Self) -> Bool {
@@ -51,6 +60,12 @@ package struct LinuxFault: Sendable {
     package static func all(of version: LinuxVersion) -> [LinuxFault] { all.filter { $0.applies(version) } }
 
     package static let all = [
+        LinuxFault(
+            versions: "before 6.1.93, 6.6.33 and 6.8.12", applies: { $0 < .creditsFollowReading($0) },
+            what:
+                "an L2CAP channel loses data if the app does not read for long: the kernel gives credits for what it has "
+                + "no room for",
+            handling: "nothing can be done", cure: "a newer kernel, or read at once"),
         LinuxFault(
             versions: "6.1.192", applies: { $0 == LinuxVersion(6, 1, 192) },
             what: "the kernel crashes when several links end at once (`list_del corruption` in `hci_chan_del`), and "

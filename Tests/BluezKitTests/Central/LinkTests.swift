@@ -222,13 +222,13 @@ import Testing
         #expect(heart.services?.count == 3)
     }
 
-    @Test("L2CAP channels report that they are not supported")
+    @Test("L2-10 a peripheral without L2CAP channels refuses them")
     func channels() async throws {
         let (_, central, heart) = try await found()
         try await central.connect(heart)
         heart.openL2CAPChannel(0x80)
         let error = try await central.next("answer") { if case .channel(nil, let error?) = $0 { error } else { nil } }
-        #expect((error as? CBError)?.code == .operationNotSupported)
+        #expect((error as? CBError)?.code == .connectionFailed)
     }
 
     @Test("IV-4 a new device name is reported, with the name already changed")

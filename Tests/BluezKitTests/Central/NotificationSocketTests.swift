@@ -166,9 +166,10 @@ import Testing
     }
 
     @Test(
-        "D6 without a choice of the app, sockets are used where BlueZ is free of their faults",
+        "D6 without a choice of the app, no sockets are used: every BlueZ drops early values",
         arguments: [
-            (clean, nil, "AcquireNotify"), (clean, false, "StartNotify"), ("usb:v1D6Bp0246d0556", nil, "StartNotify"),
+            (clean, nil, "StartNotify"), (clean, true, "AcquireNotify"), (clean, false, "StartNotify"),
+            ("usb:v1D6Bp0246d0556", nil, "StartNotify"),
         ]
             as [(String, Bool?, String)])
     func choice(modalias: String, choice: Bool?, call: String) async throws {

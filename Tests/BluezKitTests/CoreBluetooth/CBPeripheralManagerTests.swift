@@ -129,25 +129,20 @@ import Testing
         #expect(code(try await publisher.add(service)) == .invalidParameters)
     }
 
-    @Test("L2CAP channels are answered with operationNotSupported")
-    func channels() async throws {
-        final class Delegate: NSObject, CBPeripheralManagerDelegate, @unchecked Sendable {
-            let log = EventLog<String>()
-            func peripheralManagerDidUpdateState(_ peripheral: CBPeripheralManager) {}
-            func peripheralManager(
-                _ peripheral: CBPeripheralManager, didPublishL2CAPChannel PSM: CBL2CAPPSM, error: (any Error)?
-            ) { log.append("publish \(PSM) \((error as? CBError)?.code.rawValue ?? -1)") }
-            func peripheralManager(
-                _ peripheral: CBPeripheralManager, didUnpublishL2CAPChannel PSM: CBL2CAPPSM, error: (any Error)?
-            ) { log.append("unpublish \(PSM) \((error as? CBError)?.code.rawValue ?? -1)") }
+    @Test("MIS-1 L2-1 L2-8 channels are neither published nor unpublished before power-on, and not answered then")
+    func channelsBeforePowerOn() async throws {
+        let publisher = Publisher(try await SimulatedWorld())
+        publisher.manager.publishL2CAPChannel(withEncryption: false)
+        publisher.manager.unpublishL2CAPChannel(0x80)
+        try await publisher.powerOn()
+        #expect(try await publisher.publishChannel() == 0x80)
+        let answers = publisher.count { event in
+            switch event {
+            case .published, .unpublished: true
+            default: false
+            }
         }
-        let (world, delegate) = (try await SimulatedWorld(), Delegate())
-        let manager = CBPeripheralManager(
-            delegate: delegate, queue: DispatchQueue(label: "test"), options: world.managerOptions)
-        manager.publishL2CAPChannel(withEncryption: false)
-        manager.unpublishL2CAPChannel(129)
-        #expect(try await delegate.log.next("publish") { $0 } == "publish 0 13")
-        #expect(try await delegate.log.next("unpublish") { $0 } == "unpublish 129 13")
+        #expect(answers == 1)
     }
 
     @Test("CN-15 O-45 a released manager reports nothing")

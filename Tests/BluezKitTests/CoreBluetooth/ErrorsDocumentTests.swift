@@ -54,6 +54,21 @@ import Testing
         }
         lines += [
             "",
+            "## L2CAP channels",
+            "",
+            "A channel is a socket of the kernel. The underlying error is the kernel's (`NSPOSIXErrorDomain`).",
+            "",
+            "| Step | `errno` | The app gets | Meaning |",
+            "|---|---|---|---|",
+        ]
+        for row in SocketFailure.rows {
+            let steps =
+                row.steps == SocketFailure.Step.allCases ? "any" : row.steps.map(\.rawValue).joined(separator: ", ")
+            let codes = row.codes.map { "`\(SocketFailure.name(of: $0))`" }.joined(separator: ", ")
+            lines.append("| \(steps) | \(codes) | \(text(.cb(row.result))) | \(row.meaning) |")
+        }
+        lines += [
+            "",
             "## Disconnections",
             "",
             "What `didDisconnectPeripheral` reports if the app did not request the disconnection. BlueZ before 5.83 gives no",

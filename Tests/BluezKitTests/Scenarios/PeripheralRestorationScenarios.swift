@@ -70,6 +70,27 @@ extension Scenarios {
             #expect(again.callbacks.prefix(2) == ["restored", "state"])
         }
 
+        @Test("R-19 L2-1 RS-4 a published channel returns with its PSM after a kill, and a central opens it again")
+        func channelReturns() async throws {
+            let stage = try await Stage()
+            let probe = try await stage.launchPublishing()
+            probe.send("channel")
+            let published = try await probe.next("published psm=")
+            #expect(published.contains("error=none"))
+            let psm = try #require(UInt16(published.split(separator: "psm=")[1].split(separator: " ")[0]))
+            try await stage.world.connect()
+            try await stage.world.openChannel(psm)
+            try await probe.next("channel psm=\(psm)")
+            try await probe.kill()
+            let again = try stage.launch()
+            try await again.next("restoredchannels \(psm)")
+            try await again.next("published psm=\(psm) error=none")
+            try await stage.awaitService()
+            try await stage.world.openChannel(psm)
+            try await again.next("channel psm=\(psm)")
+            try await stage.world.resetChannels()
+        }
+
         @Test("R-23 PB-3 a fixed value is answered without the app, and is still present in the restored object")
         func fixedValue() async throws {
             let stage = try await Stage()

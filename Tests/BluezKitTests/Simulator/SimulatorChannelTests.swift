@@ -323,14 +323,21 @@ struct SimulatorChannelTests {
     @Test("more connections than a listener has room for are refused")
     func backlog() async throws {
         let (simulator, app, listener, psm) = try await Self.published()
-        let central = simulator.central()
         var channels: [VirtualChannel] = []
+        var last = simulator.central()
         await #expect(throws: VirtualChannelError.refused(result: 0x0004)) {
-            while channels.count < 1000 { channels.append(try await central.openChannel(psm)) }
+            while channels.count < 1000 {
+                // A link has room for 64 channels.
+                if channels.count % 60 == 59 {
+                    last = simulator.central(2 + channels.count / 60)
+                    _ = try await last.connect(to: Self.adapter)
+                }
+                channels.append(try await last.openChannel(psm))
+            }
         }
-        #expect(channels.count > 8)
+        #expect(channels.count > 64)
         let (socket, _) = try await listener.accept()
-        channels.append(try await central.openChannel(psm))
+        channels.append(try await last.openChannel(psm))
         withExtendedLifetime((app, socket)) {}
     }
 
