@@ -60,7 +60,7 @@ extension GATTClient {
         guard characteristic.properties.contains(.notify), !withoutNotifySocket.contains(characteristic.objectPath),
             bus.connection?.carriesFileDescriptors == true
         else { return false }
-        // By itself only where no value can get lost: no version so far.
+        // Automatically only where no value can get lost: no version so far.
         let daemon = central.adapter.daemon
         return core.manager.configuration.usesNotificationSockets
             ?? (daemon.has(.cleanAcquireNotify) && !daemon.has(.earlyNotifications))

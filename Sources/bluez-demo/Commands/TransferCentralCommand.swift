@@ -282,6 +282,13 @@ final class TransferCentralCommand: CentralCommand, CBPeripheralDelegate {
         } catch {
             return fail(error)
         }
+        if pipe.hasGap {
+            after(TransferPipe.patience) { [self, events] _ in
+                guard isReady, self.events == events, pipe.hasGap else { return }
+                pipe.begin()
+                pump()
+            }
+        }
         pump()
     }
 

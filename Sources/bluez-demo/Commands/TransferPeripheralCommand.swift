@@ -131,6 +131,13 @@ final class TransferPeripheralCommand: PeripheralCommand {
             if ending != nil { break }
         }
         manager.respond(to: first, withResult: .success)
+        if pipe.hasGap {
+            after(TransferPipe.patience) { [self, events] _ in
+                guard self.events == events, pipe.hasGap else { return }
+                pipe.askAgain()
+                pump()
+            }
+        }
         pump()
         return true
     }

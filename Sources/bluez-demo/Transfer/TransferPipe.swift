@@ -23,6 +23,11 @@ struct TransferPipe {
     /// Whether everything that this end had to say has been sent.
     var isIdle: Bool { waiting == nil && outgoing.isEmpty }
 
+    /// Whether values wait for one that has not arrived. If nothing arrives for ``patience``, it was lost.
+    var hasGap: Bool { order.hasGap }
+    /// In seconds.
+    static let patience = 3.0
+
     /// Begins a session.
     mutating func begin() {
         self = TransferPipe(end, isPeripheral: isPeripheral)
@@ -53,7 +58,7 @@ struct TransferPipe {
     }
 
     private mutating func nextValue(upTo length: Int) throws(TransferError) -> Data? {
-        let piece = try nextBytes(upTo: length - 1)
+        let piece = try nextBytes(upTo: length - ValueNumbering.headerLength)
         return piece.isEmpty ? nil : numbering.number(piece)
     }
 
