@@ -196,6 +196,32 @@ static void write_values(long count, size_t size) {
            (double)(now_ns() - first) / 1e9, rss_kib());
 }
 
+/// An L2CAP channel: sends or receives so many bytes, 64 KiB at a time.
+static void channel(bool sends, long count) {
+    static char chunk[65536];
+    const char *device = SENSOR;
+    dbus_uint16_t psm = sends ? 128 : 129;
+    dbus_bool_t encrypted = FALSE;
+    int socket = -1;
+    do_call(SENSOR, "org.bluez.Device1", "Connect");
+    DBusMessage *message = dbus_message_new_method_call("org.bluez", "/org/bluez/hci0", "org.bluezkit.Simulator.L2CAP1", "Connect");
+    dbus_message_append_args(message, DBUS_TYPE_OBJECT_PATH, &device, DBUS_TYPE_UINT16, &psm, DBUS_TYPE_BOOLEAN, &encrypted,
+                             DBUS_TYPE_INVALID);
+    DBusMessage *reply = dbus_connection_send_with_reply_and_block(bus, message, 10000, NULL);
+    if (!reply || !dbus_message_get_args(reply, NULL, DBUS_TYPE_UNIX_FD, &socket, DBUS_TYPE_INVALID)) fail("no channel");
+    long long cpu = cpu_us(), first = now_ns();
+    for (long done = 0; done < count;) {
+        struct pollfd ready = {.fd = socket, .events = sends ? POLLOUT : POLLIN};
+        size_t most = count - done < (long)sizeof chunk ? (size_t)(count - done) : sizeof chunk;
+        ssize_t moved = sends ? send(socket, chunk, most, MSG_NOSIGNAL | MSG_DONTWAIT) : recv(socket, chunk, most, MSG_DONTWAIT);
+        if (moved > 0) done += moved;
+        else if (moved < 0 && errno == EAGAIN) poll(&ready, 1, -1);
+        else fail("the channel is closed");
+    }
+    printf("{\"events\": %ld, \"cpu_us\": %lld, \"seconds\": %.6f, \"rss_kib\": %ld}\n", count >> 20, cpu_us() - cpu,
+           (double)(now_ns() - first) / 1e9, rss_kib());
+}
+
 /// Looks at every value.
 static long walk(DBusMessageIter *iter) {
     long count = 0;
@@ -257,9 +283,11 @@ int main(int argc, char **argv) {
         acquire_notify(atol(argv[2]), argc > 3 && !strcmp(argv[3], "hop"));
     } else if (!strcmp(mode, "write") && argc > 3) {
         write_values(atol(argv[2]), (size_t)atol(argv[3]));
+    } else if ((!strcmp(mode, "channel-send") || !strcmp(mode, "channel-receive")) && argc > 2) {
+        channel(!strcmp(mode, "channel-send"), atol(argv[2]));
     } else if (!strcmp(mode, "scan")) {
         scan();
     } else {
-        fail("usage: floor start | notify COUNT [hop] | scan | acquire COUNT [hop] | write COUNT SIZE");
+        fail("usage: floor start | notify COUNT [hop] | scan | acquire COUNT [hop] | write COUNT SIZE | channel-send BYTES | channel-receive BYTES");
     }
 }

@@ -3,7 +3,8 @@
 // It shows an adapter hci0, N known devices and one connectable heart-rate sensor. StartNotify starts a stream of
 // values, StartDiscovery a flood of devices; apart from that it answers what clients ask. With sockets, AcquireNotify
 // streams the same values, and what comes by that of AcquireWrite is counted: ReadValue then returns how many packets have
-// come whose first 4 bytes were their number. One process serves one run.
+// come whose first 4 bytes were their number; and L2CAP channels: PSM 128 reads, PSM 129 sends `bytes`. One process serves one
+// run.
 //
 // The bus is that of DBUS_SYSTEM_BUS_ADDRESS. Prints "ready" when the name is taken; ends with the bus.
 #define _GNU_SOURCE
@@ -30,9 +31,10 @@ static const char *const USAGE =
     "  new=N        new devices after StartDiscovery (0)\n"
     "  updates=N    reports of these devices after that (0)\n"
     "  sockets=1    BlueZ gives sockets (0)\n"
+    "  bytes=N      bytes that an L2CAP channel carries (0)\n"
     "  present=1    the sensor's attributes are there before it is connected (0)\n";
 
-static long devices = 10, values, size = 20, rate, noise, new_devices, updates, present, sockets;
+static long devices = 10, values, size = 20, rate, noise, new_devices, updates, present, sockets, bytes;
 
 static const char *const ADAPTER = "/org/bluez/hci0";
 static const char *const SENSOR = "/org/bluez/hci0/dev_F0_F1_F2_00_00_01";
@@ -197,6 +199,7 @@ static void adapter_properties(sink_t *sink) {
     add_text(sink, "Alias", "benchmark");
     add_basic(sink, "Class", DBUS_TYPE_UINT32, &class);
     add_bool(sink, "Powered", true);
+    if (bytes) add_bool(sink, "SimulatedSockets", true);
     add_text(sink, "PowerState", "on");
     add_bool(sink, "Discoverable", false);
     add_bool(sink, "Pairable", false);
@@ -572,6 +575,30 @@ static int add_socket(DBusMessageIter *iter) {
     return ends[0];
 }
 
+/// The other end of a channel, in a process of its own: reads all, or sends all, 64 KiB at a time.
+static int open_channel(DBusMessage *call) {
+    static char chunk[65536];
+    const char *device;
+    dbus_uint16_t psm;
+    dbus_bool_t encrypted;
+    int ends[2];
+    if (!dbus_message_get_args(call, NULL, DBUS_TYPE_OBJECT_PATH, &device, DBUS_TYPE_UINT16, &psm, DBUS_TYPE_BOOLEAN,
+                               &encrypted, DBUS_TYPE_INVALID) ||
+        socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends)) return -1;
+    if (fork() == 0) {
+        close(ends[1]);
+        if (psm == 128) while (read(ends[0], chunk, sizeof chunk) > 0) {}
+        else for (long left = bytes; left > 0;) {
+            ssize_t count = write(ends[0], chunk, left < (long)sizeof chunk ? (size_t)left : sizeof chunk);
+            if (count <= 0) break;
+            left -= count;
+        }
+        _exit(0);
+    }
+    close(ends[0]);
+    return ends[1];
+}
+
 static void answer(DBusMessage *call) {
     const char *path = dbus_message_get_path(call), *member = dbus_message_get_member(call);
     const char *interface = "", *property = NULL;
@@ -613,6 +640,11 @@ static void answer(DBusMessage *call) {
         is_connected = is_resolved = false;
         change_bool(SENSOR, "org.bluez.Device1", "ServicesResolved", false);
         change_bool(SENSOR, "org.bluez.Device1", "Connected", false);
+    } else if (is_adapter && !strcmp(member, "Connect")) {
+        int end = open_channel(call);
+        if (end < 0) return refuse(call, DBUS_ERROR_INVALID_ARGS);
+        dbus_message_iter_append_basic(&iter, DBUS_TYPE_UNIX_FD, &end);
+        close(end);
     } else if (is_adapter && !strcmp(member, "StartDiscovery")) {
         send_message(reply);
         return flood();
@@ -645,7 +677,7 @@ static void answer(DBusMessage *call) {
 static void parse(int argc, char **argv) {
     const struct { const char *name; long *value; } options[] = {
         {"devices", &devices}, {"values", &values}, {"size", &size}, {"rate", &rate}, {"noise", &noise},
-        {"new", &new_devices}, {"updates", &updates}, {"present", &present}, {"sockets", &sockets},
+        {"new", &new_devices}, {"updates", &updates}, {"present", &present}, {"sockets", &sockets}, {"bytes", &bytes},
     };
     for (int i = 1; i < argc; i++) {
         char *value = strchr(argv[i], '=');

@@ -1,6 +1,7 @@
 // bluezkit-bench: an app as BluezKit's users write them, which measures itself.
 //
 // Usage: bluezkit-bench start | notify COUNT [sockets] [main] | scan [duplicates] | write COUNT SIZE [main]
+//        | channel-send BYTES [main] | channel-receive BYTES [main]
 // Callbacks come on a queue of its own, with `main` on the main queue. The bus is that of DBUS_SYSTEM_BUS_ADDRESS.
 // Prints one line of JSON; what each field means says Benchmarks/README.md.
 import BluezKit
@@ -8,9 +9,10 @@ import Foundation
 
 enum Mode {
     case start, notify(count: Int), scan(duplicates: Bool), write(count: Int, size: Int)
+    case channel(sends: Bool, bytes: Int)
 }
 
-final class App: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
+final class App: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, StreamDelegate {
     private let mode: Mode
     private var manager: CBCentralManager?
 
@@ -26,14 +28,20 @@ final class App: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
     private var sent = 0
     private var last = Measurement()
 
+    // channel
+    private var channel: CBL2CAPChannel?
+    private var moved = 0
+    private let chunk = UnsafeMutablePointer<UInt8>.allocate(capacity: 65_536)
+    private let queue: DispatchQueue
+
     // scan
     private var peripherals: [CBPeripheral] = []
     private var reports = 0
     private var marks: [(at: Measurement, reports: Int)] = []
 
-    init(mode: Mode) { self.mode = mode }
+    init(mode: Mode, queue: DispatchQueue?) { (self.mode, self.queue) = (mode, queue ?? .main) }
 
-    func start(on queue: DispatchQueue?, bySocket: Bool) {
+    func start(bySocket: Bool) {
         let options = [BluezManagerOptionNotificationSocketsKey: bySocket]
         manager = CBCentralManager(delegate: self, queue: queue, options: options)
     }
@@ -44,7 +52,7 @@ final class App: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
         switch mode {
         case .start:
             report(["powered_ns": powered.timeNs, "cpu_us": powered.cpuUs, "rss_kib": Measurement.rssKiB])
-        case .notify, .write:
+        case .notify, .write, .channel:
             guard let identifier = UUID(uuidString: "426C7A4B-0100-8000-8000-F0F1F2000001"),
                 let sensor = central.retrievePeripherals(withIdentifiers: [identifier]).first
             else { fail("the sensor cannot be retrieved") }
@@ -60,7 +68,44 @@ final class App: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
     // MARK: notify
 
     func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {
+        if case .channel(let sends, _) = mode { return peripheral.openL2CAPChannel(sends ? 128 : 129) }
         peripheral.discoverServices([CBUUID(string: "180D")])
+    }
+
+    // MARK: channel
+
+    func peripheral(_ peripheral: CBPeripheral, didOpen channel: CBL2CAPChannel?, error: (any Error)?) {
+        guard let channel else { fail("no channel: \(String(describing: error))") }
+        self.channel = channel
+        (before, first) = (Measurement(), Measurement())
+        for stream in [channel.inputStream as Stream, channel.outputStream as Stream] { stream.delegate = self }
+        channel.schedule(on: queue)
+        channel.inputStream.open()
+        channel.outputStream.open()
+    }
+
+    func stream(_ stream: Stream, handle event: Stream.Event) {
+        guard let channel, case .channel(let sends, let bytes) = mode else { return }
+        if sends, event == .hasSpaceAvailable {
+            while moved < bytes, channel.outputStream.hasSpaceAvailable {
+                count(channel.outputStream.write(chunk, maxLength: min(bytes - moved, 65_536)))
+            }
+        } else if !sends, event == .hasBytesAvailable {
+            while moved < bytes, channel.inputStream.hasBytesAvailable {
+                count(channel.inputStream.read(chunk, maxLength: min(bytes - moved, 65_536)))
+            }
+        }
+        guard moved == bytes else { return }
+        let last = Measurement()
+        report([
+            "events": bytes >> 20, "cpu_us": last.cpuUs - before.cpuUs,
+            "seconds": Double(last.timeNs - first.timeNs) / 1e9, "rss_kib": Measurement.rssKiB,
+        ])
+    }
+
+    private func count(_ bytes: Int) {
+        guard bytes > 0 else { fail("the channel is closed") }
+        moved += bytes
     }
 
     func peripheral(_ peripheral: CBPeripheral, didDiscoverServices error: (any Error)?) {
@@ -208,6 +253,8 @@ func parseMode(_ arguments: [String]) -> Mode? {
     case "start": .start
     case "notify": arguments.dropFirst().first.flatMap { Int($0) }.map { .notify(count: $0) }
     case "scan": .scan(duplicates: arguments.contains("duplicates"))
+    case "channel-send": arguments.dropFirst().first.flatMap { Int($0) }.map { .channel(sends: true, bytes: $0) }
+    case "channel-receive": arguments.dropFirst().first.flatMap { Int($0) }.map { .channel(sends: false, bytes: $0) }
     case "write": parseWrite(arguments.dropFirst().prefix(2).compactMap { Int($0) })
     default: nil
     }
@@ -219,10 +266,10 @@ func parseWrite(_ numbers: [Int]) -> Mode? {
 
 let arguments = Array(CommandLine.arguments.dropFirst())
 guard let mode = parseMode(arguments) else {
-    fail("usage: bluezkit-bench start | notify COUNT [sockets] [main] | scan [duplicates] | write COUNT SIZE [main]")
+    fail(
+        "usage: bluezkit-bench start | notify COUNT [sockets] [main] | scan [duplicates] | write COUNT SIZE [main] | "
+            + "channel-send BYTES [main] | channel-receive BYTES [main]")
 }
-let app = App(mode: mode)
-app.start(
-    on: arguments.contains("main") ? nil : DispatchQueue(label: "bluezkit-bench"),
-    bySocket: arguments.contains("sockets"))
+let app = App(mode: mode, queue: arguments.contains("main") ? nil : DispatchQueue(label: "bluezkit-bench"))
+app.start(bySocket: arguments.contains("sockets"))
 dispatchMain()

@@ -85,5 +85,5 @@ public struct LinkParameters: Hashable, Sendable {
 
 extension Duration {
     /// In whole microseconds.
-    var microseconds: Int { Int(components.seconds) * 1_000_000 + Int(components.attoseconds / 1_000_000_000_000) }
+    var microseconds: Int { Int(clamping: Int64(self / .microseconds(1))) }
 }

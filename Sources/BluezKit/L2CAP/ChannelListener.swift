@@ -90,7 +90,8 @@ private struct SimulatedPeerName {
         }
         guard status == 0, Int32(address.sun_family) == AF_UNIX else { return nil }
         let start = MemoryLayout<sa_family_t>.size
-        let name = withUnsafeBytes(of: &address) { String(decoding: $0[start..<max(start, Int(size))], as: UTF8.self) }
+        let end = max(start, Int(clamping: size))
+        let name = withUnsafeBytes(of: &address) { String(decoding: $0[start..<end], as: UTF8.self) }
         let parts = name.split(separator: "/")
         guard parts.count == 4, parts[0] == "\0bluezkit-l2cap",
             let device = DeviceIdentity(address: String(parts[2]), isRandom: parts[3] == "random")
