@@ -114,6 +114,7 @@ package enum BlueZDifference: CaseIterable, Sendable {
                 "none yet, because of the next row; before, `BluezManagerOptionNotificationSocketsKey` has a risk")
         case .earlyNotifications:
             .feature(
+                since: BlueZDifference.oldest,
                 "`AcquireNotify` drops notifications that the peripheral sends before it has confirmed the subscription",
                 "source",
                 "notifications come by signals, and by sockets only with `BluezManagerOptionNotificationSocketsKey`")
@@ -168,9 +169,8 @@ package enum BlueZDifference: CaseIterable, Sendable {
 }
 
 extension BlueZDifference.Row {
-    fileprivate static func feature(
-        since: BlueZVersion? = nil, _ what: String, _ evidence: String, _ handling: String
-    ) -> Self {
+    fileprivate static func feature(since: BlueZVersion, _ what: String, _ evidence: String, _ handling: String) -> Self
+    {
         Self(kind: .feature, since: since, what: what, evidence: evidence, handling: handling)
     }
 

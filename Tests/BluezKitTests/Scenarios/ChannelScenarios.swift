@@ -14,7 +14,7 @@ extension Scenarios {
             _ watch: ContractWatch = ContractWatch()
         ) async throws -> (any World, Central, CBPeripheral) {
             let world = try await Worlds.make()
-            try await world.resetChannels()
+            try await world.prepareChannels()
             let central = Central(world, watch: watch)
             try await central.powerOn()
             let device = try await central.find("Rig CoC", services: [sinkUUID(0x40)])
@@ -35,7 +35,7 @@ extension Scenarios {
         @Test("both worlds' devices open channels to each other, and speak alike about them")
         func worlds() async throws {
             let world = try await Worlds.make()
-            try await world.resetChannels()
+            try await world.prepareChannels()
             try await world.control("central connect F0:F1:F2:00:00:03")
             await #expect(throws: (any Error).self) { try await world.openChannel(0x99) }
             try await world.openChannel(0x80)

@@ -11,7 +11,7 @@ extension Scenarios {
             encrypted: Bool = false, options: [String: Any] = [:]
         ) async throws -> (any World, Publisher, CBL2CAPPSM) {
             let world = try await Worlds.make()
-            try await world.resetChannels()
+            try await world.prepareChannels()
             let publisher = Publisher(world, options: options)
             try await publisher.powerOn()
             let psm = try await publisher.publishChannel(encrypted: encrypted)
@@ -138,13 +138,10 @@ extension Scenarios {
             let descriptors = openDescriptors()
             try await world.control("central channel churn \(String(psm, radix: 16)) 100")
             publisher.onEvent { _, _ in }
-            try await world.openChannel(psm)
-            let last = try await publisher.nextRecord("the last") { record in
-                if case .channel(let channel?, nil) = record.event, channel.outputStream.streamStatus != .closed {
-                    channel
-                } else {
-                    nil
-                }
+            let other = try await publisher.publishChannel()
+            try await world.openChannel(other)
+            let last = try await publisher.next("the last") { event in
+                if case .channel(let channel?, nil) = event, channel.psm == other { channel } else { nil }
             }
             let user = ChannelUser(last)
             user.send(Data([1]))
