@@ -173,7 +173,7 @@ class Channels:
         may send, and the other end; reset: close all, and do as at the start; refuse RESULT|off: refuse channels with this result;
         closing on|off: close each channel as soon as it is open; churn PSM COUNT (centrals): open and close;
         flood PSM COUNT (centrals): send so many requests at once;
-        hostile credits [COUNT]|mtu|length|mps|overflow: more PDUs than there are credits for, an SDU longer than the
+        hostile empty|credits [COUNT]|mtu|length|mps|overflow: an SDU of no bytes, more PDUs than there are credits for, an SDU longer than the
         other end's MTU, a PDU longer than its SDU, or than the MPS, more credits than there can be"""
         method = getattr(self, 'channel_' + verb, None)
         if method is None:
@@ -269,6 +269,8 @@ class Channels:
         elif what == 'mtu':
             for pdu in pieces(struct.pack('<H', channel.peer_mtu + 1) + bytes(channel.peer_mtu + 1), channel.peer_mps):
                 channel.send_pdu(pdu)
+        elif what == 'empty':
+            channel.send_pdu(struct.pack('<H', 0))
         elif what == 'length':
             channel.send_pdu(struct.pack('<H', 10) + bytes(20))
         elif what == 'mps':

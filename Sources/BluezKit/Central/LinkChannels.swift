@@ -66,7 +66,8 @@ final class LinkChannels: @unchecked Sendable {  // holds: confined to the bus q
     /// The channel has ended, or the app has closed it.
     private func ended(_ number: Int) {
         guard let channel = open.removeValue(forKey: number) else { return }
-        channel.core.peripheral?.noteChannel(channel.psm, isOpen: false)
+        // On the way of `didOpen`, which may not have been delivered yet.
+        channel.core.post { peripheral, _ in peripheral.noteChannel(channel.psm, isOpen: false) }
     }
 
     /// A peripheral does not use the link any longer.

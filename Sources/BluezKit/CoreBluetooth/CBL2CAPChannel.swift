@@ -56,8 +56,8 @@ open class CBL2CAPChannel: NSObject, @unchecked Sendable {  // holds: constants;
         guard let endpoint else { return }
         endpoint.schedulers.input.schedule(on: queue)
         endpoint.schedulers.output.schedule(on: queue)
-        endpoint.setScheduled(endpoint.schedulers.input.isScheduled, .input)
-        endpoint.setScheduled(endpoint.schedulers.output.isScheduled, .output)
+        endpoint.noteSchedule(.input)
+        endpoint.noteSchedule(.output)
     }
 
     /// **BluezKit addition.** The channel's socket, for a program with an event loop of its own. Use it instead of the streams.

@@ -87,7 +87,8 @@ final class ChannelEndpoint: @unchecked Sendable {  // holds: what changes is un
 
     /// Watches for what the streams wait for.
     private func watch(_ shared: Shared) {
-        guard let socket = shared.socket, let ticket, !shared.hasEnded else { return }
+        // The end first: it may come while `ticket` is being set.
+        guard !shared.hasEnded, let socket = shared.socket, let ticket else { return }
         func isAwaited(_ half: Half) -> Bool { half.isScheduled && !half.isDelivering && half.stream.awaitsReadiness }
         monitor.watch(
             socket.descriptor, ticket, isReadable: isAwaited(shared.input), isWritable: isAwaited(shared.output))
@@ -100,8 +101,6 @@ final class ChannelEndpoint: @unchecked Sendable {  // holds: what changes is un
     func close() {
         close(.input)
         close(.output)
-        schedulers.input.end()
-        schedulers.output.end()
     }
 
     // MARK: The streams
@@ -119,6 +118,7 @@ final class ChannelEndpoint: @unchecked Sendable {  // holds: what changes is un
     }
 
     func close(_ side: Side) {
+        scheduler(side).end()  // it leaves its run loops
         let socket = update { shared in
             shared[side].stream.close()
             guard shared.input.stream.status == .closed, shared.output.stream.status == .closed else {
@@ -132,11 +132,16 @@ final class ChannelEndpoint: @unchecked Sendable {  // holds: what changes is un
         ChannelCloser.close(socket, closing)
     }
 
-    func setScheduled(_ isScheduled: Bool, _ side: Side) {
-        update { shared in
-            shared[side].isScheduled = isScheduled
-            watch(shared)
-        }
+    /// A stream was scheduled, or is not any more. Several threads may do that at a time.
+    func noteSchedule(_ side: Side) {
+        var isScheduled: Bool
+        repeat {
+            isScheduled = scheduler(side).isScheduled
+            update { shared in
+                shared[side].isScheduled = isScheduled
+                watch(shared)
+            }
+        } while isScheduled != scheduler(side).isScheduled
     }
 
     var hasBytesAvailable: Bool {
@@ -171,7 +176,8 @@ final class ChannelEndpoint: @unchecked Sendable {  // holds: what changes is un
                     if side == .output { shared.failure = POSIXError(.EPIPE) }
                     Self.noteEnd(&shared)
                 }
-                return 0
+                // The input is looked at again: something may have arrived just before the end.
+                if side == .output { return 0 }
             // As Apple's streams: without an event before it, a call waits.
             case .notReady: socket.wait(for: side == .input ? .reading : .writing)
             }
@@ -190,12 +196,16 @@ final class ChannelEndpoint: @unchecked Sendable {  // holds: what changes is un
 
     /// Delivers what one stream has to report.
     func deliver(_ side: Side, to body: (ChannelStreamState.Event) -> Void) {
-        shared.withLock { shared in
+        let isAlone = shared.withLock { shared in
+            // Another thread delivers, as on a concurrent queue: it signals again if there is more.
+            guard !shared[side].isDelivering else { return false }
             shared[side].isDelivering = true
-            guard let socket = shared.socket else { return }
+            guard let socket = shared.socket else { return true }
             let isReady = side == .input ? socket.unreadBytes > 0 : socket.isReady(for: .writing)
             if !isReady { shared[side].stream.notReady() }
+            return true
         }
+        guard isAlone else { return }
         // At most one readiness at a time: the run loop must get to its other work.
         while let event = shared.withLock({ $0[side].stream.takeEvent() }) {
             body(event)

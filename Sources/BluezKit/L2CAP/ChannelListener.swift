@@ -10,6 +10,7 @@ final class ChannelListener {
     private let descriptor: Int32
     private var source: (any DispatchSourceRead)?
     private var isPaused = false
+    private var isEnded = false
 
     /// A channel that a central has opened; and which one, if the kernel can tell.
     var onAccept: ((ChannelSocket, DeviceIdentity?) -> Void)?
@@ -37,7 +38,9 @@ final class ChannelListener {
     /// Nothing is accepted any more, and the PSM is free.
     func end() {
         onAccept = nil
-        guard let source else { return }
+        guard !isEnded else { return }
+        isEnded = true
+        guard let source else { return _ = close(descriptor) }  // it was never started
         source.cancel()
         if isPaused { source.resume() }  // only then is it cancelled
         self.source = nil

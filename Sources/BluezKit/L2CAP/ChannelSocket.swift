@@ -62,7 +62,11 @@ final class ChannelSocket: Sendable {
             }
             switch errno {
             case EINTR: continue
-            case EAGAIN, ENOBUFS, ENOMEM: return written > 0 ? .bytes(written) : .notReady
+            case EAGAIN: return written > 0 ? .bytes(written) : .notReady
+            case ENOBUFS, ENOMEM:
+                // The socket may have room although the kernel has no memory: a caller that waits for room must not spin.
+                if written == 0 { _ = poll(nil, 0, 10) }
+                return written > 0 ? .bytes(written) : .notReady
             default: return written > 0 ? .bytes(written) : .ended
             }
         }
@@ -71,9 +75,22 @@ final class ChannelSocket: Sendable {
 
     /// How much can be read at once; more may have arrived.
     var unreadBytes: Int {
-        var count: Int32 = 0
-        return ioctl(descriptor, UInt(FIONREAD), &count) == 0 ? Int(count) : 0
+        // Bounded, because a peer could send more of them meanwhile.
+        for _ in 0..<Self.emptySDULimit {
+            var count: Int32 = 0
+            guard ioctl(descriptor, UInt(FIONREAD), &count) == 0 else { return 0 }
+            if count > 0 || !isBluetooth { return Int(count) }
+            // The kernel counts the first SDU, and an empty one hides what follows it. A read of no bytes removes just that.
+            var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+            var none: UInt8 = 0
+            guard poll(&entry, 1, 0) > 0, entry.revents & Int16(POLLIN) != 0,
+                recv(descriptor, &none, 0, Int32(MSG_DONTWAIT)) == 0
+            else { return 0 }
+        }
+        return 0
     }
+
+    private static let emptySDULimit = 1024
 
     /// Whether something that was written waits for the peer's credits, and would be lost if the socket was closed now
     /// (SO_LINGER changes nothing). Not with a simulator's sockets: what was written to them can be read after that.

@@ -128,9 +128,11 @@ final class L2CAPSockets {
             let confined = Confined((answer, Result { () throws(SocketFailure) in try listen(psm, isEncrypted) }))
             return bus.run { confined.value.0(confined.value.1) }
         }
-        guard let adapterPath = adapter.path, let proxy = bus.proxy(adapterPath, Self.simulator) else { return }
-        proxy.listenForChannels(psm: psm ?? 0, isEncrypted: isEncrypted) { [weak bus] result in
-            guard let bus else { return }
+        guard let adapterPath = adapter.path, let proxy = bus.proxy(adapterPath, Self.simulator) else {
+            let confined = Confined(answer)
+            return bus.run { confined.value(.failure(SocketFailure(.listen, EHOSTDOWN))) }
+        }
+        proxy.listenForChannels(psm: psm ?? 0, isEncrypted: isEncrypted) { [bus] result in
             switch Self.descriptor(in: result, .listen) {
             case .success((let descriptor, let psm)):
                 answer(

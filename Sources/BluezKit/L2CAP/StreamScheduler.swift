@@ -72,11 +72,11 @@ final class StreamScheduler: @unchecked Sendable {  // holds: what changes is un
 
     /// Nothing is delivered any more.
     func end() {
-        let places = shared.withLock { shared in
+        let ended = shared.withLock { shared in
             defer { (shared.places, shared.queue, shared.deliver) = ([], nil, nil) }
-            return shared.places
+            return shared
         }
-        for place in places { place.timer.invalidate() }
+        for place in ended.places { place.timer.invalidate() }
     }
 
     private static let never: TimeInterval = 1e9

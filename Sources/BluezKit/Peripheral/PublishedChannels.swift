@@ -16,6 +16,9 @@ final class PublishedChannels: @unchecked Sendable {  // holds: confined to the 
     private var count = 0
     /// Changes when everything has been withdrawn: answers to earlier requests are not wanted any more.
     private var life = 0
+    /// Requests to publish are carried out one after the other, so that they are answered in order.
+    private var waiting: [(isEncrypted: Bool, psm: CBL2CAPPSM?)] = []
+    private var isListening = false
 
     /// How many channels centrals may have open at a time: a process often has 1,024 descriptors.
     static let openLimit = 256
@@ -30,7 +33,18 @@ final class PublishedChannels: @unchecked Sendable {  // holds: confined to the 
 
     /// Begins to listen.
     /// - Parameter psm: That of an earlier process, or from before a reset: another one if it is not free; nil: any.
-    func publish(isEncrypted: Bool, psm: CBL2CAPPSM? = nil) { listen(at: psm, isEncrypted, old: psm) }
+    func publish(isEncrypted: Bool, psm: CBL2CAPPSM? = nil) {
+        bus.assertOnQueue()
+        waiting.append((isEncrypted, psm))
+        publishNext()
+    }
+
+    private func publishNext() {
+        guard !isListening, !waiting.isEmpty else { return }
+        isListening = true
+        let next = waiting.removeFirst()
+        listen(at: next.psm, next.isEncrypted, old: next.psm)
+    }
 
     private func listen(at psm: CBL2CAPPSM?, _ isEncrypted: Bool, old: CBL2CAPPSM?) {
         bus.assertOnQueue()
@@ -39,7 +53,9 @@ final class PublishedChannels: @unchecked Sendable {  // holds: confined to the 
             guard let channels = core?.channels, channels.life == life else { return }
             // Another program has taken the PSM.
             if psm != nil, case .failure = result { return channels.listen(at: nil, isEncrypted, old: old) }
+            channels.isListening = false
             channels.answered(result, isEncrypted, old: old)
+            channels.publishNext()
         }
     }
 
@@ -79,6 +95,7 @@ final class PublishedChannels: @unchecked Sendable {  // holds: confined to the 
     /// The manager has ended, or Bluetooth is away.
     func withdrawAll() {
         life += 1
+        (waiting, isListening) = ([], false)
         for listener in listeners { listener.end() }
         listeners = []
         endChannels()
@@ -92,6 +109,8 @@ final class PublishedChannels: @unchecked Sendable {  // holds: confined to the 
     // MARK: Channels of centrals
 
     private func accepted(_ socket: ChannelSocket, _ peer: DeviceIdentity?, _ psm: CBL2CAPPSM) {
+        // Each has a descriptor as long as it lives, also after its end: until the app has let go of it.
+        open = open.filter { $0.value.endpoint != nil }
         guard open.count < Self.openLimit, let adapter = core.role.adapter.path, let peer,
             let path = adapter.appending(peer.pathElement)
         else {
@@ -101,13 +120,12 @@ final class PublishedChannels: @unchecked Sendable {  // holds: confined to the 
         }
         count += 1
         let number = count
-        let endpoint = ChannelEndpoint(socket, bus.timing.channel) { [weak bus, weak self] in
-            bus?.run { [weak self] in self?.open[number] = nil }
-        }
-        guard let endpoint else { return }
+        guard let endpoint = ChannelEndpoint(socket, bus.timing.channel, onEnd: {}) else { return }
         open[number] = Open(psm: psm, endpoint: endpoint)
         core.role.remoteCentrals.withCentral(path, identity: peer) { [weak core] central in
-            core?.post { manager in
+            // It may have been unpublished while BlueZ was asked.
+            guard let core, core.channels.listeners.contains(where: { $0.psm == psm }) else { return }
+            core.post { manager in
                 let channel = CBL2CAPChannel(peer: central, psm: psm, socket, endpoint)
                 manager.delegate?.peripheralManager(manager, didOpen: channel, error: nil)
             }

@@ -28,7 +28,8 @@ extension CBPeripheralManager {
     /// - Parameter old: The PSM that it had in an earlier process.
     func notePublished(_ channel: Snapshot.PublishedChannel, old: CBL2CAPPSM?) {
         shared.withLock { shared in
-            if let old { shared.channels.removeAll { $0.psm == old } }
+            // The first: one that has got its PSM since comes later.
+            if let index = shared.channels.firstIndex(where: { $0.psm == old }) { shared.channels.remove(at: index) }
             shared.channels.append(channel)
         }
         preserveChannels()

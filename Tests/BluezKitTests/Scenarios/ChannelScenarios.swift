@@ -285,6 +285,28 @@ extension Scenarios {
             try await user.awaitBytes(1)
         }
 
+        @Test(
+            "L2-11 a peer that breaks the protocol harms nothing: what is sound arrives, or the channel ends",
+            .enabled(if: Worlds.isRig, "the simulator's channels are streams"),
+            arguments: ["empty", "credits 100", "mtu", "length", "mps", "overflow"])
+        func hostile(_ what: String) async throws {
+            let (world, central, device, user) = try await opened()
+            try await world.control("coc channel mode sink")
+            try await world.control("coc channel hostile \(what)")
+            if what == "empty" {
+                try await world.control("coc channel send 1000")
+                try await user.awaitBytes(1000)
+                #expect(user.received == Self.pattern(1000))
+            }
+            // The link lasts, and the next channel works.
+            device.openL2CAPChannel(0x80)
+            let next = ChannelUser(try await central.nextChannel())
+            try await world.control("coc channel mode echo")
+            next.send(Data([1, 2, 3]))
+            try await next.awaitBytes(3)
+            #expect(next.received == Data([1, 2, 3]))
+        }
+
         @Test("MIS-2 O-41 opening without a link is logged and not answered; a link's end leaves calls unanswered")
         func withoutLink() async throws {
             let (world, central, device) = try await connected()

@@ -94,6 +94,22 @@ extension Scenarios {
             await #expect(throws: (any Error).self) { try await world.openChannel(psm) }
         }
 
+        @Test("L2-8 a manager that is released while it publishes leaves no PSM in use")
+        func releasedWhilePublishing() async throws {
+            let world = try await Worlds.make()
+            let descriptors = openDescriptors()
+            for _ in 0..<20 {
+                let publisher = Publisher(world)
+                try await publisher.powerOn()
+                publisher.manager.publishL2CAPChannel(withEncryption: false)
+                publisher.release()
+            }
+            let publisher = Publisher(world)
+            try await publisher.powerOn()
+            #expect(try await publisher.publishChannel() == 0x80)
+            #expect(openDescriptors() < descriptors + 20)
+        }
+
         @Test("L2-9 only an encrypted link may open a channel that demands encryption")
         func encrypted() async throws {
             let (world, publisher, psm) = try await published(
