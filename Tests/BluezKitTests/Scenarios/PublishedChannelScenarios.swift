@@ -120,6 +120,7 @@ extension Scenarios {
             user.send(Data([1, 2, 3]))
             try await world.control("central channel expect 3")
             try await world.awaitChannel("central", "received 3")
+            try await world.control("central forget")
             try await world.forget("F0:F1:F2:00:00:04")
         }
 
