@@ -51,8 +51,9 @@ final class ChannelSocket: Sendable {
     /// Writes as much as there is room for, as SDUs of the largest size.
     func write(_ buffer: UnsafeRawBufferPointer) -> Outcome {
         var written = 0
+        let most = isBluetooth ? longestSDU : buffer.count
         while written < buffer.count {
-            let next = buffer[written..<min(written + longestSDU, buffer.count)]
+            let next = buffer[written..<min(written + most, buffer.count)]
             let count = send(
                 descriptor, UnsafeRawBufferPointer(rebasing: next).baseAddress, next.count,
                 Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT))
