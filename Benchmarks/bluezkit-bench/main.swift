@@ -39,7 +39,10 @@ final class App: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, Strea
     private var reports = 0
     private var marks: [(at: Measurement, reports: Int)] = []
 
-    init(mode: Mode, queue: DispatchQueue?) { (self.mode, self.queue) = (mode, queue ?? .main) }
+    init(mode: Mode, queue: DispatchQueue?) {
+        (self.mode, self.queue) = (mode, queue ?? .main)
+        chunk.initialize(repeating: 0x5A, count: 65_536)
+    }
 
     func start(bySocket: Bool) {
         let options = [BluezManagerOptionNotificationSocketsKey: bySocket]

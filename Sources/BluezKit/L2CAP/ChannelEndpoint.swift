@@ -55,16 +55,18 @@ final class ChannelEndpoint: @unchecked Sendable {  // holds: what changes is un
     private func scheduler(_ side: Side) -> StreamScheduler { side == .input ? schedulers.input : schedulers.output }
 
     /// Makes a change, then tells the schedulers and the owner what has come of it.
-    private func update<R>(_ change: (inout Shared) -> R) -> R {
+    /// - Parameter mayWait: Whether this thread may deliver to the app.
+    private func update<R>(mayWait: Bool = false, _ change: (inout Shared) -> R) -> R {
         let (result, events, endsNow) = shared.withLock { shared in
             let result = change(&shared)
             let endsNow = (shared.hasEnded || shared.socket == nil) && !shared.isEndNoted
             if endsNow { shared.isEndNoted = true }
             return (result, (shared.input.stream.hasEvent, shared.output.stream.hasEvent), endsNow)
         }
-        if events.0 { schedulers.input.signal() }
-        if events.1 { schedulers.output.signal() }
         if endsNow { onEnd() }
+        // Not for one stream while the other has something to report, perhaps elsewhere.
+        if events.0 { schedulers.input.signal(mayWait: mayWait && !events.1) }
+        if events.1 { schedulers.output.signal(mayWait: mayWait) }
         return result
     }
 
@@ -149,7 +151,7 @@ final class ChannelEndpoint: @unchecked Sendable {  // holds: what changes is un
     }
 
     var hasSpaceAvailable: Bool {
-        shared.withLock { $0.output.stream.isOpen && $0.socket?.isReady(for: .writing) ?? false }
+        shared.withLock { $0.output.stream.isOpen && $0.socket?.hasRoom ?? false }
     }
 
     /// - Returns: The number of bytes; 0 at the end; -1 if the stream is not open.
@@ -201,7 +203,7 @@ final class ChannelEndpoint: @unchecked Sendable {  // holds: what changes is un
             guard !shared[side].isDelivering else { return false }
             shared[side].isDelivering = true
             guard let socket = shared.socket else { return true }
-            let isReady = side == .input ? socket.unreadBytes > 0 : socket.isReady(for: .writing)
+            let isReady = side == .input ? socket.unreadBytes > 0 : socket.hasRoom
             if !isReady { shared[side].stream.notReady() }
             return true
         }
@@ -214,15 +216,21 @@ final class ChannelEndpoint: @unchecked Sendable {  // holds: what changes is un
         update { shared in
             shared[side].isDelivering = false
             // Often there is more: that is cheaper to see here than in the monitor's thread.
-            if side == .input, shared.input.stream.awaitsReadiness { Self.noteInput(&shared) }
+            if shared[side].stream.awaitsReadiness {
+                if side == .input {
+                    Self.noteInput(&shared)
+                } else if shared.socket?.hasRoom ?? false {
+                    shared.output.stream.ready()
+                }
+            }
             watch(shared)
         }
     }
 }
 
 extension ChannelEndpoint: ChannelMonitorObserver {
-    func socketReady(isReadable: Bool, isWritable: Bool, hasEnded: Bool) {
-        update { shared in
+    func socketReady(isReadable: Bool, isWritable: Bool, hasEnded: Bool, mayWait: Bool) {
+        update(mayWait: mayWait) { shared in
             if hasEnded {
                 Self.noteEnd(&shared)
             } else {

@@ -1,14 +1,18 @@
 import CBluezL2CAP
 import Foundation
 
-/// Hears from ``ChannelMonitor``, on its thread.
+/// Hears from ``ChannelMonitor``, on one of its threads.
 protocol ChannelMonitorObserver: AnyObject, Sendable {
     /// - Parameter hasEnded: The channel has; there may be unread bytes.
-    func socketReady(isReadable: Bool, isWritable: Bool, hasEnded: Bool)
+    /// - Parameter mayWait: Whether it may keep the thread as long as an app takes.
+    func socketReady(isReadable: Bool, isWritable: Bool, hasEnded: Bool, mayWait: Bool)
 }
 
-/// One thread that waits for the sockets of all channels: none for each, and no polling. What is watched for is reported once,
+/// Waits for the sockets of all channels, without a thread for each and without polling. What is watched for is reported once,
 /// until it is asked for again; the end of a channel is always watched for.
+///
+/// Two threads take turns. The one that has found something may deliver it to the app itself, which saves a wake-up of another
+/// thread for each event, while the other one waits.
 final class ChannelMonitor: Sendable {
     // holds: weak references are safe to copy from any thread
     private struct Watched: @unchecked Sendable { weak var observer: (any ChannelMonitorObserver)? }
@@ -19,7 +23,11 @@ final class ChannelMonitor: Sendable {
     private struct State {
         var watched: [UInt64: Watched] = [:]
         var tickets: UInt64 = 0
+        /// How many threads wait for sockets.
+        var waiting = ChannelMonitor.threads
     }
+
+    private static let threads = 2
 
     private let epoll: Int32
     private let state = Protected(State())
@@ -37,11 +45,13 @@ final class ChannelMonitor: Sendable {
     private init?() {
         epoll = epoll_create1(Int32(EPOLL_CLOEXEC))
         guard epoll >= 0 else { return nil }
-        let thread = Thread { [self] in
-            while true { wait() }
+        for _ in 0..<Self.threads {
+            let thread = Thread { [self] in
+                while true { wait() }
+            }
+            thread.name = "bluezkit.channels"
+            thread.start()
         }
-        thread.name = "bluezkit.channels"
-        thread.start()
     }
 
     // MARK: Any thread
@@ -79,20 +89,21 @@ final class ChannelMonitor: Sendable {
         return epoll_ctl(epoll, operation, descriptor, &event) == 0
     }
 
-    // MARK: The thread
+    // MARK: The threads
 
     private func wait() {
-        withUnsafeTemporaryAllocation(of: epoll_event.self, capacity: 32) { events in
-            let count = epoll_wait(epoll, events.baseAddress, Int32(events.count), -1)
-            for index in 0..<max(Int(count), 0) {
-                let (bits, ticket) = (events[index].events, events[index].data.u64)
-                // Not under the lock: it may be the last reference.
-                guard let observer = state.withLock({ $0.watched[ticket]?.observer }) else { continue }
-                func has(_ event: EPOLL_EVENTS) -> Bool { bits & event.rawValue != 0 }
-                observer.socketReady(
-                    isReadable: has(EPOLLIN), isWritable: has(EPOLLOUT),
-                    hasEnded: has(EPOLLHUP) || has(EPOLLERR) || has(EPOLLRDHUP))
-            }
+        // One at a time: the next one must not wait for the app that this one is delivered to.
+        var event = epoll_event()
+        guard epoll_wait(epoll, &event, 1, -1) == 1 else { return }
+        let (bits, ticket) = (event.events, event.data.u64)
+        func has(_ event: EPOLL_EVENTS) -> Bool { bits & event.rawValue != 0 }
+        let (observer, othersWait) = state.withLock { state in
+            state.waiting -= 1
+            return (state.watched[ticket]?.observer, state.waiting > 0)
         }
+        observer?.socketReady(
+            isReadable: has(EPOLLIN), isWritable: has(EPOLLOUT),
+            hasEnded: has(EPOLLHUP) || has(EPOLLERR) || has(EPOLLRDHUP), mayWait: othersWait)
+        state.withLock { $0.waiting += 1 }
     }
 }

@@ -14,6 +14,8 @@ final class ChannelSocket: Sendable {
     /// The largest SDU that the peer accepts, in bytes: more cannot be written in one call. Streams do not show it (L2-5).
     let longestSDU: Int
     private let isBluetooth: Bool
+    /// How much can wait in the socket until it is sent, as the kernel counts it, which is more than the bytes.
+    private let capacity: Int32
 
     /// Where the peer's limit is not known: sockets of a simulator, which have none.
     private static let anySDU = 65_535
@@ -23,6 +25,10 @@ final class ChannelSocket: Sendable {
         self.descriptor = descriptor
         let mtu = BluetoothSocket.peerMTU(descriptor)
         (isBluetooth, longestSDU) = (mtu != nil, mtu ?? Self.anySDU)
+        var capacity: Int32 = 0
+        var size = socklen_t(MemoryLayout.size(ofValue: capacity))
+        getsockopt(descriptor, SOL_SOCKET, SO_SNDBUF, &capacity, &size)
+        self.capacity = capacity
         _ = fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK)
     }
 
@@ -93,33 +99,28 @@ final class ChannelSocket: Sendable {
 
     private static let emptySDULimit = 1024
 
+    /// Whether a write would not have to wait. `poll` says so only when a half or three quarters of the socket are free,
+    /// which is right for waking an app up, but would have an app that asks before each write send one packet for each event.
+    var hasRoom: Bool { room > 0 }
+
     /// Whether something that was written waits for the peer's credits, and would be lost if the socket was closed now
     /// (SO_LINGER changes nothing). Not with a simulator's sockets: what was written to them can be read after that.
-    var hasUnsentBytes: Bool {
-        var (room, capacity): (Int32, Int32) = (0, 0)
-        var size = socklen_t(MemoryLayout.size(ofValue: capacity))
+    var hasUnsentBytes: Bool { isBluetooth && room < capacity }
+
+    /// What is left of the capacity; all of it where the kernel does not say.
+    private var room: Int32 {
+        var amount: Int32 = 0
+        guard ioctl(descriptor, UInt(TIOCOUTQ), &amount) == 0 else { return capacity }
         // Unlike other sockets, a Bluetooth socket answers with the room that is left.
-        guard isBluetooth, ioctl(descriptor, UInt(TIOCOUTQ), &room) == 0,
-            getsockopt(descriptor, SOL_SOCKET, SO_SNDBUF, &capacity, &size) == 0
-        else { return false }
-        return room < capacity
+        return isBluetooth ? amount : capacity - amount
     }
 
     enum Direction { case reading, writing }
 
-    /// Whether a call would not have to wait.
-    func isReady(for direction: Direction) -> Bool { wait(for: direction, milliseconds: 0) }
-
     /// Waits until a call would not have to wait: never in the kernel's calls themselves (see ``BluetoothSocket``).
-    /// - Returns: Whether that is so now.
-    @discardableResult
-    func wait(for direction: Direction, milliseconds: Int32 = -1) -> Bool {
+    func wait(for direction: Direction) {
         var entry = pollfd(fd: descriptor, events: Int16(direction == .reading ? POLLIN : POLLOUT), revents: 0)
-        while true {
-            let count = poll(&entry, 1, milliseconds)
-            if count >= 0 { return count > 0 }
-            guard errno == EINTR else { return true }
-        }
+        while poll(&entry, 1, -1) < 0, errno == EINTR {}
     }
 
     /// Ends the channel for both sides. A thread that waits for this socket finds it ended.

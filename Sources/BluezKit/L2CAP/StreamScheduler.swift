@@ -18,6 +18,8 @@ final class StreamScheduler: @unchecked Sendable {  // holds: what changes is un
         var queue: DispatchQueue?
         /// A delivery is on its way.
         var isSignalled = false
+        /// A thread delivers on the queue, and looks whether there is more before it leaves.
+        var isServed = false
         var deliver: (@Sendable () -> Void)?
 
         var isScheduled: Bool { !places.isEmpty || queue != nil }
@@ -91,15 +93,30 @@ final class StreamScheduler: @unchecked Sendable {  // holds: what changes is un
     // MARK: Delivery
 
     /// There is something to deliver. Any thread.
-    /// - Parameter always: Whether one on its way does not count: it may be for a run loop that does not run.
-    func signal(always: Bool = false) {
-        let (places, queue): ([Place], DispatchQueue?) = shared.withLock { shared in
-            guard shared.isScheduled, !shared.isSignalled || always else { return ([], nil) }
+    /// - Parameters:
+    ///   - always: Whether one on its way does not count: it may be for a run loop that does not run.
+    ///   - mayWait: Whether this thread may deliver on the queue itself, and wait until the queue is free.
+    func signal(always: Bool = false, mayWait: Bool = false) {
+        let (places, queue, serves): ([Place], DispatchQueue?, Bool) = shared.withLock { shared in
+            guard shared.isScheduled, !shared.isSignalled || always else { return ([], nil, false) }
             shared.isSignalled = true
-            return (shared.places, shared.queue)
+            guard !shared.isServed || always else { return (shared.places, nil, false) }
+            // On the main queue nothing but the main thread delivers.
+            let serves = mayWait && !shared.isServed && shared.queue != nil && shared.queue !== DispatchQueue.main
+            if serves { shared.isServed = true }
+            return (shared.places, shared.queue, serves)
         }
         for place in places { place.timer.fireDate = Date(timeIntervalSinceReferenceDate: 0) }
-        queue?.async { [weak self] in _ = self?.deliver() }
+        guard let queue else { return }
+        if serves { serve(queue) } else { queue.async { [weak self] in _ = self?.deliver() } }
+    }
+
+    /// Delivers on the queue, in the calling thread, as long as there is something. In between others get their turn.
+    private func serve(_ queue: DispatchQueue) {
+        repeat { queue.sync { _ = deliver() } } while shared.withLock { shared in
+            shared.isServed = shared.isSignalled && shared.queue === queue
+            return shared.isServed
+        }
     }
 
     private func deliver() -> Bool {

@@ -43,6 +43,72 @@ import Testing
         #expect(channel.inputStream.read(&buffer, maxLength: 2) == 0)
     }
 
+    @Test("L2-5 an app whose queue is blocked delays no other channel")
+    func blockedQueues() async throws {
+        // More of them than the process has threads that wait for sockets.
+        let channels = try (0..<4).map { _ in try pair() }
+        defer { for (_, end) in channels { close(end) } }
+        let queues = channels.indices.map { DispatchQueue(label: "test \($0)") }
+        let logs = channels.map { _ in Log() }
+        for (index, (channel, _)) in channels.enumerated() {
+            channel.inputStream.delegate = logs[index]
+            channel.schedule(on: queues[index])
+            channel.inputStream.open()
+            try await logs[index].events.next("opened") { $0 == Stream.Event.openCompleted.rawValue ? true : nil }
+        }
+        for queue in queues.dropLast() { queue.suspend() }
+        for (_, end) in channels { write([1], to: end) }
+        try await logs[3].events.next("the free one") { $0 == Stream.Event.hasBytesAvailable.rawValue ? true : nil }
+        #expect(logs.dropLast().allSatisfy { $0.events.all.count == 1 })
+        for queue in queues.dropLast() { queue.resume() }
+        for log in logs.dropLast() {
+            try await log.events.next("the others") { $0 == Stream.Event.hasBytesAvailable.rawValue ? true : nil }
+        }
+        withExtendedLifetime(channels) {}
+    }
+
+    @Test("L2-5 what is delivered on a queue takes turns with the app's own work there, and one queue can follow another")
+    func turnsOnQueue() async throws {
+        let (channel, end) = try pair()
+        defer { close(end) }
+        let app = TurnTaker(channel.inputStream)
+        channel.inputStream.delegate = app
+        channel.schedule(on: app.queues[0])
+        channel.inputStream.open()
+        for count in 1...2000 {
+            write([UInt8](repeating: 7, count: 10), to: end)
+            if count % 100 == 0 { channel.schedule(on: app.queues[count / 100 % 2]) }
+        }
+        try await app.counts.next("all bytes") { $0 == 20_000 ? true : nil }
+        #expect(!app.isOverlapping.withLock { $0 })
+        withExtendedLifetime(channel) {}
+    }
+
+    /// Reads one byte for each event.
+    private final class TurnTaker: NSObject, StreamDelegate, @unchecked Sendable {  // holds: the stream's events come one by one
+        let queues = [DispatchQueue(label: "turns 0"), DispatchQueue(label: "turns 1")]
+        let counts = EventLog<Int>()
+        let isOverlapping = ProtectedBox(false)
+        private let isInside = ProtectedBox(false)
+        private let input: InputStream
+        private var count = 0
+
+        init(_ input: InputStream) { self.input = input }
+
+        func stream(_ stream: Stream, handle event: Stream.Event) {
+            let overlaps = isInside.withLock { isInside in
+                defer { isInside = true }
+                return isInside
+            }
+            if overlaps { isOverlapping.withLock { $0 = true } }
+            defer { isInside.withLock { $0 = false } }
+            guard event == .hasBytesAvailable else { return }
+            var byte: UInt8 = 0
+            count += input.read(&byte, maxLength: 1)
+            if count % 1000 == 0 { counts.append(count) }
+        }
+    }
+
     @Test("L2-5 streams that are not scheduled can be polled, and wait in a call until there is something")
     func polled() async throws {
         let (channel, end) = try pair()
