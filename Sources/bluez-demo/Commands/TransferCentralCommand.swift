@@ -231,7 +231,8 @@ final class TransferCentralCommand: CentralCommand, CBPeripheralDelegate {
         guard ending == nil, isReady, let peer, let toPeripheral else { return }
         do throws(TransferError) {
             try pipe.sendValues(upTo: peer.maximumWriteValueLength(for: .withoutResponse)) { value in
-                if options.way == .writeWithoutResponse {
+                // The goodbye must have arrived before the link ends.
+                if options.way == .writeWithoutResponse, !transfer.isDone {
                     guard peer.canSendWriteWithoutResponse else { return false }
                     peer.writeValue(value, for: toPeripheral, type: .withoutResponse)
                 } else {
@@ -247,7 +248,7 @@ final class TransferCentralCommand: CentralCommand, CBPeripheralDelegate {
         }
         reporter.update(peer.identifier)
         if let failure = (transfer as? TransferReceiver)?.failure, pipe.isIdle, !isWriting { return fail(failure) }
-        if transfer.isDone, options.isSending || pipe.isIdle && !isWriting { finish() }
+        if transfer.isDone, pipe.isIdle, !isWriting { finish() }
     }
 
     func peripheralIsReady(toSendWriteWithoutResponse peripheral: CBPeripheral) {
@@ -313,7 +314,7 @@ final class TransferCentralCommand: CentralCommand, CBPeripheralDelegate {
         events += 1
         if let error { return fail(error) }
         reporter.update(peer.identifier)
-        if transfer.isDone { finish() }
+        if transfer.isDone, channel?.isIdle ?? true { finish() }
     }
 
     private func fail(_ error: TransferError) {

@@ -5,8 +5,9 @@ import Foundation
 final class TransferPeripheralCommand: PeripheralCommand {
     /// How long a central may be silent until another one gets its turn, in seconds.
     private static let patience = 10.0
-    /// How long a central may take to leave when everything has been said, in seconds.
-    private static let patienceForEnd = 5.0
+    /// How long a sender may take to hear that everything has arrived, in seconds: also one that was killed before it could,
+    /// and is started again.
+    private static let patienceForEnd = 15.0
 
     private let options: TransferOptions
     private let transfer: any TransferEnd
@@ -78,7 +79,7 @@ final class TransferPeripheralCommand: PeripheralCommand {
 
     override func didOpen(_ channel: CBL2CAPChannel) {
         // One at a time: another one is closed when it is released.
-        guard self.channel == nil, !isLeaving, let central = channel.peer as? CBCentral else { return }
+        guard self.channel == nil, let central = channel.peer as? CBCentral else { return }
         events += 1
         peer = central
         self.channel = TransferChannel(
@@ -94,9 +95,7 @@ final class TransferPeripheralCommand: PeripheralCommand {
             },
             ended: { [weak self] in
                 guard let self, ending == nil, self.channel != nil else { return }
-                if isLeaving { return finish() }
-                output.say(Line("The channel was closed. Waiting for another one.", .yellow))
-                lose()
+                peerLeft("The channel was closed. Waiting for another one.")
             })
     }
 
@@ -112,8 +111,14 @@ final class TransferPeripheralCommand: PeripheralCommand {
 
     override func didUnsubscribe(_ central: CBCentral, from characteristic: CBCharacteristic) {
         guard central.identifier == peer?.identifier else { return }
-        if isLeaving { return finish() }
-        output.say(Line("The link was lost. Waiting for it to come back.", .yellow))
+        peerLeft("The link was lost. Waiting for it to come back.")
+    }
+
+    private func peerLeft(_ message: String) {
+        let isRefused = (transfer as? TransferReceiver)?.failure != nil
+        if isLeaving, isRefused || options.isSending { return finish() }
+        output.say(
+            Line(isLeaving ? "The sender left before it heard that. Waiting in case it comes back." : message, .yellow))
         lose()
     }
 
@@ -183,12 +188,11 @@ final class TransferPeripheralCommand: PeripheralCommand {
     /// Something has moved.
     private func update(_ peer: CBCentral, isIdle: Bool) {
         reporter.update(peer.identifier)
-        guard isIdle, !isLeaving else { return }
-        let failure = (transfer as? TransferReceiver)?.failure
-        guard transfer.isDone || failure != nil else { return }
+        let receiver = transfer as? TransferReceiver
+        if receiver?.isDismissed ?? false { return finish() }
+        guard isIdle, !isLeaving, transfer.isDone || receiver?.failure != nil else { return }
         isLeaving = true
         if options.isSending { return finish() }
-        // The central leaves when it has read the answer.
         after(Self.patienceForEnd) { [self] _ in finish() }
     }
 

@@ -23,11 +23,14 @@ final class TransferSender: TransferEnd {
     private enum State { case offering, awaitingAnswer, sending, sent, done }
 
     private let file: SentFile
+    /// Whether it says goodbye in the end. A receiver that is the central leaves by itself.
+    private let saysGoodbye: Bool
+    private var isLeaving = false
     private var state = State.awaitingAnswer
     private(set) var count = 0
     private(set) var resumedAt = 0
 
-    init(_ file: SentFile) { self.file = file }
+    init(_ file: SentFile, saysGoodbye: Bool) { (self.file, self.saysGoodbye) = (file, saysGoodbye) }
 
     var offer: TransferOffer? { file.offer }
     var isMoving: Bool { state != .offering && state != .awaitingAnswer }
@@ -42,7 +45,7 @@ final class TransferSender: TransferEnd {
             guard (0...file.offer.size).contains(offset) else { throw .unexpected("an offset of \(offset)") }
             (count, resumedAt) = (offset, offset)
             state = offset == file.offer.size ? .sent : .sending
-        case (.done, .sent): state = .done
+        case (.done, .sent): (state, isLeaving) = (.done, saysGoodbye)
         case (.refuse(let reason), _): throw .refused(reason)
         default: throw .unexpected("\(message)")
         }
@@ -58,6 +61,9 @@ final class TransferSender: TransferEnd {
             count += block.count
             if count == file.offer.size { state = .sent }
             return .data(block)
+        case .done where isLeaving:
+            isLeaving = false
+            return .goodbye
         case .awaitingAnswer, .sent, .done: return nil
         }
     }
@@ -75,6 +81,8 @@ final class TransferReceiver: TransferEnd {
     private(set) var offer: TransferOffer?
     private(set) var resumedAt = 0
     private(set) var isDone = false
+    /// The sender knows that.
+    private(set) var isDismissed = false
     /// Why it refused the file, which the other end hears first.
     private(set) var failure: TransferError?
 
@@ -103,7 +111,8 @@ final class TransferReceiver: TransferEnd {
             } catch {
                 refuse(.file(error.message), "it cannot be stored")
             }
-        case .again, .accept, .done, .refuse: throw .unexpected("\(message)")
+        case .goodbye where isDone: isDismissed = true
+        case .again, .accept, .done, .refuse, .goodbye: throw .unexpected("\(message)")
         }
     }
 

@@ -179,7 +179,9 @@ extension Scenarios {
             #expect(ended.withLock { $0 } > 0)
             publisher.forgetRecords()
             user.close()
-            // `coc`'s or the central's sockets are in this process, in the simulator.
+            // `coc`'s or the central's sockets are in this process, in the simulator. Sockets are closed some moments later.
+            let deadline = ContinuousClock.now + .seconds(world_deadline)
+            while openDescriptors() > descriptors + 8, ContinuousClock.now < deadline { await Task.yield() }
             #expect(openDescriptors() <= descriptors + 8)
         }
     }
