@@ -65,7 +65,7 @@ extension GATTClient {
             commandDone(entry, data.count)
             if queue.isEmpty { writers.lend(path, to: entry.operation) }
         case .full:
-            entry.operation.core.peripheral?.socketIsFull(link: entry.operation.link)
+            entry.operation.core.peripheral?.socketStaysFull(link: entry.operation.link)
             awaitEnd(of: entry)
             writer.whenWritable(on: bus.queue, bus.timing.gatt) { [weak self] in
                 guard let self, isRunning(entry.id) else { return }

@@ -80,10 +80,10 @@ extension CBPeripheral {
     /// No thread of the app uses the socket when this returns.
     func takeBackWriter() { shared.withLock { $0.directWriter = nil } }
 
-    /// BlueZ's socket has no room.
-    func socketIsFull(link token: UInt64) {
+    /// BlueZ's socket has no room for a write that waits.
+    func socketStaysFull(link token: UInt64) {
         guard core.link.load(ordering: .relaxed) == token else { return }
-        shared.withLock { $0.commands.socketIsFull() }
+        shared.withLock { $0.commands.socketStaysFull() }
     }
 
     /// BlueZ has taken a write, or it was dropped.
@@ -93,7 +93,9 @@ extension CBPeripheral {
         core.post { peripheral, delegate in
             let isTime = peripheral.shared.withLock { $0.commands.announceRoom() }
             peripheral.logDroppedCommands()
-            if isTime { delegate?.peripheralIsReady(toSendWriteWithoutResponse: peripheral) }
+            guard isTime else { return }
+            delegate?.peripheralIsReady(toSendWriteWithoutResponse: peripheral)
+            peripheral.shared.withLock { $0.commands.roomAnnounced() }
         }
     }
 

@@ -16,6 +16,10 @@ struct CommandFlow {
     private(set) var isFull = false
     /// Whether the app is about to hear that there is room.
     private var isRoomAnnounced = false
+    /// Whether the app hears of it right now. Nothing but the app's own writes may fill the room then.
+    private var isAnnouncing = false
+    /// BlueZ's socket had no room meanwhile.
+    private var isFullAfterwards = false
     /// How many writes were dropped.
     private(set) var dropped = 0
     /// How many of those have to be logged.
@@ -35,8 +39,11 @@ struct CommandFlow {
         return true
     }
 
-    /// BlueZ's socket has no room.
+    /// BlueZ's socket has no room for a write that the app makes now.
     mutating func socketIsFull() { isFull = true }
+
+    /// BlueZ's socket has no room for a write that waits.
+    mutating func socketStaysFull() { if isAnnouncing { isFullAfterwards = true } else { isFull = true } }
 
     /// A write does not wait any more.
     /// - Parameter isDropped: BlueZ has not taken it.
@@ -55,8 +62,14 @@ struct CommandFlow {
     mutating func announceRoom() -> Bool {
         isRoomAnnounced = false
         guard isFull, waiting < Self.fullAt else { return false }
-        isFull = false
+        (isFull, isAnnouncing) = (false, true)
         return true
+    }
+
+    /// The app has heard of the room.
+    mutating func roomAnnounced() {
+        if isFullAfterwards, waiting > 0 { isFull = true }
+        (isAnnouncing, isFullAfterwards) = (false, false)
     }
 
     /// A write that never waited, as it could not be sent.
@@ -69,5 +82,8 @@ struct CommandFlow {
     }
 
     /// The link has ended: nothing waits for it any more.
-    mutating func end() { (waiting, waitingBytes, isFull, isRoomAnnounced) = (0, 0, false, false) }
+    mutating func end() {
+        (waiting, waitingBytes, isFull, isRoomAnnounced) = (0, 0, false, false)
+        isFullAfterwards = false
+    }
 }

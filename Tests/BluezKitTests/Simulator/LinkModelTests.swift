@@ -183,9 +183,11 @@ struct LinkModelTests {
         let characteristic = try await central.characteristic(
             CBUUID(string: "2A56"), of: CBUUID(string: "1815"), on: peripheral)
         let before = try #require(device.linkUsage)
-        for index in 0..<1000 {
-            let value = Data(repeating: UInt8(truncatingIfNeeded: index), count: 20)
-            peripheral.writeValue(value, for: characteristic, type: type)
+        await central.perform {
+            for index in 0..<1000 {
+                let value = Data(repeating: UInt8(truncatingIfNeeded: index), count: 20)
+                peripheral.writeValue(value, for: characteristic, type: type)
+            }
         }
         var missing = 1000
         try await arrivals.next("everything") { _ -> Bool? in

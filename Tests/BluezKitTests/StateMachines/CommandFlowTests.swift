@@ -12,6 +12,8 @@ import Testing
         func remove(_ size: Int) -> Bool { flow.remove(size) }
         func announceRoom() -> Bool { flow.announceRoom() }
         func socketIsFull() { flow.socketIsFull() }
+        func socketStaysFull() { flow.socketStaysFull() }
+        func roomAnnounced() { flow.roomAnnounced() }
         func takeUnlogged() -> Int { flow.takeUnlogged() }
         func end() { flow.end() }
     }
@@ -51,6 +53,21 @@ import Testing
         flow.socketIsFull()
         #expect(flow.isFull && flow.add(20))
         #expect(flow.remove(20) && flow.announceRoom() && !flow.isFull)
+    }
+
+    @Test("O-26 a socket that is full again while the app hears of room counts afterwards, unless nothing waits any more")
+    func fullWhileAnnounced() {
+        for drains in [false, true] {
+            let flow = full()
+            while !flow.remove(1) {}
+            #expect(flow.announceRoom())
+            flow.socketStaysFull()
+            #expect(!flow.isFull)
+            if drains { for _ in 0..<CommandFlow.roomAt { #expect(!flow.remove(1)) } }
+            flow.roomAnnounced()
+            #expect(flow.isFull == !drains)
+            if !drains { #expect(flow.remove(1) && flow.announceRoom() && !flow.isFull) }
+        }
     }
 
     @Test("RW-10 1 MiB waits, and empty values count as well; the rest is dropped and counted")
