@@ -203,7 +203,7 @@ static void channel(bool sends, long count) {
     dbus_uint16_t psm = sends ? 128 : 129;
     dbus_bool_t encrypted = FALSE;
     int socket = -1;
-    memset(chunk, 0x5A, sizeof chunk);  // pages of its own: untouched ones are all the same page of zeros, in the cache
+    memset(chunk, 0x5A, sizeof chunk);  // pages of its own: untouched pages share one page of zeros
     do_call(SENSOR, "org.bluez.Device1", "Connect");
     DBusMessage *message = dbus_message_new_method_call("org.bluez", "/org/bluez/hci0", "org.bluezkit.Simulator.L2CAP1", "Connect");
     dbus_message_append_args(message, DBUS_TYPE_OBJECT_PATH, &device, DBUS_TYPE_UINT16, &psm, DBUS_TYPE_BOOLEAN, &encrypted,

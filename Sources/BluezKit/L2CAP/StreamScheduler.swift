@@ -113,7 +113,9 @@ final class StreamScheduler: @unchecked Sendable {  // holds: what changes is un
 
     /// Delivers on the queue, in the calling thread, as long as there is something. In between others get their turn.
     private func serve(_ queue: DispatchQueue) {
-        repeat { queue.sync { _ = deliver() } } while shared.withLock { shared in
+        repeat {
+            queue.sync { _ = deliver() }
+        } while shared.withLock { shared in
             shared.isServed = shared.isSignalled && shared.queue === queue
             return shared.isServed
         }

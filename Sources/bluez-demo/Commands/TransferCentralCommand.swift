@@ -231,7 +231,7 @@ final class TransferCentralCommand: CentralCommand, CBPeripheralDelegate {
         guard ending == nil, isReady, let peer, let toPeripheral else { return }
         do throws(TransferError) {
             try pipe.sendValues(upTo: peer.maximumWriteValueLength(for: .withoutResponse)) { value in
-                // The goodbye must have arrived before the link ends.
+                // The confirmation must have arrived before the link ends.
                 if options.way == .writeWithoutResponse, !transfer.isDone {
                     guard peer.canSendWriteWithoutResponse else { return false }
                     peer.writeValue(value, for: toPeripheral, type: .withoutResponse)

@@ -189,7 +189,7 @@ final class TransferPeripheralCommand: PeripheralCommand {
     private func update(_ peer: CBCentral, isIdle: Bool) {
         reporter.update(peer.identifier)
         let receiver = transfer as? TransferReceiver
-        if receiver?.isDismissed ?? false { return finish() }
+        if receiver?.isConfirmed ?? false { return finish() }
         guard isIdle, !isLeaving, transfer.isDone || receiver?.failure != nil else { return }
         isLeaving = true
         if options.isSending { return finish() }

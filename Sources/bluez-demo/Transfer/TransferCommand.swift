@@ -8,7 +8,7 @@ enum TransferCommand {
     ) throws(CardFile.Failure) -> any Command {
         let end: any TransferEnd
         if options.isSending {
-            end = TransferSender(try SentFile(options.file), saysGoodbye: options.isCentral)
+            end = TransferSender(try SentFile(options.file), confirmsEnd: options.isCentral)
         } else {
             try PartialFile.checkWritable(options.file)
             end = TransferReceiver(options.file, limit: options.maximumSize, asks: options.isCentral)

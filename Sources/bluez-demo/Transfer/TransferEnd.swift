@@ -23,14 +23,14 @@ final class TransferSender: TransferEnd {
     private enum State { case offering, awaitingAnswer, sending, sent, done }
 
     private let file: SentFile
-    /// Whether it says goodbye in the end. A receiver that is the central leaves by itself.
-    private let saysGoodbye: Bool
-    private var isLeaving = false
+    /// Whether it confirms in the end that it has heard `done`. A receiver that is the central needs no confirmation.
+    private let confirmsEnd: Bool
+    private var hasToConfirm = false
     private var state = State.awaitingAnswer
     private(set) var count = 0
     private(set) var resumedAt = 0
 
-    init(_ file: SentFile, saysGoodbye: Bool) { (self.file, self.saysGoodbye) = (file, saysGoodbye) }
+    init(_ file: SentFile, confirmsEnd: Bool) { (self.file, self.confirmsEnd) = (file, confirmsEnd) }
 
     var offer: TransferOffer? { file.offer }
     var isMoving: Bool { state != .offering && state != .awaitingAnswer }
@@ -45,7 +45,7 @@ final class TransferSender: TransferEnd {
             guard (0...file.offer.size).contains(offset) else { throw .unexpected("an offset of \(offset)") }
             (count, resumedAt) = (offset, offset)
             state = offset == file.offer.size ? .sent : .sending
-        case (.done, .sent): (state, isLeaving) = (.done, saysGoodbye)
+        case (.done, .sent): (state, hasToConfirm) = (.done, confirmsEnd)
         case (.refuse(let reason), _): throw .refused(reason)
         default: throw .unexpected("\(message)")
         }
@@ -61,9 +61,9 @@ final class TransferSender: TransferEnd {
             count += block.count
             if count == file.offer.size { state = .sent }
             return .data(block)
-        case .done where isLeaving:
-            isLeaving = false
-            return .goodbye
+        case .done where hasToConfirm:
+            hasToConfirm = false
+            return .confirm
         case .awaitingAnswer, .sent, .done: return nil
         }
     }
@@ -81,8 +81,8 @@ final class TransferReceiver: TransferEnd {
     private(set) var offer: TransferOffer?
     private(set) var resumedAt = 0
     private(set) var isDone = false
-    /// The sender knows that.
-    private(set) var isDismissed = false
+    /// The sender has confirmed that it knows.
+    private(set) var isConfirmed = false
     /// Why it refused the file, which the other end hears first.
     private(set) var failure: TransferError?
 
@@ -111,8 +111,8 @@ final class TransferReceiver: TransferEnd {
             } catch {
                 refuse(.file(error.message), "it cannot be stored")
             }
-        case .goodbye where isDone: isDismissed = true
-        case .again, .accept, .done, .refuse, .goodbye: throw .unexpected("\(message)")
+        case .confirm where isDone: isConfirmed = true
+        case .again, .accept, .done, .refuse, .confirm: throw .unexpected("\(message)")
         }
     }
 

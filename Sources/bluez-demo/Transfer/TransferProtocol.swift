@@ -65,9 +65,9 @@ enum TransferMessage: Equatable {
     /// From the receiver: it does not want it, or not any more. The text is for people.
     case refuse(String)
     /// From a sender that is the central, last: it has heard `done`, so the receiver need not wait for it.
-    case goodbye
+    case confirm
 
-    private enum Kind: UInt8 { case again = 1, offer, accept, data, done, refuse, goodbye }
+    private enum Kind: UInt8 { case again = 1, offer, accept, data, done, refuse, confirm }
 
     var bytes: Data {
         func number(_ value: Int) -> [UInt8] { (0..<8).map { UInt8(truncatingIfNeeded: UInt64(value) >> (8 * $0)) } }
@@ -80,7 +80,7 @@ enum TransferMessage: Equatable {
         case .data(let block): return Data([Kind.data.rawValue]) + block
         case .done: return Data([Kind.done.rawValue])
         case .refuse(let reason): return Data([Kind.refuse.rawValue]) + reason.utf8.prefix(255)
-        case .goodbye: return Data([Kind.goodbye.rawValue])
+        case .confirm: return Data([Kind.confirm.rawValue])
         }
     }
 
@@ -108,7 +108,7 @@ enum TransferMessage: Equatable {
         case .data: self = .data(Data(rest))
         case .done: self = .done
         case .refuse: self = .refuse(String(decoding: rest, as: UTF8.self))
-        case .goodbye: self = .goodbye
+        case .confirm: self = .confirm
         }
     }
 }

@@ -22,7 +22,7 @@ struct TransferTests {
     /// A sender and a receiver, each at the central or the peripheral.
     private func ends(_ sendingIsCentral: Bool, limit: Int = 1_000_000) throws -> (TransferSender, TransferReceiver) {
         (
-            TransferSender(try SentFile(source), saysGoodbye: sendingIsCentral),
+            TransferSender(try SentFile(source), confirmsEnd: sendingIsCentral),
             TransferReceiver(target, limit: limit, asks: !sendingIsCentral)
         )
     }
@@ -79,7 +79,7 @@ struct TransferTests {
             try run(&central, &peripheral, length: length)
             #expect(sender.isDone)
             #expect(receiver.isDone)
-            #expect(receiver.isDismissed == sendingIsCentral)
+            #expect(receiver.isConfirmed == sendingIsCentral)
             #expect(received == content)
             #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path).sorted() == ["a", "b"])
             try FileManager.default.removeItem(atPath: target)
@@ -256,7 +256,7 @@ struct TransferTests {
     func hostile() throws {
         let messages: [TransferMessage] = [
             .again, .offer(try SentFile(source).offer), .accept(offset: 7), .data(Data([1, 2])), .done, .refuse("no"),
-            .goodbye,
+            .confirm,
         ]
         for message in messages { #expect(try TransferMessage(message.bytes) == message) }
         for message in messages {

@@ -67,7 +67,8 @@ import Testing
         withExtendedLifetime(channels) {}
     }
 
-    @Test("L2-5 what is delivered on a queue takes turns with the app's own work there, and one queue can follow another")
+    @Test(
+        "L2-5 what is delivered on a queue takes turns with the app's own work there, and one queue can follow another")
     func turnsOnQueue() async throws {
         let (channel, end) = try pair()
         defer { close(end) }
@@ -85,7 +86,8 @@ import Testing
     }
 
     /// Reads one byte for each event.
-    private final class TurnTaker: NSObject, StreamDelegate, @unchecked Sendable {  // holds: the stream's events come one by one
+    // holds: the stream's events come one at a time
+    private final class TurnTaker: NSObject, StreamDelegate, @unchecked Sendable {
         let queues = [DispatchQueue(label: "turns 0"), DispatchQueue(label: "turns 1")]
         let counts = EventLog<Int>()
         let isOverlapping = ProtectedBox(false)

@@ -55,7 +55,8 @@ import Testing
         #expect(flow.remove(20) && flow.announceRoom() && !flow.isFull)
     }
 
-    @Test("O-26 a socket that is full again while the app hears of room counts afterwards, unless nothing waits any more")
+    @Test(
+        "O-26 a socket that is full again while the app hears of room counts afterwards, unless nothing waits any more")
     func fullWhileAnnounced() {
         for drains in [false, true] {
             let flow = full()
