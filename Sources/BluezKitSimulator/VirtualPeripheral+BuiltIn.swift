@@ -45,6 +45,7 @@ extension VirtualPeripheral {
     public static func sink(slowRead: Duration = .seconds(5)) -> VirtualPeripheral {
         typealias C = VirtualCharacteristic
         let received = Counter()
+        let owner = Owner()
         let refuse = ATTFailure(0x80)
         func c(
             _ number: UInt16, _ flags: C.Flags, _ value: [UInt8] = [], security: VirtualSecurity = .none
@@ -58,7 +59,12 @@ extension VirtualPeripheral {
             [
                 c(0x0010, .read, Array("hello".utf8)),
                 c(0x0011, [.read, .write], [0]),
-                C(testUUID(0x0012), .writeWithoutResponse, write: { received.add($0.count) }),
+                C(
+                    testUUID(0x0012), .writeWithoutResponse,
+                    write: {
+                        received.add($0.count)
+                        owner.event("written 0012 \(Hex.text($0))")
+                    }),
                 C(testUUID(0x001C), .read, read: { received.bytes }),
                 c(0x0013, [.read, .notify], [0]),
                 c(0x0014, [.read, .indicate], [0]),
@@ -77,9 +83,17 @@ extension VirtualPeripheral {
                 C(testUUID(0x001A), [.read, .write], read: { throw refuse }, write: { _ in throw refuse }),
                 C(testUUID(0x001B), .read, value: Array("slow".utf8), delay: slowRead),
             ])
-        return VirtualPeripheral(
+        let sink = VirtualPeripheral(
             "F0:F1:F2:00:00:02", VirtualAdvertisement(localName: "Rig Sink", serviceUUIDs: [testUUID(0x0001)]),
             services: [included, main], key: "sink")
+        owner.peripheral = sink
+        return sink
+    }
+
+    // holds: it is set before the peripheral is used
+    private final class Owner: @unchecked Sendable {
+        weak var peripheral: VirtualPeripheral?
+        func event(_ text: String) { peripheral?.event(text) }
     }
 
     /// A device with L2CAP channels, `Rig CoC`, F0:F1:F2:00:00:03. Their PSM, 0x0080, is in the characteristics 0041 and

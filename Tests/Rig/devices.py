@@ -7,6 +7,7 @@ documentation string is its line of `help`.
 import asyncio
 import random
 import struct
+import time
 
 from bumble import gatt, hci
 from bumble.att import ATT_CID, ATT_Error, Attribute
@@ -360,9 +361,11 @@ class Sink(Virtual):
 
     def __init__(self, rig):
         super().__init__(rig)
-        self.received = 0
+        self.received, self.pauses = 0, 0
 
         def count(connection, value):
+            if self.pauses and random.random() < 0.02:
+                time.sleep(random.uniform(0, self.pauses) / 1000)  # all of this side stands still
             self.received += len(value)
             if self.rig.watchers:  # a flood of events would slow down who does not listen
                 self.event(f'written 0012 {bytes(value).hex()}')
@@ -397,6 +400,10 @@ class Sink(Virtual):
             self.served(0x001A, P.READ | P.WRITE, refuse, refuse),
             self.served(0x001B, P.READ, slow),
         ], included_services=[included])])
+
+    async def cmd_pauses(self, milliseconds):
+        """pauses MILLISECONDS: pause before a write without response now and then, at most so long; 0: never"""
+        self.pauses = float(milliseconds)
 
 
 class Sensor(Virtual):

@@ -7,7 +7,7 @@ extension Scenarios {
     /// L2CAP channels that an app opens, as a central.
     @Suite struct ChannelScenarios {
         /// More in the simulator; the rig is emulated.
-        private static let bulk = Worlds.isRig ? 1_000_000 : 10_000_000
+        private static let bulk = Worlds.bulkBytes
 
         /// A central that is connected to the device with channels.
         private func connected(
@@ -103,7 +103,7 @@ extension Scenarios {
             #expect(central.count { if case .channel = $0 { true } else { false } } == 5)
         }
 
-        @Test("L2-12 L2-11 bulk data to a peer that pauses at random arrives whole", .timeLimit(.minutes(10)))
+        @Test("L2-12 L2-11 bulk data to a peer that pauses at random arrives whole", .timeLimit(.minutes(20)))
         func sendsBulk() async throws {
             let (world, _, _, user) = try await opened()
             try await world.control("coc channel mode sink")
@@ -111,19 +111,19 @@ extension Scenarios {
             try await world.control("coc channel expect \(Self.bulk)")
             let data = Self.pattern(Self.bulk)
             user.send(data)
-            let event = try await world.awaitChannel("coc", "received \(Self.bulk)", within: 500)
+            let event = try await world.awaitChannel("coc", "received \(Self.bulk)", within: 1000)
             #expect(event.hasSuffix(sha256(of: data)), "\(event)")
             user.close()
         }
 
-        @Test("L2-12 L2-11 bulk data to an app that pauses at random arrives whole", .timeLimit(.minutes(10)))
+        @Test("L2-12 L2-11 bulk data to an app that pauses at random arrives whole", .timeLimit(.minutes(20)))
         func receivesBulk() async throws {
             let (world, _, _, user) = try await opened()
             try await world.control("coc channel mode sink")
             try await world.control("coc channel send \(Self.bulk)")
             var seen = 0
             while user.received.count < Self.bulk {
-                seen += try await user.nextBytes(within: 500)
+                seen += try await user.nextBytes(within: 1000)
                 if seen % 97 == 0 {
                     user.read(false)
                     await Task.yield()

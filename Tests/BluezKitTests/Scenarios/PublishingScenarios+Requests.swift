@@ -180,6 +180,18 @@ extension Scenarios {
 extension Data {
     /// As control lines take it.
     var hex: String { map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined() }
+
+    init?(hex: some StringProtocol) {
+        let digits = Array(hex.utf8)
+        guard digits.count % 2 == 0 else { return nil }
+        self.init(capacity: digits.count / 2)
+        for index in stride(from: 0, to: digits.count, by: 2) {
+            guard let byte = UInt8(String(decoding: digits[index..<index + 2], as: UTF8.self), radix: 16) else {
+                return nil
+            }
+            append(byte)
+        }
+    }
 }
 
 extension RigWorld {

@@ -25,6 +25,10 @@ let world_deadline: Double = Worlds.isRig ? 40 : 20
 enum Worlds {
     static let isRig = ProcessInfo.processInfo.environment["BLUEZKIT_WORLD"] == "rig"
 
+    /// How much a test of bulk data moves, in bytes. The rig carries 50 to 100 KB/s: `BLUEZKIT_BULK` says more.
+    static let bulkBytes =
+        ProcessInfo.processInfo.environment["BLUEZKIT_BULK"].flatMap { Int($0) } ?? (isRig ? 300_000 : 2_000_000)
+
     /// A fresh simulator, or the rig's one world with its peripherals as at the start.
     static func make() async throws -> any World {
         guard isRig else { return try await SimulatedWorld() }
