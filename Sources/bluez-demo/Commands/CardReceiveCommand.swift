@@ -2,9 +2,7 @@ import BluezKit
 import Foundation
 
 /// Receives the business card of a machine nearby.
-final class CardReceiveCommand: CentralCommand, CBPeripheralDelegate {
-    /// How long a sender may take to connect, or be silent during a transfer, in seconds.
-    private static let patience = 30.0
+final class CardReceiveCommand: PeerCommand, CBPeripheralDelegate {
     /// How often a card is requested from one sender.
     private static let attempts = 3
     /// How long missing pieces may take after everything was sent, in seconds.
@@ -12,15 +10,11 @@ final class CardReceiveCommand: CentralCommand, CBPeripheralDelegate {
 
     private let options: CardReceiveOptions
     private var receiver: CardReceiver
-    /// Kept, because a peripheral that is released is disconnected.
-    private var sender: CBPeripheral?
     private var characteristic: CBCharacteristic?
     private var attempt = 1
     private var toldFar: Set<UUID> = []
     private var began: ContinuousClock.Instant?
     private var shown = -1
-    /// Incremented with every event, so that a time limit can detect progress.
-    private var events = 0
 
     init(_ options: CardReceiveOptions, common: CommonOptions, output: Output) {
         self.options = options
@@ -59,13 +53,17 @@ final class CardReceiveCommand: CentralCommand, CBPeripheralDelegate {
 
     override func bluetoothWentOff() { forget() }
 
-    private func scan(_ central: CBCentralManager) {
+    override var service: CBUUID { CardProtocol.service }
+    override var silence: String { "Nothing arrived" }
+
+    override func scan(_ central: CBCentralManager) {
         central.scanForPeripherals(
             withServices: [CardProtocol.service], options: [CBCentralManagerScanOptionAllowDuplicatesKey: true])
     }
 
-    private func forget() {
-        (sender, characteristic, began, shown, attempt) = (nil, nil, nil, -1, 1)
+    override func forget() {
+        super.forget()
+        (characteristic, began, shown, attempt) = (nil, nil, -1, 1)
         receiver = CardReceiver(limit: options.maximumSize)
         output.show([])
     }
@@ -74,7 +72,7 @@ final class CardReceiveCommand: CentralCommand, CBPeripheralDelegate {
         _ central: CBCentralManager, didDiscover peripheral: CBPeripheral, advertisementData: [String: Any],
         rssi RSSI: NSNumber
     ) {
-        guard sender == nil, ending == nil else { return }
+        guard peer == nil, ending == nil else { return }
         let advertisement = Advertisement(peripheral, advertisementData, rssi: RSSI)
         guard let strength = advertisement.rssiDBm, strength >= options.minimumRSSI else {
             guard toldFar.insert(peripheral.identifier).inserted else { return }
@@ -86,69 +84,21 @@ final class CardReceiveCommand: CentralCommand, CBPeripheralDelegate {
                         ". Hold the machines together, or ask for --min-rssi \(Self.further(advertisement.rssiDBm))."))
             return
         }
-        central.stopScan()
-        output.report(.discovered(advertisement))
         output.say("Found a card" + Line(", \(strength) dBm", .dim))
-        sender = peripheral
         peripheral.delegate = self
-        output.report(.connecting(peripheral.identifier, name: peripheral.name))
-        central.connect(peripheral)
-        limitSilence()
+        connect(peripheral, advertisement)
     }
 
     /// A threshold that this signal strength would satisfy.
     private static func further(_ strength: Int?) -> Int { strength.map { max(-127, $0 - 5) } ?? -127 }
 
-    override func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {
-        guard ending == nil else { return }
-        events += 1
-        output.report(.connected(peripheral.identifier, name: peripheral.name))
-        peripheral.discoverServices([CardProtocol.service])
-    }
-
-    override func centralManager(
-        _ central: CBCentralManager, didFailToConnect peripheral: CBPeripheral, error: (any Error)?
-    ) {
-        guard ending == nil else { return quit() }
-        output.report(.disconnected(peripheral.identifier, reason: error?.sentence ?? "no reason given"))
-        lookAgain("The connection failed", error)
-    }
-
-    override func centralManager(
-        _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, timestamp: CFAbsoluteTime,
-        isReconnecting: Bool, error: (any Error)?
-    ) {
-        output.report(.disconnected(peripheral.identifier, reason: error?.sentence))
-        guard ending == nil else { return quit() }
-        lookAgain("The link was lost", error)
-    }
-
-    private func lookAgain(_ what: String, _ error: (any Error)?) {
-        output.say(Line(what + (error.map { " (\($0.sentence))" } ?? "") + ". Looking again.", .yellow))
-        forget()
-        after(1) { [self] _ in
-            if ending == nil, sender == nil, let central, central.state == .poweredOn { scan(central) }
-        }
-    }
-
-    /// Leaves a sender that is silent.
-    private func limitSilence() {
-        let (before, peripheral) = (events, sender)
-        after(Self.patience) { [self] _ in
-            guard ending == nil, let peripheral, sender === peripheral else { return }
-            guard events == before else { return limitSilence() }
-            output.say(Line("Nothing arrived for \(Int(Self.patience)) s.", .yellow))
-            central?.cancelPeripheralConnection(peripheral)
-        }
-    }
-
     override func end() -> Bool {
         guard let central, central.state == .poweredOn else { return false }
         central.stopScan()
-        guard let sender, sender.state != .disconnected else { return false }
+        guard let peer, peer.state != .disconnected else { return false }
         // Subscriptions end with the link, but that takes longer, and the sender waits for it.
-        if let characteristic { sender.setNotifyValue(false, for: characteristic) }
-        central.cancelPeripheralConnection(sender)
+        if let characteristic { peer.setNotifyValue(false, for: characteristic) }
+        central.cancelPeripheralConnection(peer)
         return true
     }
 
@@ -185,11 +135,11 @@ final class CardReceiveCommand: CentralCommand, CBPeripheralDelegate {
         if let error { return leave(peripheral, "cannot subscribe to the card: \(error.sentence)") }
         events += 1
         // Unsubscribed, in order to request the card again.
-        if !characteristic.isNotifying, sender === peripheral { peripheral.setNotifyValue(true, for: characteristic) }
+        if !characteristic.isNotifying, peer === peripheral { peripheral.setNotifyValue(true, for: characteristic) }
     }
 
     func peripheral(_ peripheral: CBPeripheral, didModifyServices invalidatedServices: [CBService]) {
-        guard ending == nil, sender === peripheral else { return }
+        guard ending == nil, peer === peripheral else { return }
         characteristic = nil
         peripheral.discoverServices([CardProtocol.service])
     }
@@ -197,7 +147,7 @@ final class CardReceiveCommand: CentralCommand, CBPeripheralDelegate {
     func peripheral(
         _ peripheral: CBPeripheral, didUpdateValueFor characteristic: CBCharacteristic, error: (any Error)?
     ) {
-        guard ending == nil, sender === peripheral, characteristic.uuid == CardProtocol.characteristic else { return }
+        guard ending == nil, peer === peripheral, characteristic.uuid == CardProtocol.characteristic else { return }
         if let error { return leave(peripheral, "the card cannot be read: \(error.sentence)") }
         events += 1
         do throws(CardError) {
@@ -219,7 +169,7 @@ final class CardReceiveCommand: CentralCommand, CBPeripheralDelegate {
     private func awaitRest(_ peripheral: CBPeripheral, _ characteristic: CBCharacteristic, _ missing: Int) {
         let before = events
         after(Self.patienceForRest) { [self] _ in
-            guard events == before, ending == nil, sender === peripheral else { return }
+            guard events == before, ending == nil, peer === peripheral else { return }
             let loss = "\(missing) of the bytes have not arrived"
             if attempt < Self.attempts { return askAgain(peripheral, characteristic, loss) }
             output.complain(loss)

@@ -2,9 +2,7 @@ import BluezKit
 import Foundation
 
 /// `transfer` as the central: it sends to a receiver that advertises, or receives the notifications of a sender.
-final class TransferCentralCommand: CentralCommand, CBPeripheralDelegate {
-    /// How long nothing may happen on a link, in seconds.
-    private static let patience = 30.0
+final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
     /// How many links in succession may end with an error, although nothing has moved.
     private static let attempts = 5
 
@@ -12,14 +10,10 @@ final class TransferCentralCommand: CentralCommand, CBPeripheralDelegate {
     private let transfer: any TransferEnd
     private var pipe: TransferPipe
     private let reporter: TransferReporter
-    /// Kept, because a peripheral that is released is disconnected.
-    private var peer: CBPeripheral?
     private var toPeripheral: CBCharacteristic?
     private var channel: TransferChannel?
     private var isWriting = false
     private var isReady = false
-    /// Incremented with every event, so that a time limit can detect progress.
-    private var events = 0
     /// Links that ended with an error, and what had been moved before the first of them.
     private var failures = 0
     private var countBefore = 0
@@ -31,7 +25,7 @@ final class TransferCentralCommand: CentralCommand, CBPeripheralDelegate {
         super.init(common: common, output: output)
     }
 
-    private var service: CBUUID { options.way == .notify ? TransferProtocol.sender : TransferProtocol.receiver }
+    override var service: CBUUID { options.way == .notify ? TransferProtocol.sender : TransferProtocol.receiver }
 
     override func start() {
         super.start()
@@ -85,12 +79,11 @@ final class TransferCentralCommand: CentralCommand, CBPeripheralDelegate {
         if peer.state == .disconnected { central?.connect(peer) }
     }
 
-    private func scan(_ central: CBCentralManager) { central.scanForPeripherals(withServices: [service]) }
-
-    private func forget() {
+    override func forget() {
+        super.forget()
         channel?.close()
         channel = nil
-        (peer, toPeripheral, isWriting, isReady) = (nil, nil, false, false)
+        (toPeripheral, isWriting, isReady) = (nil, false, false)
         reporter.linkEnded()
     }
 
@@ -99,58 +92,14 @@ final class TransferCentralCommand: CentralCommand, CBPeripheralDelegate {
         rssi RSSI: NSNumber
     ) {
         guard peer == nil, ending == nil else { return }
-        central.stopScan()
-        let advertisement = Advertisement(peripheral, advertisementData, rssi: RSSI)
-        output.report(.discovered(advertisement))
-        peer = peripheral
         peripheral.delegate = self
-        output.report(.connecting(peripheral.identifier, name: peripheral.name))
-        central.connect(peripheral)
-        limitSilence()
+        connect(peripheral, Advertisement(peripheral, advertisementData, rssi: RSSI))
     }
 
-    override func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {
-        guard ending == nil else { return }
-        events += 1
-        output.report(.connected(peripheral.identifier, name: peripheral.name))
-        peripheral.discoverServices([service])
-    }
-
-    override func centralManager(
-        _ central: CBCentralManager, didFailToConnect peripheral: CBPeripheral, error: (any Error)?
-    ) {
-        guard ending == nil else { return quit() }
-        output.report(.disconnected(peripheral.identifier, reason: error?.sentence ?? "no reason given"))
-        lookAgain("The connection failed", error)
-    }
-
-    override func centralManager(
-        _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, timestamp: CFAbsoluteTime,
-        isReconnecting: Bool, error: (any Error)?
-    ) {
-        output.report(.disconnected(peripheral.identifier, reason: error?.sentence))
-        guard ending == nil else { return quit() }
-        if transfer.isDone { return finish() }  // the answer was on its way
-        lookAgain("The link was lost", error)
-    }
-
-    private func lookAgain(_ what: String, _ error: (any Error)?) {
-        output.say(Line(what + (error.map { " (\($0.sentence))" } ?? "") + ". Looking again.", .yellow))
-        forget()
-        after(1) { [self] _ in
-            if ending == nil, peer == nil, let central, central.state == .poweredOn { scan(central) }
-        }
-    }
-
-    /// Leaves a peer that is silent.
-    private func limitSilence() {
-        let (before, peripheral) = (events, peer)
-        after(Self.patience) { [self] _ in
-            guard ending == nil, let peripheral, peer === peripheral else { return }
-            guard events == before else { return limitSilence() }
-            output.say(Line("Nothing has moved for \(Int(Self.patience)) s.", .yellow))
-            central?.cancelPeripheralConnection(peripheral)
-        }
+    override func peerIsGone() -> Bool {
+        guard transfer.isDone else { return true }
+        finish()  // the answer was on its way
+        return false
     }
 
     override func end() -> Bool {

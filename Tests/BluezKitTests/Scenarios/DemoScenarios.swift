@@ -84,8 +84,8 @@ extension Scenarios {
         }
 
         @Test(
-            "a transfer continues after kill -9 of either end",
-            arguments: ["write-without-response", "notify", "l2cap"], ["send", "receive"])
+            "a transfer continues after kill -9 of either end, and after the loss of its link",
+            arguments: ["write-without-response", "notify", "l2cap"], ["send", "receive", "link"])
         func transfersGoOn(_ way: String, _ victim: String) async throws {
             let world = try await worldWithTwoAdapters()
             let transfer = try transfer(world, Worlds.isRig ? 300_000 : 2_000_000, via: way)
@@ -106,15 +106,17 @@ extension Scenarios {
                 if line.contains(#""event":"progress""#) { tenths += 1 }
                 return tenths == 3 ? true : nil
             }
-            if victim == "send" {
+            switch victim {
+            case "send":
                 kill(sender, SIGKILL)
                 _ = await status(of: sender)
                 sender = try spawn(transfer.send)
-            } else {
+            case "receive":
                 kill(receiver, SIGKILL)
                 _ = await status(of: receiver)
                 #expect(FileManager.default.fileExists(atPath: part))
                 receiver = try spawn(transfer.receive)
+            default: try await world.endLink("00:B1:5E:00:00:01", on: "hci1")
             }
             #expect(await status(of: receiver) == 0)
             // Even if all of it was in BlueZ's buffers when the sender was killed: the receiver waits for the new one.

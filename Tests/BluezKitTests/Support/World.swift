@@ -98,6 +98,12 @@ extension World {
         return answer?.first?.boolValue == true
     }
 
+    /// Another program ends a link.
+    func endLink(_ address: String, on adapter: String) async throws {
+        guard let path = ObjectPath("/org/bluez/\(adapter)/dev_" + address.replacing(":", with: "_")) else { return }
+        try await Peer.named(busAddress).call("org.bluez", path, "org.bluez.Device1", "Disconnect", [])
+    }
+
     /// Makes an adapter, as soon as it is there, forget a device and its bond.
     func forget(_ address: String, on adapter: String = "hci0") async throws {
         guard let path = ObjectPath("/org/bluez/\(adapter)"),

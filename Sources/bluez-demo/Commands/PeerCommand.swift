@@ -1,0 +1,81 @@
+import BluezKit
+import Foundation
+
+/// Shared by the commands that look for one peer, and look again when its link ends.
+class PeerCommand: CentralCommand {
+    /// How long nothing may happen on a link, in seconds.
+    private static let patience = 30.0
+
+    /// Kept, because a peripheral that is released is disconnected.
+    var peer: CBPeripheral?
+    /// Incremented with every event, so that a time limit can detect progress.
+    var events = 0
+
+    // MARK: Overridden by subclasses
+
+    /// What is discovered on a peer.
+    var service: CBUUID { preconditionFailure("a subclass says which") }
+    /// Why a silent link is left: "Nothing arrived".
+    var silence: String { "Nothing has moved" }
+    func scan(_ central: CBCentralManager) { central.scanForPeripherals(withServices: [service]) }
+    /// The link has ended: nothing of it is true any more.
+    func forget() { peer = nil }
+    /// The link has ended.
+    /// - Returns: Whether to look for a peer again.
+    func peerIsGone() -> Bool { true }
+
+    // MARK: Connecting
+
+    /// - Parameter peripheral: Its delegate is the subclass.
+    func connect(_ peripheral: CBPeripheral, _ advertisement: Advertisement) {
+        central?.stopScan()
+        output.report(.discovered(advertisement))
+        peer = peripheral
+        output.report(.connecting(peripheral.identifier, name: peripheral.name))
+        central?.connect(peripheral)
+        limitSilence()
+    }
+
+    override func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {
+        guard ending == nil else { return }
+        events += 1
+        output.report(.connected(peripheral.identifier, name: peripheral.name))
+        peripheral.discoverServices([service])
+    }
+
+    override func centralManager(
+        _ central: CBCentralManager, didFailToConnect peripheral: CBPeripheral, error: (any Error)?
+    ) {
+        guard ending == nil else { return quit() }
+        output.report(.disconnected(peripheral.identifier, reason: error?.sentence ?? "no reason given"))
+        lookAgain("The connection failed", error)
+    }
+
+    override func centralManager(
+        _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, timestamp: CFAbsoluteTime,
+        isReconnecting: Bool, error: (any Error)?
+    ) {
+        output.report(.disconnected(peripheral.identifier, reason: error?.sentence))
+        guard ending == nil else { return quit() }
+        if peerIsGone() { lookAgain("The link was lost", error) }
+    }
+
+    private func lookAgain(_ what: String, _ error: (any Error)?) {
+        output.say(Line(what + (error.map { " (\($0.sentence))" } ?? "") + ". Looking again.", .yellow))
+        forget()
+        after(1) { [self] _ in
+            if ending == nil, peer == nil, let central, central.state == .poweredOn { scan(central) }
+        }
+    }
+
+    /// Leaves a peer that is silent.
+    private func limitSilence() {
+        let (before, peripheral) = (events, peer)
+        after(Self.patience) { [self] _ in
+            guard ending == nil, let peripheral, peer === peripheral else { return }
+            guard events == before else { return limitSilence() }
+            output.say(Line("\(silence) for \(Int(Self.patience)) s.", .yellow))
+            central?.cancelPeripheralConnection(peripheral)
+        }
+    }
+}
