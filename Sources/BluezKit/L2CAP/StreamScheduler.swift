@@ -101,8 +101,9 @@ final class StreamScheduler: @unchecked Sendable {  // holds: what changes is un
             guard shared.isScheduled, !shared.isSignalled || always else { return ([], nil, false) }
             shared.isSignalled = true
             guard !shared.isServed || always else { return (shared.places, nil, false) }
-            // On the main queue nothing but the main thread delivers.
-            let serves = mayWait && !shared.isServed && shared.queue != nil && shared.queue !== DispatchQueue.main
+            // The main queue is another thread's. (By name: every mention of `.main` makes an object of its own.)
+            let isMain = shared.queue?.label == DispatchQueue.main.label
+            let serves = mayWait && !shared.isServed && shared.queue != nil && !isMain
             if serves { shared.isServed = true }
             return (shared.places, shared.queue, serves)
         }
