@@ -3,11 +3,15 @@ import PackageDescription
 
 let package = Package(
     name: "BluezKit",
+    // For CoreBluetoothAsync, the only one of the libraries that is not for Linux alone.
+    platforms: [.macOS(.v15), .iOS(.v18), .tvOS(.v18), .watchOS(.v11), .visionOS(.v2)],
     products: [
         // Apps written for Apple's CoreBluetooth depend on `CoreBluetooth` and need no source change.
         // It is a separate product: a package that does not use it keeps `canImport(CoreBluetooth)` false.
         .library(name: "CoreBluetooth", targets: ["CoreBluetooth"]),
         .library(name: "BluezKit", targets: ["BluezKit"]),
+        // On Apple's systems this one works as well, over their CoreBluetooth.
+        .library(name: "CoreBluetoothAsync", targets: ["CoreBluetoothAsync"]),
         .library(name: "BluezKitProfiles", targets: ["BluezKitProfiles"]),
         .library(name: "BluezKitSimulator", targets: ["BluezKitSimulator"]),
         .executable(name: "bluez-demo", targets: ["bluez-demo"]),
@@ -24,6 +28,9 @@ let package = Package(
         .target(name: "BluezKitRestore"),
         .target(name: "BluezKit", dependencies: ["BluezDBus", "BluezKitRestore", "CBluezL2CAP", "CCoreBluetooth"]),
         .target(name: "CoreBluetooth", dependencies: ["BluezKit"]),
+        .target(
+            name: "CoreBluetoothAsync",
+            dependencies: [.target(name: "CoreBluetooth", condition: .when(platforms: [.linux]))]),
         .target(name: "BluezKitProfiles", dependencies: ["BluezKit"]),
         .target(name: "BluezKitSimulator", dependencies: ["BluezDBus"]),
         .executableTarget(
@@ -31,7 +38,8 @@ let package = Package(
         .testTarget(
             name: "BluezKitTests",
             dependencies: [
-                "CoreBluetooth", "BluezKit", "BluezKitProfiles", "BluezKitRestore", "BluezKitSimulator", "BluezDBus",
+                "CoreBluetooth", "CoreBluetoothAsync", "BluezKit", "BluezKitProfiles", "BluezKitRestore",
+                "BluezKitSimulator", "BluezDBus",
                 "CBluezDBus", "CBluezL2CAP", "bluez-demo",
             ]),
         // Typical app code, in both language modes: one folder is a link to the other. It is compiled, not run.

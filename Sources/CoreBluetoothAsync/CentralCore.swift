@@ -1,0 +1,79 @@
+import CoreBluetooth
+import Synchronization
+
+/// Owns the `CBCentralManager` and all that belongs to it, on the queue of its delegate.
+actor CentralCore: ChannelHost {
+    nonisolated let executor = QueueExecutor(label: "CoreBluetoothAsync.central")
+    nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
+    nonisolated let state = Mutex(CBManagerState.unknown)
+    let link = CentralLink()
+    var channels: ChannelTable { link.channels }
+
+    /// On the queue, so that no callback comes before the manager is known.
+    nonisolated func start(options: sending [String: Any]?) {
+        let options = Parcel(options)
+        executor.queue.sync { assumeIsolated { $0.link.start($0, options: options.open() ?? nil) } }
+    }
+
+    /// A sequence whose consumers are added, and removed by pruning, on the queue.
+    nonisolated func sequence<Element, Failure>(
+        bufferSize: Int = 256,
+        add: @escaping @Sendable (CentralLink, EventSubscription<Element, Failure>) -> Void,
+        onEnd: @escaping @Sendable (CentralLink) -> Void = { $0.pruneEvents() }
+    ) -> EventSequence<Element, Failure> {
+        EventSequence { [self] dropped in
+            let subscription = EventSubscription<Element, Failure>(bufferSize: bufferSize, dropped: dropped) {
+                self.post { onEnd($0.link) }
+            }
+            post { add($0.link, subscription) }
+            return subscription
+        }
+    }
+
+    func retrieve(_ body: @Sendable (CBCentralManager) -> [CBPeripheral]) -> [Peripheral] {
+        guard let manager = link.manager, manager.state == .poweredOn else { return [] }
+        return body(manager).compactMap { link.handle($0) }
+    }
+
+    func connect(_ peripheral: Peripheral, _ options: Parcel<[String: Any]?>) async throws {
+        _ = try await wait(for: peripheral) { link, request, continuation in
+            link.connect(request, options: options.open() ?? nil, continuation)
+        }
+    }
+
+    func disconnect(_ peripheral: Peripheral) async throws {
+        _ = try await wait(for: peripheral) { $0.disconnect($1, $2) }
+    }
+
+    func perform(_ operation: Operation, on peripheral: Peripheral) async throws -> Answer {
+        try await wait(for: peripheral) { $0.begin(operation, $1, $2) }
+    }
+
+    /// What `body` reads of a peripheral.
+    func read<Value: Sendable>(_ peripheral: Peripheral, _ body: @Sendable (PeripheralLink) -> Value?) -> Value? {
+        link.peripherals[peripheral.identifier].flatMap(body)
+    }
+
+    private func wait(
+        for peripheral: Peripheral, _ begin: (PeripheralLink, UInt64, CheckedContinuation<Answer, any Error>) -> Void
+    ) async throws -> Answer {
+        let request = Number.next()
+        let identifier = peripheral.identifier
+        return try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { continuation in
+                guard let state = link.manager?.state, let link = link.peripherals[identifier] else {
+                    continuation.resume(throwing: BluetoothError.managerReleased)
+                    return
+                }
+                guard state == .poweredOn else {
+                    continuation.resume(throwing: BluetoothError.unavailable(state))
+                    return
+                }
+                begin(link, request, continuation)
+            }
+        } onCancel: {
+            // It runs on the queue after what has begun above, because that runs on the queue already.
+            post { $0.link.peripherals[identifier]?.cancel(request) }
+        }
+    }
+}

@@ -1,0 +1,230 @@
+import CoreBluetooth
+import Synchronization
+
+/// What a scan looks for.
+struct ScanParameters: Equatable, Sendable {
+    var services: [Data]
+    var solicited: [Data]
+    var allowsDuplicates: Bool
+
+    var options: [String: Any] {
+        var options: [String: Any] = [:]
+        if allowsDuplicates { options[CBCentralManagerScanOptionAllowDuplicatesKey] = true }
+        if !solicited.isEmpty {
+            options[CBCentralManagerScanOptionSolicitedServiceUUIDsKey] = solicited.map { CBUUID(data: $0) }
+        }
+        return options
+    }
+}
+
+/// The delegate of the `CBCentralManager`. Used on its queue only, by its callbacks and by ``CentralCore``, which runs there.
+final class CentralLink: NSObject, CBCentralManagerDelegate {
+    private(set) var manager: CBCentralManager?
+    private weak var core: CentralCore?
+    private(set) var peripherals: [UUID: PeripheralLink] = [:]
+    let channels = ChannelTable()
+
+    private var states = EventHub<CBManagerState, Never>()
+    var events = EventHub<CentralManagerEvent, Never>()
+    private var scan: ScanParameters?
+    private var scans = EventHub<ScanData, any Error>()
+    /// Those that came before the state was known.
+    private var waitingScans: [(EventSubscription<ScanData, any Error>, ScanParameters)] = []
+    private var restored: RestoredCentralState?
+    private var restorations = EventHub<RestoredCentralState, Never>()
+    #if !os(macOS)
+    private var connectionEvents = EventHub<ConnectionEvent, Never>()
+    #endif
+
+    func start(_ core: CentralCore, options: [String: Any]?) {
+        self.core = core
+        manager = CBCentralManager(delegate: self, queue: core.executor.queue, options: options)
+    }
+
+    /// The app has released the manager.
+    func shutDown() {
+        if let manager, manager.isScanning { manager.stopScan() }
+        manager = nil
+        restored = nil
+        channels.closeAll()
+        endScans(BluetoothError.managerReleased)
+        for peripheral in peripherals.values { peripheral.close(BluetoothError.managerReleased) }
+        peripherals = [:]
+        states.finish(throwing: nil)
+        events.finish(throwing: nil)
+        restorations.finish(throwing: nil)
+        #if !os(macOS)
+        connectionEvents.finish(throwing: nil)
+        #endif
+    }
+
+    // MARK: Consumers
+
+    func addStates(_ subscription: EventSubscription<CBManagerState, Never>) {
+        guard let manager else { return subscription.finish(throwing: nil) }
+        subscription.send(manager.state)
+        states.add(subscription)
+    }
+
+    func addRestoration(_ subscription: EventSubscription<RestoredCentralState, Never>) {
+        if let manager, manager.state == .unknown, restored == nil { return restorations.add(subscription) }
+        if let restored { subscription.send(restored) }
+        restored = nil
+        subscription.finish(throwing: nil)
+    }
+
+    func pruneEvents() {
+        states.prune()
+        events.prune()
+        restorations.prune()
+    }
+
+    func addScan(_ subscription: EventSubscription<ScanData, any Error>, _ parameters: ScanParameters) {
+        guard let manager else { return subscription.finish(throwing: BluetoothError.managerReleased) }
+        switch manager.state {
+        case .unknown: waitingScans.append((subscription, parameters))
+        case .poweredOn:
+            if subscription.isEnded { return }
+            if let scan, scan != parameters { scans.finish(throwing: BluetoothError.scanReplaced) }
+            scans.add(subscription)
+            if scan == parameters { return }
+            scan = parameters
+            manager.scanForPeripherals(
+                withServices: parameters.services.isEmpty ? nil : parameters.services.map { CBUUID(data: $0) },
+                options: parameters.options)
+        default: subscription.finish(throwing: BluetoothError.unavailable(manager.state))
+        }
+    }
+
+    func pruneScans() {
+        waitingScans.removeAll { $0.0.isEnded }
+        scans.prune()
+        guard scans.isEmpty, scan != nil else { return }
+        scan = nil
+        if let manager, manager.state == .poweredOn { manager.stopScan() }
+    }
+
+    private func endScans(_ error: any Error) {
+        for (subscription, _) in waitingScans { subscription.finish(throwing: error) }
+        waitingScans = []
+        scan = nil
+        scans.finish(throwing: error)
+    }
+
+    #if !os(macOS)
+    func addConnectionEvents(
+        _ subscription: EventSubscription<ConnectionEvent, Never>, _ services: [Data], _ identifiers: [UUID]
+    ) {
+        guard let manager else { return subscription.finish(throwing: nil) }
+        connectionEvents.add(subscription)
+        manager.registerForConnectionEvents(options: [
+            .serviceUUIDs: services.map { CBUUID(data: $0) }, .peripheralUUIDs: identifiers,
+        ])
+    }
+
+    func pruneConnectionEvents() {
+        let hadSome = !connectionEvents.isEmpty
+        connectionEvents.prune()
+        if hadSome, connectionEvents.isEmpty { manager?.registerForConnectionEvents(options: nil) }
+    }
+
+    func centralManager(
+        _ central: CBCentralManager, connectionEventDidOccur event: CBConnectionEvent, for peripheral: CBPeripheral
+    ) {
+        guard !connectionEvents.isEmpty, let handle = handle(peripheral) else { return }
+        connectionEvents.send(ConnectionEvent(event: event, peripheral: handle))
+    }
+    #endif
+
+    // MARK: Peripherals
+
+    /// The app's object of a peripheral: always the same one as long as the app keeps it.
+    func handle(_ peripheral: CBPeripheral) -> Peripheral? {
+        guard let core else { return nil }
+        let identifier = peripheral.identifier
+        let link = peripherals[identifier] ?? PeripheralLink(peripheral, of: self)
+        peripherals[identifier] = link
+        link.adopt(peripheral)
+        let handle = link.handle ?? Peripheral(identifier: identifier, core: core)
+        link.handle = handle
+        link.updateHandle()
+        return handle
+    }
+
+    /// A channel whose task was cancelled is closed when what this returns is released.
+    func open(_ channel: CBL2CAPChannel) -> L2CAPChannel? { core.map { channels.add(channel, $0) } }
+
+    /// The app has released its object. CoreBluetooth ends the connection of a peripheral that is released.
+    func release(_ identifier: UUID) {
+        guard let link = peripherals[identifier], link.handle == nil else { return }
+        peripherals[identifier] = nil
+        link.close(CBError(.operationCancelled))
+    }
+
+    // MARK: Callbacks
+
+    func centralManager(_ central: CBCentralManager, willRestoreState dict: [String: Any]) {
+        let found = dict[CBCentralManagerRestoredStatePeripheralsKey] as? [CBPeripheral] ?? []
+        let handles = found.compactMap { peripheral -> Peripheral? in
+            let handle = handle(peripheral)
+            peripherals[peripheral.identifier]?.restore()
+            return handle
+        }
+        restored = RestoredCentralState(peripherals: handles, dictionary: dict)
+    }
+
+    func centralManagerDidUpdateState(_ central: CBCentralManager) {
+        let state = central.state
+        core?.state.withLock { $0 = state }
+        if state != .poweredOn {
+            let error = BluetoothError.unavailable(state)
+            endScans(error)
+            for link in peripherals.values { link.reset(error, isInvalid: state != .poweredOff) }
+        }
+        states.send(state)
+        events.send(.didUpdateState(state))
+        if !restorations.isEmpty {
+            if let restored { restorations.send(restored) }
+            restored = nil
+            restorations.finish(throwing: nil)
+        }
+        let scans = waitingScans
+        waitingScans = []
+        for (subscription, parameters) in scans { addScan(subscription, parameters) }
+    }
+
+    func centralManager(
+        _ central: CBCentralManager, didDiscover peripheral: CBPeripheral, advertisementData: [String: Any],
+        rssi RSSI: NSNumber
+    ) {
+        guard !scans.isEmpty, let handle = handle(peripheral) else { return }
+        let rssi = RSSI.intValue
+        scans.send(
+            ScanData(
+                peripheral: handle, advertisementData: AdvertisementData(advertisementData),
+                rssi: rssi == 127 ? nil : rssi))
+    }
+
+    func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {
+        guard let link = peripherals[peripheral.identifier] else { return }
+        link.didConnect()
+        if let handle = link.handle { events.send(.didConnectPeripheral(handle)) }
+    }
+
+    func centralManager(_ central: CBCentralManager, didFailToConnect peripheral: CBPeripheral, error: (any Error)?) {
+        guard let link = peripherals[peripheral.identifier] else { return }
+        link.didEnd(error ?? CBError(.connectionFailed))
+        if let handle = link.handle { events.send(.didFailToConnect(handle, error)) }
+    }
+
+    func centralManager(
+        _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, timestamp: CFAbsoluteTime,
+        isReconnecting: Bool, error: (any Error)?
+    ) {
+        guard let link = peripherals[peripheral.identifier] else { return }
+        link.didEnd(error ?? CBError(.operationCancelled), isReconnecting: isReconnecting)
+        if let handle = link.handle {
+            events.send(.didDisconnectPeripheral(handle, isReconnecting: isReconnecting, error))
+        }
+    }
+}

@@ -1,0 +1,155 @@
+import Synchronization
+
+/// Events in the order in which CoreBluetooth reported them: advertisements, values, states, requests.
+///
+/// What a sequence stands for (a scan, a subscription) begins with the call that returns it, not with the first iteration,
+/// so nothing is missed that happens in between. It ends when the loop ends, when the task is cancelled, and when the
+/// sequence and its iterators are released:
+///
+/// ```swift
+/// for try await data in peripheral.values(for: characteristic) {  // subscribes
+///     guard data.first != 0 else { break }                        // unsubscribes
+/// }
+/// ```
+///
+/// Several tasks may iterate one sequence. Each gets every element from when its iterator was made; the first one
+/// from when the sequence was made.
+///
+/// Elements for which no task waits are kept in a buffer. If it is full, the oldest one is dropped, and counted in ``droppedCount``.
+public struct EventSequence<Element: Sendable, Failure: Error>: AsyncSequence, Sendable {
+    private let source: EventSource<Element, Failure>
+
+    init(_ subscribe: @escaping @Sendable (DropCounter) -> EventSubscription<Element, Failure>) {
+        source = EventSource(subscribe)
+    }
+
+    /// How many elements were dropped because a consumer did not keep up, of all iterators together.
+    public var droppedCount: Int { source.dropped.value.withLock { $0 } }
+
+    /// Begins to receive. The first iterator takes over what has been received since the sequence was made.
+    public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(subscription: source.subscription()) }
+
+    /// One consumer's place in the sequence.
+    public struct AsyncIterator: AsyncIteratorProtocol {
+        let subscription: EventSubscription<Element, Failure>
+
+        /// The next element; nil after the end, and when the task is cancelled.
+        /// - Throws: Why no more elements come, once.
+        public mutating func next(isolation actor: isolated (any Actor)? = #isolation) async throws(Failure) -> Element?
+        {
+            try await subscription.next(isolation: actor).get()
+        }
+
+        /// The next element; nil after the end, and when the task is cancelled.
+        /// - Throws: Why no more elements come, once.
+        public mutating func next() async throws(Failure) -> Element? {
+            try await subscription.next(isolation: nil).get()
+        }
+    }
+}
+
+/// What the iterators of one sequence have dropped.
+final class DropCounter: Sendable {
+    let value = Mutex(0)
+}
+
+/// How consumers of a sequence subscribe, and the subscription that waits for the first of them.
+private final class EventSource<Element: Sendable, Failure: Error>: Sendable {
+    let dropped = DropCounter()
+    private let subscribe: @Sendable (DropCounter) -> EventSubscription<Element, Failure>
+    private let prepared: Mutex<EventSubscription<Element, Failure>?>
+
+    init(_ subscribe: @escaping @Sendable (DropCounter) -> EventSubscription<Element, Failure>) {
+        self.subscribe = subscribe
+        prepared = Mutex(subscribe(dropped))
+    }
+
+    /// The prepared one goes to its consumer entirely: with it the subscription ends, even if the sequence lives on.
+    func subscription() -> EventSubscription<Element, Failure> {
+        let taken = prepared.withLock { prepared in
+            let taken = prepared
+            prepared = nil
+            return taken
+        }
+        return taken ?? subscribe(dropped)
+    }
+}
+
+/// One consumer's subscription. Its release ends it.
+final class EventSubscription<Element: Sendable, Failure: Error>: Sendable {
+    private typealias Answer = Result<Element?, Failure>
+    private let mailbox: Mutex<Mailbox<Element, Failure, CheckedContinuation<Answer, Never>>>
+    private let dropped: DropCounter
+    private let onEnd: Mutex<(@Sendable () -> Void)?>
+
+    /// - Parameter onEnd: Called once, on any thread, when the consumer needs nothing more.
+    init(bufferSize: Int, dropped: DropCounter, onEnd: @escaping @Sendable () -> Void) {
+        mailbox = Mutex(Mailbox(limit: bufferSize))
+        self.dropped = dropped
+        self.onEnd = Mutex(onEnd)
+    }
+
+    deinit { end() }
+
+    var isEnded: Bool { mailbox.withLock { $0.isEnded } }
+
+    func send(_ element: Element) {
+        let (waiter, hasDropped) = mailbox.withLock { $0.send(element) }
+        if hasDropped { dropped.value.withLock { $0 += 1 } }
+        waiter?.resume(returning: .success(element))
+    }
+
+    func finish(throwing failure: Failure?) {
+        for (waiter, answer) in mailbox.withLock({ $0.finish(throwing: failure) }) { waiter.resume(returning: answer) }
+    }
+
+    func next(isolation actor: isolated (any Actor)?) async -> Result<Element?, Failure> {
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                if let answer = mailbox.withLock({ $0.next(continuation) }) { continuation.resume(returning: answer) }
+            }
+        } onCancel: {
+            cancel()
+        }
+    }
+
+    private func cancel() {
+        for waiter in mailbox.withLock({ $0.cancel() }) { waiter.resume(returning: .success(nil)) }
+        end()
+    }
+
+    private func end() {
+        let action = onEnd.withLock { action in
+            let taken = action
+            action = nil
+            return taken
+        }
+        action?()
+    }
+}
+
+/// The consumers of one kind of event. It does not keep them alive.
+struct EventHub<Element: Sendable, Failure: Error> {
+    private struct Weak {
+        weak var subscription: EventSubscription<Element, Failure>?
+    }
+    private var subscriptions: [Weak] = []
+
+    var isEmpty: Bool { subscriptions.isEmpty }
+
+    mutating func add(_ subscription: EventSubscription<Element, Failure>) {
+        subscriptions.append(Weak(subscription: subscription))
+    }
+
+    /// Forgets those that have ended.
+    mutating func prune() { subscriptions.removeAll { $0.subscription?.isEnded ?? true } }
+
+    func send(_ element: Element) {
+        for each in subscriptions { each.subscription?.send(element) }
+    }
+
+    mutating func finish(throwing failure: Failure?) {
+        for each in subscriptions { each.subscription?.finish(throwing: failure) }
+        subscriptions = []
+    }
+}

@@ -1,0 +1,391 @@
+import CoreBluetooth
+
+/// The delegate of a `CBPeripheral`, and everything that waits for it. Used on the manager's queue only.
+final class PeripheralLink: NSObject, CBPeripheralDelegate {
+    typealias Continuation = CheckedContinuation<Answer, any Error>
+    private typealias Requests = RequestQueue<Operation>
+    /// The answer that opens a channel says which one only if it is no error, so channels have a queue of their own.
+    private enum Lane: Int, CaseIterable { case attributes, channels }
+
+    /// What the app holds. When that is released, so is this.
+    weak var handle: Peripheral?
+    private(set) var peripheral: CBPeripheral
+    private weak var central: CentralLink?
+    /// `peripheral` belongs to a system service that has gone: another object has to be retrieved.
+    private var isInvalid = false
+
+    private var connection = ConnectionMachine()
+    private var connectOptions: [String: Any]?
+    private var lanes = [Requests(), Requests()]
+    private var continuations: [UInt64: Continuation] = [:]
+
+    private var attributes: [UInt64: CBAttribute] = [:]
+    private var numbers: [ObjectIdentifier: UInt64] = [:]
+    private var values: [UInt64: EventHub<Data, any Error>] = [:]
+    /// Subscribed to by `setNotifyValue`, whether or not there are consumers of values.
+    private var notifying: Set<UInt64> = []
+    private var serviceChanges = EventHub<[Service], Never>()
+
+    init(_ peripheral: CBPeripheral, of central: CentralLink) {
+        (self.peripheral, self.central) = (peripheral, central)
+        super.init()
+        peripheral.delegate = self
+    }
+
+    func adopt(_ peripheral: CBPeripheral) {
+        isInvalid = false
+        guard peripheral !== self.peripheral else { return }
+        self.peripheral = peripheral
+        peripheral.delegate = self
+    }
+
+    func updateHandle() { handle?.update(name: peripheral.name, state: peripheral.state) }
+
+    // MARK: Connection
+
+    func connect(_ request: UInt64, options: [String: Any]?, _ continuation: Continuation) {
+        continuations[request] = continuation
+        connectOptions = options
+        perform(connection.connect(request))
+    }
+
+    func disconnect(_ request: UInt64, _ continuation: Continuation) {
+        continuations[request] = continuation
+        perform(connection.disconnect(request))
+    }
+
+    func restore() {
+        switch peripheral.state {
+        case .connected: connection.restore(isConnected: true)
+        case .connecting: connection.restore(isConnected: false)
+        default: break
+        }
+    }
+
+    func didConnect() { perform(connection.didConnect()) }
+
+    func didEnd(_ error: any Error, isReconnecting: Bool = false) {
+        perform(connection.didEnd(isReconnecting: isReconnecting), error)
+    }
+
+    /// Bluetooth is off, or another system service: everything has ended, and no callback comes.
+    func reset(_ error: any Error, isInvalid: Bool) {
+        self.isInvalid = self.isInvalid || isInvalid
+        perform(connection.reset(), error)
+    }
+
+    /// The app has released the peripheral or the manager.
+    func close(_ error: any Error) {
+        perform(connection.reset(), error)
+        serviceChanges.finish(throwing: nil)
+    }
+
+    private func perform(_ actions: [ConnectionMachine.Action], _ error: any Error = CBError(.operationCancelled)) {
+        for action in actions {
+            switch action {
+            case .connect: connectNow()
+            case .cancelConnection: central?.manager?.cancelPeripheralConnection(peripheral)
+            case .resume(let request, let outcome):
+                let continuation = continuations.removeValue(forKey: request)
+                switch outcome {
+                case .success: continuation?.resume(returning: .done)
+                case .cancelled: continuation?.resume(throwing: CancellationError())
+                case .failure: continuation?.resume(throwing: error)
+                }
+            case .linkEnded: endLink(error)
+            }
+        }
+        updateHandle()
+    }
+
+    private func connectNow() {
+        if isInvalid, let found = central?.manager?.retrievePeripherals(withIdentifiers: [peripheral.identifier]).first
+        {
+            adopt(found)
+        }
+        if isInvalid {
+            perform(connection.didEnd(), CBError(.unknownDevice))
+        } else {
+            central?.manager?.connect(peripheral, options: connectOptions)
+        }
+    }
+
+    private func endLink(_ error: any Error) {
+        for lane in Lane.allCases { perform(lanes[lane.rawValue].end(), lane, .failure(error)) }
+        for number in values.keys { endValues(number, error) }
+        (attributes, numbers, notifying) = ([:], [:], [])
+    }
+
+    // MARK: Operations
+
+    func begin(_ operation: Operation, _ request: UInt64, _ continuation: Continuation) {
+        guard connection.isConnected else { return continuation.resume(throwing: CBError(.notConnected)) }
+        if case .setNotify(let enabled, let number) = operation {
+            if enabled { notifying.insert(number) } else { notifying.remove(number) }
+            // Consumers of values still need it.
+            if !enabled, values[number] != nil { return continuation.resume(returning: .done) }
+        }
+        continuations[request] = continuation
+        add(operation, request)
+    }
+
+    /// The task that waits for this was cancelled.
+    func cancel(_ request: UInt64) {
+        perform(connection.cancel(request))
+        for lane in Lane.allCases {
+            perform(lanes[lane.rawValue].cancel(request), lane, .failure(CancellationError()))
+        }
+    }
+
+    private func add(_ operation: Operation, _ request: UInt64 = Number.next()) {
+        let lane: Lane = operation.callback == .channel ? .channels : .attributes
+        perform(lanes[lane.rawValue].add(request, operation), lane)
+    }
+
+    /// What is to be done waits here while something is being done: a long queue is no deep recursion.
+    private var work: [(Requests.Action, Lane, Result<Answer, any Error>)] = []
+    private var isWorking = false
+
+    private func perform(
+        _ actions: [Requests.Action], _ lane: Lane, _ result: Result<Answer, any Error> = .success(.done)
+    ) {
+        work += actions.map { ($0, lane, result) }
+        guard !isWorking else { return }
+        isWorking = true
+        defer { isWorking = false }
+        while !work.isEmpty {
+            switch work.removeFirst() {
+            case (.make(let request), let lane, _): make(request, lane)
+            case (.resume(let request, let outcome), let lane, let result):
+                continuations.removeValue(forKey: request.number)?.resume(with: result)
+                guard case .setNotify(true, let number) = request.content, case .failure(let error) = result else {
+                    break
+                }
+                notifying.remove(number)
+                switch outcome {
+                case .failed: endValues(number, error)
+                case .cancelled:
+                    let isMade = lanes[lane.rawValue].made?.number == request.number
+                    if isMade, values[number] == nil { add(.setNotify(false, number)) }
+                case .answered: break
+                }
+            }
+        }
+    }
+
+    private func make(_ request: Requests.Request, _ lane: Lane) {
+        do {
+            guard try make(request.content) else { return }  // until there is room
+            lanes[lane.rawValue].didMake()
+            if request.content.callback == .none { perform(lanes[lane.rawValue].didAnswer(), lane) }
+        } catch {
+            perform(lanes[lane.rawValue].fail(request.number), lane, .failure(error))
+        }
+    }
+
+    /// - Returns: Whether it was made; false if there is no room for it now.
+    private func make(_ operation: Operation) throws -> Bool {
+        func uuids(_ data: [Data]?) -> [CBUUID]? { data?.map { CBUUID(data: $0) } }
+        switch operation {
+        case .discoverServices(let data): peripheral.discoverServices(uuids(data))
+        case .discoverIncludedServices(let data, let number):
+            peripheral.discoverIncludedServices(uuids(data), for: try attribute(number))
+        case .discoverCharacteristics(let data, let number):
+            peripheral.discoverCharacteristics(uuids(data), for: try attribute(number))
+        case .discoverDescriptors(let number): peripheral.discoverDescriptors(for: try attribute(number))
+        case .read(let number): peripheral.readValue(for: try attribute(number) as CBCharacteristic)
+        case .readDescriptor(let number): peripheral.readValue(for: try attribute(number) as CBDescriptor)
+        case .write(let data, let number):
+            peripheral.writeValue(data, for: try attribute(number), type: .withResponse)
+        case .writeWithoutResponse(let data, let number):
+            let characteristic: CBCharacteristic = try attribute(number)
+            // CoreBluetooth drops both silently.
+            guard characteristic.properties.contains(.writeWithoutResponse) else {
+                throw CBATTError(.writeNotPermitted)
+            }
+            guard data.count <= peripheral.maximumWriteValueLength(for: .withoutResponse) else {
+                throw CBATTError(.invalidAttributeValueLength)
+            }
+            guard peripheral.canSendWriteWithoutResponse else { return false }
+            peripheral.writeValue(data, for: characteristic, type: .withoutResponse)
+        case .writeDescriptor(let data, let number):
+            let descriptor: CBDescriptor = try attribute(number)
+            // Apple's systems end an app that does this.
+            let isConfiguration = descriptor.uuid == CBUUID(string: CBUUIDClientCharacteristicConfigurationString)
+            guard !isConfiguration else { throw CBATTError(.writeNotPermitted) }
+            peripheral.writeValue(data, for: descriptor)
+        case .setNotify(let enabled, let number): peripheral.setNotifyValue(enabled, for: try attribute(number))
+        case .readRSSI: peripheral.readRSSI()
+        case .openChannel(let psm): peripheral.openL2CAPChannel(psm)
+        }
+        return true
+    }
+
+    /// The callback of a request, if that is the one that was made.
+    private func answer(
+        _ callback: Operation.Callback, _ attribute: CBAttribute? = nil, _ error: (any Error)?, _ value: () -> Answer
+    ) {
+        let lane: Lane = callback == .channel ? .channels : .attributes
+        let number = attribute.flatMap { numbers[ObjectIdentifier($0)] }
+        guard let operation = lanes[lane.rawValue].made?.content, operation.callback == callback,
+            operation.attribute == number
+        else { return }
+        perform(
+            lanes[lane.rawValue].didAnswer(error == nil ? .answered : .failed), lane,
+            error.map { .failure($0) } ?? .success(value()))
+    }
+
+    // MARK: Attributes
+
+    private func number(_ attribute: CBAttribute) -> UInt64 {
+        if let known = numbers[ObjectIdentifier(attribute)] { return known }
+        let number = Number.next()
+        (numbers[ObjectIdentifier(attribute)], attributes[number]) = (number, attribute)
+        return number
+    }
+
+    private func attribute<Attribute: CBAttribute>(_ number: UInt64) throws -> Attribute {
+        guard let found = attributes[number] as? Attribute else { throw CBError(.invalidHandle) }
+        return found
+    }
+
+    private func services(_ services: [CBService]?) -> [Service]? { services?.map { Service(number: number($0), $0) } }
+
+    private func characteristics(_ service: CBService) -> [Characteristic]? {
+        service.characteristics?.map { Characteristic(number: number($0), $0) }
+    }
+
+    private func descriptors(_ characteristic: CBCharacteristic) -> [Descriptor]? {
+        characteristic.descriptors?.map { Descriptor(number: number($0), $0) }
+    }
+
+    func knownServices() -> [Service]? { connection.isConnected ? services(peripheral.services) : nil }
+
+    func knownCharacteristics(of service: Service) -> [Characteristic]? {
+        (attributes[service.number] as? CBService).flatMap { characteristics($0) }
+    }
+
+    func isNotifying(_ characteristic: Characteristic) -> Bool {
+        (attributes[characteristic.number] as? CBCharacteristic)?.isNotifying ?? false
+    }
+
+    // MARK: Values
+
+    func addValues(_ subscription: EventSubscription<Data, any Error>, of characteristic: Characteristic) {
+        guard connection.isConnected else { return subscription.finish(throwing: CBError(.notConnected)) }
+        let number = characteristic.number
+        guard attributes[number] != nil else { return subscription.finish(throwing: CBError(.invalidHandle)) }
+        if subscription.isEnded { return }
+        let isFirst = values[number] == nil
+        values[number, default: EventHub()].add(subscription)
+        if isFirst, !notifying.contains(number) { add(.setNotify(true, number)) }
+    }
+
+    func pruneValues(of characteristic: Characteristic) {
+        let number = characteristic.number
+        values[number]?.prune()
+        guard let hub = values[number], hub.isEmpty else { return }
+        values[number] = nil
+        if connection.isConnected, !notifying.contains(number) { add(.setNotify(false, number)) }
+    }
+
+    private func endValues(_ number: UInt64, _ error: any Error) {
+        var hub = values.removeValue(forKey: number)
+        hub?.finish(throwing: error)
+    }
+
+    func addServiceChanges(_ subscription: EventSubscription<[Service], Never>) { serviceChanges.add(subscription) }
+
+    func pruneServiceChanges() { serviceChanges.prune() }
+
+    // MARK: Callbacks
+
+    func peripheralDidUpdateName(_ peripheral: CBPeripheral) { updateHandle() }
+
+    func peripheral(_ peripheral: CBPeripheral, didModifyServices invalidatedServices: [CBService]) {
+        let invalid = services(invalidatedServices) ?? []
+        for service in invalidatedServices {
+            var gone: [CBAttribute] = [service]
+            for characteristic in service.characteristics ?? [] {
+                gone.append(characteristic)
+                gone += characteristic.descriptors ?? []
+            }
+            for attribute in gone { invalidate(attribute) }
+        }
+        serviceChanges.send(invalid)
+    }
+
+    private func invalidate(_ attribute: CBAttribute) {
+        guard let number = numbers.removeValue(forKey: ObjectIdentifier(attribute)) else { return }
+        attributes[number] = nil
+        notifying.remove(number)
+        endValues(number, CBError(.invalidHandle))
+        for request in lanes[Lane.attributes.rawValue].all where request.content.attribute == number {
+            perform(
+                lanes[Lane.attributes.rawValue].fail(request.number), .attributes, .failure(CBError(.invalidHandle)))
+        }
+    }
+
+    func peripheral(_ peripheral: CBPeripheral, didReadRSSI RSSI: NSNumber, error: (any Error)?) {
+        answer(.rssi, nil, error) { .rssi(RSSI.intValue) }
+    }
+
+    func peripheral(_ peripheral: CBPeripheral, didDiscoverServices error: (any Error)?) {
+        answer(.services, nil, error) { .services(services(peripheral.services) ?? []) }
+    }
+
+    func peripheral(
+        _ peripheral: CBPeripheral, didDiscoverIncludedServicesFor service: CBService, error: (any Error)?
+    ) {
+        answer(.includedServices, service, error) { .services(services(service.includedServices) ?? []) }
+    }
+
+    func peripheral(
+        _ peripheral: CBPeripheral, didDiscoverCharacteristicsFor service: CBService, error: (any Error)?
+    ) {
+        answer(.characteristics, service, error) { .characteristics(characteristics(service) ?? []) }
+    }
+
+    func peripheral(
+        _ peripheral: CBPeripheral, didDiscoverDescriptorsFor characteristic: CBCharacteristic, error: (any Error)?
+    ) {
+        answer(.descriptors, characteristic, error) { .descriptors(descriptors(characteristic) ?? []) }
+    }
+
+    func peripheral(
+        _ peripheral: CBPeripheral, didUpdateValueFor characteristic: CBCharacteristic, error: (any Error)?
+    ) {
+        let value = characteristic.value ?? Data()
+        if error == nil, let number = numbers[ObjectIdentifier(characteristic)] { values[number]?.send(value) }
+        answer(.value, characteristic, error) { .data(value) }
+    }
+
+    func peripheral(_ peripheral: CBPeripheral, didUpdateValueFor descriptor: CBDescriptor, error: (any Error)?) {
+        answer(.descriptorValue, descriptor, error) { .value(Descriptor.Value(descriptor.value)) }
+    }
+
+    func peripheral(
+        _ peripheral: CBPeripheral, didWriteValueFor characteristic: CBCharacteristic, error: (any Error)?
+    ) {
+        answer(.written, characteristic, error) { .done }
+    }
+
+    func peripheral(_ peripheral: CBPeripheral, didWriteValueFor descriptor: CBDescriptor, error: (any Error)?) {
+        answer(.descriptorWritten, descriptor, error) { .done }
+    }
+
+    func peripheral(
+        _ peripheral: CBPeripheral, didUpdateNotificationStateFor characteristic: CBCharacteristic, error: (any Error)?
+    ) {
+        answer(.notificationState, characteristic, error) { .done }
+    }
+
+    func peripheralIsReady(toSendWriteWithoutResponse peripheral: CBPeripheral) {
+        perform(lanes[Lane.attributes.rawValue].retry(), .attributes)
+    }
+
+    func peripheral(_ peripheral: CBPeripheral, didOpen channel: CBL2CAPChannel?, error: (any Error)?) {
+        let opened = channel.flatMap { central?.open($0) }
+        answer(.channel, nil, opened == nil ? error ?? CBError(.unknown) : nil) { opened.map { .channel($0) } ?? .done }
+    }
+}

@@ -1,0 +1,109 @@
+import CoreBluetooth
+import Synchronization
+
+/// Owns the `CBPeripheralManager` and all that belongs to it, on the queue of its delegate.
+actor PeripheralManagerCore: ChannelHost {
+    nonisolated let executor = QueueExecutor(label: "CoreBluetoothAsync.peripheral")
+    nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
+    nonisolated let state = Mutex(CBManagerState.unknown)
+    let link = PeripheralManagerLink()
+    var channels: ChannelTable { link.channels }
+
+    /// On the queue, so that no callback comes before the manager is known.
+    nonisolated func start(options: sending [String: Any]?) {
+        let options = Parcel(options)
+        executor.queue.sync { assumeIsolated { $0.link.start($0, options: options.open() ?? nil) } }
+    }
+
+    nonisolated func sequence<Element>(
+        add: @escaping @Sendable (PeripheralManagerLink, EventSubscription<Element, Never>) -> Void
+    ) -> EventSequence<Element, Never> {
+        EventSequence { [self] dropped in
+            let subscription = EventSubscription<Element, Never>(bufferSize: 256, dropped: dropped) {
+                self.post { $0.link.pruneEvents() }
+            }
+            post { add($0.link, subscription) }
+            return subscription
+        }
+    }
+
+    func add(_ service: Parcel<CBMutableService>) async throws -> PublishedService {
+        guard let service = service.open() else { throw CBError(.invalidParameters) }
+        let published = link.register(service)
+        try await wait {
+            $0.add(published, $1, $2)
+        } onCancel: {
+            $0.cancelAdd($1)
+        }
+        return published
+    }
+
+    func remove(_ service: PublishedService) { link.remove(service) }
+    func removeAllServices() { link.removeAllServices() }
+    func isAdvertising() -> Bool { link.manager?.isAdvertising ?? false }
+
+    func startAdvertising(_ data: Parcel<[String: Any]?>) async throws {
+        try await wait {
+            $0.startAdvertising(data.open() ?? nil, $1, $2)
+        } onCancel: {
+            $0.cancelAdvertising($1)
+        }
+    }
+
+    func publishChannel(withEncryption isEncrypted: Bool) async throws -> CBL2CAPPSM {
+        let request = ChannelRequest.publish(withEncryption: isEncrypted)
+        return try await wait {
+            $0.begin(request, $1, $2)
+        } onCancel: {
+            $0.cancelPublishing($1)
+        } ?? 0
+    }
+
+    func unpublishChannel(_ psm: CBL2CAPPSM) async throws {
+        try await wait {
+            $0.begin(.unpublish(psm), $1, $2)
+        } onCancel: {
+            $0.cancelPublishing($1)
+        }
+    }
+
+    func stopAdvertising() { link.stopAdvertising() }
+
+    func subscribedCentrals(of characteristic: PublishedCharacteristic) -> [Central] {
+        link.subscribers(characteristic.number).map { Central($0) }
+    }
+
+    func update(_ update: Update) async throws {
+        try await wait {
+            $0.update(update, $1, $2)
+        } onCancel: {
+            $0.cancelUpdate($1)
+        }
+    }
+
+    func setLatency(_ latency: CBPeripheralManagerConnectionLatency, for central: Central) {
+        link.setLatency(latency, for: central)
+    }
+
+    @discardableResult
+    private func wait(
+        _ begin: (PeripheralManagerLink, UInt64, CheckedContinuation<CBL2CAPPSM?, any Error>) -> Void,
+        onCancel: @escaping @Sendable (PeripheralManagerLink, UInt64) -> Void
+    ) async throws -> CBL2CAPPSM? {
+        let request = Number.next()
+        return try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { continuation in
+                guard let state = link.manager?.state else {
+                    return continuation.resume(throwing: BluetoothError.managerReleased)
+                }
+                guard state == .poweredOn else {
+                    return continuation.resume(throwing: BluetoothError.unavailable(state))
+                }
+                begin(link, request, continuation)
+            }
+        } onCancel: {
+            // It runs on the queue after what has begun above, because that runs on the queue already.
+            post { onCancel($0.link, request) }
+        }
+    }
+}

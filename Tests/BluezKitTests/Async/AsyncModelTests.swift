@@ -1,0 +1,283 @@
+import Foundation
+import Testing
+
+@testable import CoreBluetoothAsync
+
+/// The state machines of CoreBluetoothAsync in every order of events up to a length, and in long random ones: each task
+/// that waits is resumed once, never twice, and none is forgotten.
+@Suite struct AsyncModelTests {
+    /// Which tasks wait, and which have been resumed.
+    struct Ledger {
+        private(set) var waiting: Set<UInt64> = []
+        private var last: UInt64 = 0
+
+        mutating func add() -> UInt64 {
+            last += 1
+            waiting.insert(last)
+            return last
+        }
+
+        /// - Returns: Whether that task was waiting.
+        mutating func resume(_ task: UInt64) -> Bool { waiting.remove(task) != nil }
+    }
+
+    /// Calls `body` with each sequence of numbers below `count`, of this length, and then with random ones of 400.
+    private func explore(_ count: Int, length: Int, random: Int = 2000, _ body: ([Int]) throws -> Void) rethrows {
+        var sequence = [Int](repeating: 0, count: length)
+        while true {
+            try body(sequence)
+            guard let index = sequence.lastIndex(where: { $0 < count - 1 }) else { break }
+            sequence[index] += 1
+            for later in sequence.indices where later > index { sequence[later] = 0 }
+        }
+        var generator = SeededRandom(state: 7)
+        for _ in 0..<random {
+            try body((0..<400).map { _ in Int.random(in: 0..<count, using: &generator) })
+        }
+    }
+
+    struct Broken: Error, CustomStringConvertible { let description: String }
+
+    // MARK: Connections
+
+    @Test("O-11 CN-3 CN-7 tasks that connect and disconnect are resumed exactly once, in every order of events")
+    func connections() throws {
+        try explore(10, length: 5, random: 2000) { events in
+            var machine = ConnectionMachine()
+            var tasks = Ledger()
+            // What CoreBluetooth was last asked for, and has to answer.
+            var isAskedToConnect = false
+            var isAskedToCancel = false
+            var isLinked = false
+
+            func perform(_ actions: [ConnectionMachine.Action]) throws {
+                for action in actions {
+                    switch action {
+                    case .connect:
+                        guard !isAskedToConnect, !isAskedToCancel, !isLinked else {
+                            throw Broken(description: "connect \(events)")
+                        }
+                        isAskedToConnect = true
+                    case .cancelConnection:
+                        guard isAskedToConnect || isLinked, !isAskedToCancel else {
+                            throw Broken(description: "cancel \(events)")
+                        }
+                        isAskedToCancel = true
+                    case .resume(let task, _):
+                        guard tasks.resume(task) else { throw Broken(description: "resumed twice: \(events)") }
+                    case .linkEnded:
+                        guard isLinked else { throw Broken(description: "no link has ended: \(events)") }
+                    }
+                }
+            }
+            func end() {
+                (isAskedToConnect, isAskedToCancel, isLinked) = (false, false, false)
+            }
+            for event in events {
+                switch event {
+                case 0: try perform(machine.connect(tasks.add()))
+                case 1: try perform(machine.disconnect(tasks.add()))
+                case 2: if let task = tasks.waiting.min() { try perform(machine.cancel(task)) }
+                case 3: if let task = tasks.waiting.max() { try perform(machine.cancel(task)) }
+                case 4:  // also after a cancel, which it has crossed
+                    if isAskedToConnect {
+                        (isAskedToConnect, isLinked) = (false, true)
+                        try perform(machine.didConnect())
+                    }
+                case 5:
+                    if isAskedToConnect, !isAskedToCancel {
+                        end()
+                        try perform(machine.didEnd())
+                    }
+                case 6, 7:
+                    if isLinked || isAskedToCancel {
+                        let isReconnecting = event == 7 && !isAskedToCancel
+                        let actions = machine.didEnd(isReconnecting: isReconnecting)
+                        if isReconnecting {
+                            try perform(actions)
+                            (isAskedToConnect, isLinked) = (true, false)
+                        } else {
+                            let wasLinked = isLinked
+                            (isAskedToConnect, isAskedToCancel) = (false, false)
+                            isLinked = false
+                            if wasLinked, actions.contains(.linkEnded) { isLinked = true }
+                            try perform(actions.filter { $0 == .linkEnded })
+                            isLinked = false
+                            try perform(actions.filter { $0 != .linkEnded })
+                        }
+                    }
+                case 8: if let task = tasks.waiting.randomElement() { try perform(machine.cancel(task)) }
+                default:
+                    try perform(machine.reset())
+                    end()
+                    guard tasks.waiting.isEmpty, machine.isIdle else {
+                        throw Broken(description: "forgotten: \(events)")
+                    }
+                }
+                // A task waits for something that will be answered.
+                guard tasks.waiting.isEmpty || isAskedToConnect || isAskedToCancel else {
+                    throw Broken(description: "waits for nothing: \(events)")
+                }
+            }
+            try perform(machine.reset())
+            guard tasks.waiting.isEmpty else { throw Broken(description: "forgotten: \(events)") }
+        }
+    }
+
+    // MARK: Requests
+
+    @Test("RW-1 requests are made one at a time, in order, and each is resumed exactly once, in every order of events")
+    func requests() throws {
+        try explore(8, length: 6, random: 400) { events in
+            var queue = RequestQueue<Void>()
+            var tasks = Ledger()
+            var hasRoom = true
+            var made: [UInt64] = []
+            var unanswered: UInt64?
+
+            func perform(_ actions: [RequestQueue<Void>.Action]) throws {
+                var work = actions
+                while !work.isEmpty {
+                    switch work.removeFirst() {
+                    case .make(let request):
+                        guard hasRoom else { break }
+                        guard unanswered == nil, tasks.waiting.contains(request.number), made.last ?? 0 < request.number
+                        else {
+                            throw Broken(description: "made \(request.number): \(events)")
+                        }
+                        made.append(request.number)
+                        unanswered = request.number
+                        queue.didMake()
+                    case .resume(let request, _):
+                        guard tasks.resume(request.number) else {
+                            throw Broken(description: "resumed twice: \(events)")
+                        }
+                    }
+                }
+            }
+            for event in events {
+                switch event {
+                case 0: try perform(queue.add(tasks.add(), ()))
+                case 1, 2:
+                    guard let task = event == 1 ? tasks.waiting.min() : tasks.waiting.max() else { break }
+                    let wasMade = made.contains(task)
+                    try perform(queue.cancel(task))
+                    // Its answer still comes, or it is never made.
+                    guard (queue.made?.number == task) == wasMade else {
+                        throw Broken(description: "cancelled: \(events)")
+                    }
+                case 3:
+                    if unanswered != nil {
+                        unanswered = nil
+                        try perform(queue.didAnswer())
+                    }
+                case 4:
+                    if let task = tasks.waiting.min() {
+                        if unanswered == task { unanswered = nil }
+                        try perform(queue.fail(task))
+                    }
+                case 5: hasRoom = false
+                case 6:
+                    hasRoom = true
+                    try perform(queue.retry())
+                default:
+                    unanswered = nil
+                    try perform(queue.end())
+                    guard tasks.waiting.isEmpty else { throw Broken(description: "forgotten: \(events)") }
+                }
+                guard queue.made?.number == unanswered else { throw Broken(description: "another request: \(events)") }
+                guard tasks.waiting.isEmpty || unanswered != nil || !hasRoom else {
+                    throw Broken(description: "waits for nothing: \(events)")
+                }
+            }
+            try perform(queue.end())
+            guard tasks.waiting.isEmpty else { throw Broken(description: "forgotten: \(events)") }
+        }
+    }
+
+    // MARK: Sequences
+
+    private struct Failed: Error {}
+
+    @Test(
+        "a sequence delivers each element once and in order, drops the oldest and counts it, in every order of events")
+    func mailboxes() throws {
+        try explore(6, length: 6, random: 400) { events in
+            var mailbox = Mailbox<Int, Failed, UInt64>(limit: 2)
+            var tasks = Ledger()
+            var sent = 0
+            var dropped = 0
+            var received: [Int] = []
+            var errors = 0
+            var hasFailed = false
+
+            func answer(_ task: UInt64, _ answer: Result<Int?, Failed>) throws {
+                guard tasks.resume(task) else { throw Broken(description: "resumed twice: \(events)") }
+                switch answer {
+                case .success(let element): if let element { received.append(element) }
+                case .failure: errors += 1
+                }
+            }
+            for event in events {
+                switch event {
+                case 0, 1:
+                    if !mailbox.isEnded { sent += 1 }
+                    let (waiter, hasDropped) = mailbox.send(sent)
+                    if hasDropped { dropped += 1 }
+                    if let waiter { try answer(waiter, .success(sent)) }
+                case 2, 3:
+                    let task = tasks.add()
+                    if let now = mailbox.next(task) { try answer(task, now) }
+                case 4:
+                    hasFailed = hasFailed || !mailbox.isEnded
+                    for (task, last) in mailbox.finish(throwing: Failed()) { try answer(task, last) }
+                default: for task in mailbox.cancel() { try answer(task, .success(nil)) }
+                }
+                guard received == received.sorted(), Set(received).count == received.count else {
+                    throw Broken(description: "order: \(events)")
+                }
+                guard errors <= (hasFailed ? 1 : 0), received.count + dropped <= sent else {
+                    throw Broken(description: "too much: \(events)")
+                }
+                guard !mailbox.isEnded || tasks.waiting.isEmpty else {
+                    throw Broken(description: "forgotten: \(events)")
+                }
+            }
+            for task in mailbox.cancel() { try answer(task, .success(nil)) }
+            guard tasks.waiting.isEmpty else { throw Broken(description: "forgotten: \(events)") }
+        }
+    }
+
+    @Test(
+        "a sequence that is not read keeps the newest elements, says how many it dropped, and delivers them after its end"
+    )
+    func drops() async throws {
+        let ends = EventLog<String>()
+        var sequence: EventSequence<Int, Never>? = EventSequence { dropped in
+            let subscription = EventSubscription<Int, Never>(bufferSize: 3, dropped: dropped) { ends.append("end") }
+            for n in 1...10 { subscription.send(n) }
+            return subscription
+        }
+        #expect(sequence?.droppedCount == 7)
+        var iterator = sequence?.makeAsyncIterator()
+        #expect(await iterator?.next() == 8)
+        // A second consumer has a buffer of its own.
+        var other = sequence?.makeAsyncIterator()
+        #expect(await other?.next() == 8)
+        #expect(sequence?.droppedCount == 14)
+        other = nil
+        _ = try await ends.next("the end of the second") { $0 }
+        sequence = nil
+        #expect(await iterator?.next() == 9)
+        iterator = nil
+        _ = try await ends.next("the end of the first") { $0 }
+    }
+}
+
+private struct SeededRandom: RandomNumberGenerator {
+    var state: UInt64
+    mutating func next() -> UInt64 {
+        state = state &* 6_364_136_223_846_793_005 &+ 1_442_695_040_888_963_407
+        return state ^ (state >> 29)
+    }
+}

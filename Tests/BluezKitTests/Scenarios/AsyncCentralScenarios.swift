@@ -1,0 +1,325 @@
+import BluezDBus
+import CoreBluetooth
+import CoreBluetoothAsync
+import Foundation
+import Testing
+
+/// The central role with `async`. In the simulator and against the real bluetoothd.
+extension Scenarios {
+    @Suite struct AsyncCentralScenarios {
+        typealias World = any BluezKitTests.World
+
+        /// A manager, and a peripheral that it has found.
+        static func found(
+            _ name: String, _ service: CBUUID, options: [String: Any] = [:]
+        ) async throws -> (World, CentralManager, CoreBluetoothAsync.Peripheral) {
+            let world = try await Worlds.make()
+            let central = CentralManager(options: world.managerOptions)
+            return (world, central, try await find(name, service, central))
+        }
+
+        static func find(
+            _ name: String, _ service: CBUUID, _ central: CentralManager
+        ) async throws -> CoreBluetoothAsync.Peripheral {
+            try await within { [service = service.data] in
+                for try await found in central.scanForPeripherals(withServices: [CBUUID(data: service)])
+                where found.advertisementData.localName == name {
+                    return found.peripheral
+                }
+                throw BluetoothError.notFound
+            }
+        }
+
+        static func connectedSink() async throws -> (World, CentralManager, CoreBluetoothAsync.Peripheral) {
+            let (world, central, sink) = try await found("Rig Sink", sinkUUID(1))
+            try await within { try await central.connect(sink) }
+            return (world, central, sink)
+        }
+
+        @Test(
+            "SC-4 SC-9 a scan is a sequence: it begins with the call, before the state is known, and ends with its loop"
+        )
+        func scans() async throws {
+            let world = try await Worlds.make()
+            let central = CentralManager(options: world.managerOptions)
+            #expect(central.state == .unknown || central.state == .poweredOn)
+            let found = try await within {
+                for try await found in central.scanForPeripherals(withServices: [CBUUID(string: "180D")])
+                where found.advertisementData.localName == "Rig Heart" {
+                    return found
+                }
+                throw BluetoothError.notFound
+            }
+            #expect(found.rssi.map { $0 < 0 } == true)
+            #expect(found.advertisementData.isConnectable)
+            #expect(found.advertisementData.serviceUUIDs.contains(CBUUID(string: "180D")))
+            #expect(found.peripheral.state == .disconnected)
+            try await stopsScanning(world)
+        }
+
+        /// Waits until no program discovers.
+        private func stopsScanning(_ world: World) async throws {
+            try await within {
+                let peer = try await Peer.named(world.busAddress)
+                while try await peer.call(
+                    "org.bluez", "/org/bluez/hci0", "org.freedesktop.DBus.Properties", "Get",
+                    [.string("org.bluez.Adapter1"), .string("Discovering")]
+                ).first?.boolValue == true {
+                    try Task.checkCancellation()
+                }
+            }
+        }
+
+        @Test("SC-5 cancelling the task of a scan ends the loop, and BlueZ's discovery")
+        func cancelsScan() async throws {
+            let world = try await Worlds.make()
+            let central = CentralManager(options: world.managerOptions)
+            let seen = EventLog<String>()
+            let scan = central.scanForPeripherals(withServices: [CBUUID(string: "180D")])
+            let task = Task {
+                for try await found in scan { seen.append(found.advertisementData.localName ?? "") }
+                return Task.isCancelled
+            }
+            _ = try await seen.next("a report") { $0 == "Rig Heart" ? $0 : nil }
+            task.cancel()
+            #expect(try await within { try await task.value })
+            try await stopsScanning(world)
+        }
+
+        @Test("SC-2 several consumers share a scan; a scan with other parameters replaces it")
+        func sharesScan() async throws {
+            let world = try await Worlds.make()
+            let central = CentralManager(options: world.managerOptions)
+            try await within { try await central.waitUntilReady() }
+            let scan = central.scanForPeripherals(withServices: [CBUUID(string: "180D")], allowDuplicates: true)
+            let heart = try await within {
+                async let first = scan.first { $0.advertisementData.localName == "Rig Heart" }
+                async let second = scan.first { $0.advertisementData.localName == "Rig Heart" }
+                return try await (first?.peripheral, second?.peripheral)
+            }
+            #expect(heart.0 != nil && heart.0 === heart.1)
+            let old = central.scanForPeripherals(withServices: [CBUUID(string: "180D")])
+            let new = central.scanForPeripherals(withServices: [sinkUUID(1)])
+            await #expect(throws: BluetoothError.scanReplaced) {
+                try await within { for try await _ in old {} }
+            }
+            let sink = try await within { try await new.first { $0.advertisementData.localName == "Rig Sink" } }
+            #expect(sink != nil)
+        }
+
+        @Test("CN-3 CN-7 RW-2 RW-4 GD-3 connect, discover, read, write, disconnect")
+        func basics() async throws {
+            let (world, central, sink) = try await Self.connectedSink()
+            #expect(sink.state == .connected)
+            let services = try await sink.discoverServices([sinkUUID(1)])
+            #expect(services.map(\.uuid) == [sinkUUID(1)])
+            #expect(await sink.services == services)
+            let read = try await sink.discoverCharacteristic(sinkUUID(0x11), in: sinkUUID(1))
+            try await within { try await sink.writeValue(Data([1, 2, 3]), for: read) }
+            #expect(try await within { try await sink.readValue(for: read) } == Data([1, 2, 3]))
+            let described = try await sink.discoverCharacteristic(sinkUUID(0x18), in: sinkUUID(1))
+            let descriptors = try await sink.discoverDescriptors(for: described)
+            let text = try #require(descriptors.first { $0.uuid == CBUUID(string: "2901") })
+            #expect(try await sink.readValue(for: text) == .text("A description"))
+            let refusing = try await sink.discoverCharacteristic(sinkUUID(0x1A), in: sinkUUID(1))
+            await #expect(throws: CBATTError.self) { try await sink.writeValue(Data([1]), for: refusing) }
+            #expect(try await within { try await sink.readRSSI() } < 0)
+            await #expect(throws: BluetoothError.notFound) {
+                try await sink.discoverCharacteristic(sinkUUID(0x999), in: sinkUUID(1))
+            }
+            try await within { try await central.cancelPeripheralConnection(sink) }
+            #expect(sink.state == .disconnected)
+            await #expect(throws: CBError.self) { try await sink.readValue(for: read) }
+            try await world.awaitConnections("sink", 0)
+        }
+
+        @Test("NT-1 NT-4 values of notifications, in order and once; leaving the loop unsubscribes")
+        func notifies() async throws {
+            let (world, central, sink) = try await Self.connectedSink()
+            let characteristic = try await sink.discoverCharacteristic(sinkUUID(0x13), in: sinkUUID(1))
+            let values = sink.values(for: characteristic)
+            // A request after the subscription is answered after it.
+            _ = try await within { try await sink.readRSSI() }
+            #expect(await sink.isNotifying(characteristic))
+            try await world.control("sink burst 0013 1000 20 250")
+            let counters = try await within {
+                var counters: [Int] = []
+                for try await value in values {
+                    counters.append(Int(value[value.startIndex]) | Int(value[value.startIndex + 1]) << 8)
+                    if counters.count == 1000 { break }
+                }
+                return counters
+            }
+            #expect(
+                counters.count == 1000 && zip(counters, counters.dropFirst()).allSatisfy { ($0 + 1) & 0xFFFF == $1 })
+            #expect(values.droppedCount == 0)
+            try await within { while await sink.isNotifying(characteristic) { _ = try await sink.readRSSI() } }
+            try await within { try await central.cancelPeripheralConnection(sink) }
+        }
+
+        @Test("O-15 CN-9 the peer closes the link: what waits, and each sequence, throw its error")
+        func losesLink() async throws {
+            let (world, central, sink) = try await Self.connectedSink()
+            let characteristic = try await sink.discoverCharacteristic(sinkUUID(0x13), in: sinkUUID(1))
+            let values = sink.values(for: characteristic)
+            let more = sink.values(for: characteristic)
+            let events = central.events
+            _ = try await within { try await sink.readRSSI() }
+            try await world.control("sink disconnect")
+            for sequence in [values, more] {
+                await #expect(throws: CBError.self) { try await within { for try await _ in sequence {} } }
+            }
+            let error = try await within { () -> (any Error)? in
+                for await event in events {
+                    if case .didDisconnectPeripheral(sink, false, let error) = event { return error }
+                }
+                return nil
+            }
+            #expect(error is CBError)
+            // The same object connects again.
+            try await within { try await central.connect(sink) }
+            await #expect(throws: CBError.self) { try await sink.readValue(for: characteristic) }
+            let again = try await sink.discoverCharacteristic(sinkUUID(0x13), in: sinkUUID(1))
+            #expect(again != characteristic)
+            try await within { try await central.cancelPeripheralConnection(sink) }
+        }
+
+        @Test(
+            "O-11 CN-2 CN-7 a time limit by the caller's own means calls a pending connect off; the next one succeeds")
+        func cancelsConnect() async throws {
+            let (world, central, heart) = try await Self.found("Rig Heart", CBUUID(string: "180D"))
+            try await world.control("heart vanish")
+            await #expect(throws: DeadlineExceeded.self) {
+                try await within(0.5) { try await central.connect(heart) }
+            }
+            try await within { while heart.state != .disconnected { try await Task.sleep(for: .milliseconds(10)) } }
+            // Two tasks, one of which is cancelled: the attempt continues.
+            let first = Task { try await central.connect(heart) }
+            let second = Task { try await central.connect(heart) }
+            first.cancel()
+            await #expect(throws: CancellationError.self) { try await first.value }
+            try await world.control("heart return")
+            try await within { try await second.value }
+            try await within { try await central.cancelPeripheralConnection(heart) }
+        }
+
+        @Test("RW-8 RW-9 O-27 writes without response wait for room: 2,000 arrive, before a read that follows")
+        func streams() async throws {
+            let (world, central, sink) = try await Self.connectedSink()
+            let characteristic = try await sink.discoverCharacteristic(sinkUUID(0x12), in: sinkUUID(1))
+            let counter = try await sink.discoverCharacteristic(sinkUUID(0x1C), in: sinkUUID(1))
+            let count = try await within {
+                let before = try await sink.readValue(for: counter)
+                for _ in 0..<2000 {
+                    try await sink.writeValue(Data(count: 20), for: characteristic, type: .withoutResponse)
+                }
+                let after = try await sink.readValue(for: counter)
+                return after.littleEndian &- before.littleEndian
+            }
+            #expect(count == 40_000)
+            let long = Data(count: await sink.maximumWriteValueLength(for: .withoutResponse) + 1)
+            await #expect(throws: CBATTError.self) {
+                try await sink.writeValue(long, for: characteristic, type: .withoutResponse)
+            }
+            try await within { try await central.cancelPeripheralConnection(sink) }
+            _ = world
+        }
+
+        @Test(
+            "RW-1 a cancelled read returns at once, a cancelled write is never made; what waits behind them is answered"
+        )
+        func cancelsRead() async throws {
+            let (world, central, sink) = try await Self.connectedSink()
+            let slow = try await sink.discoverCharacteristic(sinkUUID(0x1B), in: sinkUUID(1))
+            let hello = try await sink.discoverCharacteristic(sinkUUID(0x10), in: sinkUUID(1))
+            let cancelled = Task { try await sink.readValue(for: slow) }
+            let neverMade = Task { try await sink.writeValue(Data([1]), for: hello) }
+            _ = await sink.isNotifying(slow)
+            neverMade.cancel()
+            cancelled.cancel()
+            await #expect(throws: CancellationError.self) { try await cancelled.value }
+            await #expect(throws: CancellationError.self) { try await neverMade.value }
+            #expect(try await within { try await sink.readValue(for: hello) } == Data("hello".utf8))
+            try await within { try await central.cancelPeripheralConnection(sink) }
+            _ = world
+        }
+
+        @Test("ST-4 O-18 Bluetooth goes off: everything that waits throws; on again, the same objects work")
+        func powersOff() async throws {
+            let (world, central, sink) = try await Self.connectedSink()
+            let characteristic = try await sink.discoverCharacteristic(sinkUUID(0x13), in: sinkUUID(1))
+            let values = sink.values(for: characteristic)
+            let scan = central.scanForPeripherals(withServices: [sinkUUID(0x999)])
+            let other = try await Self.find("Rig Heart", CBUUID(string: "180D"), central)
+            try await world.control("heart vanish")
+            let pending = Task { try await central.connect(other) }
+            let states = central.states
+            try await world.control("rig power off")
+            await #expect(throws: BluetoothError.unavailable(.poweredOff)) { try await pending.value }
+            await #expect(throws: BluetoothError.unavailable(.poweredOff)) {
+                try await within { for try await _ in values {} }
+            }
+            await #expect(throws: (any Error).self) { try await within { for try await _ in scan {} } }
+            await #expect(throws: BluetoothError.unavailable(.poweredOff)) { try await central.waitUntilReady() }
+            await #expect(throws: BluetoothError.unavailable(.poweredOff)) { try await central.connect(sink) }
+            try await world.control("heart return")
+            try await world.control("rig power on")
+            try await within { for await state in states.dropFirst(2) where state == .poweredOn { return } }
+            try await within { try await central.connect(sink) }
+            try await within { try await central.cancelPeripheralConnection(sink) }
+        }
+
+        @Test(
+            "ST-6 O-44 bluetoothd restarts: everything that waits throws; afterwards the same peripheral connects again"
+        )
+        func restarts() async throws {
+            let (world, central, sink) = try await Self.connectedSink()
+            let characteristic = try await sink.discoverCharacteristic(sinkUUID(0x13), in: sinkUUID(1))
+            let values = sink.values(for: characteristic)
+            let states = central.states
+            for line in ["stop", "start"] { try await world.control("bluetoothd \(line)") }
+            await #expect(throws: BluetoothError.unavailable(.resetting)) {
+                try await within { for try await _ in values {} }
+            }
+            try await within { for await state in states.dropFirst(2) where state == .poweredOn { return } }
+            try await within { try await central.connect(sink) }
+            try await within { try await central.cancelPeripheralConnection(sink) }
+        }
+
+        @Test("O-45 CN-15 releasing the manager ends what waits, and its connections")
+        func releases() async throws {
+            let world = try await Worlds.make()
+            var central: CentralManager? = CentralManager(options: world.managerOptions)
+            let sink = try await Self.find("Rig Sink", sinkUUID(1), try #require(central))
+            try await within { [central] in try await central?.connect(sink) }
+            let characteristic = try await sink.discoverCharacteristic(sinkUUID(0x13), in: sinkUUID(1))
+            let values = sink.values(for: characteristic)
+            let states = try #require(central).states
+            _ = try await within { try await sink.readRSSI() }
+            central = nil
+            await #expect(throws: BluetoothError.managerReleased) { try await within { for try await _ in values {} } }
+            try await within { for await _ in states {} }
+            await #expect(throws: BluetoothError.managerReleased) { try await sink.discoverServices() }
+            try await world.awaitConnections("sink", 0)
+        }
+
+        @Test("CN-1 releasing the peripheral ends its connection")
+        func releasesPeripheral() async throws {
+            let world = try await Worlds.make()
+            let central = CentralManager(options: world.managerOptions)
+            do {
+                let sink = try await Self.find("Rig Sink", sinkUUID(1), central)
+                try await within { try await central.connect(sink) }
+            }
+            try await world.awaitConnections("sink", 0)
+            #expect(central.state == .poweredOn)
+        }
+
+        @Test("RT-1 a peripheral is retrieved by its identifier, the same object as long as one is kept")
+        func retrieves() async throws {
+            let (world, central, sink) = try await Self.found("Rig Sink", sinkUUID(1))
+            #expect(await central.retrievePeripherals(withIdentifiers: [sink.identifier, UUID()]) == [sink])
+            _ = world
+        }
+    }
+}

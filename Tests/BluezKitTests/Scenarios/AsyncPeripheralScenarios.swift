@@ -1,0 +1,145 @@
+import CoreBluetooth
+import CoreBluetoothAsync
+import Foundation
+import Testing
+
+/// The peripheral role with `async`, seen by an independent central. In the simulator and against the real bluetoothd.
+extension Scenarios {
+    @Suite struct AsyncPeripheralScenarios {
+        typealias World = any BluezKitTests.World
+
+        /// A manager that has published a service 0100 with these, to a connected central.
+        private static func published(
+            _ properties: [(Int, CBCharacteristicProperties)], mtu: Int = 517
+        ) async throws -> (World, PeripheralManager, PublishedService, EventSequence<ATTRequest, Never>) {
+            let world = try await Worlds.make()
+            let manager = PeripheralManager(options: world.managerOptions)
+            let requests = manager.requests
+            let service = try await within {
+                let service = try await manager.add(localService(0x100, properties.map { local($0, $1) }))
+                try await manager.startAdvertising([CBAdvertisementDataLocalNameKey: "Kit"])
+                return service
+            }
+            try await world.connect(mtu: mtu)
+            return (world, manager, service, requests)
+        }
+
+        @Test("PB-1 AD-3 RQ-1 RQ-2 RQ-4 publish, advertise, answer reads and writes")
+        func basics() async throws {
+            let (world, manager, service, requests) = try await Self.published([(0x110, [.read, .write])])
+            let characteristic = service.characteristics[0]
+            #expect(await manager.isAdvertising)
+            await #expect(throws: CBError.self) { try await manager.startAdvertising() }
+            let log = EventLog<ATTRequest.Kind>()
+            let server = Task {
+                for await request in requests where request.characteristic == characteristic {
+                    log.append(request.kind)
+                    switch request.kind {
+                    case .read: request.respond(with: Data((0..<100).map { UInt8($0) }))
+                    case .write(let writes) where writes[0].value.count > 3:
+                        request.respond(.invalidAttributeValueLength)
+                    case .write: request.respond()
+                    }
+                    request.respond(.unlikelyError)  // the first answer counts
+                }
+            }
+            let line = characteristic.uuid.line
+            let whole = (0..<100).map { String(format: "%02x", $0) }.joined()
+            #expect(try await world.control("central read \(line)") == whole)
+            _ = try await world.control("central write \(line) 0a0b")
+            let writes = try await log.next("a write") { if case .write(let writes) = $0 { writes } else { nil } }
+            #expect(writes.map(\.value) == [Data([10, 11])] && writes[0].characteristic == characteristic)
+            await #expect(throws: (any Error).self) { try await world.control("central write \(line) 0a0b0c0d") }
+            await manager.stopAdvertising()
+            #expect(await !manager.isAdvertising)
+            server.cancel()
+            try await within { await server.value }
+            // Without a consumer a request is refused, not left waiting.
+            await #expect(throws: (any Error).self) { try await world.control("central read \(line)") }
+        }
+
+        @Test(
+            "UP-1 UP-2 UP-7 UP-8 updates wait for room: 1,000 reach a subscriber in order; then the subscription ends"
+        )
+        func updates() async throws {
+            let (world, manager, service, _) = try await Self.published([(0x113, .notify)])
+            let characteristic = service.characteristics[0]
+            let changes = manager.subscriptions
+            _ = try await world.control("central subscribe \(characteristic.uuid.line)")
+            let change = try await within { await changes.first { _ in true } }
+            #expect(change?.isSubscribed == true && change?.characteristic == characteristic)
+            #expect(await manager.subscribedCentrals(of: characteristic) == change.map { [$0.central] })
+            try await within {
+                for n in 0..<1000 {
+                    try await manager.updateValue(Data([UInt8(n & 0xFF), UInt8(n >> 8)]), for: characteristic)
+                }
+            }
+            let more = manager.subscriptions
+            _ = try await world.control("central disconnect")
+            let end = try await within { await more.first { _ in true } }
+            #expect(end?.isSubscribed == false)
+            #expect(await manager.subscribedCentrals(of: characteristic).isEmpty)
+            await manager.remove(service)
+            await #expect(throws: CBError.self) { try await manager.updateValue(Data(), for: characteristic) }
+        }
+
+        @Test("PB-7 a service that is refused throws; one whose task is cancelled is withdrawn")
+        func refuses() async throws {
+            let world = try await Worlds.make()
+            let manager = PeripheralManager(options: world.managerOptions)
+            await #expect(throws: CBError.self) {
+                try await manager.add(CBMutableService(type: CBUUID(string: "180A"), primary: true))
+            }
+            let task = Task {
+                withUnsafeCurrentTask { $0?.cancel() }
+                try await manager.add(localService(0x100, [local(0x110, .read)]))
+            }
+            await #expect(throws: CancellationError.self) { try await task.value }
+            let advertising = Task {
+                withUnsafeCurrentTask { $0?.cancel() }
+                try await manager.startAdvertising()
+            }
+            await #expect(throws: CancellationError.self) { try await advertising.value }
+            try await within {
+                try await manager.add(localService(0x101, [local(0x111, .read)]))
+                try await manager.startAdvertising()
+            }
+            let table = try await world.connect()
+            #expect(!table.contains(sinkUUID(0x100).line) && table.contains(sinkUUID(0x101).line))
+        }
+
+        @Test("ST-5 AD-3 Bluetooth goes off and on: what waits throws, and services can be advertised again")
+        func powersOff() async throws {
+            let (world, manager, service, _) = try await Self.published([(0x113, .notify)])
+            let states = manager.states
+            try await world.control("rig power off")
+            try await within { for await state in states where state == .poweredOff { return } }
+            await #expect(throws: BluetoothError.unavailable(.poweredOff)) {
+                try await manager.updateValue(Data([1]), for: service.characteristics[0])
+            }
+            await #expect(throws: BluetoothError.unavailable(.poweredOff)) { try await manager.startAdvertising() }
+            try await world.control("rig power on")
+            try await within { for await state in manager.states where state == .poweredOn { return } }
+            try await within { try await manager.startAdvertising() }
+            #expect(try await world.connect().contains(service.uuid.line))
+        }
+
+        @Test("releasing the manager ends its sequences and withdraws its services")
+        func releases() async throws {
+            let world = try await Worlds.make()
+            var manager: PeripheralManager? = PeripheralManager(options: world.managerOptions)
+            let requests = try #require(manager).requests
+            let states = try #require(manager).states
+            try await within { [manager] in
+                try await manager?.add(localService(0x100, [local(0x110, .read)]))
+                try await manager?.startAdvertising()
+            }
+            manager = nil
+            try await within {
+                for await _ in requests {}
+                for await _ in states {}
+            }
+            _ = world
+        }
+    }
+}
