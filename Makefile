@@ -1,6 +1,6 @@
 # Each target runs the script of the same name in scripts/, which can also be run directly.
 .DEFAULT_GOAL := help
-.PHONY: help build test test-matrix model storm fuzz soak sanitize kill-anywhere demo demo-restore bench docs lint format rules structure api-check clean
+.PHONY: help build test test-matrix model storm fuzz soak sanitize kill-anywhere demo demo-restore examples bench docs lint format rules structure api-check clean
 
 help: ## list the targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -38,6 +38,9 @@ demo: ## show a heart-rate sensor: a real one if there is an adapter, otherwise 
 
 demo-restore: ## kill the demo while measurements arrive, restart it, and check that it resumes
 	@scripts/demo-restore
+
+examples: ## build the programs in Examples, and test each of them in the simulator
+	@scripts/examples
 
 bench: ## measure the release build
 	@scripts/bench

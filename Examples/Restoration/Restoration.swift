@@ -1,0 +1,40 @@
+// Prints heart rates. Kill it with kill -9 and start it again: it is connected and subscribed, without a scan.
+import CoreBluetooth
+import CoreBluetoothAsync
+import Foundation
+
+@main
+enum Restoration {
+    static func main() async {
+        guard CommandLine.arguments.count == 1 else {
+            return print("usage: restoration\n\nPrints what a heart-rate sensor measures. Kill it, and start it again.")
+        }
+        do { try await run() } catch {
+            FileHandle.standardError.write(Data("restoration: \(error.localizedDescription)\n".utf8))
+            exit(1)
+        }
+    }
+
+    static func run() async throws {
+        let service = CBUUID(string: "180D")
+        let central = CentralManager(options: [CBCentralManagerOptionRestoreIdentifierKey: "restoration-example"])
+        let restored = await central.restoredState.first { _ in true }
+        try await central.waitUntilReady()
+        var sensor = restored?.peripherals.first
+        say(sensor == nil ? "Looking for a sensor." : "Restored.")
+        let scan = sensor == nil ? central.scanForPeripherals(withServices: [service]) : nil
+        if let scan { sensor = try await scan.first { _ in true }?.peripheral }
+        guard let sensor else { return }
+        while true {
+            try await central.connect(sensor)  // at once, if it was restored
+            do {
+                let measurement = try await sensor.discoverCharacteristic(CBUUID(string: "2A37"), in: service)
+                for try await value in sensor.values(for: measurement) where value.count > 1 {
+                    say("\(value[value.startIndex + 1]) bpm")
+                }
+            } catch is CBError { say("The connection was lost.") }
+        }
+    }
+
+    static func say(_ line: String) { FileHandle.standardOutput.write(Data("\(line)\n".utf8)) }
+}
