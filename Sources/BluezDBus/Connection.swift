@@ -44,6 +44,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
 
     private let raw: OpaquePointer
     private let loop: OpaquePointer
+    private let stream = MessageStream()
     private var isOpen = true
     private var open: [UInt32: OpenCall] = [:]
     private var waiting = CallQueue<WaitingCall>()
@@ -151,11 +152,28 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     /// - Returns: Whether to wait for more.
     private func handleReady() -> Bool {
         guard isOpen else { return false }
-        cdbus_loop_handle(loop)
-        while isOpen, let message = dbus_connection_pop_message(raw) { receive(Message(adopting: message)) }
+        do throws(BusError) {
+            guard cdbus_loop_handle(loop) == 0 else { throw .limit("no file descriptor for reading from the bus") }
+            try receiveMessages()
+        } catch {
+            lose(error)
+        }
         handleReadyDescriptors()
         onTurnEnd?()
         return isOpen
+    }
+
+    /// Handles what has arrived, a block of it at most, so that its events are delivered before the next one is read.
+    private func receiveMessages() throws(BusError) {
+        var isReady = false
+        let input = cdbus_loop_input(loop, &isReady)
+        // libdbus ends a connection to which it cannot write, or which it cannot authenticate. What came before that is read.
+        let isLost = dbus_connection_get_is_connected(raw) == 0
+        while isOpen, input >= 0, isReady || isLost, try stream.receive(from: input) {
+            while isOpen, let message = try stream.next() { receive(message) }
+            if !isLost { return }
+        }
+        if isLost { lose() }
     }
 
     // MARK: Other descriptors
@@ -187,9 +205,9 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     }
 
     private func receive(_ message: Message) {
+        guard message.header.type <= DBUS_MESSAGE_TYPE_SIGNAL else { return }  // of a later version of D-Bus
         switch message.kind {
         case .signal:
-            if message.isSignal("org.freedesktop.DBus.Local", "Disconnected") { return lose() }
             noteOwnerChange(message)
             onSignal?(message)
         case .reply: finish(message.replySerial, .success(message))
@@ -341,7 +359,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     /// Answers a call. Does nothing if the caller expects no answer.
     public func reply(to call: IncomingCall, _ arguments: ((inout MessageWriter) throws(BusError) -> Void)? = nil) {
         guard call.expectsReply else { return }
-        guard let message = dbus_message_new_method_return(call.raw) else { return }
+        guard let message = cdbus_message_new_return(call.serial, call.senderC) else { return }
         do {
             if let arguments { try write(arguments, into: message) }
             try send(message)
@@ -354,8 +372,9 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     public func refuse(_ call: IncomingCall, name: String, message: String) {
         guard call.expectsReply else { return }
         let answer =
-            cdbus_message_new_error(call.raw, name, message)
-            ?? cdbus_message_new_error(call.raw, "org.freedesktop.DBus.Error.Failed", message)
+            cdbus_message_new_error(call.serial, call.senderC, name, message)
+            ?? cdbus_message_new_error(
+                call.serial, call.senderC, "org.freedesktop.DBus.Error.Failed", message)
         if let answer { _ = try? send(answer) }
     }
 

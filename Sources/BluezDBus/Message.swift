@@ -9,15 +9,50 @@ public final class Message {
     /// The type of a message, from its header.
     public enum Kind: Sendable { case call, reply, error, signal }
 
-    let raw: OpaquePointer
+    /// The message where it was received; ``block`` keeps that.
+    private(set) var header: cdbus_message_t
+    private var block: MessageStream.Block?
+    private let descriptors: [Int32]
 
-    /// Takes ownership of the reference.
-    init(adopting raw: OpaquePointer) { self.raw = raw }
-    deinit { dbus_message_unref(raw) }
+    /// - Parameters:
+    ///   - header: Of a message that has been checked.
+    ///   - descriptors: Taken over.
+    init(_ header: cdbus_message_t, in block: MessageStream.Block, descriptors: [Int32]) {
+        (self.header, self.block, self.descriptors) = (header, block, descriptors)
+    }
+
+    /// A message that is given whole, without descriptors. Nil if it is not valid.
+    convenience init?(bytes: UnsafeRawBufferPointer) {
+        let block = MessageStream.Block(capacity: bytes.count)
+        UnsafeMutableRawBufferPointer(start: block.start, count: bytes.count).copyMemory(from: bytes)
+        var header = cdbus_message_t()
+        guard cdbus_message_length(block.start, bytes.count) == bytes.count, bytes.count > 0,
+            cdbus_message_parse(block.start, bytes.count, 0, &header) == 0
+        else { return nil }
+        self.init(header, in: block, descriptors: [])
+    }
+
+    deinit { for descriptor in descriptors { close(descriptor) } }
+
+    /// This object becomes another message; only if it is not kept, and has no descriptors.
+    func become(_ header: cdbus_message_t, in block: MessageStream.Block) {
+        self.header = header
+        if self.block !== block { self.block = block }
+    }
+
+    /// Lets go of the memory; only if it is not kept.
+    func forget() { block = nil }
+
+    /// A duplicate of a descriptor that came with the message. Nil: there is none, or too many are open.
+    func duplicateDescriptor(_ index: UInt32) -> Int32? {
+        guard index < descriptors.count else { return nil }
+        let duplicate = fcntl(descriptors[Int(index)], F_DUPFD_CLOEXEC, 3)
+        return duplicate < 0 ? nil : duplicate
+    }
 
     /// The type of this message.
     public var kind: Kind {
-        switch dbus_message_get_type(raw) {
+        switch Int32(header.type) {
         case DBUS_MESSAGE_TYPE_METHOD_CALL: .call
         case DBUS_MESSAGE_TYPE_METHOD_RETURN: .reply
         case DBUS_MESSAGE_TYPE_ERROR: .error
@@ -26,24 +61,24 @@ public final class Message {
     }
 
     /// The sender's own number of this message. Every receiver of a broadcast sees the same one.
-    public var serial: UInt32 { dbus_message_get_serial(raw) }
-    var replySerial: UInt32 { dbus_message_get_reply_serial(raw) }
+    public var serial: UInt32 { header.serial }
+    var replySerial: UInt32 { header.reply_serial }
 
     // C strings of the header are valid as long as the message exists. Nil if the header has no such field.
 
     /// The unique name of the sender, in place.
-    public var senderC: UnsafePointer<CChar>? { dbus_message_get_sender(raw) }
+    public var senderC: UnsafePointer<CChar>? { header.sender }
     /// The object path, in place.
-    public var pathC: UnsafePointer<CChar>? { dbus_message_get_path(raw) }
+    public var pathC: UnsafePointer<CChar>? { header.path }
     /// The interface, in place.
-    public var interfaceC: UnsafePointer<CChar>? { dbus_message_get_interface(raw) }
+    public var interfaceC: UnsafePointer<CChar>? { header.interface }
     /// The name of the method or signal, in place.
-    public var memberC: UnsafePointer<CChar>? { dbus_message_get_member(raw) }
+    public var memberC: UnsafePointer<CChar>? { header.member }
 
     /// The unique name of the sender, as the bus daemon wrote it.
     public var sender: String? { senderC.map { String(cString: $0) } }
     /// The bus name that the message was sent to; nil for a broadcast.
-    public var destination: String? { dbus_message_get_destination(raw).map { String(cString: $0) } }
+    public var destination: String? { header.destination.map { String(cString: $0) } }
     /// The object that is called, or that signals.
     public var path: ObjectPath? { pathC.map { ObjectPath(trusted: String(cString: $0)) } }
     /// The interface of the method or signal.
@@ -51,15 +86,15 @@ public final class Message {
     /// The name of the method or signal.
     public var member: String? { memberC.map { String(cString: $0) } }
     /// The types of all arguments, as a D-Bus signature; empty if there are none.
-    public var signature: String { String(cString: dbus_message_get_signature(raw)) }
+    public var signature: String { String(cString: header.signature) }
     /// The name of the error that an error reply carries.
-    public var errorName: String? { dbus_message_get_error_name(raw).map { String(cString: $0) } }
+    public var errorName: String? { header.error_name.map { String(cString: $0) } }
     /// Whether the caller expects an answer.
-    public var expectsReply: Bool { dbus_message_get_no_reply(raw) == 0 }
+    public var expectsReply: Bool { Int32(header.flags) & DBUS_HEADER_FLAG_NO_REPLY_EXPECTED == 0 }
 
     /// Whether this is the signal `interface.member`.
     public func isSignal(_ interface: StaticString, _ member: StaticString) -> Bool {
-        dbus_message_get_type(raw) == DBUS_MESSAGE_TYPE_SIGNAL && memberC.matches(member)
+        Int32(header.type) == DBUS_MESSAGE_TYPE_SIGNAL && memberC.matches(member)
             && interfaceC.matches(interface)
     }
 

@@ -5,7 +5,7 @@ import CBluezDBus
 ///
 /// A value type: a copy continues reading from the same position.
 public struct MessageReader {
-    private var iterator = DBusMessageIter()
+    private var cursor: cdbus_reader_t
     /// The message that owns the memory, also for sub-readers.
     private let message: Message
     /// Whether ``readValue()`` returns file descriptors, which the caller must then close. False: they are a wrong
@@ -14,16 +14,16 @@ public struct MessageReader {
 
     init(_ message: Message) {
         self.message = message
-        dbus_message_iter_init(message.raw, &iterator)
+        cursor = withUnsafePointer(to: message.header) { cdbus_reader_make($0) }
     }
 
-    private init(entering parent: inout MessageReader) {
+    private init(entering parent: MessageReader) {
         (message, takesFileDescriptors) = (parent.message, parent.takesFileDescriptors)
-        dbus_message_iter_recurse(&parent.iterator, &iterator)
+        cursor = withUnsafePointer(to: parent.cursor) { cdbus_reader_enter($0) }
     }
 
     private var type: Int32 {
-        mutating get { dbus_message_iter_get_arg_type(&iterator) }
+        mutating get { cdbus_reader_type(&cursor) }
     }
 
     /// Whether there is nothing more to read at this level.
@@ -32,7 +32,7 @@ public struct MessageReader {
     }
 
     /// Skips one argument.
-    public mutating func skip() { dbus_message_iter_next(&iterator) }
+    public mutating func skip() { cdbus_reader_next(&cursor) }
 
     private mutating func expect(_ expected: Int32) throws(BusError) {
         let found = type
@@ -49,37 +49,45 @@ public struct MessageReader {
 
     // MARK: Basic types
 
-    private mutating func readBasic<T: BitwiseCopyable>(_ type: Int32, _ initial: T) throws(BusError) -> T {
+    /// The bytes of a value that is no container, or `ay`.
+    private mutating func readInPlace() -> UnsafeRawBufferPointer {
+        var length: UInt32 = 0
+        let start = cdbus_reader_value(&cursor, &length)
+        return UnsafeRawBufferPointer(start: start, count: Int(length))
+    }
+
+    private mutating func readNumber<T: FixedWidthInteger & BitwiseCopyable>(_ type: Int32) throws(BusError) -> T {
         try expect(type)
-        var value = initial
-        dbus_message_iter_get_basic(&iterator, &value)
-        dbus_message_iter_next(&iterator)
-        return value
+        let value = readInPlace().loadUnaligned(as: T.self)
+        return cursor.is_swapped ? value.byteSwapped : value
     }
 
     /// A `y`.
-    public mutating func readByte() throws(BusError) -> UInt8 { try readBasic(CDBUS_TYPE_BYTE, 0) }
+    public mutating func readByte() throws(BusError) -> UInt8 { try readNumber(CDBUS_TYPE_BYTE) }
     /// A `b`.
-    public mutating func readBool() throws(BusError) -> Bool { try readBasic(CDBUS_TYPE_BOOLEAN, dbus_bool_t(0)) != 0 }
+    public mutating func readBool() throws(BusError) -> Bool { try readNumber(CDBUS_TYPE_BOOLEAN) as UInt32 != 0 }
     /// An `n`.
-    public mutating func readInt16() throws(BusError) -> Int16 { try readBasic(CDBUS_TYPE_INT16, 0) }
+    public mutating func readInt16() throws(BusError) -> Int16 { try readNumber(CDBUS_TYPE_INT16) }
     /// A `q`.
-    public mutating func readUInt16() throws(BusError) -> UInt16 { try readBasic(CDBUS_TYPE_UINT16, 0) }
+    public mutating func readUInt16() throws(BusError) -> UInt16 { try readNumber(CDBUS_TYPE_UINT16) }
     /// An `i`.
-    public mutating func readInt32() throws(BusError) -> Int32 { try readBasic(CDBUS_TYPE_INT32, 0) }
+    public mutating func readInt32() throws(BusError) -> Int32 { try readNumber(CDBUS_TYPE_INT32) }
     /// A `u`.
-    public mutating func readUInt32() throws(BusError) -> UInt32 { try readBasic(CDBUS_TYPE_UINT32, 0) }
+    public mutating func readUInt32() throws(BusError) -> UInt32 { try readNumber(CDBUS_TYPE_UINT32) }
     /// An `x`.
-    public mutating func readInt64() throws(BusError) -> Int64 { try readBasic(CDBUS_TYPE_INT64, 0) }
+    public mutating func readInt64() throws(BusError) -> Int64 { try readNumber(CDBUS_TYPE_INT64) }
     /// A `t`.
-    public mutating func readUInt64() throws(BusError) -> UInt64 { try readBasic(CDBUS_TYPE_UINT64, 0) }
+    public mutating func readUInt64() throws(BusError) -> UInt64 { try readNumber(CDBUS_TYPE_UINT64) }
     /// A `d`.
-    public mutating func readDouble() throws(BusError) -> Double { try readBasic(CDBUS_TYPE_DOUBLE, 0) }
+    public mutating func readDouble() throws(BusError) -> Double {
+        Double(bitPattern: try readNumber(CDBUS_TYPE_DOUBLE))
+    }
 
     /// A duplicate of the descriptor, close-on-exec, which the caller must close.
     public mutating func readFileDescriptor() throws(BusError) -> Int32 {
-        let descriptor: Int32 = try readBasic(CDBUS_TYPE_UNIX_FD, -1)
-        guard descriptor >= 0 else { throw .limit("no file descriptor available") }
+        guard let descriptor = message.duplicateDescriptor(try readNumber(CDBUS_TYPE_UNIX_FD)) else {
+            throw .limit("no file descriptor available")
+        }
         return descriptor
     }
 
@@ -94,15 +102,15 @@ public struct MessageReader {
     }
 
     private mutating func readText(_ type: Int32) throws(BusError) -> UnsafePointer<CChar> {
-        let text: UnsafePointer<CChar>? = try readBasic(type, nil)
-        guard let text else { throw .malformed("text without an address") }
-        return text
+        try expect(type)
+        guard let start = readInPlace().baseAddress else { throw .malformed("text without an address") }
+        return start.assumingMemoryBound(to: CChar.self)
     }
 
     /// An `s`, copied.
     public mutating func readString() throws(BusError) -> String { String(cString: try readCString()) }
 
-    /// libdbus checked the path when the message arrived.
+    /// The path was checked when the message arrived.
     public mutating func readPath() throws(BusError) -> ObjectPath {
         ObjectPath(trusted: String(cString: try readPathC()))
     }
@@ -111,10 +119,10 @@ public struct MessageReader {
 
     /// An `ay`, in place.
     public mutating func readBytes() throws(BusError) -> UnsafeRawBufferPointer {
-        var count = 0
-        guard let bytes = cdbus_iter_get_bytes(&iterator, &count) else { throw .malformed("expected 'ay'") }
-        dbus_message_iter_next(&iterator)
-        return UnsafeRawBufferPointer(start: bytes, count: count)
+        guard type == CDBUS_TYPE_ARRAY, cursor.type[1] == CChar(CDBUS_TYPE_BYTE) else {
+            throw .malformed("expected 'ay'")
+        }
+        return readInPlace()
     }
 
     /// Opens a variant: `body` may read its one value.
@@ -133,22 +141,22 @@ public struct MessageReader {
         _ type: Int32, _ body: (inout MessageReader) throws(BusError) -> R
     ) throws(BusError) -> R {
         try expect(type)
-        var inner = MessageReader(entering: &self)
+        var inner = MessageReader(entering: self)
         let result = try body(&inner)
-        dbus_message_iter_next(&iterator)
+        cdbus_reader_leave(&cursor, &inner.cursor)
         return result
     }
 
     /// Calls `body` before each element of an array; what it does not read of an element is skipped.
     public mutating func readArray(_ body: (inout MessageReader) throws(BusError) -> Void) throws(BusError) {
         try expect(CDBUS_TYPE_ARRAY)
-        var inner = MessageReader(entering: &self)
+        var inner = MessageReader(entering: self)
         while !inner.atEnd {
-            var element = inner
-            try body(&element)
-            inner.skip()
+            let position = inner.cursor.position
+            try body(&inner)
+            if inner.cursor.position == position { inner.skip() }
         }
-        dbus_message_iter_next(&iterator)
+        cdbus_reader_leave(&cursor, &inner.cursor)
     }
 
     /// Calls `body` with a reader inside each entry of a dictionary (key first, then value).
@@ -206,22 +214,22 @@ public struct MessageReader {
     }
 
     private mutating func readAnyArray() throws(BusError) -> Value {
-        if dbus_message_iter_get_element_type(&iterator) == CDBUS_TYPE_BYTE { return .bytes(Array(try readBytes())) }
-        guard let text = dbus_message_iter_get_signature(&iterator) else { throw .limit("out of memory") }
-        let signature = String(cString: text)
-        dbus_free(text)
-        if dbus_message_iter_get_element_type(&iterator) == CDBUS_TYPE_DICT_ENTRY {
+        let element = cursor.type + 1
+        if element[0] == CChar(CDBUS_TYPE_BYTE) { return .bytes(Array(try readBytes())) }
+        let length = cdbus_type_end(element) - element
+        let signature = String(decoding: UnsafeRawBufferPointer(start: element, count: length), as: UTF8.self)
+        if element[0] == CChar(UInt8(ascii: "{")) {
             var entries: [Value.Entry] = []
             try readDictionary { (entry) throws(BusError) in
                 let key = try entry.readValue()
                 entries.append(Value.Entry(key, try entry.readValue()))
             }
-            // a{KV}: the key is a basic type, one character.
-            let inside = signature.dropFirst(2).dropLast()
+            // {KV}: the key is a basic type, one character.
+            let inside = signature.dropFirst().dropLast()
             return .dictionary(key: String(inside.prefix(1)), value: String(inside.dropFirst()), entries)
         }
         var elements: [Value] = []
         try readArray { (element) throws(BusError) in elements.append(try element.readValue()) }
-        return .array(element: String(signature.dropFirst()), elements)
+        return .array(element: signature, elements)
     }
 }

@@ -1,12 +1,15 @@
+#define _GNU_SOURCE
 #include "CDBus.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -31,6 +34,9 @@ struct cdbus_loop {
     int woken;
     int epoll_fd;  // of the descriptors that do not belong to libdbus; -1: there was none yet
     int any_ready;  // whether the last wait found any of them
+    DBusConnection *connection;
+    int input_fd;     // the connection's socket, from which libdbus no longer reads; -1: it still does, to authenticate
+    int input_ready;  // what the last wait found there
     watch_t watches[MAX_WATCHES];
     timeout_t timeouts[MAX_TIMEOUTS];
 };
@@ -45,7 +51,7 @@ cdbus_loop_t *cdbus_loop_new(void) {
     cdbus_loop_t *loop = calloc(1, sizeof *loop);
     if (!loop) return NULL;
     pthread_mutex_init(&loop->lock, NULL);
-    loop->epoll_fd = -1;
+    loop->epoll_fd = loop->input_fd = -1;
     loop->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (loop->wake_fd < 0) {
         free(loop);
@@ -72,11 +78,11 @@ void cdbus_loop_wake(cdbus_loop_t *loop) {
     pthread_mutex_unlock(&loop->lock);
 }
 
-static void watch_update(watch_t *entry) {
+static void watch_update(const cdbus_loop_t *loop, watch_t *entry) {
     unsigned flags = dbus_watch_get_flags(entry->watch);
     entry->events = 0;
     if (!dbus_watch_get_enabled(entry->watch)) return;
-    if (flags & DBUS_WATCH_READABLE) entry->events |= POLLIN;
+    if (flags & DBUS_WATCH_READABLE && loop->input_fd < 0) entry->events |= POLLIN;
     if (flags & DBUS_WATCH_WRITABLE) entry->events |= POLLOUT;
 }
 
@@ -87,7 +93,7 @@ static dbus_bool_t watch_add(DBusWatch *watch, void *data) {
     for (int i = 0; i < MAX_WATCHES && !added; i++) {
         if (loop->watches[i].watch) continue;
         loop->watches[i] = (watch_t){.watch = watch, .fd = dbus_watch_get_unix_fd(watch)};
-        watch_update(&loop->watches[i]);
+        watch_update(loop, &loop->watches[i]);
         added = TRUE;
     }
     pthread_mutex_unlock(&loop->lock);
@@ -111,7 +117,7 @@ static void watch_toggled(DBusWatch *watch, void *data) {
     for (int i = 0; i < MAX_WATCHES; i++) {
         if (loop->watches[i].watch != watch) continue;
         short before = loop->watches[i].events;
-        watch_update(&loop->watches[i]);
+        watch_update(loop, &loop->watches[i]);
         more = loop->watches[i].events & ~before;
     }
     pthread_mutex_unlock(&loop->lock);
@@ -162,13 +168,20 @@ int cdbus_loop_attach(cdbus_loop_t *loop, DBusConnection *connection) {
         cdbus_loop_detach(loop, connection);
         return -ENOMEM;
     }
+    loop->connection = connection;
     return 0;
 }
 
 void cdbus_loop_detach(cdbus_loop_t *loop, DBusConnection *connection) {
-    (void)loop;
     dbus_connection_set_watch_functions(connection, NULL, NULL, NULL, NULL, NULL);
     dbus_connection_set_timeout_functions(connection, NULL, NULL, NULL, NULL, NULL);
+    pthread_mutex_lock(&loop->lock);
+    int fd = loop->input_fd;
+    loop->input_fd = -1;
+    pthread_mutex_unlock(&loop->lock);
+    if (fd < 0) return;
+    shutdown(fd, SHUT_RDWR);  // the other side is to see the end now, not when `wait` has let go of the socket
+    close(fd);
 }
 
 int cdbus_loop_watch(cdbus_loop_t *loop, int fd) {
@@ -202,7 +215,7 @@ int cdbus_loop_ready(cdbus_loop_t *loop, int *fds, int count) {
 }
 
 void cdbus_loop_wait(cdbus_loop_t *loop) {
-    struct pollfd fds[MAX_WATCHES + 2];
+    struct pollfd fds[MAX_WATCHES + 3];
     DBusWatch *polled[MAX_WATCHES];
     int count = 0;
     int64_t due = -1;
@@ -220,6 +233,8 @@ void cdbus_loop_wait(cdbus_loop_t *loop) {
     loop->any_ready = 0;
     fds[count] = (struct pollfd){.fd = loop->wake_fd, .events = POLLIN};
     fds[count + 1] = (struct pollfd){.fd = loop->epoll_fd, .events = POLLIN};  // -1 is ignored
+    fds[count + 2] = (struct pollfd){.fd = loop->input_fd, .events = POLLIN};
+    loop->input_ready = 0;
     pthread_mutex_unlock(&loop->lock);
 
     int wait_ms = -1;
@@ -227,7 +242,7 @@ void cdbus_loop_wait(cdbus_loop_t *loop) {
         int64_t left = due - now_ms();
         wait_ms = left < 0 ? 0 : left > 3600000 ? 3600000 : (int)left;
     }
-    if (poll(fds, (nfds_t)count + 2, wait_ms) <= 0) return;  // a timeout, or EINTR
+    if (poll(fds, (nfds_t)count + 3, wait_ms) <= 0) return;  // a timeout, or EINTR
 
     pthread_mutex_lock(&loop->lock);
     if (fds[count].revents) {
@@ -236,6 +251,7 @@ void cdbus_loop_wait(cdbus_loop_t *loop) {
         if (read(loop->wake_fd, &ignored, sizeof ignored) < 0) loop->woken = 0;  // EAGAIN: nothing to clear
     }
     loop->any_ready = fds[count + 1].revents != 0;
+    loop->input_ready = fds[count + 2].revents != 0;
     for (int k = 0; k < count; k++)
         for (int i = 0; i < MAX_WATCHES; i++)  // a watch may have been removed meanwhile
             if (loop->watches[i].watch == polled[k] && loop->watches[i].fd == fds[k].fd)
@@ -276,10 +292,38 @@ static DBusTimeout *take_due(cdbus_loop_t *loop, int64_t now) {
     return timeout;
 }
 
-void cdbus_loop_handle(cdbus_loop_t *loop) {
+/// Takes the reading from libdbus as soon as it has authenticated. A bus says nothing before it has got `Hello`, which libdbus
+/// sends after that; so nothing has been read.
+static int take_input(cdbus_loop_t *loop) {
+    int fd;
+    if (loop->input_fd >= 0 || !dbus_connection_get_is_authenticated(loop->connection)) return 0;
+    if (!dbus_connection_get_socket(loop->connection, &fd)) return 0;  // it is lost already
+    // libdbus may close its own at any time.
+    fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    if (fd < 0) return -errno;
+    pthread_mutex_lock(&loop->lock);
+    loop->input_fd = fd;
+    for (int i = 0; i < MAX_WATCHES; i++)
+        if (loop->watches[i].watch) watch_update(loop, &loop->watches[i]);
+    pthread_mutex_unlock(&loop->lock);
+    return 0;
+}
+
+int cdbus_loop_handle(cdbus_loop_t *loop) {
     unsigned flags;
     int64_t now = now_ms();
     // Without the lock: handling may add and remove watches and timeouts.
-    for (DBusWatch *watch; (watch = take_ready(loop, &flags));) dbus_watch_handle(watch, flags);
+    for (DBusWatch *watch; (watch = take_ready(loop, &flags));) {
+        int result = take_input(loop);
+        if (result) return result;
+        if (loop->input_fd >= 0) flags &= ~(unsigned)DBUS_WATCH_READABLE;
+        if (flags) dbus_watch_handle(watch, flags);
+    }
     for (DBusTimeout *timeout; (timeout = take_due(loop, now));) dbus_timeout_handle(timeout);
+    return take_input(loop);
+}
+
+int cdbus_loop_input(const cdbus_loop_t *loop, bool *is_ready) {
+    *is_ready = loop->input_ready;
+    return loop->input_fd;
 }

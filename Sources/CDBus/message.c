@@ -30,9 +30,29 @@ DBusMessage *cdbus_message_new_signal(const char *destination, const char *path,
     return message;
 }
 
-DBusMessage *cdbus_message_new_error(DBusMessage *call, const char *name, const char *message) {
-    if (!dbus_validate_error_name(name, NULL) || !dbus_validate_utf8(message, NULL)) return NULL;
-    return dbus_message_new_error(call, name, message);
+static DBusMessage *new_answer(int type, uint32_t serial, const char *destination) {
+    DBusMessage *message = dbus_message_new(type);
+    if (!message) return NULL;
+    dbus_message_set_no_reply(message, TRUE);
+    if (dbus_message_set_reply_serial(message, serial) && dbus_message_set_destination(message, destination))
+        return message;
+    dbus_message_unref(message);
+    return NULL;
+}
+
+DBusMessage *cdbus_message_new_return(uint32_t serial, const char *destination) {
+    return new_answer(DBUS_MESSAGE_TYPE_METHOD_RETURN, serial, destination);
+}
+
+DBusMessage *cdbus_message_new_error(uint32_t serial, const char *destination, const char *name, const char *text) {
+    if (!dbus_validate_error_name(name, NULL) || !dbus_validate_utf8(text, NULL)) return NULL;
+    DBusMessage *message = new_answer(DBUS_MESSAGE_TYPE_ERROR, serial, destination);
+    if (!message) return NULL;
+    if (dbus_message_set_error_name(message, name) &&
+        dbus_message_append_args(message, DBUS_TYPE_STRING, &text, DBUS_TYPE_INVALID))
+        return message;
+    dbus_message_unref(message);
+    return NULL;
 }
 
 int cdbus_iter_append_string(DBusMessageIter *iter, int type, const char *string) {
@@ -88,18 +108,4 @@ int cdbus_iter_open(DBusMessageIter *iter, int type, const char *contained, DBus
 
 int cdbus_iter_close(DBusMessageIter *iter, DBusMessageIter *sub) {
     return dbus_message_iter_close_container(iter, sub) ? 0 : -ENOMEM;
-}
-
-const uint8_t *cdbus_iter_get_bytes(DBusMessageIter *iter, size_t *count) {
-    static const uint8_t none;  // an empty array has no address of its own
-    DBusMessageIter array;
-    const uint8_t *bytes = NULL;
-    int length = 0;
-    *count = 0;
-    if (dbus_message_iter_get_arg_type(iter) != DBUS_TYPE_ARRAY) return NULL;
-    if (dbus_message_iter_get_element_type(iter) != DBUS_TYPE_BYTE) return NULL;
-    dbus_message_iter_recurse(iter, &array);
-    dbus_message_iter_get_fixed_array(&array, &bytes, &length);
-    *count = (size_t)length;
-    return bytes ? bytes : &none;
 }

@@ -15,25 +15,23 @@ enum Decoders {
     static let advertisedProperties = ["Name", "RSSI", "UUIDs", "ManufacturerData", "ServiceData", "AdvertisingData"]
     static let attributeProperties = ["UUID", "UUID", "Primary", "Includes", "Flags", "Value", "MTU", "Notifying"]
 
-    /// A message as it comes from the socket, once libdbus has let it pass. What was read can be written.
+    /// A message as it comes from the socket: accepted if libdbus accepts it, read as libdbus reads it. What was read can be
+    /// written.
     static func message(_ bytes: UnsafeBufferPointer<UInt8>) {
-        bytes.withMemoryRebound(to: CChar.self) { bytes in
-            guard let start = bytes.baseAddress, bytes.count <= Int(CInt.max),
-                let raw = dbus_message_demarshal(start, CInt(bytes.count), nil)
-            else { return }
-            let message = Message(adopting: raw)
-            _ = (message.sender, message.path, message.interface, message.member, message.errorName, message.signature)
-            if message.kind == .error { _ = message.remoteError }
-            if let values = try? message.values() {
-                do throws(BusError) {
-                    let copy = try written(values)
-                    precondition(copy.signature == message.signature, "\(values) became \(copy.signature)")
-                } catch {
-                    guard case .limit = error else { preconditionFailure("cannot write what was read: \(error)") }
-                }
+        let bytes = UnsafeRawBufferPointer(bytes)
+        if let difference = MessageComparison.difference(bytes) { preconditionFailure("not as libdbus: \(difference)") }
+        guard let message = Message(bytes: bytes) else { return }
+        _ = (message.sender, message.path, message.interface, message.member, message.errorName, message.signature)
+        if message.kind == .error { _ = message.remoteError }
+        if let values = try? message.values() {
+            do throws(BusError) {
+                let copy = try written(values)
+                precondition(copy.signature == message.signature, "\(values) became \(copy.signature)")
+            } catch {
+                guard case .limit = error else { preconditionFailure("cannot write what was read: \(error)") }
             }
-            readAsDevice(message)
         }
+        readAsDevice(message)
     }
 
     private static func readAsDevice(_ message: Message) {
@@ -180,9 +178,21 @@ enum Decoders {
 
     private static func written(_ values: [Value]) throws(BusError) -> Message {
         guard let raw = cdbus_message_new_signal(nil, "/", "a.b", "C") else { throw .limit("out of memory") }
-        let message = Message(adopting: raw)
+        defer { dbus_message_unref(raw) }
         var writer = MessageWriter(raw)
         for value in values { try writer.write(value) }
+        return try received(raw)
+    }
+
+    /// What libdbus has made, as it is received.
+    private static func received(_ raw: OpaquePointer) throws(BusError) -> Message {
+        var (bytes, count) = (UnsafeMutablePointer<CChar>?.none, CInt(0))
+        dbus_message_set_serial(raw, 1)
+        guard dbus_message_marshal(raw, &bytes, &count) != 0 else { throw .limit("out of memory") }
+        defer { dbus_free(bytes) }
+        guard let message = Message(bytes: UnsafeRawBufferPointer(start: bytes, count: Int(count))) else {
+            preconditionFailure("libdbus has made what is refused")
+        }
         return message
     }
 }

@@ -112,6 +112,6 @@ extension MessageReader {
 }
 
 extension ObjectPath {
-    /// A path in a message: libdbus has checked it.
+    /// A path in a message, which has been checked.
     init(at path: UnsafePointer<CChar>) { self = ObjectPath(String(cString: path)) ?? "/" }
 }

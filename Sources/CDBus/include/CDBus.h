@@ -1,12 +1,16 @@
 // CDBus: what Swift needs from libdbus-1 and cannot use directly: an event loop for one connection, appends that
-// validate first (libdbus aborts the process on an invalid path, name or UTF-8), and constants that are macros. No
-// globals, no logging, no policy. Functions return 0 or -errno.
+// validate first (libdbus aborts the process on an invalid path, name or UTF-8), and constants that are macros. And the
+// receive side, which is our own: libdbus reads 2 KiB at a time, and allocates and copies each message. No globals, no
+// logging, no policy. Functions return 0 or -errno.
 #ifndef CDBUS_H
 #define CDBUS_H
 
 #include <dbus/dbus.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
+#include <sys/types.h>
 
 #pragma clang assume_nonnull begin
 
@@ -66,8 +70,12 @@ void cdbus_loop_detach(cdbus_loop_t *loop, DBusConnection *connection);
 /// Blocks until something is ready, a timeout is due or `wake` was called. Never calls libdbus.
 void cdbus_loop_wait(cdbus_loop_t *loop);
 
-/// Lets libdbus read, write and run its timeouts for the events that the last `wait` found.
-void cdbus_loop_handle(cdbus_loop_t *loop);
+/// Lets libdbus authenticate, write and run its timeouts for the events that the last `wait` found. Once it has
+/// authenticated it no longer reads. -errno if there is no descriptor for reading.
+int cdbus_loop_handle(cdbus_loop_t *loop);
+
+/// The descriptor to read messages from, and whether the last `wait` found something there. -1: not authenticated yet.
+int cdbus_loop_input(const cdbus_loop_t *loop, bool *is_ready);
 
 /// Lets `wait` end as well when `fd` can be read from or is closed, for as long as that is so. Until `unwatch`, before which
 /// `fd` must not be closed. A negative errno on failure.
@@ -91,8 +99,12 @@ DBusMessage *_Nullable cdbus_message_new_call(const char *_Nullable destination,
 DBusMessage *_Nullable cdbus_message_new_signal(const char *_Nullable destination, const char *path,
                                                 const char *interface, const char *member);
 
-/// A new error reply, or NULL if the name is not an error name or the message not UTF-8.
-DBusMessage *_Nullable cdbus_message_new_error(DBusMessage *call, const char *name, const char *message);
+/// A new answer to the call `serial` of `destination` (NULL: peer-to-peer). NULL if there is no memory.
+DBusMessage *_Nullable cdbus_message_new_return(uint32_t serial, const char *_Nullable destination);
+
+/// The same with an error, or NULL if the name is not an error name or the message not UTF-8.
+DBusMessage *_Nullable cdbus_message_new_error(uint32_t serial, const char *_Nullable destination, const char *name,
+                                               const char *message);
 
 /// Appends a string ('s'), object path ('o') or signature ('g'). -EINVAL if it is invalid; -ENOMEM.
 int cdbus_iter_append_string(DBusMessageIter *iter, int type, const char *string);
@@ -111,9 +123,6 @@ int cdbus_iter_open(DBusMessageIter *iter, int type, const char *_Nullable conta
 /// Closes it: -ENOMEM means that the whole message must be discarded.
 int cdbus_iter_close(DBusMessageIter *iter, DBusMessageIter *sub);
 
-/// The bytes of an `ay` at `iter`, inside the message: valid as long as it exists. NULL if it is not an `ay`.
-const uint8_t *_Nullable cdbus_iter_get_bytes(DBusMessageIter *iter, size_t *count);
-
 /// Whether a match rule, name or path is valid; libdbus would abort on an invalid one.
 int cdbus_is_path(const char *string);
 int cdbus_is_interface(const char *string);
@@ -121,6 +130,85 @@ int cdbus_is_member(const char *string);
 int cdbus_is_bus_name(const char *string);
 int cdbus_is_single_signature(const char *string);
 
+// wire.c ------------------------------------------------------------------------------------------------------
+
+/// So many descriptors may have arrived that no message has yet; a system bus sends as many with one message.
+enum { CDBUS_MAX_DESCRIPTORS = 16 };
+
+/// Receives what is there, at most `size` bytes, and the descriptors that came with it, at most `count`, which is set to
+/// their number; they are close-on-exec. Returns the number of bytes, 0 at the end of the stream, or -errno: -EAGAIN if
+/// nothing is there, -EMSGSIZE if descriptors were lost.
+ssize_t cdbus_receive(int fd, void *buffer, size_t size, int *fds, int *count);
+
+/// A received message, where it was received: nothing of it is copied. The texts are zero-terminated.
+typedef struct {
+    const uint8_t *_Null_unspecified start;  // never NULL after `cdbus_message_parse`, like `signature`
+    uint32_t length, body;  // `body`: where it begins
+    uint8_t type, flags;
+    bool is_swapped;       // numbers are not in this machine's byte order
+    uint32_t serial, reply_serial, descriptors;
+    const char *_Nullable path, *_Nullable interface, *_Nullable member, *_Nullable error_name;
+    const char *_Nullable destination, *_Nullable sender, *_Null_unspecified signature;
+} cdbus_message_t;
+
+/// The length of the message whose first `count` bytes are here; 0: these do not say it yet; -EBADMSG: no message begins
+/// so.
+ssize_t cdbus_message_length(const uint8_t *bytes, size_t count);
+
+/// Checks a message of `length` bytes, as strictly as libdbus, and whether it has at most `descriptors` descriptors.
+/// -EBADMSG if anything is wrong.
+int cdbus_message_parse(const uint8_t *start, size_t length, size_t descriptors, cdbus_message_t *message);
+
+/// Where a reader is in a message that has been checked: before a value, or at the end of a container or of the message.
+typedef struct {
+    const uint8_t *start;  // of the message; positions and alignments count from here
+    const char *type;      // of the next value; in an array, of each element
+    uint32_t position, end;  // `end`: of an array
+    bool is_array, is_swapped;
+} cdbus_reader_t;
+
+static inline bool cdbus_is_swapped(const uint8_t *message) {
+    return (message[0] == 'B') != (__BYTE_ORDER__ == __ORDER_BIG_ENDIAN__);
+}
+
+static inline uint32_t cdbus_load32(const void *bytes, bool is_swapped) {
+    uint32_t value;
+    memcpy(&value, bytes, sizeof value);
+    return is_swapped ? __builtin_bswap32(value) : value;
+}
+
+/// A reader before the first argument.
+static inline cdbus_reader_t cdbus_reader_make(const cdbus_message_t *message) {
+    return (cdbus_reader_t){.start = message->start, .type = message->signature, .position = message->body,
+                            .end = message->length, .is_swapped = message->is_swapped};
+}
+
+/// The type of the next value; `DBUS_TYPE_INVALID` at the end.
+static inline int cdbus_reader_type(const cdbus_reader_t *reader) {
+    if (reader->is_array && reader->position >= reader->end) return DBUS_TYPE_INVALID;
+    switch (*reader->type) {
+        case ')':
+        case '}': return DBUS_TYPE_INVALID;
+        case '(': return DBUS_TYPE_STRUCT;
+        case '{': return DBUS_TYPE_DICT_ENTRY;
+        default: return *reader->type;
+    }
+}
+
+/// The value at the reader, in place, of any type but containers, and of `ay`. The reader continues with the next one.
+/// Numbers are not aligned, and in the byte order of the message.
+const void *cdbus_reader_value(cdbus_reader_t *reader, uint32_t *length);
+
+/// Skips one value. Does nothing at the end.
+void cdbus_reader_next(cdbus_reader_t *reader);
+
+/// A reader of what the container at `reader` contains…
+cdbus_reader_t cdbus_reader_enter(const cdbus_reader_t *reader);
+/// …and `reader` continues after it.
+void cdbus_reader_leave(cdbus_reader_t *reader, cdbus_reader_t *inner);
+
+/// The end of the complete type that begins at `type`.
+const char *cdbus_type_end(const char *type);
 
 // environment -------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,145 @@
+import BluezKitSimulator
+import Foundation
+import Testing
+
+@testable import BluezDBus
+
+@Suite("BluezDBus: receiving")
+struct MessageStreamTests {
+    @Test("what libdbus accepts is accepted, and read as it reads it, in both byte orders; what it refuses is refused")
+    func sameAsLibdbus() {
+        var generator = SeededGenerator(seed: 1)
+        for number in 0..<20_000 {
+            var bytes = RandomMessage.make(using: &generator)
+            let isValid = bytes.withUnsafeBytes { Message(bytes: $0) } != nil
+            #expect(isValid, "message \(number): \(bytes)")
+            for _ in 0..<4 {
+                let difference = bytes.withUnsafeBytes { MessageComparison.difference($0) }
+                #expect(difference == nil, "message \(number): \(bytes)")
+                guard difference == nil, isValid else { return }
+                RandomMessage.damage(&bytes, using: &generator)
+            }
+        }
+    }
+
+    @Test("values nest as deeply as libdbus allows, and no deeper")
+    func depth() {
+        var deepest = 0
+        for depth in 1...70 {
+            // A variant in a variant…
+            let outer = [UInt8]([1, UInt8(ascii: "v"), 0]), inner = [UInt8]([1, UInt8(ascii: "y"), 0, 7])
+            let body = Array(repeatElement(outer, count: depth - 1).joined()) + inner
+            let bytes = RandomMessage.signal(signature: "v", body: body)
+            #expect(bytes.withUnsafeBytes { MessageComparison.difference($0) } == nil, "depth \(depth)")
+            if bytes.withUnsafeBytes({ Message(bytes: $0) }) != nil { deepest = depth }
+        }
+        #expect(deepest == 64)
+    }
+
+    @Test("messages arrive in any pieces, large and small, and those that are kept stay as they are")
+    func pieces() throws {
+        let stream = MessageStream()
+        var (generator, sent) = (SeededGenerator(seed: 2), [[UInt8]]())
+        for number in 0..<600 {
+            let size = number % 100 == 50 ? 200_000 : Int.random(in: 0..<400, using: &generator)
+            sent.append(
+                RandomMessage.signal(
+                    serial: UInt32(number + 1), bytes: [UInt8](repeating: UInt8(number & 255), count: size)))
+        }
+        let ends = try socketPair()
+        defer { ends.forEach { close($0) } }
+        var (waiting, kept, count) = (sent.flatMap { $0 }[...], [Message](), 0)
+        while count < sent.count {
+            let piece = waiting.prefix(Int.random(in: 1..<90_000, using: &generator))
+            if !piece.isEmpty {
+                let written = Array(piece).withUnsafeBytes {
+                    send(ends[0], $0.baseAddress, $0.count, Int32(MSG_DONTWAIT))
+                }
+                waiting = waiting.dropFirst(max(0, written))
+            }
+            guard try stream.receive(from: ends[1]) else { continue }
+            while let message = try stream.next() {
+                count += 1
+                #expect(message.serial == count)
+                if count % 7 == 0 { kept.append(message) }
+            }
+        }
+        #expect(try stream.next() == nil)
+        for message in kept {
+            var reader = message.reader
+            let bytes = try reader.readBytes()
+            #expect(bytes.allSatisfy { $0 == UInt8(truncatingIfNeeded: message.serial - 1) })
+            #expect(message.memberC.matches("Signal"))
+        }
+        #expect(kept.count == 85)
+    }
+
+    @Test("descriptors come with their messages, 16 wait at most, and what is not taken is closed")
+    func descriptors() throws {
+        let (ends, pipe) = (try socketPair(), try socketPair())
+        defer { (ends + [pipe[0]]).forEach { close($0) } }
+        let stream = MessageStream()
+        try sendDescriptors([pipe[1], pipe[1]], RandomMessage.signal(descriptors: 2), to: ends[0])
+        try sendDescriptors([], RandomMessage.signal(), to: ends[0])
+        try sendDescriptors([pipe[1]], RandomMessage.signal(descriptors: 1), to: ends[0])
+        close(pipe[1])
+        var found: [Int] = []
+        while try stream.receive(from: ends[1]) {
+            while let message = try stream.next() {
+                found.append(
+                    (0..<5).count { index in message.duplicateDescriptor(UInt32(index)).map { close($0) } != nil })
+            }
+        }
+        #expect(found == [2, 0, 1])
+        #expect(recv(pipe[0], UnsafeMutableRawPointer(bitPattern: 0), 0, 0) == 0)
+    }
+
+    @Test(
+        "more descriptors than announced, or fewer, end the stream, as does what is no message, after those before it")
+    func garbage() throws {
+        let fewer = RandomMessage.signal(descriptors: 1)
+        var wrong = RandomMessage.signal()
+        wrong[0] = 0
+        for bad in [fewer, wrong] {
+            let ends = try socketPair()
+            defer { ends.forEach { close($0) } }
+            let stream = MessageStream()
+            try sendDescriptors([], RandomMessage.signal(serial: 7) + bad, to: ends[0])
+            #expect(try stream.receive(from: ends[1]))
+            #expect(try stream.next()?.serial == 7)
+            #expect(throws: BusError.self) { try stream.next() }
+        }
+        let ends = try socketPair()
+        defer { ends.forEach { close($0) } }
+        let stream = MessageStream()
+        try sendDescriptors([Int32](repeating: ends[0], count: 17), RandomMessage.signal(), to: ends[0])
+        #expect(throws: BusError.self) { try stream.receive(from: ends[1]) }
+    }
+
+    private func socketPair() throws -> [Int32] {
+        var ends: [Int32] = [-1, -1]
+        try #require(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)
+        return ends
+    }
+
+    private func sendDescriptors(_ descriptors: [Int32], _ bytes: [UInt8], to socket: Int32) throws {
+        let length = MemoryLayout<cmsghdr>.size + descriptors.count * 4
+        let control = UnsafeMutableRawBufferPointer.allocate(byteCount: (length + 7) & ~7, alignment: 8)
+        defer { control.deallocate() }
+        var part = cmsghdr()
+        (part.cmsg_len, part.cmsg_level, part.cmsg_type) = (length, SOL_SOCKET, Int32(SCM_RIGHTS))
+        control.storeBytes(of: part, as: cmsghdr.self)
+        descriptors.withUnsafeBytes { control[MemoryLayout<cmsghdr>.size...].copyBytes(from: $0) }
+        var bytes = bytes
+        let sent = bytes.withUnsafeMutableBytes { bytes in
+            var part = iovec(iov_base: bytes.baseAddress, iov_len: bytes.count)
+            return withUnsafeMutablePointer(to: &part) { part in
+                var header = msghdr()
+                (header.msg_iov, header.msg_iovlen) = (part, 1)
+                if !descriptors.isEmpty { (header.msg_control, header.msg_controllen) = (control.baseAddress, length) }
+                return sendmsg(socket, &header, 0)
+            }
+        }
+        try #require(sent == bytes.count)
+    }
+}
