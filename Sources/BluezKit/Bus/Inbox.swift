@@ -10,12 +10,30 @@ protocol Recipient: AnyObject, Sendable {
     func deliver(_ event: Event)
 }
 
+/// Where a manager's callbacks are made.
+package protocol CallbackPlace: Sendable {
+    /// Runs `work` soon, after what was handed over before, and never within this call.
+    func perform(_ work: @escaping @Sendable () -> Void)
+    /// Asked while work runs there. A queue that may run on any thread, for which it costs less to wait on a thread of one's
+    /// own than to hand over work; nil: one thread runs this place, and is woken.
+    var queueOfAnyThread: DispatchQueue? { get }
+}
+
+extension DispatchQueue: CallbackPlace {
+    package func perform(_ work: @escaping @Sendable () -> Void) { async(execute: work) }
+    /// `dispatchMain()` makes the main queue one of any thread.
+    package var queueOfAnyThread: DispatchQueue? { isMain && Thread.isMainThread ? nil : self }
+    /// By name: every mention of `.main` makes an object of its own.
+    var isMain: Bool { label == DispatchQueue.main.label }
+}
+
 /// The way from the bus queue to the app's queue: events in order, one wake-up for all that have gathered, and never a
 /// wait for the app. What an event changes of the app's objects it changes when it is delivered (D2).
 ///
-/// A thread of its own waits for events and brings them by `sync`, which runs right there when the app's queue is
-/// idle. `async` would cost more: libdispatch wakes and parks a worker of its pool for every single notification. Only the
-/// first delivery is made so: a queue that never runs, as the main queue without a main loop, would keep the thread forever.
+/// For a queue that may run on any thread, a thread of its own waits for events and brings them by `sync`, which runs right
+/// there when the queue is idle. `async` would cost more: libdispatch wakes and parks a worker of its pool for every single
+/// notification. Only the first delivery is made so: a queue that never runs would keep the thread forever. The main queue
+/// and other places that one thread runs are handed one block at a time.
 // holds: what changes is under the lock of `state`
 final class Inbox<Owner: Recipient>: @unchecked Sendable {
     // holds: events are made on the bus queue, consumed on the app's, never shared
@@ -37,14 +55,14 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
         case sleeper
     }
 
-    private let queue: DispatchQueue
+    private let place: any CallbackPlace
     private let state = Protected(State())
     private let wakeUp = DispatchSemaphore(value: 0)
     /// Posted in this turn. Confined to the bus queue.
     private var outgoing: [Owner.Event] = []
 
-    /// - Parameter queue: The app's. It may be concurrent: one thread delivers, so the order is kept.
-    init(queue: DispatchQueue) { self.queue = queue }
+    /// - Parameter place: The app's. A queue may be concurrent: one carrier delivers, so the order is kept.
+    init(_ place: any CallbackPlace) { self.place = place }
 
     /// Adds an event to what ``flush(to:)`` delivers. - Returns: whether it is the first of this turn.
     func add(_ event: Owner.Event) -> Bool {
@@ -68,7 +86,7 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
             return state.carrier
         }
         switch previous {
-        case .none: queue.async { [self] in deliverFirst() }
+        case .none: place.perform { [self] in deliverBlock() }
         case .sleeper: wakeUp.signal()
         case .block, .thread: break
         }
@@ -84,9 +102,23 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
         if mustWake { wakeUp.signal() }
     }
 
-    /// The queue runs: from now on a thread waits for it.
-    private func deliverFirst() {
+    /// On the app's queue. What is posted meanwhile waits for a turn of its own, also if the app runs a loop in a callback.
+    private func deliverBlock() {
         if let recipient = state.withLock({ $0.recipient }) { deliver(to: recipient) }
+        if let queue = place.queueOfAnyThread { return startThread(queue) }
+        let (mustGoOn, last) = state.withLock { state -> (Bool, Owner?) in
+            guard state.events.isEmpty else { return (true, nil) }
+            defer { state.recipient = nil }
+            state.carrier = .none
+            return (false, state.recipient)
+        }
+        // Outside the lock: it may be the last reference.
+        withExtendedLifetime(last) {}
+        if mustGoOn { place.perform { [self] in deliverBlock() } }
+    }
+
+    /// The queue runs: from now on a thread waits for it.
+    private func startThread(_ queue: DispatchQueue) {
         state.withLock { $0.carrier = .thread }
         let thread = Thread { [self] in
             while let recipient = next() { queue.sync { deliver(to: recipient) } }

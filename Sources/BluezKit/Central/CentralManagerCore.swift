@@ -47,15 +47,14 @@ final class CentralManagerCore: Recipient, @unchecked Sendable {
 
     /// - Parameter session: Kept while the app has any of the manager's objects.
     init(
-        central: CentralRole, of session: AnyObject, queue: DispatchQueue?, preserved: Snapshot?,
+        central: CentralRole, of session: AnyObject, place: any CallbackPlace, preserved: Snapshot?,
         configuration: Configuration
     ) {
         (self.central, self.session, self.configuration) = (central, session, configuration)
         restoration = preserved.map { RestorationQuery($0) }
         mustEndUnclaimed = configuration.claims != nil
-        inbox = Inbox(queue: queue ?? .main)
-        // By name: every mention of `.main` makes an object of its own.
-        isOnMainQueue = queue == nil || queue?.label == DispatchQueue.main.label
+        inbox = Inbox(place)
+        isOnMainQueue = (place as? DispatchQueue)?.isMain ?? false
     }
 
     deinit { inbox.end() }

@@ -1,4 +1,5 @@
 import BluezDBus
+import Dispatch
 import Foundation
 
 /// **BluezKit addition.** Manager option: the D-Bus address of the bus on which `org.bluez` is found, a `String` in
@@ -68,4 +69,14 @@ extension Session.Key {
         let adapter = options?[BluezManagerOptionAdapterKey] as? String ?? environment("BLUEZKIT_ADAPTER")
         self.init(address: address, adapter: adapter.flatMap { $0.isEmpty ? nil : $0 })
     }
+}
+
+/// Manager option: the ``CallbackPlace`` for callbacks, which comes before the queue. Set by the initializers of other
+/// modules of this package: a designated initializer that apps do not see would keep their subclasses from inheriting
+/// the others.
+package let callbackPlaceOption = "BluezKit.callbackPlace"
+
+/// Where the callbacks of a manager with these arguments are made.
+func callbackPlace(_ queue: DispatchQueue?, _ options: [String: Any]?) -> any CallbackPlace {
+    options?[callbackPlaceOption] as? any CallbackPlace ?? queue ?? .main
 }

@@ -77,7 +77,8 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         configuration.mayPowerCycle = bool(options?[BluezManagerOptionMayPowerCycleKey])
         configuration.usesNotificationSockets = options?[BluezManagerOptionNotificationSocketsKey].map { bool($0) }
         core = CentralManagerCore(
-            central: session.central, of: session, queue: queue, preserved: preserved, configuration: configuration)
+            central: session.central, of: session, place: callbackPlace(queue, options), preserved: preserved,
+            configuration: configuration)
         super.init(state: .unknown)
         self.delegate = delegate
         core.manager = self

@@ -93,7 +93,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         let (book, preserved) = IntentBook.open(.peripheral, identifier: identifier, options: options)
         self.book = book
         core = PeripheralManagerCore(
-            role: session.peripheral, of: session, queue: queue,
+            role: session.peripheral, of: session, place: callbackPlace(queue, options),
             allowsSystemServices: isSet(BluezManagerOptionAllowSystemServicesKey),
             allowsJustWorks: isSet(BluezManagerOptionAllowJustWorksPairingKey), preserved: preserved)
         super.init(state: .unknown)

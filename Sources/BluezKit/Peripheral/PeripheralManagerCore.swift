@@ -30,12 +30,12 @@ final class PeripheralManagerCore: Recipient, @unchecked Sendable {
 
     /// - Parameter session: Kept while the app has the manager, or work is under way.
     init(
-        role: PeripheralRole, of session: AnyObject, queue: DispatchQueue?, allowsSystemServices: Bool,
+        role: PeripheralRole, of session: AnyObject, place: any CallbackPlace, allowsSystemServices: Bool,
         allowsJustWorks: Bool, preserved: Snapshot?
     ) {
         (self.role, self.session, self.preserved) = (role, session, preserved)
         (self.allowsSystemServices, self.allowsJustWorks) = (allowsSystemServices, allowsJustWorks)
-        inbox = Inbox(queue: queue ?? .main)
+        inbox = Inbox(place)
     }
 
     deinit { inbox.end() }

@@ -12,7 +12,7 @@ import Testing
         private let onEvent: (@Sendable (Int) -> Void)?
 
         init(_ queue: DispatchQueue, _ log: EventLog<String>, onEvent: (@Sendable (Int) -> Void)? = nil) {
-            (inbox, self.log, self.onEvent) = (Inbox(queue: queue), log, onEvent)
+            (inbox, self.log, self.onEvent) = (Inbox(queue), log, onEvent)
         }
 
         deinit {

@@ -16,7 +16,7 @@ final class DetachedRole {
     /// A manager's, without the manager.
     func core() -> PeripheralManagerCore {
         PeripheralManagerCore(
-            role: role, of: self, queue: DispatchQueue(label: "test"), allowsSystemServices: false,
+            role: role, of: self, place: DispatchQueue(label: "test"), allowsSystemServices: false,
             allowsJustWorks: false, preserved: nil)
     }
 

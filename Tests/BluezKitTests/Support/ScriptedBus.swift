@@ -230,7 +230,7 @@ extension ScriptedBus {
     /// A manager's core, without the manager.
     func manager() -> CentralManagerCore {
         let core = CentralManagerCore(
-            central: central, of: session, queue: DispatchQueue(label: "test"), preserved: nil, configuration: .init())
+            central: central, of: session, place: DispatchQueue(label: "test"), preserved: nil, configuration: .init())
         turn { central.add(core) }
         return core
     }
