@@ -13,6 +13,7 @@ let package = Package(
         // On Apple's systems this one works as well, over their CoreBluetooth.
         .library(name: "CoreBluetoothAsync", targets: ["CoreBluetoothAsync"]),
         .library(name: "BluezKitProfiles", targets: ["BluezKitProfiles"]),
+        .library(name: "BluezKitGLib", targets: ["BluezKitGLib"]),
         .library(name: "BluezKitSimulator", targets: ["BluezKitSimulator"]),
         .executable(name: "bluez-demo", targets: ["bluez-demo"]),
     ],
@@ -32,6 +33,10 @@ let package = Package(
             name: "CoreBluetoothAsync",
             dependencies: [.target(name: "CoreBluetooth", condition: .when(platforms: [.linux]))]),
         .target(name: "BluezKitProfiles", dependencies: ["BluezKit"]),
+        .systemLibrary(
+            name: "CBluezGLib", path: "Sources/CGLibSystem", pkgConfig: "glib-2.0",
+            providers: [.apt(["libglib2.0-dev"])]),
+        .target(name: "BluezKitGLib", dependencies: ["BluezKit", "CBluezGLib"]),
         .target(name: "BluezKitSimulator", dependencies: ["BluezDBus"]),
         .executableTarget(
             name: "bluez-demo", dependencies: ["BluezKit", "BluezKitProfiles", "BluezKitSimulator", "BluezDBus"]),
@@ -39,8 +44,7 @@ let package = Package(
             name: "BluezKitTests",
             dependencies: [
                 "CoreBluetooth", "CoreBluetoothAsync", "BluezKit", "BluezKitProfiles", "BluezKitRestore",
-                "BluezKitSimulator", "BluezDBus",
-                "CBluezDBus", "CBluezL2CAP", "bluez-demo",
+                "BluezKitSimulator", "BluezKitGLib", "BluezDBus", "CBluezDBus", "CBluezL2CAP", "bluez-demo",
             ]),
         // Typical app code, in both language modes: one folder is a link to the other. It is compiled, not run.
         .testTarget(
@@ -60,6 +64,10 @@ if Context.environment["BLUEZKIT_TOOLS"] != nil {
         .executableTarget(
             name: "restoration-probe", dependencies: ["CoreBluetooth", "BluezKit"], path: "Tests/Probe",
             swiftSettings: [.swiftLanguageMode(.v5)]),
+        // A program with a GLib main loop, and what it does there.
+        .executableTarget(
+            name: "glib-probe", dependencies: ["BluezKit", "BluezKitGLib", "CBluezGLib"], path: "Tests/GLibProbe",
+            swiftSettings: [.swiftLanguageMode(.v5)]),
         // A simulated gateway for a week: two apps and their environment.
         .executableTarget(
             name: "bluezkit-soak", dependencies: ["BluezKit", "BluezKitSimulator", "BluezDBus"], path: "Tests/Soak"),
@@ -68,7 +76,9 @@ if Context.environment["BLUEZKIT_TOOLS"] != nil {
         // Makes a program see its environment as a set-user-ID program does.
         .target(name: "PrivilegedEnvironment", path: "Tests/PrivilegedEnvironment"),
         // The app that the benchmarks measure.
-        .executableTarget(name: "bluezkit-bench", dependencies: ["BluezKit"], path: "Benchmarks/bluezkit-bench"),
+        .executableTarget(
+            name: "bluezkit-bench", dependencies: ["BluezKit", "BluezKitGLib", "CBluezGLib"],
+            path: "Benchmarks/bluezkit-bench"),
     ]
     package.products.append(
         .library(name: "PrivilegedEnvironment", type: .dynamic, targets: ["PrivilegedEnvironment"]))

@@ -82,6 +82,8 @@ final class StreamScheduler: @unchecked Sendable {  // holds: what changes is un
     }
 
     private static let never: TimeInterval = 1e9
+    /// Not 0, with which CoreFoundation says that there is no timer.
+    private static let past = Date(timeIntervalSinceReferenceDate: 1)
 
     private func makeTimer() -> Timer {
         Timer(fire: .distantFuture, interval: Self.never, repeats: true) { [weak self] _ in
@@ -107,7 +109,10 @@ final class StreamScheduler: @unchecked Sendable {  // holds: what changes is un
             if serves { shared.isServed = true }
             return (shared.places, shared.queue, serves)
         }
-        for place in places { place.timer.fireDate = Date(timeIntervalSinceReferenceDate: 0) }
+        for place in places {
+            place.timer.fireDate = Self.past
+            if place.runLoop === RunLoop.main { ForeignMainLoop.wakeUp.withLock { $0 }?() }
+        }
         guard let queue else { return }
         if serves { serve(queue) } else { queue.async { [weak self] in _ = self?.deliver() } }
     }
@@ -130,6 +135,12 @@ final class StreamScheduler: @unchecked Sendable {  // holds: what changes is un
         deliver?()
         return deliver != nil
     }
+}
+
+/// A main loop that is not Foundation's, and that runs `RunLoop.main` when the next of its timers is due.
+package enum ForeignMainLoop {
+    /// Another thread has changed a timer. nil: there is no such loop.
+    package static let wakeUp = Protected<(@Sendable () -> Void)?>(nil)
 }
 
 /// `RunLoop._stop()`, which exists for XCTest, and which some versions of Foundation have marked as deprecated: calls

@@ -78,9 +78,9 @@ public enum BluezKitLog {
 }
 
 /// The library's own interface for logging.
-enum Log {
+package enum Log {
     /// The app did something that Apple logs as API MISUSE, and that has no effect.
-    static func misuse(_ text: String) { report(.misuse, text) }
+    package static func misuse(_ text: String) { report(.misuse, text) }
 
     /// Something that the app or its operator should know and that no callback reports.
     static func warning(_ text: String) { report(.warning, text) }

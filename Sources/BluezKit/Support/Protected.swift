@@ -3,15 +3,15 @@ import Foundation
 /// A value that several threads use, under a lock. No code of the app's runs while it is held: the last reference to an
 /// object of the app's is never released under it. Held briefly, except by `IntentBook`, which encodes and
 /// writes its file under it, so that changes reach the disk in their order.
-final class Protected<Value>: @unchecked Sendable {  // holds: `value` is touched only under `lock`
+package final class Protected<Value>: @unchecked Sendable {  // holds: `value` is touched only under `lock`
     private let lock = NSLock()
     private var value: Value
     private let isFirst: Bool
 
     /// - Parameter isFirst: Whether one that is not may be taken while this one is held. None may while another one is.
-    init(_ value: Value, isFirst: Bool = false) { (self.value, self.isFirst) = (value, isFirst) }
+    package init(_ value: Value, isFirst: Bool = false) { (self.value, self.isFirst) = (value, isFirst) }
 
-    func withLock<R>(_ body: (inout Value) throws -> R) rethrows -> R {
+    package func withLock<R>(_ body: (inout Value) throws -> R) rethrows -> R {
         #if DEBUG
         let held = LockOrder.held
         let own: LockOrder = isFirst ? .first : .last

@@ -41,7 +41,7 @@ func run(_ words: [String]) async throws -> Int32 {
     }
 }
 
-/// `restoration-probe`, an app in its own process: controlled line by line, and killed without warning.
+/// `restoration-probe`, an app in its own process, or `glib-probe`: controlled line by line, and killed without warning.
 final class Probe: Sendable {
     let pid: pid_t
     private let input: Int32
@@ -56,14 +56,20 @@ final class Probe: Sendable {
         return URL(fileURLWithPath: bundle).deletingLastPathComponent().path + "/restoration-probe"
     }()
 
+    /// `glib-probe`, a program with a GLib main loop.
+    static let glib = URL(fileURLWithPath: path).deletingLastPathComponent().path + "/glib-probe"
+
     /// `kill-at`, which ends it at a system call.
     static let killer = URL(fileURLWithPath: path).deletingLastPathComponent().path + "/kill-at"
 
     /// - Parameters:
     ///   - launcher: What runs it, if not itself: a program and its arguments.
-    convenience init(_ world: any World, _ arguments: [String], launcher: [String] = []) throws {
+    ///   - program: The program, if not `restoration-probe`.
+    convenience init(
+        _ world: any World, _ arguments: [String], launcher: [String] = [], program: String = Probe.path
+    ) throws {
         let bus = world.managerOptions[BluezManagerOptionBusAddressKey] as? String
-        try self.init(launcher + [Self.path] + (bus.map { ["--bus", $0] } ?? []) + arguments)
+        try self.init(launcher + [program] + (bus.map { ["--bus", $0] } ?? []) + arguments)
     }
 
     private init(_ words: [String]) throws {
