@@ -1,10 +1,13 @@
 // bluezkit-bench: an app as BluezKit's users write them, which measures itself.
 //
-// Usage: bluezkit-bench start | notify COUNT [sockets] [main] | scan [duplicates] | write COUNT SIZE [main]
-//        | channel-send BYTES [main] | channel-receive BYTES [main]
-// Callbacks come on a queue of its own, with `main` on the main queue. The bus is that of DBUS_SYSTEM_BUS_ADDRESS.
+// Usage: bluezkit-bench start | notify COUNT [sockets] [LOOP] | scan [duplicates] | write COUNT SIZE [LOOP]
+//        | channel-send BYTES [LOOP] | channel-receive BYTES [LOOP]
+// Callbacks come on a queue of its own, with `main` on the main queue: of any thread (`dispatchMain()`), with `runloop` or
+// `glib` run by such a main loop on the main thread. With `context` they come in a GMainContext. The bus is that of DBUS_SYSTEM_BUS_ADDRESS.
 // Prints one line of JSON; what each field means says Benchmarks/README.md.
 import BluezKit
+import BluezKitGLib
+import CBluezGLib
 import Foundation
 
 enum Mode {
@@ -46,7 +49,11 @@ final class App: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, Strea
 
     func start(bySocket: Bool) {
         let options = [BluezManagerOptionNotificationSocketsKey: bySocket]
-        manager = CBCentralManager(delegate: self, queue: queue, options: options)
+        if arguments.contains("context") {
+            manager = CBCentralManager(delegate: self, context: nil, options: options)
+        } else {
+            manager = CBCentralManager(delegate: self, queue: queue, options: options)
+        }
     }
 
     func centralManagerDidUpdateState(_ central: CBCentralManager) {
@@ -270,9 +277,15 @@ func parseWrite(_ numbers: [Int]) -> Mode? {
 let arguments = Array(CommandLine.arguments.dropFirst())
 guard let mode = parseMode(arguments) else {
     fail(
-        "usage: bluezkit-bench start | notify COUNT [sockets] [main] | scan [duplicates] | write COUNT SIZE [main] | "
-            + "channel-send BYTES [main] | channel-receive BYTES [main]")
+        "usage: bluezkit-bench start | notify COUNT [sockets] [LOOP] | scan [duplicates] | write COUNT SIZE [LOOP] | "
+            + "channel-send BYTES [LOOP] | channel-receive BYTES [LOOP], where LOOP is main, main runloop, main glib or "
+            + "context")
 }
 let app = App(mode: mode, queue: arguments.contains("main") ? nil : DispatchQueue(label: "bluezkit-bench"))
 app.start(bySocket: arguments.contains("sockets"))
+if arguments.contains("runloop") { RunLoop.main.run() }
+if arguments.contains("glib") || arguments.contains("context") {
+    if arguments.contains("glib") { try GLibMainLoop.attach() }
+    g_main_loop_run(g_main_loop_new(nil, 0))
+}
 dispatchMain()
