@@ -33,17 +33,17 @@ final class MessageStream {
     /// - Returns: Whether anything was.
     func receive(from socket: Int32) throws(BusError) -> Bool {
         try makeRoom()
-        return try withUnsafeTemporaryAllocation(of: Int32.self, capacity: Int(CDBUS_MAX_DESCRIPTORS)) {
-            (received) throws(BusError) in
-            guard let first = received.baseAddress else { return false }
+        let result = withUnsafeTemporaryAllocation(of: Int32.self, capacity: Int(CDBUS_MAX_DESCRIPTORS)) { received in
+            guard let first = received.baseAddress else { return -Int(ENOMEM) }
             var count = Int32(received.count - descriptors.count)
             let result = cdbus_receive(socket, block.start + end, block.capacity - end, first, &count)
             descriptors += received.prefix(Int(count))
-            if result == -Int(EAGAIN) { return false }
-            guard result > 0 else { throw result == 0 ? Self.ended : Self.failed(Int32(-result)) }
-            end += result
-            return true
+            return result
         }
+        if result == -Int(EAGAIN) { return false }
+        guard result > 0 else { throw result == 0 ? Self.ended : Self.failed(Int32(-result)) }
+        end += result
+        return true
     }
 
     /// The next message that has arrived completely. It is valid until the next one is asked for, unless it is retained.
