@@ -69,12 +69,8 @@ extension Scenarios {
             let user = ChannelUser(try await publisher.nextChannel())
             await publisher.perform { $0.unpublishL2CAPChannel(psm) }
             try await publisher.next("didUnpublish") { if case .unpublished(psm, nil) = $0 { true } else { nil } }
-            var ended: Set<Bool> = []
-            while ended.count < 2 {
-                ended.insert(
-                    try await user.events.next("the end of both streams") { event in
-                        if case .ended(let isInput) = event { isInput } else { nil }
-                    })
+            for isInput in [true, false] {
+                try await user.events.next("the end") { $0 == .ended(isInput: isInput) ? true : nil }
             }
             try await world.awaitChannel("central", "closed")
             await #expect(throws: (any Error).self) { try await world.openChannel(psm) }
@@ -155,7 +151,16 @@ extension Scenarios {
         @Test("L2-3 many channels at once, opened and closed: each is delivered and ends, and the next one works")
         func churn() async throws {
             let (world, publisher, psm) = try await published()
-            let ended = ProtectedBox(0)
+            let (ended, pulse) = (ProtectedBox(0), Pulse())
+            /// They are accepted one after the other, even when the central has closed all.
+            func wait(until condition: () -> Bool) async {
+                let deadline = ContinuousClock.now + .seconds(world_deadline)
+                var beats = pulse.beats
+                while !condition(), ContinuousClock.now < deadline {
+                    await pulse.wait(since: beats, atMost: .milliseconds(20))
+                    beats = pulse.beats
+                }
+            }
             publisher.onEvent { _, event in
                 guard case .channel(let channel?, nil) = event else { return }
                 channel.inputStream.open()
@@ -163,9 +168,11 @@ extension Scenarios {
                 channel.inputStream.close()
                 channel.outputStream.close()
                 ended.withLock { $0 += 1 }
+                pulse.beat()
             }
             let descriptors = openDescriptors()
             try await world.control("central channel churn \(String(psm, radix: 16)) 100")
+            await wait { ended.withLock { $0 } > 0 }
             publisher.onEvent { _, _ in }
             let other = try await publisher.publishChannel()
             try await world.openChannel(other)
@@ -179,9 +186,8 @@ extension Scenarios {
             #expect(ended.withLock { $0 } > 0)
             publisher.forgetRecords()
             user.close()
-            // `coc`'s or the central's sockets are in this process, in the simulator. Sockets are closed some moments later.
-            let deadline = ContinuousClock.now + .seconds(world_deadline)
-            while openDescriptors() > descriptors + 8, ContinuousClock.now < deadline { await Task.yield() }
+            // `coc`'s or the central's sockets are in this process, in the simulator.
+            await wait { openDescriptors() <= descriptors + 8 }
             #expect(openDescriptors() <= descriptors + 8)
         }
     }
