@@ -37,6 +37,7 @@ struct DeviceProperties {
     var solicitedServices: [CBUUID] = []
     /// Company identifier (2 bytes, little endian) and payload of the entry that changed last.
     var manufacturerData: [UInt8]?
+    /// All entries, if there are several.
     private var manufacturerEntries: [UInt16: [UInt8]] = [:]
     var serviceData: [CBUUID: Data] = [:]
     var isConnected = false
@@ -140,16 +141,34 @@ struct DeviceProperties {
 
     /// BlueZ provides a map and keeps old entries; an advertisement has one entry. The new or changed one is used.
     private mutating func readManufacturerData(_ value: inout MessageReader) throws(BusError) {
-        var entries: [UInt16: [UInt8]] = [:]
-        var latest: (company: UInt16, payload: [UInt8])?
+        var first: (company: UInt16, data: [UInt8])?
+        var entries: [UInt16: [UInt8]] = [:]  // only if there are several
+        var latest: [UInt8]?
         try value.readDictionary { (entry) throws(BusError) in
             let company = try entry.readUInt16()
-            let payload = try entry.readVariant { (inner) throws(BusError) in [UInt8](try inner.readBytes()) }
-            entries[company] = payload
-            if latest == nil || manufacturerEntries[company] != payload { latest = (company, payload) }
+            let data = try entry.readVariant { (inner) throws(BusError) in
+                Self.manufacturerData(company, try inner.readBytes())
+            }
+            if let first {
+                entries[first.company] = first.data
+                entries[company] = data
+            } else {
+                first = (company, data)
+            }
+            if latest == nil || manufacturerEntries[company] != data { latest = data }
         }
         manufacturerEntries = entries.count > 1 ? entries : [:]
-        manufacturerData = latest.map { [UInt8($0.company & 0xFF), UInt8($0.company >> 8)] + $0.payload }
+        manufacturerData = latest
+    }
+
+    private static func manufacturerData(_ company: UInt16, _ payload: UnsafeRawBufferPointer) -> [UInt8] {
+        [UInt8](unsafeUninitializedCapacity: payload.count + 2) { bytes, count in
+            bytes[0] = UInt8(company & 0xFF)
+            bytes[1] = UInt8(company >> 8)
+            UnsafeMutableRawBufferPointer(rebasing: UnsafeMutableRawBufferPointer(bytes)[2...]).copyMemory(
+                from: payload)
+            count = payload.count + 2
+        }
     }
 
     private mutating func readServiceData(

@@ -1,17 +1,21 @@
 import Foundation
 
 extension DeviceProperties {
+    private nonisolated(unsafe) static let isConnectable = NSNumber(value: true)  // holds: it is never changed
+
     /// The dictionary of `didDiscover`: numbers as `NSNumber`; unknown values have no key (SC-8, LX-6).
     ///
     /// BlueZ does not report whether an advertisement was connectable, so the key that is always present is always
     /// true.
     var advertisementData: [String: Any] {
-        var data: [String: Any] = [CBAdvertisementDataIsConnectable: NSNumber(value: true)]
+        var data = [String: Any](minimumCapacity: 2 + kinds.rawValue.nonzeroBitCount)
+        data[CBAdvertisementDataIsConnectable] = Self.isConnectable
         data["kCBAdvDataTimestamp"] = NSNumber(value: CFAbsoluteTimeGetCurrent())
         if let name { data[CBAdvertisementDataLocalNameKey] = name }
         // For a device that was connected before, BlueZ mixes in the attribute table; services that devices never
         // advertise are left out.
-        let advertised = services.filter { !AttributeTree.systemServices.contains($0) }
+        let hasSystemServices = services.contains { AttributeTree.systemServices.contains($0) }
+        let advertised = hasSystemServices ? services.filter { !AttributeTree.systemServices.contains($0) } : services
         if !advertised.isEmpty { data[CBAdvertisementDataServiceUUIDsKey] = advertised }
         if let manufacturerData { data[CBAdvertisementDataManufacturerDataKey] = Data(manufacturerData) }
         if !serviceData.isEmpty { data[CBAdvertisementDataServiceDataKey] = serviceData }
