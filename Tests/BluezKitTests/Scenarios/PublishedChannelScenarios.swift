@@ -69,8 +69,12 @@ extension Scenarios {
             let user = ChannelUser(try await publisher.nextChannel())
             await publisher.perform { $0.unpublishL2CAPChannel(psm) }
             try await publisher.next("didUnpublish") { if case .unpublished(psm, nil) = $0 { true } else { nil } }
-            for isInput in [true, false] {
-                try await user.events.next("the end") { $0 == .ended(isInput: isInput) ? true : nil }
+            var ended: Set<Bool> = []
+            while ended.count < 2 {
+                ended.insert(
+                    try await user.events.next("the end of both streams") { event in
+                        if case .ended(let isInput) = event { isInput } else { nil }
+                    })
             }
             try await world.awaitChannel("central", "closed")
             await #expect(throws: (any Error).self) { try await world.openChannel(psm) }
