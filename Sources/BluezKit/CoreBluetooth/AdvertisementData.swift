@@ -1,7 +1,7 @@
 import Foundation
 
 extension DeviceProperties {
-    private nonisolated(unsafe) static let isConnectable = NSNumber(value: true)  // holds: it is never changed
+    private static let isConnectable = NSNumber(value: true)
 
     /// The dictionary of `didDiscover`: numbers as `NSNumber`; unknown values have no key (SC-8, LX-6).
     ///
