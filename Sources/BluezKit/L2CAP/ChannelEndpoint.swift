@@ -234,7 +234,7 @@ extension ChannelEndpoint: ChannelMonitorObserver {
             if hasEnded {
                 Self.noteEnd(&shared)
             } else {
-                if isReadable { Self.noteInput(&shared) }
+                if isReadable { shared.input.stream.ready() }  // `deliver` looks how much there is
                 if isWritable { shared.output.stream.ready() }
             }
             watch(shared)

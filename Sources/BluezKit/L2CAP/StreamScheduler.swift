@@ -16,6 +16,8 @@ final class StreamScheduler: @unchecked Sendable {  // holds: what changes is un
     private struct Shared: Sendable {
         var places: [Place] = []
         var queue: DispatchQueue?
+        /// Whether any thread may run the queue; nil: it has not run yet.
+        var runsOnAnyThread: Bool?
         /// A delivery is on its way.
         var isSignalled = false
         /// A thread delivers on the queue, and looks whether there is more before it leaves.
@@ -68,7 +70,7 @@ final class StreamScheduler: @unchecked Sendable {  // holds: what changes is un
     }
 
     func schedule(on queue: DispatchQueue?) {
-        shared.withLock { $0.queue = queue }
+        shared.withLock { ($0.queue, $0.runsOnAnyThread) = (queue, nil) }
         signal(always: true)
     }
 
@@ -103,9 +105,7 @@ final class StreamScheduler: @unchecked Sendable {  // holds: what changes is un
             guard shared.isScheduled, !shared.isSignalled || always else { return ([], nil, false) }
             shared.isSignalled = true
             guard !shared.isServed || always else { return (shared.places, nil, false) }
-            // The main queue is another thread's. (By name: every mention of `.main` makes an object of its own.)
-            let isMain = shared.queue?.label == DispatchQueue.main.label
-            let serves = mayWait && !shared.isServed && shared.queue != nil && !isMain
+            let serves = mayWait && !shared.isServed && shared.queue != nil && shared.runsOnAnyThread ?? false
             if serves { shared.isServed = true }
             return (shared.places, shared.queue, serves)
         }
@@ -114,7 +114,18 @@ final class StreamScheduler: @unchecked Sendable {  // holds: what changes is un
             if place.runLoop === RunLoop.main { ForeignMainLoop.wakeUp.withLock { $0 }?() }
         }
         guard let queue else { return }
-        if serves { serve(queue) } else { queue.async { [weak self] in _ = self?.deliver() } }
+        if serves { return serve(queue) }
+        queue.async { [weak self] in
+            self?.note(queue)
+            _ = self?.deliver()
+        }
+    }
+
+    /// On the queue.
+    private func note(_ queue: DispatchQueue) {
+        guard shared.withLock({ $0.runsOnAnyThread }) == nil else { return }
+        let runsOnAnyThread = queue.queueOfAnyThread != nil
+        shared.withLock { if $0.queue === queue { $0.runsOnAnyThread = runsOnAnyThread } }
     }
 
     /// Delivers on the queue, in the calling thread, as long as there is something. In between others get their turn.
