@@ -34,6 +34,7 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
     private var restorations = EventHub<RestoredCentralState, Never>()
     #if !os(macOS)
     private var connectionEvents = EventHub<ConnectionEvent, Never>()
+    private var connectionEventFilter: (services: [Data], identifiers: [UUID]) = ([], [])
     #endif
 
     func start(_ core: CentralCore, options: [String: Any]?) {
@@ -115,8 +116,16 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
     func addConnectionEvents(
         _ subscription: EventSubscription<ConnectionEvent, Never>, _ services: [Data], _ identifiers: [UUID]
     ) {
-        guard let manager else { return subscription.finish(throwing: nil) }
+        guard manager != nil else { return subscription.finish(throwing: nil) }
         connectionEvents.add(subscription)
+        connectionEventFilter = (services, identifiers)
+        registerForConnectionEvents()
+    }
+
+    /// Possible only while Bluetooth is on, so this is also done when that comes to be.
+    private func registerForConnectionEvents() {
+        guard let manager, manager.state == .poweredOn, !connectionEvents.isEmpty else { return }
+        let (services, identifiers) = connectionEventFilter
         manager.registerForConnectionEvents(options: [
             .serviceUUIDs: services.map { CBUUID(data: $0) }, .peripheralUUIDs: identifiers,
         ])
@@ -125,7 +134,8 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
     func pruneConnectionEvents() {
         let hadSome = !connectionEvents.isEmpty
         connectionEvents.prune()
-        if hadSome, connectionEvents.isEmpty { manager?.registerForConnectionEvents(options: nil) }
+        guard hadSome, connectionEvents.isEmpty, let manager, manager.state == .poweredOn else { return }
+        manager.registerForConnectionEvents(options: nil)
     }
 
     func centralManager(
@@ -188,6 +198,9 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
             restored = nil
             restorations.finish(throwing: nil)
         }
+        #if !os(macOS)
+        if state == .poweredOn { registerForConnectionEvents() }
+        #endif
         let scans = waitingScans
         waitingScans = []
         for (subscription, parameters) in scans { addScan(subscription, parameters) }

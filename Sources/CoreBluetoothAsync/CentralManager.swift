@@ -102,8 +102,10 @@ public final class CentralManager: Sendable {
     /// peripheral; if all of them are cancelled before it is connected, the attempt is called off.
     ///
     /// As long as a reference to the peripheral exists, it remains connected.
-    /// - Parameter options: As in `CBCentralManager.connect(_:options:)`. With
-    ///   `CBConnectPeripheralOptionEnableAutoReconnect`, a lost connection is made again automatically; ``events`` tells of it.
+    /// - Parameters:
+    ///   - peripheral: One that this manager has found, retrieved or restored.
+    ///   - options: As in `CBCentralManager.connect(_:options:)`. With `CBConnectPeripheralOptionEnableAutoReconnect`, a
+    ///     lost connection is made again automatically; ``events`` tells of it.
     /// - Throws: `CBError` if there can be no connection, or it was ended by ``cancelPeripheralConnection(_:)`` meanwhile;
     ///   ``BluetoothError/unavailable(_:)`` if Bluetooth is not on, or goes off.
     public func connect(_ peripheral: Peripheral, options: sending [String: Any]? = nil) async throws {

@@ -35,7 +35,9 @@ public final class Peripheral: Sendable {
     // MARK: Discovery
 
     /// Discovers services.
-    /// - Parameter serviceUUIDs: Which; nil: all.
+    /// - Parameters:
+    ///   - serviceUUIDs: Which; nil: all.
+    ///   - isolation: That of the caller. Leave it out.
     /// - Returns: All that are known now, also from earlier calls.
     @discardableResult
     public func discoverServices(
@@ -46,7 +48,10 @@ public final class Peripheral: Sendable {
     }
 
     /// Discovers the services that a service includes.
-    /// - Parameter includedServiceUUIDs: Which; nil: all.
+    /// - Parameters:
+    ///   - includedServiceUUIDs: Which; nil: all.
+    ///   - service: The service that includes them.
+    ///   - isolation: That of the caller. Leave it out.
     /// - Returns: All that are known now, also from earlier calls.
     @discardableResult
     public func discoverIncludedServices(
@@ -58,7 +63,10 @@ public final class Peripheral: Sendable {
     }
 
     /// Discovers the characteristics of a service.
-    /// - Parameter characteristicUUIDs: Which; nil: all.
+    /// - Parameters:
+    ///   - characteristicUUIDs: Which; nil: all.
+    ///   - service: The service that has them.
+    ///   - isolation: That of the caller. Leave it out.
     /// - Returns: All that are known now, also from earlier calls.
     @discardableResult
     public func discoverCharacteristics(
@@ -167,7 +175,9 @@ public final class Peripheral: Sendable {
     ///
     /// When the last of its consumers is gone, it unsubscribes, unless ``setNotifyValue(_:for:)`` has subscribed as well.
     /// The peripheral is kept as long as the sequence is.
-    /// - Parameter bufferSize: How many values wait at most; see ``EventSequence``.
+    /// - Parameters:
+    ///   - characteristic: One that notifies or indicates.
+    ///   - bufferSize: How many values wait at most; see ``EventSequence``.
     /// - Returns: A sequence that throws why there can be no subscription, or why the connection has ended.
     public func values(
         for characteristic: Characteristic, bufferSize: Int = 1024

@@ -103,6 +103,7 @@ public final class PeripheralManager: Sendable {
     /// in the order of their calls, and none is lost on this side.
     /// - Parameters:
     ///   - value: Each central gets as much of it as its ``Central/maximumUpdateValueLength`` permits.
+    ///   - characteristic: One that is published.
     ///   - centrals: Which of the subscribers; nil: all.
     /// - Throws: `CBError.invalidHandle` if the characteristic is not published any more.
     public func updateValue(

@@ -29,6 +29,30 @@ final class ViewModel {
     }
 }
 
+@MainActor
+final class Sensor {
+    let manager = PeripheralManager()
+    var level: PublishedCharacteristic?
+
+    func publish() async throws {
+        let temperature = CBMutableCharacteristic(
+            type: CBUUID(string: "2A6E"), properties: [.read, .notify], value: nil, permissions: .readable)
+        let service = CBMutableService(type: CBUUID(string: "181A"), primary: true)
+        service.characteristics = [temperature]
+        level = try await manager.add(service).characteristics.first
+        try await manager.startAdvertising([CBAdvertisementDataServiceUUIDsKey: [CBUUID(string: "181A")]])
+        for await request in manager.requests { request.respond(with: Data([1])) }
+    }
+
+    func update(_ value: Data) async throws {
+        guard let level else { return }
+        try await manager.updateValue(value, for: level)
+        for await change in manager.subscriptions where change.characteristic == level {
+            try await manager.updateValue(value, for: level, onSubscribedCentrals: [change.central])
+        }
+    }
+}
+
 actor Logger {
     func log(_ central: CentralManager) async {
         for await state in central.states { print(state) }

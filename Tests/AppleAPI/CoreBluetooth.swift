@@ -1,4 +1,4 @@
-// CoreBluetooth as Apple's SDK declares it for Swift, as far as CoreBluetoothAsync uses it: no more members than there, and
+// CoreBluetooth as Apple's SDK declares it for Swift, as far as CoreBluetoothAsync and AppCode.swift use it: no more members than there, and
 // no class is Sendable. `scripts/check-apple` type-checks the module with this in place of BluezKit. Nothing of it is ever
 // called.
 @_exported import Dispatch
@@ -44,7 +44,15 @@ public struct CBConnectionEventMatchingOption: RawRepresentable, Hashable, Senda
 public struct CBCharacteristicProperties: OptionSet, Sendable {
     public let rawValue: UInt
     public init(rawValue: UInt) { self.rawValue = rawValue }
+    public static let read = Self(rawValue: 2)
     public static let writeWithoutResponse = Self(rawValue: 4)
+    public static let notify = Self(rawValue: 16)
+}
+
+public struct CBAttributePermissions: OptionSet, Sendable {
+    public let rawValue: UInt
+    public init(rawValue: UInt) { self.rawValue = rawValue }
+    public static let readable = Self(rawValue: 1)
 }
 
 public struct CBError: Error {
@@ -89,7 +97,13 @@ open class CBService: CBAttribute {
     open var includedServices: [CBService]? { fatalError() }
     open var characteristics: [CBCharacteristic]? { fatalError() }
 }
-open class CBMutableService: CBService {}
+open class CBMutableService: CBService {
+    open override var characteristics: [CBCharacteristic]? {
+        get { fatalError() }
+        set {}
+    }
+    public init(type UUID: CBUUID, primary isPrimary: Bool) {}
+}
 open class CBCharacteristic: CBAttribute {
     open var properties: CBCharacteristicProperties { fatalError() }
     open var value: Data? { fatalError() }
@@ -98,6 +112,9 @@ open class CBCharacteristic: CBAttribute {
 }
 open class CBMutableCharacteristic: CBCharacteristic {
     open var subscribedCentrals: [CBCentral]? { fatalError() }
+    public init(
+        type UUID: CBUUID, properties: CBCharacteristicProperties, value: Data?, permissions: CBAttributePermissions
+    ) {}
 }
 open class CBDescriptor: CBAttribute {
     open var value: Any? { fatalError() }

@@ -141,20 +141,135 @@ extension Scenarios {
             // A request after the subscription is answered after it.
             _ = try await within { try await sink.readRSSI() }
             #expect(await sink.isNotifying(characteristic))
+            let own = sink.values(for: characteristic)
             try await world.control("sink burst 0013 1000 20 250")
-            let counters = try await within {
+            @Sendable func counters(_ count: Int, _ values: EventSequence<Data, any Error>) async throws -> [Int] {
                 var counters: [Int] = []
                 for try await value in values {
                     counters.append(Int(value[value.startIndex]) | Int(value[value.startIndex + 1]) << 8)
-                    if counters.count == 1000 { break }
+                    if counters.count == count { break }
                 }
                 return counters
             }
-            #expect(
-                counters.count == 1000 && zip(counters, counters.dropFirst()).allSatisfy { ($0 + 1) & 0xFFFF == $1 })
-            #expect(values.droppedCount == 0)
+            let all = try await within { () -> [[Int]] in
+                async let first = counters(1000, values)
+                async let other = counters(100, own)
+                return try await [first, other]
+            }
+            for counters in all {
+                #expect(zip(counters, counters.dropFirst()).allSatisfy { ($0 + 1) & 0xFFFF == $1 })
+            }
+            #expect(all.map(\.count) == [1000, 100])
+            #expect(values.droppedCount == 0 && own.droppedCount == 0)
             try await within { while await sink.isNotifying(characteristic) { _ = try await sink.readRSSI() } }
             try await within { try await central.cancelPeripheralConnection(sink) }
+        }
+
+        @Test(
+            "NT-1 cancelling the task of values unsubscribes, unless setNotifyValue has subscribed or another task iterates"
+        )
+        func cancelsValues() async throws {
+            let (world, central, sink) = try await Self.connectedSink()
+            let characteristic = try await sink.discoverCharacteristic(sinkUUID(0x13), in: sinkUUID(1))
+            let values = sink.values(for: characteristic)
+            let log = EventLog<Data>()
+            func iterate() -> Task<Void, any Error> { Task { for try await value in values { log.append(value) } } }
+            let (first, second) = (iterate(), iterate())
+            _ = try await within { try await sink.readRSSI() }
+            try await world.control("sink notify 0013 01")
+            for _ in 0..<2 { _ = try await log.next("a value") { $0 == Data([1]) ? $0 : nil } }
+            first.cancel()
+            try await first.value
+            _ = try await within { try await sink.readRSSI() }
+            #expect(await sink.isNotifying(characteristic))
+            try await within { try await sink.setNotifyValue(true, for: characteristic) }
+            second.cancel()
+            try await second.value
+            _ = try await within { try await sink.readRSSI() }
+            #expect(await sink.isNotifying(characteristic))
+            try await within { try await sink.setNotifyValue(false, for: characteristic) }
+            #expect(await !sink.isNotifying(characteristic))
+            let third = iterate()
+            try await within { while await !sink.isNotifying(characteristic) { _ = try await sink.readRSSI() } }
+            third.cancel()
+            try await within { while await sink.isNotifying(characteristic) { _ = try await sink.readRSSI() } }
+            try await within { try await central.cancelPeripheralConnection(sink) }
+        }
+
+        @Test("NT-3 a subscription that is impossible throws to each consumer")
+        func refusesValues() async throws {
+            let (world, central, sink) = try await Self.connectedSink()
+            let characteristic = try await sink.discoverCharacteristic(sinkUUID(0x11), in: sinkUUID(1))
+            let values = sink.values(for: characteristic)
+            await #expect(throws: CBATTError.self) { try await within { for try await _ in values {} } }
+            await #expect(throws: CBATTError.self) { try await sink.setNotifyValue(true, for: characteristic) }
+            try await within { try await central.cancelPeripheralConnection(sink) }
+            await #expect(throws: CBError.self) { for try await _ in sink.values(for: characteristic) {} }
+            _ = world
+        }
+
+        @Test("IV-1 IV-2 a service that is removed is reported; values of its characteristics end, others continue")
+        func servicesChange() async throws {
+            let (world, central, sink) = try await Self.connectedSink()
+            let kept = try await sink.discoverCharacteristic(sinkUUID(0x13), in: sinkUUID(1))
+            let changes = sink.serviceChanges
+            var change = changes.makeAsyncIterator()
+            let values = sink.values(for: kept)
+            try await world.control("sink services add")
+            #expect(await change.next()?.isEmpty == true)
+            let gone = try await within { try await sink.discoverCharacteristic(sinkUUID(0x21), in: sinkUUID(3)) }
+            let goneValues = sink.values(for: gone)
+            _ = try await within { try await sink.readValue(for: gone) }
+            try await world.control("sink services remove")
+            #expect(await change.next()?.map(\.uuid) == [sinkUUID(3)])
+            await #expect(throws: CBError.self) { try await within { for try await _ in goneValues {} } }
+            await #expect(throws: CBError.self) { try await sink.readValue(for: gone) }
+            try await world.control("sink notify 0013 05")
+            #expect(try await within { try await values.first { _ in true } } == Data([5]))
+            try await within { try await central.cancelPeripheralConnection(sink) }
+        }
+
+        @Test("AR-2 AR-4 AR-7 a lost link is made again automatically; connect waits for it; a cancel ends it")
+        func reconnects() async throws {
+            let (world, central, heart) = try await Self.found("Rig Heart", CBUUID(string: "180D"))
+            try await within {
+                try await central.connect(heart, options: [CBConnectPeripheralOptionEnableAutoReconnect: true])
+            }
+            // BlueZ 5.66 crashes if the link is lost while it discovers.
+            _ = try await within { try await heart.discoverServices() }
+            let events = central.events
+            try await world.control("heart disconnect")
+            let isReconnecting = try await within { () -> Bool? in
+                for await event in events {
+                    if case .didDisconnectPeripheral(heart, let isReconnecting, _?) = event { return isReconnecting }
+                }
+                return nil
+            }
+            #expect(isReconnecting == true)
+            try await within(2 * world_deadline) { try await central.connect(heart) }
+            #expect(heart.state == .connected)
+            _ = try await within { try await heart.discoverServices() }
+            try await within { try await central.cancelPeripheralConnection(heart) }
+            #expect(heart.state == .disconnected)
+            try await world.awaitConnections("heart", 0)
+        }
+
+        @Test(
+            "CE-1 CE-2 connections by other programs are a sequence, which registers before and after Bluetooth is on")
+        func connectionEvents() async throws {
+            let world = try await Worlds.make()
+            let watcher = CentralManager(options: world.managerOptions)
+            var events = watcher.connectionEvents(matchingServices: [CBUUID(string: "180D")]).makeAsyncIterator()
+            try await within { try await watcher.waitUntilReady() }
+            let user = CentralManager(options: world.managerOptions)
+            let heart = try await Self.find("Rig Heart", CBUUID(string: "180D"), user)
+            try await within { try await user.connect(heart) }
+            let connected = await events.next()
+            #expect(connected?.event == .peerConnected && connected?.peripheral.identifier == heart.identifier)
+            #expect(connected?.peripheral !== heart && connected?.peripheral.state == .disconnected)
+            _ = try await within { try await heart.discoverServices() }
+            try await within { try await user.cancelPeripheralConnection(heart) }
+            #expect(await events.next()?.event == .peerDisconnected)
         }
 
         @Test("O-15 CN-9 the peer closes the link: what waits, and each sequence, throw its error")
@@ -189,10 +304,14 @@ extension Scenarios {
         func cancelsConnect() async throws {
             let (world, central, heart) = try await Self.found("Rig Heart", CBUUID(string: "180D"))
             try await world.control("heart vanish")
+            let events = central.events
             await #expect(throws: DeadlineExceeded.self) {
                 try await within(0.5) { try await central.connect(heart) }
             }
-            try await within { while heart.state != .disconnected { try await Task.sleep(for: .milliseconds(10)) } }
+            try await within {
+                for await event in events { if case .didDisconnectPeripheral(heart, false, nil) = event { return } }
+            }
+            #expect(heart.state == .disconnected)
             // Two tasks, one of which is cancelled: the attempt continues.
             let first = Task { try await central.connect(heart) }
             let second = Task { try await central.connect(heart) }
