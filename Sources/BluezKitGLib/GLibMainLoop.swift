@@ -23,7 +23,8 @@ public enum GLibMainLoop {
     /// Nothing polls, and no thread is started.
     ///
     /// - A loop that is run within a callback, or within other work of the main queue, handles GLib's events and timers
-    ///   of `RunLoop.main`, but no further work of the main queue, which is serial: as on Apple's systems.
+    ///   of `RunLoop.main`, but no further work of the main queue, which is serial: as on Apple's systems. Asynchronous code
+    ///   of the main actor is such work, so a main program with `await` must not run the main loop.
     /// - The run loop is run in its default mode. A timer that another thread adds to `RunLoop.main`, and a block for
     ///   `RunLoop.perform`, are noticed when the main thread wakes up the next time, which `DispatchQueue.main.async {}`
     ///   brings about.
@@ -52,27 +53,35 @@ public enum GLibMainLoop {
 
     // MARK: The main queue
 
-    /// Watches the descriptor of the main queue. GLib does not let it recurse, and does not watch it while it runs: work of
-    /// the main queue that runs a loop is not interrupted by other work of the queue.
+    /// Watches the descriptor of the main queue. GLib does not let it recurse, nor does libdispatch: in work of the main
+    /// queue that runs a loop, no other work of the queue is done.
     private static func queueSource(_ descriptor: Int32) -> UnsafeMutablePointer<GSource> {
-        let source = bluez_descriptor_source(descriptor) { _, _, _ in
+        let source = bluez_descriptor_source(descriptor) { descriptor, _, _ in
             guard Thread.isMainThread else {
                 GLibMainLoop.detach()
                 return 0  // G_SOURCE_REMOVE
             }
-            GLibMainLoop.runMainRunLoop()
+            if withUnsafeCurrentTask(body: { $0 != nil }) { GLibMainLoop.reportAsynchronousMain() }
+            bluez_drain_main_queue(descriptor)
             return 1  // G_SOURCE_CONTINUE
         }
         g_source_set_name(source, "bluezkit.main-queue")
         return source
     }
 
-    /// One turn, which does not wait: it runs what is on the main queue, or the timers that are due. By the run loop rather
-    /// than by the queue's own function: so the run loop knows that it is within work of the main queue when that work
-    /// runs a loop.
-    private static func runMainRunLoop() {
-        _ = RunLoop.main.run(mode: .default, before: Date(timeIntervalSinceReferenceDate: 0))
+    /// A task of the main actor is work of the main queue. Here it is not one that this source has started.
+    private static func reportAsynchronousMain() {
+        let isKnown = isAsynchronousMainReported.withLock { isReported in
+            defer { isReported = true }
+            return isReported
+        }
+        guard !isKnown else { return }
+        Log.misuse(
+            "GLibMainLoop: GLib's main loop is run by asynchronous code, which occupies the main queue, so no callback is made "
+                + "there; run it by code without async")
     }
+
+    private static let isAsynchronousMainReported = Protected(false)
 
     /// Another thread runs the default context: libdispatch ends the program if that runs the main queue.
     private static func detach() {
@@ -121,8 +130,9 @@ public enum GLibMainLoop {
     private static var monotonic: Int64 { Int64(g_get_monotonic_time()) }
     private static var now: Double { Date().timeIntervalSinceReferenceDate }
 
+    /// One turn of the run loop, which does not wait.
     private static func runTimers() {
-        runMainRunLoop()
+        _ = RunLoop.main.run(mode: .default, before: Date(timeIntervalSinceReferenceDate: 0))
         deadline.didRun(date: bluez_next_main_timer(), now: now, monotonic: monotonic)
     }
 

@@ -53,6 +53,29 @@ func byHand() {
     tell("values", app.values.count, app.valuesAreComplete ? "in order" : "out of order")
 }
 
+/// GLib's loop in work of the main queue, as in an asynchronous main program: callbacks come when that work has ended.
+func within(_ start: (@escaping @Sendable () -> Void) -> Void) {
+    BluezKitLog.handler = { level, text in tell("log", level, text) }
+    attach()
+    let app = App(isRightPlace: { Thread.isMainThread })
+    let hasEnded = Box(false)
+    app.onCallback = { callback in
+        guard hasEnded.value else { fail("\(callback) in work of the main queue") }
+        tell(callback)
+        tell("done")
+        exit(0)
+    }
+    start {
+        let used = processorTime
+        app.start()
+        timer(in: 0.01) { _ in tell("timer") }
+        Loop().run(milliseconds: 500)
+        guard processorTime - used < 0.35 else { fail("the loop spins") }
+        hasEnded.value = true
+    }
+    RunLoop.main.run()
+}
+
 /// Timers of the main run loop, and everything else that is on the main queue.
 func timers() {
     attach()

@@ -59,6 +59,17 @@ import Testing
         try await end(probe)
     }
 
+    @Test(
+        "a loop that work of the main queue runs makes no callbacks, does not spin, and says so if that work is a task",
+        arguments: ["queue", "task"])
+    func within(_ kind: String) async throws {
+        let probe = try probe("within-\(kind)")
+        try await probe.next("timer")
+        try await probe.next("state 5")
+        try await end(probe)
+        #expect(probe.all.contains { $0.contains("run by asynchronous code") } == (kind == "task"))
+    }
+
     @Test("a loop that ends and starts again loses nothing")
     func again() async throws {
         let probe = try probe("again", "50")
