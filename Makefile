@@ -1,6 +1,6 @@
 # Each target runs the script of the same name in scripts/, which can also be run directly.
 .DEFAULT_GOAL := help
-.PHONY: help build test test-matrix model storm fuzz soak sanitize kill-anywhere demo demo-restore examples bench docs lint format rules structure api-check clean
+.PHONY: help build test test-matrix model storm fuzz soak sanitize kill-anywhere demo demo-restore examples gtk gtk-test bench docs lint format rules structure api-check clean
 
 help: ## list the targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -41,6 +41,12 @@ demo-restore: ## kill the demo while measurements arrive, restart it, and check 
 
 examples: ## build the programs in Examples, and test each of them in the simulator
 	@scripts/examples
+
+gtk: ## build and run a GTK app that shows a heart-rate sensor, simulated if there is no adapter
+	@scripts/gtk
+
+gtk-test: ## run the GTK app without a display, kill it, and take screenshots
+	@scripts/gtk-test
 
 bench: ## measure the release build
 	@scripts/bench
