@@ -46,7 +46,7 @@ public final class Message {
     /// A duplicate of a descriptor that came with the message. Nil: there is none, or too many are open.
     func duplicateDescriptor(_ index: UInt32) -> Int32? {
         guard index < descriptors.count else { return nil }
-        let duplicate = fcntl(descriptors[Int(index)], F_DUPFD_CLOEXEC, 3)
+        let duplicate = fcntl(descriptors[Int(clamping: index)], F_DUPFD_CLOEXEC, 3)
         return duplicate < 0 ? nil : duplicate
     }
 

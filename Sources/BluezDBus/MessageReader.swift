@@ -53,7 +53,7 @@ public struct MessageReader {
     private mutating func readInPlace() -> UnsafeRawBufferPointer {
         var length: UInt32 = 0
         let start = cdbus_reader_value(&cursor, &length)
-        return UnsafeRawBufferPointer(start: start, count: Int(length))
+        return UnsafeRawBufferPointer(start: start, count: Int(clamping: length))
     }
 
     private mutating func readNumber<T: FixedWidthInteger & BitwiseCopyable>(_ type: Int32) throws(BusError) -> T {

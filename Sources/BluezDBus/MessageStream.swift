@@ -59,7 +59,7 @@ final class MessageStream {
         }
         begin += length
         if header.descriptors > 0 {
-            let own = Array(descriptors.prefix(Int(header.descriptors)))
+            let own = Array(descriptors.prefix(Int(clamping: header.descriptors)))
             descriptors.removeFirst(own.count)
             return Message(header, in: block, descriptors: own)
         }
