@@ -4,10 +4,9 @@ import Foundation
 
 /// One connection to a bus, driven by one serial queue.
 ///
-/// A thread waits for the socket: it handles what arrives *on the queue* with a `sync` that runs directly when the queue
-/// is idle. So a message costs one wake-up, as in a C program that polls, and everything still happens on the queue. (A
-/// dispatch source costs two: its manager thread, then a worker.) What the messages lead to on other queues the same
-/// thread does as well (``afterTurn(_:)``); then another one waits.
+/// A dedicated thread waits for the socket and does nothing else: it handles what arrives *on the queue* with a `sync`
+/// that runs directly when the queue is idle. So a message costs one wake-up, as in a C program that polls, and
+/// everything still happens on the queue. (A dispatch source costs two: its manager thread, then a worker.)
 ///
 /// Confined to `queue`, except where stated. Ends with ``close()``. A connection that the bus has closed cannot be
 /// reopened: make a new one.
@@ -45,11 +44,11 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
 
     private let raw: OpaquePointer
     private let loop: OpaquePointer
+    private let stream = MessageStream()
     private var isOpen = true
     private var open: [UInt32: OpenCall] = [:]
     private var waiting = CallQueue<WaitingCall>()
-    private var turn = Turn()
-    /// Who reads from other descriptors that the threads wait for.
+    /// Who reads from other descriptors that the thread waits for.
     private var readers: [Int32: () -> Void] = [:]
     private var deadlines: DeadlineTimer
     private var matches: [MatchRule: Int] = [:]
@@ -57,14 +56,6 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
 
     /// Gets the answer to a call, or the error.
     public typealias Completion = (Result<Message, BusError>) -> Void
-
-    /// A turn that a thread has on the queue when it has waited.
-    private struct Turn {
-        let stream = MessageStream()
-        var isRunning = false
-        /// What the thread is to do afterwards.
-        var workAfterwards: (@Sendable () -> Void)?
-    }
 
     private struct OpenCall {
         let deadline: DispatchTime
@@ -106,7 +97,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     }
 
     deinit {
-        // The waiting threads hold the connection; so they have ended, and this is no longer used.
+        // The waiting thread holds the connection; so it has ended, and these are no longer used.
         cdbus_loop_free(loop)
     }
 
@@ -146,83 +137,49 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     // MARK: Waiting and receiving
 
     private func startWaiting() {
-        guard cdbus_loop_join(loop) else { return }
-        let thread = Thread { [self] in waitForEvents() }
+        let thread = Thread { [self] in
+            var goesOn = true
+            while goesOn {
+                cdbus_loop_wait(loop)
+                queue.sync { goesOn = handleReady() }
+            }
+        }
         thread.name = "bluezkit.bus"
+        thread.stackSize = 512 << 10
         thread.start()
     }
 
-    /// What a waiting thread does: each time something has happened it handles that on the queue, and then does what
-    /// ``afterTurn(_:)`` has left to it.
-    private func waitForEvents() {
-        withUnsafeTemporaryAllocation(of: cdbus_event_t.self, capacity: Int(CDBUS_MAX_EVENTS)) { events in
-            guard let first = events.baseAddress else { return }
-            var goesOn = true
-            while goesOn {
-                let count = cdbus_loop_wait(loop, first, Int32(events.count))
-                let work = queue.sync {
-                    goesOn = isOpen
-                    return takeTurn(UnsafeBufferPointer(start: first, count: Int(count)))
-                }
-                guard let work else { continue }
-                work()
-                goesOn = cdbus_loop_join(loop)
-            }
-        }
-    }
-
-    /// - Returns: What the thread is to do outside the queue. Another thread waits meanwhile.
-    private func takeTurn(_ events: UnsafeBufferPointer<cdbus_event_t>) -> (@Sendable () -> Void)? {
-        guard isOpen else { return nil }
-        turn.isRunning = true
-        handle(events)
-        turn.isRunning = false
-        guard let work = turn.workAfterwards else { return nil }
-        turn.workAfterwards = nil
-        if cdbus_loop_leave(loop), isOpen { startWaiting() }
-        return work
-    }
-
-    private func handle(_ events: UnsafeBufferPointer<cdbus_event_t>) {
+    /// - Returns: Whether to wait for more.
+    private func handleReady() -> Bool {
+        guard isOpen else { return false }
         do throws(BusError) {
-            for event in events {
-                let result = withUnsafePointer(to: event) { cdbus_loop_handle(loop, $0) }
-                guard result == 0 else { throw .limit("no file descriptor for reading from the bus") }
-            }
-            let input = cdbus_loop_input(loop)
-            try receiveMessages(from: input, isReady: events.contains { $0.fd == input })
+            guard cdbus_loop_handle(loop) == 0 else { throw .limit("no file descriptor for reading from the bus") }
+            try receiveMessages()
         } catch {
             lose(error)
         }
-        for event in events where !readers.isEmpty { handleReadyDescriptor(event.fd) }
+        handleReadyDescriptors()
         onTurnEnd?()
+        return isOpen
     }
 
     /// Handles what has arrived, a block of it at most, so that its events are delivered before the next one is read.
-    private func receiveMessages(from input: Int32, isReady: Bool) throws(BusError) {
+    private func receiveMessages() throws(BusError) {
+        var isReady = false
+        let input = cdbus_loop_input(loop, &isReady)
         // libdbus ends a connection to which it cannot write, or which it cannot authenticate. What came before that is read.
         let isLost = dbus_connection_get_is_connected(raw) == 0
-        while isOpen, input >= 0, isReady || isLost, try turn.stream.receive(from: input) {
-            while isOpen, let message = try turn.stream.next() { receive(message) }
-            if !isLost { break }
+        while isOpen, input >= 0, isReady || isLost, try stream.receive(from: input) {
+            while isOpen, let message = try stream.next() { receive(message) }
+            if !isLost { return }
         }
-        if isLost { lose() } else if isReady, isOpen { cdbus_loop_again(loop, input) }
-    }
-
-    /// Lets the thread that has read what is being handled do `work` when it has left the queue, however long that takes:
-    /// another thread waits for the bus meanwhile. So what comes from the bus can go to another queue without a further thread.
-    /// - Returns: Whether it will: not if this was called by something else, and for one piece of work only.
-    public func afterTurn(_ work: @escaping @Sendable () -> Void) -> Bool {
-        assertOnQueue()
-        guard turn.isRunning, turn.workAfterwards == nil else { return false }
-        turn.workAfterwards = work
-        return true
+        if isLost { lose() }
     }
 
     // MARK: Other descriptors
 
     /// Calls `body`, on the queue, whenever `descriptor` can be read from or is closed by the other side, until
-    /// ``unwatch(_:)`` or the end of the connection. The threads that wait for the bus wait for it as well, so that it
+    /// ``unwatch(_:)`` or the end of the connection. The thread that waits for the bus waits for it as well, so that it
     /// costs no more than a message.
     /// - Returns: Whether that is so: not without a connection, memory or a free descriptor.
     public func watch(_ descriptor: Int32, _ body: @escaping () -> Void) -> Bool {
@@ -238,10 +195,13 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         if readers.removeValue(forKey: descriptor) != nil { cdbus_loop_unwatch(loop, descriptor) }
     }
 
-    private func handleReadyDescriptor(_ descriptor: Int32) {
-        guard let reader = readers[descriptor] else { return }
-        reader()
-        if readers[descriptor] != nil { cdbus_loop_again(loop, descriptor) }
+    private func handleReadyDescriptors() {
+        guard isOpen, !readers.isEmpty else { return }
+        withUnsafeTemporaryAllocation(of: Int32.self, capacity: 16) { ready in
+            guard let first = ready.baseAddress else { return }
+            let count = cdbus_loop_ready(loop, first, Int32(ready.count))
+            for descriptor in ready.prefix(Int(count)) { readers[descriptor]?() }
+        }
     }
 
     private func receive(_ message: Message) {

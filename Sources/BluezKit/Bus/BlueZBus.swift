@@ -84,9 +84,6 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
         for recipient in recipients { recipient.flush() }
     }
 
-    /// Lets the thread that has read what is being handled do `work` outside the queue, if it can.
-    func afterTurn(_ work: @escaping @Sendable () -> Void) -> Bool { connection?.afterTurn(work) ?? false }
-
     // MARK: The connection
 
     /// Connects to the bus, and tries again for as long as the observer needs it.

@@ -57,6 +57,8 @@ final class CentralManagerCore: Recipient, @unchecked Sendable {
         isOnMainQueue = (place as? DispatchQueue)?.isMain ?? false
     }
 
+    deinit { inbox.end() }
+
     // MARK: What the app asks for
 
     func startScan(_ scan: Scan) { self.scan = scan }
@@ -95,7 +97,7 @@ final class CentralManagerCore: Recipient, @unchecked Sendable {
 
     func post(_ body: @escaping (CBCentralManager) -> Void) { post(.run(body)) }
 
-    func flush() { inbox.flush(to: self, by: central.bus.afterTurn) }
+    func flush() { inbox.flush(to: self) }
 
     func deliver(_ event: Event) {
         switch event {

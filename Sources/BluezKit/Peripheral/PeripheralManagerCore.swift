@@ -38,6 +38,8 @@ final class PeripheralManagerCore: Recipient, @unchecked Sendable {
         inbox = Inbox(place)
     }
 
+    deinit { inbox.end() }
+
     /// Once, before any other thread sees this.
     func setManager(_ manager: CBPeripheralManager) { self.manager = manager }
 
@@ -51,7 +53,7 @@ final class PeripheralManagerCore: Recipient, @unchecked Sendable {
         if inbox.add(event) { bus.hasOutgoing(self) }
     }
 
-    func flush() { inbox.flush(to: self, by: bus.afterTurn) }
+    func flush() { inbox.flush(to: self) }
 
     func deliver(_ event: Event) { if let manager { event(manager) } }
 

@@ -54,54 +54,39 @@ void cdbus_connection_close(DBusConnection *connection);
 
 // loop.c ------------------------------------------------------------------------------------------------------
 
-/// Waits for events of one connection. Any number of threads may `wait`; everything else but `wake`, `join` and `leave`
-/// belongs to the owner of the connection. A descriptor is reported to one thread, once, until it is handled or `again` is
-/// called.
+/// Waits for events of one connection. One thread calls `wait`, which uses only file descriptors; the owner of the
+/// connection then calls `handle`, which reads and writes.
 typedef struct cdbus_loop cdbus_loop_t;
-
-/// A descriptor at which something has happened.
-typedef struct {
-    int fd;
-    uint32_t events;  // those of epoll
-} cdbus_event_t;
-
-enum { CDBUS_MAX_EVENTS = 16 };
 
 cdbus_loop_t *_Nullable cdbus_loop_new(void);
 void cdbus_loop_free(cdbus_loop_t *loop);
 
-/// Adds the connection's watches to the loop. It has no timeouts: libdbus sets them only for calls that it waits for.
-/// -ENOMEM if libdbus has no memory.
+/// Adds the connection's watches and timeouts to the loop. -ENOMEM if libdbus has no memory.
 int cdbus_loop_attach(cdbus_loop_t *loop, DBusConnection *connection);
 
-/// Removes them, and ends the connection. Call it before the connection is closed.
+/// Removes them. Call it before the connection is closed.
 void cdbus_loop_detach(cdbus_loop_t *loop, DBusConnection *connection);
 
-/// Blocks until something has happened. Returns the number of `events`, which may be 0. Never calls libdbus.
-int cdbus_loop_wait(cdbus_loop_t *loop, cdbus_event_t *events, int count);
+/// Blocks until something is ready, a timeout is due or `wake` was called. Never calls libdbus.
+void cdbus_loop_wait(cdbus_loop_t *loop);
 
-/// Lets libdbus authenticate and write, if this is an event of its own. Once it has authenticated it no longer reads. -errno if
-/// there is no descriptor for reading.
-int cdbus_loop_handle(cdbus_loop_t *loop, const cdbus_event_t *event);
+/// Lets libdbus authenticate, write and run its timeouts for the events that the last `wait` found. Once it has
+/// authenticated it no longer reads. -errno if there is no descriptor for reading.
+int cdbus_loop_handle(cdbus_loop_t *loop);
 
-/// The descriptor to read messages from; -1: not authenticated yet.
-int cdbus_loop_input(const cdbus_loop_t *loop);
+/// The descriptor to read messages from, and whether the last `wait` found something there. -1: not authenticated yet.
+int cdbus_loop_input(const cdbus_loop_t *loop, bool *is_ready);
 
-/// Reports `fd` as well when it can be read from or is closed. Until `unwatch`, before which `fd` must not be closed. A
-/// negative errno on failure.
+/// Lets `wait` end as well when `fd` can be read from or is closed, for as long as that is so. Until `unwatch`, before which
+/// `fd` must not be closed. A negative errno on failure.
 int cdbus_loop_watch(cdbus_loop_t *loop, int fd);
 void cdbus_loop_unwatch(cdbus_loop_t *loop, int fd);
 
-/// Reports the input or a watched descriptor again, at once if there is something.
-void cdbus_loop_again(cdbus_loop_t *loop, int fd);
+/// Stores at most `count` of the watched descriptors that the last `wait` found ready, and returns their number.
+int cdbus_loop_ready(cdbus_loop_t *loop, int *fds, int count);
 
-/// Ends all waits until that is handled. May be called on any thread.
+/// Ends the current or the next `wait`. May be called on any thread.
 void cdbus_loop_wake(cdbus_loop_t *loop);
-
-/// Counts the calling thread, or one that it makes, as one that waits; false: there are two, and more are of no use.
-bool cdbus_loop_join(cdbus_loop_t *loop);
-/// It does something else now, which may take any time. Returns whether no thread is left that waits.
-bool cdbus_loop_leave(cdbus_loop_t *loop);
 
 // message.c ---------------------------------------------------------------------------------------------------
 

@@ -1,36 +1,26 @@
 import Dispatch
-import Foundation
 import Testing
 
 @testable import BluezKit
 
 @Suite struct InboxTests {
-    /// What brings the events.
-    enum Carrier: CaseIterable, Sendable { case queue, thread }
-
     /// A manager whose events are numbers.
     // holds: the inbox is used by one thread at a time, the rest is constant or safe
     private final class Recorder: Recipient, @unchecked Sendable {
         let inbox: Inbox<Recorder>
         let log: EventLog<String>
-        private let carrier: Carrier
         private let onEvent: (@Sendable (Int) -> Void)?
 
-        init(
-            _ queue: DispatchQueue, _ log: EventLog<String>, by carrier: Carrier,
-            onEvent: (@Sendable (Int) -> Void)? = nil
-        ) {
-            (inbox, self.log, self.carrier, self.onEvent) = (Inbox(queue), log, carrier, onEvent)
+        init(_ queue: DispatchQueue, _ log: EventLog<String>, onEvent: (@Sendable (Int) -> Void)? = nil) {
+            (inbox, self.log, self.onEvent) = (Inbox(queue), log, onEvent)
         }
 
-        deinit { log.append("released") }
-
-        func flush() {
-            inbox.flush(to: self) { [carrier] work in
-                if carrier == .thread { Thread.detachNewThread(work) }
-                return carrier == .thread
-            }
+        deinit {
+            inbox.end()
+            log.append("released")
         }
+
+        func flush() { inbox.flush(to: self) }
 
         func deliver(_ event: Int) {
             log.append("\(event)")
@@ -49,9 +39,9 @@ import Testing
 
     private func wait(for text: String) async throws { try await log.next(text) { $0 == text ? true : nil } }
 
-    @Test("events wait for the end of the turn, and the first of each turn is known", arguments: Carrier.allCases)
-    func turns(_ carrier: Carrier) async throws {
-        let recorder = Recorder(queue, log, by: carrier)
+    @Test("events wait for the end of the turn, and the first of each turn is known")
+    func turns() async throws {
+        let recorder = Recorder(queue, log)
         for turn in 0..<3 {
             #expect(recorder.inbox.add(turn * 2) == true)
             #expect(recorder.inbox.add(turn * 2 + 1) == false)
@@ -63,16 +53,14 @@ import Testing
         #expect(log.all == (0..<6).map(String.init))
     }
 
-    @Test(
-        "events of many turns come in order and one at a time, on a serial and on a concurrent queue",
-        arguments: Carrier.allCases)
-    func order(_ carrier: Carrier) async throws {
+    @Test("events of many turns come in order and one at a time, on a serial and on a concurrent queue")
+    func order() async throws {
         for queue in [queue, DispatchQueue(label: "test.concurrent", attributes: .concurrent)] {
             log.forget()
             let mark = QueueMark()
             mark.mark(queue)
             let (running, faults) = (ProtectedBox(0), ProtectedBox(0))
-            let recorder = Recorder(queue, log, by: carrier) { _ in
+            let recorder = Recorder(queue, log) { _ in
                 let others = running.withLock { running in
                     defer { running += 1 }
                     return running
@@ -87,11 +75,9 @@ import Testing
         }
     }
 
-    @Test(
-        "a queue that does not run holds up only the delivery, before the first event and later",
-        arguments: Carrier.allCases)
-    func busyQueue(_ carrier: Carrier) async throws {
-        let recorder = Recorder(queue, log, by: carrier)
+    @Test("a queue that does not run holds up only the delivery, before the first event and later")
+    func busyQueue() async throws {
+        let recorder = Recorder(queue, log)
         for round in 0..<3 {
             queue.suspend()
             for number in 0..<100 { recorder.post(round * 100 + number) }
@@ -102,11 +88,11 @@ import Testing
         #expect(log.all == (0..<300).map(String.init))
     }
 
-    @Test("what is posted during a callback is delivered after what was posted before it", arguments: Carrier.allCases)
-    func duringCallback(_ carrier: Carrier) async throws {
+    @Test("what is posted during a callback is delivered after what was posted before it")
+    func duringCallback() async throws {
         let bus = DispatchQueue(label: "test.bus")
         let box = ProtectedBox<Recorder?>(nil)
-        let recorder = Recorder(queue, log, by: carrier) { event in
+        let recorder = Recorder(queue, log) { event in
             guard event % 10 == 1 else { return }
             let recorder = box.withLock { $0 }
             bus.sync { recorder?.post(event + 1) }
@@ -120,9 +106,9 @@ import Testing
         box.withLock { $0 = nil }
     }
 
-    @Test("the recipient is kept while events wait for it, and released when it has them", arguments: Carrier.allCases)
-    func keepsRecipient(_ carrier: Carrier) async throws {
-        var recorder: Recorder? = Recorder(queue, log, by: carrier)
+    @Test("the recipient is kept while events wait for it, and released when it has them")
+    func keepsRecipient() async throws {
+        var recorder: Recorder? = Recorder(queue, log)
         queue.suspend()
         recorder?.post(1)
         recorder = nil
@@ -130,9 +116,9 @@ import Testing
         queue.resume()
         try await wait(for: "released")
         #expect(log.all == ["1", "released"])
-        // Delivered by the carrier this time.
+        // Delivered by the thread this time.
         log.forget()
-        recorder = Recorder(queue, log, by: carrier)
+        recorder = Recorder(queue, log)
         recorder?.post(1)
         try await wait(for: "1")
         queue.suspend()
@@ -144,9 +130,9 @@ import Testing
         #expect(log.all == ["1", "2", "released"])
     }
 
-    @Test("a turn without events keeps nothing", arguments: Carrier.allCases)
-    func emptyTurn(_ carrier: Carrier) {
-        var recorder: Recorder? = Recorder(queue, log, by: carrier)
+    @Test("a turn without events keeps nothing")
+    func emptyTurn() {
+        var recorder: Recorder? = Recorder(queue, log)
         queue.suspend()
         recorder?.flush()
         recorder = nil
@@ -167,21 +153,19 @@ import Testing
         return queue
     }
 
-    @Test(
-        "nothing holds the app's queue when the manager is gone, before its first event, at work and at rest",
-        arguments: Carrier.allCases)
-    func queueIsReleased(_ carrier: Carrier) async throws {
+    @Test("the delivery thread ends with the manager, before its first event, at work and at rest")
+    func threadEnds() async throws {
         for count in [0, 1, 50] {
             log.forget()
-            var recorder: Recorder? = Recorder(watchedQueue(), log, by: carrier)
+            var recorder: Recorder? = Recorder(watchedQueue(), log)
             for number in 0..<count { recorder?.post(number) }
             recorder = nil
             try await wait(for: "queue released")
             #expect(log.all == (0..<count).map(String.init) + ["released", "queue released"])
         }
-        // At rest.
+        // At rest: it waits to be woken.
         log.forget()
-        var recorder: Recorder? = Recorder(watchedQueue(), log, by: carrier)
+        var recorder: Recorder? = Recorder(watchedQueue(), log)
         recorder?.post(1)
         try await wait(for: "1")
         recorder = nil

@@ -113,40 +113,6 @@ struct ConnectionLossTests {
         try await log.next("loss") { $0 == "lost" ? true : nil }
     }
 
-    @Test(
-        "work after a turn that blocks holds up nothing, however often; a turn has one piece, and nothing else has any")
-    func afterTurn() async throws {
-        let bus = try PrivateBus(policy: .open)
-        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
-        let (log, gate) = (EventLog<String>(), DispatchSemaphore(value: 0))
-        client.sync { connection in
-            #expect(!connection.afterTurn {})
-            connection.onSignal = { [unowned connection] _ in
-                let isTaken = connection.afterTurn {
-                    log.append("begins")
-                    gate.wait()
-                    log.append("ends")
-                }
-                if !isTaken || connection.afterTurn({}) { log.append("wrong") }
-            }
-        }
-        for _ in 1...5 {
-            try server.emit("/", "a.b", "C", to: client.name, [])
-            #expect(try await log.next("work") { $0 } == "begins")
-        }
-        try await client.bus("GetId")
-        for _ in 1...5 {
-            gate.signal()
-            #expect(try await log.next("the end of work") { $0 } == "ends")
-        }
-        try await client.bus("GetId")
-        try server.emit("/", "a.b", "C", to: client.name, [])
-        #expect(try await log.next("work") { $0 } == "begins")
-        client.sync { $0.close() }
-        gate.signal()
-        #expect(try await log.next("the end of work") { $0 } == "ends")
-    }
-
     #if compiler(>=6.2)  // exit tests
     @Test("a missing program: a thrown error, or the end of the connection")
     func noProgram() async {
