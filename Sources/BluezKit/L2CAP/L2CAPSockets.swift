@@ -134,7 +134,8 @@ final class L2CAPSockets {
         }
         proxy.listenForChannels(psm: psm ?? 0, isEncrypted: isEncrypted) { [bus] result in
             switch Self.descriptor(in: result, .listen) {
-            case .success((let descriptor, let psm)):
+            case .success(let listening):  // a tuple pattern crashes the compiler of Swift 6.0.3
+                let (descriptor, psm) = listening
                 answer(
                     .success(
                         ChannelListener(descriptor: descriptor, psm: psm ?? 0, isEncrypted: isEncrypted, on: bus)))
