@@ -18,8 +18,8 @@ public protocol StandardService: AnyObject {
     /// Names the service, for scans, advertisements and discovery.
     static var uuid: CBUUID { get }
 
-    /// The service, complete, for `CBPeripheralManager.add(_:)`.
-    var service: CBMutableService { get }
+    /// The service, complete, for `CBPeripheralManager.add(_:)`. Set by ``restore(from:)``.
+    var service: CBMutableService { get set }
 
     /// The value that a central reads now; nil: reading is not permitted.
     func value(of characteristic: CBCharacteristic) -> Data?
@@ -66,10 +66,38 @@ extension StandardService {
         return true
     }
 
+    /// Continues with the service that an earlier process published, instead of adding it again.
+    ///
+    /// ```swift
+    /// func peripheralManager(_ manager: CBPeripheralManager, willRestoreState dict: [String: Any]) {
+    ///     isPublished = battery.restore(from: dict)
+    /// }
+    /// ```
+    /// - Parameter state: From `peripheralManager(_:willRestoreState:)`.
+    /// - Returns: False if there is no such service, or if its characteristics are others, as those of an earlier version
+    ///   of the app can be. ``service`` has not changed then.
+    public func restore(from state: [String: Any]) -> Bool {
+        func table(_ service: CBMutableService) -> [String] {
+            (service.characteristics ?? []).map { "\($0.uuid) \($0.properties.rawValue)" }.sorted()
+        }
+        let services = state[CBPeripheralManagerRestoredStateServicesKey] as? [CBMutableService] ?? []
+        guard let service = services.first(where: { $0.uuid == Self.uuid && table($0) == table(self.service) }) else {
+            return false
+        }
+        self.service = service
+        return true
+    }
+
+    func characteristic(_ uuid: CBUUID) -> CBMutableCharacteristic? {
+        service.characteristics?.first { $0.uuid == uuid } as? CBMutableCharacteristic
+    }
+
     /// Apple's API reserves Battery, Device Information and Current Time for the system, and refuses them to apps in
     /// their short form, `180F`. It accepts the long form, which denotes the same service.
     static func makeService() -> CBMutableService {
-        CBMutableService(type: CBUUID(string: "0000\(uuid.uuidString)-0000-1000-8000-00805F9B34FB"), primary: true)
+        let isShort = uuid.data.count == 2
+        let long = isShort ? CBUUID(string: "0000\(uuid.uuidString)-0000-1000-8000-00805F9B34FB") : uuid
+        return CBMutableService(type: long, primary: true)
     }
 
     private func has(_ characteristic: CBCharacteristic) -> Bool {

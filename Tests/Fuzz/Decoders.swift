@@ -113,6 +113,28 @@ enum Decoders {
         check(SystemID.self)
         check(PnPID.self)
         _ = try? DeviceInformationText.text(of: data)
+        check(TemperatureMeasurement.self)
+        check(TemperatureType.self)
+        check(CSCMeasurement.self)
+        check(SensorLocation.self)
+        check(SCControlPoint.self)
+        check(CyclingPowerMeasurement.self)
+        check(CyclingPowerVector.self)
+        check(CyclingPowerFeature.self)
+        check(RSCMeasurement.self)
+        check(WeightMeasurement.self)
+        check(BloodPressureMeasurement.self)
+        check(GlucoseMeasurement.self)
+        check(GlucoseMeasurementContext.self)
+        check(RecordAccessControlPoint.self)
+        if let request = try? RecordAccessControlPoint(data) { _ = try? request.filter() }
+        check(PLXSpotCheckMeasurement.self)
+        check(PLXContinuousMeasurement.self)
+        check(PLXFeatures.self)
+        check(AlertLevel.self)
+        check(TxPowerLevel.self)
+        check(ANCSEvent.self)
+        for quantity in EnvironmentalQuantity.allCases { _ = try? EnvironmentalReading(quantity, data) }
     }
 
     /// A stream of messages, in pieces. What was found is what the stream begins with, and no more is held than the limit.

@@ -8,26 +8,26 @@ public final class BatteryService: StandardService {
     public static let uuid = CBUUID(string: "180F")
 
     /// For `CBPeripheralManager.add(_:)`.
-    public let service = makeService()
+    public var service = makeService()
 
     /// The value that a central reads.
     public private(set) var level: BatteryLevel
-
-    private let characteristic = CBMutableCharacteristic(
-        type: BatteryLevel.uuid, properties: [.read, .notify], value: nil, permissions: .readable)
 
     /// A battery.
     /// - Parameter level: The current level.
     public init(level: BatteryLevel) {
         self.level = level
-        service.characteristics = [characteristic]
+        service.characteristics = [
+            CBMutableCharacteristic(
+                type: BatteryLevel.uuid, properties: [.read, .notify], value: nil, permissions: .readable)
+        ]
     }
 
     /// Sets the level. Centrals that read get it from now on; it is sent to subscribed centrals.
     /// - Returns: The result of `updateValue`: false if there was no room; true if the level has not changed.
     @discardableResult
     public func update(_ level: BatteryLevel, by manager: CBPeripheralManager) -> Bool {
-        guard level != self.level else { return true }
+        guard level != self.level, let characteristic = characteristic(BatteryLevel.uuid) else { return true }
         self.level = level
         return manager.updateValue(level.data, for: characteristic, onSubscribedCentrals: nil)
     }

@@ -8,13 +8,11 @@ public final class CurrentTimeService: StandardService {
     public static let uuid = CBUUID(string: "1805")
 
     /// For `CBPeripheralManager.add(_:)`.
-    public let service = makeService()
+    public var service = makeService()
 
     private let timeZone: TimeZone
     private let clock: () -> Date
     private let reference: (() -> ReferenceTimeInformation)?
-    private let time = CBMutableCharacteristic(
-        type: CurrentTime.uuid, properties: [.read, .notify], value: nil, permissions: .readable)
 
     /// A clock.
     /// - Parameters:
@@ -26,6 +24,8 @@ public final class CurrentTimeService: StandardService {
         clock: @escaping () -> Date = { Date() }
     ) {
         (self.timeZone, self.reference, self.clock) = (timeZone, reference, clock)
+        let time = CBMutableCharacteristic(
+            type: CurrentTime.uuid, properties: [.read, .notify], value: nil, permissions: .readable)
         let others = [LocalTimeInformation.uuid] + (reference == nil ? [] : [ReferenceTimeInformation.uuid])
         service.characteristics =
             [time]
@@ -39,6 +39,7 @@ public final class CurrentTimeService: StandardService {
     /// - Returns: The result of `updateValue`: false if there was no room.
     @discardableResult
     public func announce(_ reason: CurrentTime.AdjustReason, by manager: CBPeripheralManager) -> Bool {
+        guard let time = characteristic(CurrentTime.uuid) else { return true }
         let now = CurrentTime(clock(), in: timeZone, adjustReason: reason)
         return manager.updateValue(now.data, for: time, onSubscribedCentrals: nil)
     }

@@ -9,7 +9,7 @@ public final class DeviceInformationService: StandardService {
     public static let uuid = CBUUID(string: "180A")
 
     /// For `CBPeripheralManager.add(_:)`.
-    public let service = makeService()
+    public var service = makeService()
 
     /// A service with a characteristic for each known value.
     public init(_ information: DeviceInformation) {

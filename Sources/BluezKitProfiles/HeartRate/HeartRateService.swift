@@ -9,13 +9,14 @@ public final class HeartRateService: StandardService {
     public static let uuid = CBUUID(string: "180D")
 
     /// For `CBPeripheralManager.add(_:)`.
-    public let service = makeService()
+    public var service = makeService() {
+        didSet { measurement = characteristic(HeartRateMeasurement.uuid) ?? measurement }
+    }
 
     /// Its `subscribedCentrals` receive the measurements.
-    public let measurement = CBMutableCharacteristic(
+    public private(set) var measurement = CBMutableCharacteristic(
         type: HeartRateMeasurement.uuid, properties: .notify, value: nil, permissions: .readable)
 
-    private let controlPoint: CBMutableCharacteristic?
     private let resetEnergyExpended: (() -> Void)?
 
     /// A heart-rate sensor.
@@ -25,7 +26,7 @@ public final class HeartRateService: StandardService {
     ///     `answer(_:of:)`. Required for sensors that send the energy; nil: not supported.
     public init(location: BodySensorLocation? = nil, resetEnergyExpended: (() -> Void)? = nil) {
         self.resetEnergyExpended = resetEnergyExpended
-        controlPoint = resetEnergyExpended.map { _ in
+        let controlPoint = resetEnergyExpended.map { _ in
             CBMutableCharacteristic(
                 type: HeartRateControlPoint.uuid, properties: .write, value: nil, permissions: .writeable)
         }
@@ -47,7 +48,7 @@ public final class HeartRateService: StandardService {
 
     /// Handles a write to the control point.
     public func write(_ value: Data, to characteristic: CBCharacteristic) -> CBATTError.Code {
-        guard characteristic === controlPoint else { return .writeNotPermitted }
+        guard characteristic.uuid == HeartRateControlPoint.uuid else { return .writeNotPermitted }
         switch try? HeartRateControlPoint(value) {
         case .resetEnergyExpended:
             resetEnergyExpended?()

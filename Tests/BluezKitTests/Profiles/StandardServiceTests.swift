@@ -6,7 +6,7 @@ import Testing
 
 /// A manager that keeps what a service does with it.
 // holds: a test uses it from one task
-private final class RecordingManager: CBPeripheralManager, @unchecked Sendable {
+final class RecordingManager: CBPeripheralManager, @unchecked Sendable {
     var answers: [(value: Data?, result: CBATTError.Code)] = []
     var updates: [(value: Data, characteristic: CBUUID)] = []
     var hasRoom = true

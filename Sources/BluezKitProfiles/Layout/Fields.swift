@@ -9,7 +9,14 @@ struct FieldReader {
         rest = value
     }
 
+    init(bytes: Data) { rest = bytes }
+
     var isAtEnd: Bool { rest.isEmpty }
+
+    mutating func takeRest() -> Data {
+        defer { rest = Data() }
+        return Data(rest)
+    }
 
     mutating func uint8(_ field: String) throws(CharacteristicValueError) -> UInt8 {
         guard let byte = rest.popFirst() else { throw .truncated(field: field) }

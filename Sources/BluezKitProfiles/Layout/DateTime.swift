@@ -1,0 +1,47 @@
+public import Foundation
+
+/// A date and a time of day, to a second, without a time zone. BluezKit addition.
+/// - SeeAlso: Bluetooth SIG, GATT Specification Supplement, "Date Time".
+public struct DateTime: Hashable, Sendable, FieldValue {
+    /// 1582 to 9999; 0: unknown.
+    public var year: UInt16 = 0
+    /// 1 to 12; 0: unknown.
+    public var month: UInt8 = 0
+    /// 1 to 31; 0: unknown.
+    public var day: UInt8 = 0
+    /// 0 to 23.
+    public var hours: UInt8 = 0
+    /// 0 to 59.
+    public var minutes: UInt8 = 0
+    /// 0 to 59.
+    public var seconds: UInt8 = 0
+
+    /// Midnight of an unknown day.
+    public init() {}
+
+    /// The date and time in a time zone.
+    public init(_ date: Date, in timeZone: TimeZone) {
+        let exact = ExactTime256(date, in: timeZone)
+        (year, month, day) = (UInt16(exact.year ?? 0), UInt8(exact.month ?? 0), UInt8(exact.day ?? 0))
+        (hours, minutes, seconds) = (UInt8(exact.hours), UInt8(exact.minutes), UInt8(exact.seconds))
+    }
+
+    /// The point in time in a time zone; nil if the date is incomplete or does not exist.
+    public func date(in timeZone: TimeZone) -> Date? {
+        ExactTime256(
+            year: Int(year), month: Int(month), day: Int(day), hours: Int(hours), minutes: Int(minutes),
+            seconds: Int(seconds))?.date(in: timeZone)
+    }
+
+    /// Reads or writes the date and time.
+    public mutating func code(_ fields: inout FieldCoder, as name: String) throws(CharacteristicValueError) {
+        if year != 0 { year = min(max(year, 1582), 9999) }
+        try fields.field("year", &year)
+        guard year == 0 || (1582...9999).contains(year) else { throw .reserved(field: "year", value: Int(year)) }
+        try fields.field("month", &month, in: 0...12)
+        try fields.field("day", &day, in: 0...31)
+        try fields.field("hours", &hours, in: 0...23)
+        try fields.field("minutes", &minutes, in: 0...59)
+        try fields.field("seconds", &seconds, in: 0...59)
+    }
+}

@@ -1,0 +1,95 @@
+import BluezKitProfiles
+import Foundation
+import Testing
+
+@Suite("Apple Notification Center Service")
+struct ANCSTests {
+    private static let asked: [ANCSCommand.Attribute] = [.appIdentifier, .title, .message]
+    private static let command = ANCSCommand.attributes(0x0102_0304, asked)
+
+    private static func attribute(_ number: UInt8, _ text: String) -> [UInt8] {
+        [number, UInt8(truncatingIfNeeded: text.utf8.count), UInt8(text.utf8.count >> 8)] + Array(text.utf8)
+    }
+
+    private static let answer =
+        [0, 4, 3, 2, 1] + attribute(0, "com.apple.MobileSMS") + attribute(1, "Ada Löwe") + attribute(3, "")
+
+    private static let event = ANCSEvent {
+        ($0.kind, $0.category, $0.count, $0.notification) = (.modified, .email, 3, 0x0102_0304)
+        $0.flags = [.important, .negativeAction]
+    }
+
+    @Test("events have Apple's layout; unknown categories are other, unknown kinds errors")
+    func events() throws {
+        #expect(Self.event.data == Data([1, 0x12, 6, 3, 4, 3, 2, 1]))
+        #expect(try ANCSEvent(Self.event.data) == Self.event)
+        #expect(try ANCSEvent(Data([0, 0xE0, 200, 0, 0, 0, 0, 0])) == ANCSEvent())
+        #expect(throws: CharacteristicValueError.reserved(field: "event ID", value: 3)) {
+            try ANCSEvent(Data([3, 0, 0, 0, 0, 0, 0, 0]))
+        }
+        #expect(throws: CharacteristicValueError.truncated(field: "notification UID")) {
+            try ANCSEvent(Data([0, 0, 0, 0, 0, 0, 0]))
+        }
+    }
+
+    @Test("commands have Apple's layout")
+    func commands() {
+        #expect(Self.command.data == Data([0, 4, 3, 2, 1, 0, 1, 0, 1, 3, 0, 4]))
+        #expect(ANCSCommand.appName("a.b").data == Data([1, 0x61, 0x2E, 0x62, 0, 0]))
+        #expect(ANCSCommand.appName("a\0b").data == Data([1, 0x61, 0, 0]))
+        #expect(ANCSCommand.perform(.negative, 5).data == Data([2, 5, 0, 0, 0, 1]))
+    }
+
+    @Test("an answer is put together, wherever it is divided")
+    func pieces() throws {
+        for size in 1...Self.answer.count {
+            var response = ANCSResponse(to: Self.command)
+            for start in stride(from: 0, to: Self.answer.count, by: size) {
+                #expect(!response.isComplete)
+                try response.append(Data(Self.answer[start..<min(start + size, Self.answer.count)]))
+            }
+            #expect(response.isComplete, "\(size)")
+            #expect(response.texts == [.appIdentifier: "com.apple.MobileSMS", .title: "Ada Löwe", .message: ""])
+        }
+        var name = ANCSResponse(to: .appName("a.b"))
+        try name.append(Data([1, 0x61, 0x2E, 0x62]))
+        try name.append(Data([0] + Self.attribute(0, "Mail")))
+        #expect(name.isComplete && name.appName == "Mail")
+        #expect(ANCSResponse(to: .perform(.positive, 1)).isComplete)
+    }
+
+    @Test("what was not asked for is an error")
+    func hostile() {
+        func error(_ bytes: [UInt8]) -> ANCSResponse.Invalid? {
+            var response = ANCSResponse(to: Self.command)
+            do throws(ANCSResponse.Invalid) { try response.append(Data(bytes)) } catch { return error }
+            return nil
+        }
+        #expect(error(Self.answer) == nil && error([]) == nil)
+        #expect(error([0, 4, 3, 2, 2]) == .otherCommand && error([1]) == .otherCommand)
+        #expect(error([0, 4, 3, 2, 1, 9]) == .unexpectedAttribute(9))
+        #expect(error([0, 4, 3, 2, 1] + Self.attribute(1, "a") + [1]) == .unexpectedAttribute(1))
+        #expect(error([0, 4, 3, 2, 1, 3, 1, 4]) == .tooLong(1025))
+        #expect(error(Self.answer + [0]) == .trailingBytes)
+    }
+
+    @Test("mutated events and answers are read or refused")
+    func mutated() {
+        let rounds = ProcessInfo.processInfo.environment["BLUEZKIT_MUTATIONS"].flatMap { Int($0) } ?? 1_000
+        var changed = 0
+        for _ in 0..<rounds {
+            var bytes = Data((0..<Int.random(in: 0...9)).map { _ in UInt8.random(in: 0...2) })
+            if let event = try? ANCSEvent(bytes), (try? ANCSEvent(event.data)) != event { changed += 1 }
+            bytes = Data(Self.answer)
+            for _ in 0..<Int.random(in: 1...3) { bytes[.random(in: bytes.indices)] = .random(in: 0 ... .max) }
+            bytes += Data(count: .random(in: 0...1200))
+            var response = ANCSResponse(to: Self.command)
+            while !bytes.isEmpty {
+                let piece = bytes.prefix(.random(in: 1...100))
+                bytes = Data(bytes.dropFirst(piece.count))
+                guard (try? response.append(piece)) != nil else { break }
+            }
+        }
+        #expect(changed == 0)
+    }
+}
