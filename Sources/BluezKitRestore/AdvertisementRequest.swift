@@ -12,6 +12,7 @@ package struct AdvertisementRequest: Codable, Equatable, Sendable {
 
     package var localName: String?
     package var services: [AttributeUUID]?
+    package var solicitedServices: [AttributeUUID]?
     package var manufacturerData: Data?
     package var serviceData: [ServiceData]?
     package var minimumIntervalMilliseconds: Double?

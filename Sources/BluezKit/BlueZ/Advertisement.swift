@@ -9,6 +9,7 @@ struct Advertisement: Sendable, Equatable {
     private(set) var services: [CBUUID] = []
     /// The app's services that do not fit (AD-2).
     private(set) var omittedServices: [CBUUID] = []
+    let solicitedServices: [CBUUID]
     let intervalMilliseconds: ClosedRange<UInt32>?
     let txPowerDBm: Int16?
 
@@ -27,12 +28,15 @@ struct Advertisement: Sendable, Equatable {
             request.minimumIntervalMilliseconds, request.maximumIntervalMilliseconds)
         guard request.txPowerDBm.map((-127...20).contains) ?? true else { throw .invalidTxPower }
         txPowerDBm = request.txPowerDBm.map { Int16($0) }
+        solicitedServices = request.solicitedServices?.map(\.cbUUID) ?? []
         let wanted = request.services?.map(\.cbUUID) ?? []
         if isPlain { fit(wanted) } else { try takeAll(wanted) }
     }
 
     /// Whether it uses only what Apple's API has.
-    private var isPlain: Bool { request.manufacturerData == nil && serviceData.isEmpty && txPowerDBm == nil }
+    private var isPlain: Bool {
+        request.manufacturerData == nil && serviceData.isEmpty && txPowerDBm == nil && solicitedServices.isEmpty
+    }
 
     private static func interval(_ minimum: Double?, _ maximum: Double?) throws(CBError) -> ClosedRange<UInt32>? {
         guard let low = minimum ?? maximum, let high = maximum ?? minimum else { return nil }
@@ -81,9 +85,11 @@ struct Advertisement: Sendable, Equatable {
     /// Each field with its length, its type and its content.
     private var fields: [(name: String, bytes: Int)] {
         var fields = [("flags", Self.flags)]
-        for length in [2, 4, 16] {
-            let count = services.count { Self.lengthOnAir($0) == length }
-            if count > 0 { fields.append(("\(length * 8)-bit service UUIDs", 2 + count * length)) }
+        for (kind, uuids) in [("service", services), ("solicited service", solicitedServices)] {
+            for length in [2, 4, 16] {
+                let count = uuids.count { Self.lengthOnAir($0) == length }
+                if count > 0 { fields.append(("\(length * 8)-bit \(kind) UUIDs", 2 + count * length)) }
+            }
         }
         if let data = request.manufacturerData { fields.append(("manufacturer data", 2 + data.count)) }
         for entry in serviceData {
@@ -125,6 +131,8 @@ struct Advertisement: Sendable, Equatable {
 extension CBError {
     static let invalidManufacturerData = CBError(
         .invalidParameters, reason: "manufacturer data must be Data that begins with two bytes of company identifier")
+    static let invalidSolicitedServices = CBError(
+        .invalidParameters, reason: "solicited services must be a [CBUUID]")
     static let invalidServiceData = CBError(
         .invalidParameters, reason: "service data must be a [CBUUID: Data]")
     static let invalidInterval = CBError(

@@ -12,6 +12,9 @@ extension AdvertisementRequest {
         // In one expression: with a variable between, the optimizer of Swift 6.0.3 crashes.
         services = (dictionary[CBAdvertisementDataServiceUUIDsKey] as? [CBUUID])?
             .compactMap { AttributeUUID($0.uuidString) }
+        let solicited: [CBUUID]? = try Self.value(
+            dictionary[BluezAdvertisementSolicitedServiceUUIDsKey], .invalidSolicitedServices)
+        solicitedServices = solicited?.compactMap { AttributeUUID($0.uuidString) }
         manufacturerData = try Self.value(dictionary[BluezAdvertisementManufacturerDataKey], .invalidManufacturerData)
         let entries: [CBUUID: Data]? = try Self.value(
             dictionary[BluezAdvertisementServiceDataKey], .invalidServiceData)
@@ -35,6 +38,7 @@ extension AdvertisementRequest {
         var dictionary: [String: Any] = [:]
         dictionary[CBAdvertisementDataLocalNameKey] = localName
         dictionary[CBAdvertisementDataServiceUUIDsKey] = services?.map(\.cbUUID)
+        dictionary[BluezAdvertisementSolicitedServiceUUIDsKey] = solicitedServices?.map(\.cbUUID)
         dictionary[BluezAdvertisementManufacturerDataKey] = manufacturerData
         dictionary[BluezAdvertisementServiceDataKey] = serviceData.map { entries in
             Dictionary(entries.map { ($0.uuid.cbUUID, $0.data) }) { $1 }

@@ -9,6 +9,11 @@ public let BluezAdvertisementManufacturerDataKey: String = "BluezAdvertisementMa
 /// `CBAdvertisementDataServiceDataKey`.
 public let BluezAdvertisementServiceDataKey: String = "BluezAdvertisementServiceData"
 
+/// **BluezKit addition.** Advertisement, `[CBUUID]`: services that this device wants to use on the device that connects
+/// to it, in the form of `CBAdvertisementDataSolicitedServiceUUIDsKey`. An iPhone lists an accessory that solicits its
+/// notification center service in its Bluetooth settings.
+public let BluezAdvertisementSolicitedServiceUUIDsKey: String = "BluezAdvertisementSolicitedServiceUUIDs"
+
 /// **BluezKit addition.** Advertisement, `NSNumber`: the minimum time between two advertisements, in milliseconds, 20
 /// to 10,485. With shorter intervals the device is found sooner and the data is more current. Set the maximum as well,
 /// otherwise both are set to this value. Before BlueZ 5.87, bluetoothd may ignore the request, unless it runs with

@@ -95,6 +95,9 @@ final class PublishedAdvertisement {
             ExportedProperty("ServiceUUIDs", "as") {
                 $0.content.services.isEmpty ? nil : .strings($0.content.services.map(\.bluezString))
             },
+            ExportedProperty("SolicitUUIDs", "as") {
+                $0.content.solicitedServices.isEmpty ? nil : .strings($0.content.solicitedServices.map(\.bluezString))
+            },
             ExportedProperty("LocalName", "s") { $0.content.nameOnAir.map { .string($0) } },
             ExportedProperty("ManufacturerData", "a{qv}") { $0.content.manufacturerDataValue },
             ExportedProperty("ServiceData", "a{sv}") { $0.content.serviceDataValue },

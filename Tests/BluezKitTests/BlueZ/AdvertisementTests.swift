@@ -53,6 +53,19 @@ import Testing
         #expect(try Advertisement([CBAdvertisementDataServiceUUIDsKey: [expanded]]).size == 7)
     }
 
+    @Test("solicited services are counted, and take part in what is advertised only with BluezKit's own key")
+    func soliciting() throws {
+        let phone = CBUUID(string: "7905F431-B5CE-4E99-A40F-4B1E122D00D0")
+        let advertisement = try Advertisement([BluezAdvertisementSolicitedServiceUUIDsKey: [phone]])
+        #expect(advertisement.solicitedServices == [phone] && advertisement.size == 3 + 18)
+        let tooMuch = reason([
+            BluezAdvertisementSolicitedServiceUUIDsKey: [phone], CBAdvertisementDataServiceUUIDsKey: [long],
+        ])
+        #expect(tooMuch?.contains("128-bit solicited service UUIDs 18") == true)
+        let wrong = reason([BluezAdvertisementSolicitedServiceUUIDsKey: "180D"])
+        #expect(wrong?.contains("solicited services must be a [CBUUID]") == true)
+    }
+
     @Test("additional keys are counted by field, and too much data is an error")
     func counting() throws {
         let full: [String: Any] = [

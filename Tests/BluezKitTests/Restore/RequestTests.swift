@@ -57,13 +57,15 @@ import Testing
         let dictionary: [String: Any] = [
             CBAdvertisementDataLocalNameKey: "Kit", CBAdvertisementDataServiceUUIDsKey: [CBUUID(string: "180D")],
             BluezAdvertisementManufacturerDataKey: Data([0xFF, 0xFF, 1]),
+            BluezAdvertisementSolicitedServiceUUIDsKey: [CBUUID(string: "1805")],
             BluezAdvertisementServiceDataKey: [CBUUID(string: "180F"): Data([100])],
             BluezAdvertisementMinimumIntervalKey: 100, BluezAdvertisementTxPowerKey: -7,
         ]
         let request = try AdvertisementRequest(dictionary)
         let text = #"""
             {"localName":"Kit","manufacturerData":"\/\/8B","minimumIntervalMilliseconds":100,\#
-            "serviceData":[{"data":"ZA==","uuid":"180F"}],"services":["180D"],"txPowerDBm":-7}
+            "serviceData":[{"data":"ZA==","uuid":"180F"}],"services":["180D"],\#
+            "solicitedServices":["1805"],"txPowerDBm":-7}
             """#
         #expect(try json(request) == text)
         #expect(try read(text) == request)

@@ -58,6 +58,13 @@ extension Scenarios {
             #expect(text.contains("service=180d:07"))
             #expect(text.hasSuffix("name=More"))
             publisher.manager.stopAdvertising()
+            #expect(
+                try await publisher.advertise([
+                    BluezAdvertisementSolicitedServiceUUIDsKey: [CBUUID(string: "1805")],
+                    CBAdvertisementDataLocalNameKey: "Wish",
+                ]) == nil)
+            #expect(try await heard(world).contains("solicited=1805"))
+            publisher.manager.stopAdvertising()
             data[BluezAdvertisementTxPowerKey] = 0
             #expect(try await publisher.advertise(data) == nil)
             #expect(try await heard(world).contains("txpower="))
