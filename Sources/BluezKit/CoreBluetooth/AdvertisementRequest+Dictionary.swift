@@ -9,12 +9,13 @@ extension AdvertisementRequest {
         self.init()
         guard let dictionary else { return }
         localName = dictionary[CBAdvertisementDataLocalNameKey] as? String
-        // In one expression: with a variable between, the optimizer of Swift 6.0.3 crashes.
+        // In one expression: with a variable between, the optimizer of Swift 6.0.3 crashes. So below.
         services = (dictionary[CBAdvertisementDataServiceUUIDsKey] as? [CBUUID])?
             .compactMap { AttributeUUID($0.uuidString) }
-        let solicited: [CBUUID]? = try Self.value(
-            dictionary[BluezAdvertisementSolicitedServiceUUIDsKey], .invalidSolicitedServices)
-        solicitedServices = solicited?.compactMap { AttributeUUID($0.uuidString) }
+        solicitedServices =
+            (try Self.value(dictionary[BluezAdvertisementSolicitedServiceUUIDsKey], .invalidSolicitedServices)
+            as [CBUUID]?)?
+            .compactMap { AttributeUUID($0.uuidString) }
         manufacturerData = try Self.value(dictionary[BluezAdvertisementManufacturerDataKey], .invalidManufacturerData)
         let entries: [CBUUID: Data]? = try Self.value(
             dictionary[BluezAdvertisementServiceDataKey], .invalidServiceData)
