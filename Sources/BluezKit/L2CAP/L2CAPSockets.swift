@@ -125,8 +125,10 @@ final class L2CAPSockets {
     ) {
         bus.assertOnQueue()
         guard adapter.hasSimulatedSockets else {
-            let confined = Confined((answer, Result { () throws(SocketFailure) in try listen(psm, isEncrypted) }))
-            return bus.run { confined.value.0(confined.value.1) }
+            // Two of them: a tuple crashes the compiler of Swift 6.0.3.
+            let result = Confined(Result { () throws(SocketFailure) in try listen(psm, isEncrypted) })
+            let confined = Confined(answer)
+            return bus.run { confined.value(result.value) }
         }
         guard let adapterPath = adapter.path, let proxy = bus.proxy(adapterPath, Self.simulator) else {
             let confined = Confined(answer)

@@ -141,7 +141,7 @@ public struct EnvironmentalReading: Hashable, Sendable {
         let bits = Int64(try fields.number(row.name, bytes: row.bytes))  // at most four bytes
         let steps = row.isSigned && bits >> (8 * row.bytes - 1) == 1 ? bits - 1 << (8 * row.bytes) : bits
         guard row.range.contains(steps) || steps == row.unknown else {
-            throw .reserved(field: row.name, value: Int(steps))  // wider fields take every number
+            throw .reserved(field: row.name, value: Int(clamping: steps))  // wider fields take every number
         }
         (self.quantity, self.steps) = (quantity, steps == row.unknown ? nil : steps)
     }

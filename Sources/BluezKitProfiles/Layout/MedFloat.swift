@@ -47,8 +47,9 @@ public struct MedFloat<Bits: FixedWidthInteger & UnsignedInteger & Sendable>: Ha
     /// The number, or an infinity; nil: ``notANumber``, ``notAtThisResolution``, or reserved.
     public var value: Double? {
         let exponent =
-            Int(Int8(truncatingIfNeeded: Int(bits >> Self.mantissaBits) << Self.unusedBits)) >> Self.unusedBits
-        let unsigned = Int(bits & (1 << Self.mantissaBits - 1))
+            Int(Int8(truncatingIfNeeded: Int(truncatingIfNeeded: bits >> Self.mantissaBits) << Self.unusedBits))
+            >> Self.unusedBits
+        let unsigned = Int(truncatingIfNeeded: bits & (1 << Self.mantissaBits - 1))
         let mantissa = unsigned >= 1 << (Self.mantissaBits - 1) ? unsigned - 1 << Self.mantissaBits : unsigned
         switch exponent == 0 ? abs(mantissa) - Self.largestMantissa : 0 {
         case 1: return mantissa > 0 ? .infinity : -.infinity
