@@ -1,6 +1,6 @@
 public import BluezKit
-public import Dispatch
-public import Foundation
+import Dispatch
+import Foundation
 
 /// Messages over an L2CAP channel, each with its length before it. BluezKit addition.
 ///
