@@ -41,6 +41,7 @@ final class ChannelListener {
         guard !isEnded else { return }
         isEnded = true
         guard let source else { return _ = close(descriptor) }  // it was never started
+        shutdown(descriptor, Int32(SHUT_RDWR))  // at once: it is closed when the source has let go of it
         source.cancel()
         if isPaused { source.resume() }  // only then is it cancelled
         self.source = nil

@@ -5,6 +5,8 @@ import Foundation
 final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
     /// How many links in succession may end with an error, although nothing has moved.
     private static let attempts = 5
+    /// How long a sender that may not have heard of the end is looked for, in seconds.
+    private static let patienceForEnd = 15.0
 
     private let options: TransferOptions
     private let transfer: any TransferEnd
@@ -98,8 +100,15 @@ final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
 
     override func peerIsGone() -> Bool {
         guard transfer.isDone else { return true }
-        finish()  // the answer was on its way
-        return false
+        if options.isSending {
+            finish()
+            return false
+        }
+        // The sender may not have heard that everything is there. If it has, it does not come back.
+        after(Self.patienceForEnd) { [self] _ in
+            if ending == nil { finish() }
+        }
+        return true
     }
 
     override func end() -> Bool {

@@ -93,7 +93,7 @@ final class TransferReceiver: TransferEnd {
 
     func begin() {
         isReceiving = false
-        answers = asks && !isDone ? [.again] : []
+        answers = asks ? [.again] : []
     }
 
     /// The other end seems to believe that a session is under way.

@@ -130,6 +130,20 @@ struct TransferTests {
         for _ in 0..<70_000 { #expect(try order.take(numbering.number([])).count == 1) }
     }
 
+    @Test("a sender that has not heard of the end hears of it over the next link", arguments: [true, false])
+    func unheardEnd(_ sendingIsCentral: Bool) throws {
+        let (sender, receiver) = try ends(sendingIsCentral)
+        var central = TransferPipe(sendingIsCentral ? sender : receiver, isPeripheral: false)
+        var peripheral = TransferPipe(sendingIsCentral ? receiver : sender, isPeripheral: true)
+        central.begin()
+        try run(&central, &peripheral) { receiver.isDone ? [] : [$0] }
+        #expect(receiver.isDone && !sender.isDone)
+        central.begin()
+        try run(&central, &peripheral)
+        #expect(sender.isDone)
+        #expect(received == content)
+    }
+
     @Test("after a loss it continues from what has arrived", arguments: [true, false])
     func loss(_ sendingIsCentral: Bool) throws {
         let (sender, receiver) = try ends(sendingIsCentral)
