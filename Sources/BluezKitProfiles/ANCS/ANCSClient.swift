@@ -1,5 +1,5 @@
 public import BluezKit
-public import Foundation
+import Foundation
 
 /// A notification of an iPhone. BluezKit addition.
 public struct ANCSNotification: Sendable {
