@@ -31,7 +31,7 @@ extension Scenarios {
 
         @Test(
             "CN-15 D11 an app releases the peripheral, or all it has, and exits immediately: the next one finds it again",
-            arguments: End.allCases, ["release \(RestorationScenarios.heart)", "releasemanager"])
+            arguments: End.allCases, ["release " + RestorationScenarios.heart, "releasemanager"])
         func released(_ end: End, command: String) async throws {
             let stage = try await Stage()
             let probe = try await stage.launchFresh(nil)
