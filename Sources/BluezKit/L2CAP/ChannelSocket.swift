@@ -99,9 +99,16 @@ final class ChannelSocket: Sendable {
 
     private static let emptySDULimit = 1024
 
-    /// Whether a write would not have to wait. `poll` says so only when a half or three quarters of the socket are free,
-    /// which is right for waking an app up, but would have an app that asks before each write send one packet for each event.
-    var hasRoom: Bool { room > 0 }
+    /// Whether a write would not have to wait.
+    var hasRoom: Bool {
+        // `poll` says so only when three quarters of a socket of Unix are free: an app that asks before each write would
+        // write once for each event.
+        guard isBluetooth else { return room > 0 }
+        // The kernel takes an SDU whole or not at all, and how much room its fragments need is not known: half of the socket,
+        // which `poll` waits for, is enough.
+        var entry = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
+        return poll(&entry, 1, 0) > 0
+    }
 
     /// Whether something that was written waits for the peer's credits, and would be lost if the socket was closed now
     /// (SO_LINGER changes nothing). Not with a simulator's sockets: what was written to them can be read after that.

@@ -114,11 +114,7 @@ final class StreamScheduler: @unchecked Sendable {  // holds: what changes is un
             if place.runLoop === RunLoop.main { ForeignMainLoop.wakeUp.withLock { $0 }?() }
         }
         guard let queue else { return }
-        if serves { return serve(queue) }
-        queue.async { [weak self] in
-            self?.note(queue)
-            _ = self?.deliver()
-        }
+        if serves { serve(queue) } else { deliver(on: queue) }
     }
 
     /// On the queue.
@@ -128,13 +124,25 @@ final class StreamScheduler: @unchecked Sendable {  // holds: what changes is un
         shared.withLock { if $0.queue === queue { $0.runsOnAnyThread = runsOnAnyThread } }
     }
 
-    /// Delivers on the queue, in the calling thread, as long as there is something. In between others get their turn.
+    /// Delivers on the queue, in the calling thread, as long as there is something. In between others get their turn. What
+    /// there is when the streams have been scheduled on another queue meanwhile is left to that one.
     private func serve(_ queue: DispatchQueue) {
+        var next: DispatchQueue?
         repeat {
             queue.sync { _ = deliver() }
-        } while shared.withLock { shared in
-            shared.isServed = shared.isSignalled && shared.queue === queue
-            return shared.isServed
+            next = shared.withLock { shared in
+                let next = shared.isSignalled ? shared.queue : nil
+                shared.isServed = next === queue && next != nil
+                return next
+            }
+        } while next === queue
+        if let next { deliver(on: next) }
+    }
+
+    private func deliver(on queue: DispatchQueue) {
+        queue.async { [weak self] in
+            self?.note(queue)
+            _ = self?.deliver()
         }
     }
 
