@@ -89,7 +89,8 @@ extension Scenarios {
 
         @Test("L2-12 L2-11 an app sends over a channel that it published", .timeLimit(.minutes(20)))
         func sendsOverPublished() async throws {
-            let (world, _, user) = try await publishedChannel()
+            let (world, publisher, user) = try await publishedChannel()
+            defer { publisher.release() }
             try await world.control("central channel pauses 20")
             try await world.control("central channel expect \(size)")
             user.send(data)
@@ -100,7 +101,8 @@ extension Scenarios {
 
         @Test("L2-12 L2-11 an app receives over a channel that it published, and pauses", .timeLimit(.minutes(20)))
         func receivesOverPublished() async throws {
-            let (world, _, user) = try await publishedChannel()
+            let (world, publisher, user) = try await publishedChannel()
+            defer { publisher.release() }
             try await world.control("central channel send \(size)")
             var seen = 0
             while user.received.count < size {
