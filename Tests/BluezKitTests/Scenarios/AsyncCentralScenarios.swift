@@ -438,7 +438,6 @@ extension Scenarios {
         @Test("RT-1 a peripheral is retrieved by its identifier, the same object as long as one is kept")
         func retrieves() async throws {
             let (world, central, sink) = try await Self.found("Rig Sink", sinkUUID(1))
-            try await within { try await central.connect(sink) }  // BlueZ forgets a device that is not connected
             #expect(await central.retrievePeripherals(withIdentifiers: [sink.identifier, UUID()]) == [sink])
             _ = world
         }
