@@ -84,7 +84,6 @@ public final class CentralManager: Sendable {
     /// The peripherals with these identifiers that this machine knows, whether they are near or not. Empty unless Bluetooth
     /// is on.
     public func retrievePeripherals(withIdentifiers identifiers: [UUID]) async -> [Peripheral] {
-        defer { withExtendedLifetime(self) {} }  // a manager that is released retrieves nothing
         try? await states.awaitKnownState(state)
         return await core.retrieve { $0.retrievePeripherals(withIdentifiers: identifiers) }
     }
@@ -95,7 +94,6 @@ public final class CentralManager: Sendable {
         withServices serviceUUIDs: [CBUUID], isolation: isolated (any Actor)? = #isolation
     ) async -> [Peripheral] {
         let data = serviceUUIDs.map(\.data)
-        defer { withExtendedLifetime(self) {} }  // a manager that is released retrieves nothing
         try? await states.awaitKnownState(state)
         return await core.retrieve { $0.retrieveConnectedPeripherals(withServices: data.map { CBUUID(data: $0) }) }
     }
