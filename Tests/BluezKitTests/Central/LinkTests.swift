@@ -192,7 +192,7 @@ import Testing
         #expect(heart.state == .connecting)
         try await central.next("connection") { if case .connected = $0 { true } else { nil } }
         #expect(ContinuousClock.now - start >= .milliseconds(200))
-        _ = world
+        withExtendedLifetime(world) {}  // optimized code would release it after its last use
     }
 
     @Test("MIS-2 RW-14 commands to a peripheral that is not connected are dropped, without a callback")
@@ -207,7 +207,7 @@ import Testing
         try await central.connect(heart)
         try await central.settle(heart)
         #expect(central.count { if case .services = $0 { true } else { false } } == 0)
-        _ = world
+        withExtendedLifetime(world) {}  // optimized code would release it after its last use
     }
 
     @Test("MIS-8 requests with a nil delegate are logged and executed")

@@ -139,7 +139,7 @@ extension Scenarios {
                 for await _ in requests {}
                 for await _ in states {}
             }
-            _ = world
+            withExtendedLifetime(world) {}  // optimized code would release it after its last use
         }
     }
 }

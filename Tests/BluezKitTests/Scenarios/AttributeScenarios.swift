@@ -87,7 +87,7 @@ extension Scenarios {
             #expect(one.map(\.uuid) == [location])
             let three = try await central.discoverCharacteristics(first[0])
             #expect(three.map(\.uuid.uuidString) == ["2A37", "2A38", "2A39"] && three[1] === one[0])
-            _ = world
+            withExtendedLifetime(world) {}  // optimized code would release it after its last use
             try await central.disconnect(heart)
         }
 
