@@ -203,7 +203,7 @@ func priority() {
         var order: [String] = []
         app.onCallback = { order.append($0) }
         app.start(on: context, priority: own)
-        Thread.sleep(forTimeInterval: 0.5)  // the state is on its way to the context
+        while g_main_context_pending(context) == 0 { sched_yield() }  // until the state has come
         whenIdle(context) {
             order.append("glib")
             return false
