@@ -206,7 +206,7 @@ final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
         }
         reporter.update(peer.identifier)
         if let failure = (transfer as? TransferReceiver)?.failure, pipe.isIdle, !isWriting { return fail(failure) }
-        if transfer.isDone, pipe.isIdle, !isWriting { finish() }
+        if transfer.isSettled, pipe.isIdle, !isWriting { finish() }
     }
 
     func peripheralIsReady(toSendWriteWithoutResponse peripheral: CBPeripheral) {
@@ -272,7 +272,7 @@ final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
         events += 1
         if let error { return fail(error) }
         reporter.update(peer.identifier)
-        if transfer.isDone, channel?.isIdle ?? true { finish() }
+        if transfer.isSettled, channel?.isIdle ?? true { finish() }
     }
 
     private func fail(_ error: TransferError) {

@@ -12,6 +12,8 @@ protocol TransferEnd: AnyObject {
     var isMoving: Bool { get }
     /// The receiver has the whole file.
     var isDone: Bool { get }
+    /// It is done, and this end has sent what the other end needs to know that, in this session.
+    var isSettled: Bool { get }
     /// A session begins. Nothing of an earlier one is under way any more.
     func begin()
     func take(_ message: TransferMessage) throws(TransferError)
@@ -35,6 +37,7 @@ final class TransferSender: TransferEnd {
     var offer: TransferOffer? { file.offer }
     var isMoving: Bool { state != .offering && state != .awaitingAnswer }
     var isDone: Bool { state == .done }
+    var isSettled: Bool { isDone && !hasToConfirm }
 
     func begin() { if !isDone { state = .offering } }
 
@@ -81,6 +84,7 @@ final class TransferReceiver: TransferEnd {
     private(set) var offer: TransferOffer?
     private(set) var resumedAt = 0
     private(set) var isDone = false
+    private(set) var isSettled = false
     /// The sender has confirmed that it knows.
     private(set) var isConfirmed = false
     /// Why it refused the file, which the other end hears first.
@@ -92,7 +96,7 @@ final class TransferReceiver: TransferEnd {
     var count: Int { isDone ? offer?.size ?? 0 : file?.count ?? 0 }
 
     func begin() {
-        isReceiving = false
+        (isReceiving, isSettled) = (false, false)
         answers = asks ? [.again] : []
     }
 
@@ -155,5 +159,10 @@ final class TransferReceiver: TransferEnd {
         answers = [.refuse(reason)]
     }
 
-    func nextMessage() -> TransferMessage? { answers.isEmpty ? nil : answers.removeFirst() }
+    func nextMessage() -> TransferMessage? {
+        guard !answers.isEmpty else { return nil }
+        let answer = answers.removeFirst()
+        if answer == .done { isSettled = true }
+        return answer
+    }
 }
