@@ -3,7 +3,7 @@
 /// Addresses rotate and a scan may last for days, so this forgets: what is certain to be remembered are the last
 /// ``generation`` devices that were asked about. One that comes back after so many others is new again.
 struct ScanMemory {
-    static let generation = 8192
+    static let generation = 16_384
 
     private var recent: [DeviceIdentity: DeviceProperties.Kinds] = [:]
     private var older: [DeviceIdentity: DeviceProperties.Kinds] = [:]

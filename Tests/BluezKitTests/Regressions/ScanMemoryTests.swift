@@ -100,7 +100,7 @@ import Testing
         #expect(central.count { if case .discovered = $0 { true } else { false } } == 3)
     }
 
-    @Test("SC-6 at least the last 8,192 devices are remembered, and at most twice as many")
+    @Test("SC-6 at least the last 16,384 devices are remembered, and at most twice as many")
     func memory() {
         var memory = ScanMemory()
         func identity(_ number: Int) -> DeviceIdentity { DeviceIdentity(address: UInt64(number), isRandom: true) }
