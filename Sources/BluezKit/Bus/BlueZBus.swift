@@ -1,6 +1,7 @@
 import BluezDBus
 import Dispatch
 import Foundation
+import Synchronization
 
 /// What hears of the connection. All of it on the bus queue.
 protocol BlueZBusObserver: AnyObject {
@@ -29,8 +30,14 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
     private var losses = 0
     private var objectCount = 0
     private var outgoing: [any Recipient] = []
+    /// How many blocks of ``run(_:)`` have not run.
+    private let waiting = Atomic(0)
+    private let isOnQueue = DispatchSpecificKey<Bool>()
 
-    init(address: BusAddress) { self.address = address }
+    init(address: BusAddress) {
+        self.address = address
+        queue.setSpecific(key: isOnQueue, value: true)
+    }
 
     deinit {
         if let connection { connection.queue.async { connection.close() } }
@@ -40,9 +47,26 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
 
     /// Does `body` on the bus queue, then hands on the events it led to. Any thread.
     func run(_ body: @escaping @Sendable () -> Void) {
-        queue.async {
+        waiting.add(1, ordering: .relaxed)
+        queue.async { [self] in
+            waiting.subtract(1, ordering: .relaxed)
             body()
-            self.flush()
+            flush()
+        }
+    }
+
+    /// The same, but in the calling thread, unless something waits before it: a worker's wake-up costs more than most of what
+    /// apps ask for. It waits at most for what is handled at the moment. Not under a lock.
+    func runHere(_ body: @escaping @Sendable () -> Void) {
+        #if DEBUG
+        precondition(LockOrder.held == .none, "the bus queue may wait for this lock")
+        #endif
+        guard waiting.load(ordering: .relaxed) == 0, DispatchQueue.getSpecific(key: isOnQueue) == nil else {
+            return run(body)
+        }
+        queue.sync {
+            body()
+            flush()
         }
     }
 

@@ -118,7 +118,7 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
     func handOver(_ kind: AttributeOperation.Kind) {
         let core = core
         let operation = AttributeOperation(core: core, link: core.link.load(ordering: .relaxed), kind: kind)
-        core.manager.central.bus.run {
+        core.manager.central.bus.runHere {
             core.requestArrived()
             core.manager.central.perform(operation.kind, for: core, link: operation.link)
         }
