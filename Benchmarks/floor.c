@@ -1,58 +1,31 @@
 // floor: the cost of the benchmark's work for a C program on libdbus that has no object model, makes no callbacks and
 // keeps nothing. It subscribes to the same signals as BluezKit.
 //
-// Usage: floor start | floor notify COUNT [hop] | floor scan | floor acquire COUNT [hop] | floor write COUNT SIZE
-// `acquire` reads notifications from BlueZ's socket; `write` writes without response to that of AcquireWrite. With `hop` each batch of values wakes a second thread, as in any client that makes its callbacks on a queue.
+// Usage: floor MODE, see USAGE. `notify` reads signals, `acquire` BlueZ's socket; `write` writes without response to that of
+// AcquireWrite, `write-value` with response. With `hop` each batch of values wakes a second thread, as in any client that
+// makes its callbacks on a queue. `idle` subscribes, says so, and stays.
 // The bus is that of DBUS_SYSTEM_BUS_ADDRESS. Prints one line of JSON; the fields are those of bluezkit-bench.
 #include <dbus/dbus.h>
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <time.h>
+
+#include "measure.h"
+
+static const char *const USAGE =
+    "usage: floor start | notify COUNT [hop] | idle | scan | acquire COUNT [hop] | write COUNT SIZE | write-value COUNT SIZE |\n"
+    "  channel-send BYTES | channel-receive BYTES";
 
 static const char *const SENSOR = "/org/bluez/hci0/dev_F0_F1_F2_00_00_01";
 static const char *const HEART_RATE = "/org/bluez/hci0/dev_F0_F1_F2_00_00_01/service000a/char000b";
-
 static const char *const CONTROL = "/org/bluez/hci0/dev_F0_F1_F2_00_00_01/service000a/char0014";
 
 static DBusConnection *bus;
-
-static void fail(const char *what) {
-    fprintf(stderr, "floor: %s\n", what);
-    exit(1);
-}
-
-// measuring ---------------------------------------------------------------------------------------------------
-
-static long long now_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
-
-/// CPU time of this process, user and system, in microseconds.
-static long long cpu_us(void) {
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    long long seconds = usage.ru_utime.tv_sec + usage.ru_stime.tv_sec;
-    return seconds * 1000000 + usage.ru_utime.tv_usec + usage.ru_stime.tv_usec;
-}
-
-static long rss_kib(void) {
-    long pages = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    if (!file || fscanf(file, "%*s %ld", &pages) != 1) pages = 0;
-    if (file) fclose(file);
-    return pages * 4;
-}
 
 // the bus -----------------------------------------------------------------------------------------------------
 
@@ -118,7 +91,8 @@ static void notify(long count, bool hops) {
     do_call(SENSOR, "org.bluez.Device1", "Connect");
     do_call(HEART_RATE, "org.bluez.GattCharacteristic1", "StartNotify");
     if (hops && (sem_init(&batches, 0, 0) || pthread_create(&thread, NULL, wait_for_batches, NULL))) fail("no thread");
-    long long cpu = cpu_us(), first = 0;
+    if (count == LONG_MAX) puts("{}"), fflush(stdout);
+    measurement_t before = measure(), first = before;
     for (long received = 0, handed_on = 0; received < count;) {
         DBusMessage *message = dbus_connection_pop_message(bus);
         if (!message) {
@@ -135,13 +109,11 @@ static void notify(long count, bool hops) {
             dbus_message_iter_recurse(&iter, &entries);
             dbus_message_iter_recurse(&entries, &entry);
             dbus_message_iter_get_basic(&entry, &key);
-            if (key[0] == 'V' && received++ == 0) first = now_ns();
+            if (key[0] == 'V' && received++ == 0) first = measure();
         }
         dbus_message_unref(message);
     }
-    long long last = now_ns();
-    printf("{\"events\": %ld, \"cpu_us\": %lld, \"seconds\": %.6f, \"rss_kib\": %ld}\n", count, cpu_us() - cpu,
-           (double)(last - first) / 1e9, rss_kib());
+    print_events(count, &before, &first);
 }
 
 static int acquire(const char *path, const char *member) {
@@ -161,30 +133,27 @@ static int acquire(const char *path, const char *member) {
 static void acquire_notify(long count, bool hops) {
     pthread_t thread;
     char bytes[512];
-    long long first = 0;
     do_call(SENSOR, "org.bluez.Device1", "Connect");
     int socket = acquire(HEART_RATE, "AcquireNotify");
     if (hops && (sem_init(&batches, 0, 0) || pthread_create(&thread, NULL, wait_for_batches, NULL))) fail("no thread");
-    long long cpu = cpu_us();
+    measurement_t before = measure(), first = before;
     for (long received = 0; received < count;) {
         struct pollfd ready = {.fd = socket, .events = POLLIN};
         if (recv(socket, bytes, sizeof bytes, MSG_DONTWAIT) > 0) {
-            if (received++ == 0) first = now_ns();
+            if (received++ == 0) first = measure();
             continue;
         }
         if (hops && received) sem_post(&batches);
         poll(&ready, 1, -1);
     }
-    long long last = now_ns();
-    printf("{\"events\": %ld, \"cpu_us\": %lld, \"seconds\": %.6f, \"rss_kib\": %ld}\n", count, cpu_us() - cpu,
-           (double)(last - first) / 1e9, rss_kib());
+    print_events(count, &before, &first);
 }
 
 static void write_values(long count, size_t size) {
     char bytes[512] = {0};
     do_call(SENSOR, "org.bluez.Device1", "Connect");
     int socket = acquire(CONTROL, "AcquireWrite");
-    long long cpu = cpu_us(), first = now_ns();
+    measurement_t before = measure();
     for (long sent = 0; sent < count;) {
         struct pollfd ready = {.fd = socket, .events = POLLOUT};
         memcpy(bytes, &(dbus_uint32_t){(dbus_uint32_t)sent}, 4);
@@ -192,8 +161,35 @@ static void write_values(long count, size_t size) {
         else if (errno == EAGAIN) poll(&ready, 1, -1);
         else fail("the socket is closed");
     }
-    printf("{\"events\": %ld, \"cpu_us\": %lld, \"seconds\": %.6f, \"rss_kib\": %ld}\n", count, cpu_us() - cpu,
-           (double)(now_ns() - first) / 1e9, rss_kib());
+    print_events(count, &before, &before);
+}
+
+/// One after the other, each with BlueZ's answer.
+static void write_with_response(long count, int size) {
+    static const unsigned char bytes[512], *value = bytes;
+    do_call(SENSOR, "org.bluez.Device1", "Connect");
+    measurement_t before = measure();
+    for (long sent = 0; sent < count; sent++) {
+        const char *key = "type", *type = "request";
+        DBusMessageIter iter, options, entry, variant;
+        DBusMessage *reply, *message =
+            dbus_message_new_method_call("org.bluez", CONTROL, "org.bluez.GattCharacteristic1", "WriteValue");
+        dbus_message_append_args(message, DBUS_TYPE_ARRAY, DBUS_TYPE_BYTE, &value, size, DBUS_TYPE_INVALID);
+        dbus_message_iter_init_append(message, &iter);
+        dbus_message_iter_open_container(&iter, DBUS_TYPE_ARRAY, "{sv}", &options);
+        dbus_message_iter_open_container(&options, DBUS_TYPE_DICT_ENTRY, NULL, &entry);
+        dbus_message_iter_append_basic(&entry, DBUS_TYPE_STRING, &key);
+        dbus_message_iter_open_container(&entry, DBUS_TYPE_VARIANT, "s", &variant);
+        dbus_message_iter_append_basic(&variant, DBUS_TYPE_STRING, &type);
+        dbus_message_iter_close_container(&entry, &variant);
+        dbus_message_iter_close_container(&options, &entry);
+        dbus_message_iter_close_container(&iter, &options);
+        reply = dbus_connection_send_with_reply_and_block(bus, message, 10000, NULL);
+        if (!reply) fail("WriteValue");
+        dbus_message_unref(reply);
+        dbus_message_unref(message);
+    }
+    print_events(count, &before, &before);
 }
 
 /// An L2CAP channel: sends or receives so many bytes, 64 KiB at a time.
@@ -210,7 +206,7 @@ static void channel(bool sends, long count) {
                              DBUS_TYPE_INVALID);
     DBusMessage *reply = dbus_connection_send_with_reply_and_block(bus, message, 10000, NULL);
     if (!reply || !dbus_message_get_args(reply, NULL, DBUS_TYPE_UNIX_FD, &socket, DBUS_TYPE_INVALID)) fail("no channel");
-    long long cpu = cpu_us(), first = now_ns();
+    measurement_t before = measure();
     for (long done = 0; done < count;) {
         struct pollfd ready = {.fd = socket, .events = sends ? POLLOUT : POLLIN};
         size_t most = count - done < (long)sizeof chunk ? (size_t)(count - done) : sizeof chunk;
@@ -219,8 +215,7 @@ static void channel(bool sends, long count) {
         else if (moved < 0 && errno == EAGAIN) poll(&ready, 1, -1);
         else fail("the channel is closed");
     }
-    printf("{\"events\": %ld, \"cpu_us\": %lld, \"seconds\": %.6f, \"rss_kib\": %ld}\n", count >> 20, cpu_us() - cpu,
-           (double)(now_ns() - first) / 1e9, rss_kib());
+    print_events(count >> 20, &before, &before);
 }
 
 /// Looks at every value.
@@ -249,7 +244,7 @@ static long walk(DBusMessageIter *iter) {
 
 static void scan(void) {
     long events[3] = {0};
-    long long cpu[3];
+    measurement_t at[3];
     int marks = 0;
     add_match("type='signal',sender='org.bluez',interface='org.freedesktop.DBus.Properties',member='PropertiesChanged',"
               "arg0='org.bluez.Device1'");
@@ -262,33 +257,37 @@ static void scan(void) {
         if (dbus_message_has_member(message, "InterfacesAdded")) dbus_message_iter_get_basic(&iter, &path);
         walk(&iter);
         if (!strncmp(path, "/org/bluez/hci0/dev_C0_FF_00_1E_84_8", 36)) {  // the generator's marks
-            cpu[marks++] = cpu_us();
+            at[marks++] = measure();
         } else {
             events[marks]++;
         }
         dbus_message_unref(message);
     }
-    printf("{\"new\": %ld, \"new_cpu_us\": %lld, \"updates\": %ld, \"updates_cpu_us\": %lld, \"rss_kib\": %ld}\n",
-           events[1], cpu[1] - cpu[0], events[2], cpu[2] - cpu[1], rss_kib());
+    print_scan(events, at);
 }
 
 int main(int argc, char **argv) {
     const char *mode = argc > 1 ? argv[1] : "";
     if (!start()) fail("hci0 is not powered");
-    long long powered = now_ns();
+    measurement_t powered = measure();
     if (!strcmp(mode, "start")) {
-        printf("{\"powered_ns\": %lld, \"cpu_us\": %lld, \"rss_kib\": %ld}\n", powered, cpu_us(), rss_kib());
+        printf("{\"powered_ns\": %lld, \"cpu_us\": %lld, \"rss_kib\": %ld}\n", powered.time_ns, powered.cpu_us,
+               rss_kib());
     } else if (!strcmp(mode, "notify") && argc > 2) {
         notify(atol(argv[2]), argc > 3 && !strcmp(argv[3], "hop"));
+    } else if (!strcmp(mode, "idle")) {
+        notify(LONG_MAX, false);
     } else if (!strcmp(mode, "acquire") && argc > 2) {
         acquire_notify(atol(argv[2]), argc > 3 && !strcmp(argv[3], "hop"));
     } else if (!strcmp(mode, "write") && argc > 3) {
         write_values(atol(argv[2]), (size_t)atol(argv[3]));
+    } else if (!strcmp(mode, "write-value") && argc > 3) {
+        write_with_response(atol(argv[2]), atoi(argv[3]));
     } else if ((!strcmp(mode, "channel-send") || !strcmp(mode, "channel-receive")) && argc > 2) {
         channel(!strcmp(mode, "channel-send"), atol(argv[2]));
     } else if (!strcmp(mode, "scan")) {
         scan();
     } else {
-        fail("usage: floor start | notify COUNT [hop] | scan | acquire COUNT [hop] | write COUNT SIZE | channel-send BYTES | channel-receive BYTES");
+        fail(USAGE);
     }
 }

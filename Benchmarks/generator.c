@@ -1,10 +1,10 @@
 // generator: an `org.bluez` for benchmarks, in C on libdbus, so that no client has an advantage by its server.
 //
 // It shows an adapter hci0, N known devices and one connectable heart-rate sensor. StartNotify starts a stream of
-// values, StartDiscovery a flood of devices; apart from that it answers what clients ask. With sockets, AcquireNotify
-// streams the same values, and what comes by that of AcquireWrite is counted: ReadValue then returns how many packets have
-// come whose first 4 bytes were their number; and L2CAP channels: PSM 128 reads, PSM 129 sends `bytes`. One process serves one
-// run.
+// values (with `go` the first WriteValue does), StartDiscovery a flood of devices, or a report of the sensor; apart from that it answers what
+// clients ask. With sockets, AcquireNotify streams the same values. What is written is counted: ReadValue returns how many
+// values have come, by WriteValue or AcquireWrite, whose first 4 bytes were their number. There are L2CAP channels: PSM
+// 128 reads, PSM 129 sends `bytes`. One process serves one run.
 //
 // The bus is that of DBUS_SYSTEM_BUS_ADDRESS. Prints "ready" when the name is taken; ends with the bus.
 #define _GNU_SOURCE
@@ -32,41 +32,67 @@ static const char *const USAGE =
     "  updates=N    reports of these devices after that (0)\n"
     "  sockets=1    BlueZ gives sockets (0)\n"
     "  bytes=N      bytes that an L2CAP channel carries (0)\n"
-    "  present=1    the sensor's attributes are there before it is connected (0)\n";
+    "  present=1    the sensor's attributes are there before it is connected (0)\n"
+    "  delay=N      milliseconds between StartNotify and the first value (100)\n"
+    "  more=N       further characteristics that notify, at most 1000: values come from all in turn (0)\n"
+    "  go=1         values come after the first WriteValue, from what notifies then (0)\n";
 
-static long devices = 10, values, size = 20, rate, noise, new_devices, updates, present, sockets, bytes;
+static long devices = 10, values, size = 20, rate, noise, new_devices, updates, present, sockets, bytes, delay = 100,
+    more, go;
 
 static const char *const ADAPTER = "/org/bluez/hci0";
 static const char *const SENSOR = "/org/bluez/hci0/dev_F0_F1_F2_00_00_01";
 static const long FIRST_NEW = 1000000;  // device numbers from here on are met in a scan
-enum { PATH_LENGTH = 80, PAUSE_MS = 100 };
+enum { PATH_LENGTH = 80, PAUSE_MS = 100, MOST_MORE = 1000 };
 
 static DBusConnection *bus;
-static bool is_connected, is_resolved, is_notifying;
+static bool is_connected, is_resolved;
 
 // attributes of the sensor ------------------------------------------------------------------------------------
 
 typedef enum { SERVICE, CHARACTERISTIC, DESCRIPTOR } kind_t;
 
-static const struct attribute {
+static struct attribute {
     kind_t kind;
     const char *path;  // below the device
     const char *uuid;
     const char *flags[3];
-} attributes[] = {
-    {SERVICE, "service000a", "0000180d-0000-1000-8000-00805f9b34fb", {0}},
-    {CHARACTERISTIC, "service000a/char000b", "00002a37-0000-1000-8000-00805f9b34fb", {"notify"}},
-    {DESCRIPTOR, "service000a/char000b/desc000d", "00002902-0000-1000-8000-00805f9b34fb", {0}},
-    {CHARACTERISTIC, "service000a/char000e", "00002a38-0000-1000-8000-00805f9b34fb", {"read"}},
-    {CHARACTERISTIC, "service000a/char0014", "00002a39-0000-1000-8000-00805f9b34fb", {"write-without-response"}},
-    {SERVICE, "service0010", "0000180f-0000-1000-8000-00805f9b34fb", {0}},
-    {CHARACTERISTIC, "service0010/char0011", "00002a19-0000-1000-8000-00805f9b34fb", {"read", "notify"}},
-    {DESCRIPTOR, "service0010/char0011/desc0013", "00002902-0000-1000-8000-00805f9b34fb", {0}},
+    bool is_notifying;
+} attributes[8 + 1 + 2 * MOST_MORE] = {
+    {SERVICE, "service000a", "0000180d-0000-1000-8000-00805f9b34fb", {0}, false},
+    {CHARACTERISTIC, "service000a/char000b", "00002a37-0000-1000-8000-00805f9b34fb", {"notify"}, false},
+    {DESCRIPTOR, "service000a/char000b/desc000d", "00002902-0000-1000-8000-00805f9b34fb", {0}, false},
+    {CHARACTERISTIC, "service000a/char000e", "00002a38-0000-1000-8000-00805f9b34fb", {"read"}, false},
+    {CHARACTERISTIC, "service000a/char0014", "00002a39-0000-1000-8000-00805f9b34fb", {"write-without-response", "write"}, false},
+    {SERVICE, "service0010", "0000180f-0000-1000-8000-00805f9b34fb", {0}, false},
+    {CHARACTERISTIC, "service0010/char0011", "00002a19-0000-1000-8000-00805f9b34fb", {"read", "notify"}, false},
+    {DESCRIPTOR, "service0010/char0011/desc0013", "00002902-0000-1000-8000-00805f9b34fb", {0}, false},
 };
-enum { ATTRIBUTE_COUNT = sizeof attributes / sizeof *attributes };
+static int attribute_count = 8;
+static struct attribute *notifying[1 + MOST_MORE];
+static int notifying_count;
 
 static const char *const attribute_interfaces[] = {"org.bluez.GattService1", "org.bluez.GattCharacteristic1",
                                                    "org.bluez.GattDescriptor1"};
+
+static void add_more(void) {
+    static char paths[MOST_MORE][2][64];
+    if (more) attributes[attribute_count++] =
+        (struct attribute){SERVICE, "service1000", "0000fff0-0000-1000-8000-00805f9b34fb", {0}, false};
+    for (long i = 0; i < more; i++) {
+        long handle = 0x1001 + 3 * i;
+        snprintf(paths[i][0], sizeof paths[i][0], "service1000/char%04lx", handle);
+        snprintf(paths[i][1], sizeof paths[i][1], "service1000/char%04lx/desc%04lx", handle, handle + 2);
+        attributes[attribute_count++] =
+            (struct attribute){CHARACTERISTIC, paths[i][0], "0000fff1-0000-1000-8000-00805f9b34fb", {"notify"}, false};
+        attributes[attribute_count++] =
+            (struct attribute){DESCRIPTOR, paths[i][1], "00002902-0000-1000-8000-00805f9b34fb", {0}, false};
+    }
+}
+
+static bool can_notify(const struct attribute *attribute) {
+    return attribute->flags[0] && !strcmp(attribute->flags[attribute->flags[1] != NULL], "notify");
+}
 
 static void attribute_path(const struct attribute *attribute, char path[PATH_LENGTH]) {
     snprintf(path, PATH_LENGTH, "%s/%s", SENSOR, attribute->path);
@@ -74,9 +100,9 @@ static void attribute_path(const struct attribute *attribute, char path[PATH_LEN
 
 static bool shows_attributes(void) { return present || is_connected; }
 
-static const struct attribute *find_attribute(const char *path) {
+static struct attribute *find_attribute(const char *path) {
     char candidate[PATH_LENGTH];
-    for (int i = 0; i < ATTRIBUTE_COUNT && shows_attributes(); i++) {
+    for (int i = 0; i < attribute_count && shows_attributes(); i++) {
         attribute_path(&attributes[i], candidate);
         if (!strcmp(candidate, path)) return &attributes[i];
     }
@@ -202,7 +228,7 @@ static void adapter_properties(sink_t *sink) {
     if (bytes) add_bool(sink, "SimulatedSockets", true);
     add_text(sink, "PowerState", "on");
     add_bool(sink, "Discoverable", false);
-    add_bool(sink, "Pairable", false);
+    add_bool(sink, "Pairable", true);
     add_bool(sink, "Discovering", false);
     add_texts(sink, "UUIDs", uuids, 2);
     add_text(sink, "Modalias", "usb:v1D6Bp0246d0557");
@@ -263,7 +289,7 @@ static void attribute_properties(sink_t *sink, const struct attribute *attribute
         dbus_uint16_t mtu = 517;
         add_path(sink, "Service", path);
         add_bytes(sink, "Value", value, 0);
-        if (!strcmp(attribute->flags[0], "notify") || attribute->flags[1]) add_bool(sink, "Notifying", is_notifying);
+        if (can_notify(attribute)) add_bool(sink, "Notifying", attribute->is_notifying);
         add_texts(sink, "Flags", attribute->flags, attribute->flags[1] ? 2 : 1);
         add_basic(sink, "MTU", DBUS_TYPE_UINT16, &mtu);
     } else {
@@ -321,7 +347,7 @@ static void append_all_objects(DBusMessageIter *iter) {
     dbus_message_iter_open_container(iter, DBUS_TYPE_ARRAY, "{oa{sa{sv}}}", &objects);
     append_managed(&objects, ADAPTER, "org.bluez.Adapter1", of_adapter, NULL);
     append_managed(&objects, SENSOR, "org.bluez.Device1", of_sensor, NULL);
-    for (int i = 0; i < ATTRIBUTE_COUNT && shows_attributes(); i++) {
+    for (int i = 0; i < attribute_count && shows_attributes(); i++) {
         attribute_path(&attributes[i], path);
         append_managed(&objects, path, attribute_interfaces[attributes[i].kind], of_attribute, &attributes[i]);
     }
@@ -466,10 +492,13 @@ static void read_packets(void) {
     write_socket = -1;
 }
 
-static void stream_values(const char *path) {
+static void stream_values(void) {
+    static char paths[1 + MOST_MORE][PATH_LENGTH];
     struct timespec start;
     long reports = 0;
-    pause_ms(PAUSE_MS);
+    if (!values) return;
+    for (int i = 0; i < notifying_count; i++) attribute_path(notifying[i], paths[i]);
+    pause_ms(delay);
     clock_gettime(CLOCK_MONOTONIC, &start);
     for (long i = 0; i < values; i++) {
         if (rate) {
@@ -483,7 +512,7 @@ static void stream_values(const char *path) {
             sleep_until(&start, due);
         }
         if (notify_socket >= 0) send_packet(i);
-        else send_value(path, i);
+        else send_value(paths[i % notifying_count], i);
         if (rate || i % 32 == 31) dbus_connection_flush(bus);
     }
     dbus_connection_flush(bus);
@@ -499,6 +528,13 @@ static void mark(long number) {
 
 static void flood(void) {
     char path[PATH_LENGTH];
+    if (!new_devices) {  // the sensor only; a client may not listen before it has the answer
+        change_t change;
+        pause_ms(10);
+        begin_change(&change, SENSOR, "org.bluez.Device1");
+        add_report(&change.sink, 0, 0);
+        return end_change(&change);
+    }
     mark(0);
     for (long number = FIRST_NEW; number < FIRST_NEW + new_devices; number++) {
         device_path(number, path);
@@ -536,7 +572,7 @@ static bool introspect(const char *path, FILE *out) {
             fprintf(out, "<node name=\"%s\"/>", strrchr(child, '/') + 1);
         }
     } else if (!strcmp(path, SENSOR) || find_attribute(path)) {
-        for (int i = 0; i < ATTRIBUTE_COUNT && shows_attributes(); i++) {
+        for (int i = 0; i < attribute_count && shows_attributes(); i++) {
             attribute_path(&attributes[i], child);
             if (strncmp(child, path, length) || child[length] != '/' || strchr(child + length + 1, '/')) continue;
             fprintf(out, "<node name=\"%s\"/>", child + length + 1);
@@ -553,7 +589,7 @@ static void connect_sensor(void) {
     if (is_connected) return;
     is_connected = true;
     change_bool(SENSOR, "org.bluez.Device1", "Connected", true);
-    for (int i = 0; i < ATTRIBUTE_COUNT && !present; i++) {
+    for (int i = 0; i < attribute_count && !present; i++) {
         attribute_path(&attributes[i], path);
         announce(path, attribute_interfaces[attributes[i].kind], of_attribute, &attributes[i]);
     }
@@ -602,7 +638,7 @@ static int open_channel(DBusMessage *call) {
 static void answer(DBusMessage *call) {
     const char *path = dbus_message_get_path(call), *member = dbus_message_get_member(call);
     const char *interface = "", *property = NULL;
-    const struct attribute *attribute = find_attribute(path);
+    struct attribute *attribute = find_attribute(path);
     bool is_sensor = !strcmp(path, SENSOR), is_adapter = !strcmp(path, ADAPTER);
     DBusMessage *reply = dbus_message_new_method_return(call);
     DBusMessageIter iter, dictionary;
@@ -650,19 +686,32 @@ static void answer(DBusMessage *call) {
         return flood();
     } else if (is_adapter && (!strcmp(member, "SetDiscoveryFilter") || !strcmp(member, "StopDiscovery"))) {
     } else if (attribute && !strcmp(member, "StartNotify")) {
-        is_notifying = true;
+        if (!attribute->is_notifying) notifying[notifying_count++] = attribute;
+        attribute->is_notifying = true;
         change_bool(path, attribute_interfaces[CHARACTERISTIC], "Notifying", true);
         send_message(reply);
-        return stream_values(path);
+        if (!go) stream_values();
+        return;
     } else if (attribute && sockets && !strcmp(member, "AcquireNotify")) {
         notify_socket = add_socket(&iter);
         change_bool(path, attribute_interfaces[CHARACTERISTIC], "NotifyAcquired", true);
         send_message(reply);
-        return stream_values(path);
+        return stream_values();
     } else if (attribute && sockets && !strcmp(member, "AcquireWrite")) {
         write_socket = add_socket(&iter);
         change_bool(path, attribute_interfaces[CHARACTERISTIC], "WriteAcquired", true);
-    } else if (attribute && (!strcmp(member, "StopNotify") || !strcmp(member, "WriteValue"))) {
+    } else if (attribute && !strcmp(member, "WriteValue")) {
+        const uint8_t *value;
+        int count = 0;
+        DBusMessageIter argument;
+        dbus_message_iter_init(call, &argument);
+        dbus_message_iter_recurse(&argument, &dictionary);
+        dbus_message_iter_get_fixed_array(&dictionary, &value, &count);
+        if (count >= 4 && !memcmp(value, &packets_in_order, 4)) packets_in_order++;
+        send_message(reply);
+        if (go && go-- && notifying_count) stream_values();
+        return;
+    } else if ((attribute && !strcmp(member, "StopNotify")) || !strcmp(path, "/org/bluez")) {  // agents as well
     } else if (attribute && !strcmp(member, "ReadValue")) {
         while (write_socket >= 0 && poll(&(struct pollfd){.fd = write_socket, .events = POLLIN}, 1, 0) > 0) read_packets();
         append_bytes(&iter, (const uint8_t *)&packets_in_order, sizeof packets_in_order);
@@ -678,6 +727,7 @@ static void parse(int argc, char **argv) {
     const struct { const char *name; long *value; } options[] = {
         {"devices", &devices}, {"values", &values}, {"size", &size}, {"rate", &rate}, {"noise", &noise},
         {"new", &new_devices}, {"updates", &updates}, {"present", &present}, {"sockets", &sockets}, {"bytes", &bytes},
+        {"delay", &delay}, {"more", &more}, {"go", &go},
     };
     for (int i = 1; i < argc; i++) {
         char *value = strchr(argv[i], '=');
@@ -690,7 +740,7 @@ static void parse(int argc, char **argv) {
         }
         *options[k].value = atol(value + 1);
     }
-    if (size < 4 || size > 512 || devices < 1 || (updates && !new_devices)) {
+    if (size < 4 || size > 512 || devices < 1 || (updates && !new_devices) || more < 0 || more > MOST_MORE) {
         fputs(USAGE, stderr);
         exit(2);
     }
@@ -699,6 +749,7 @@ static void parse(int argc, char **argv) {
 int main(int argc, char **argv) {
     DBusError error = DBUS_ERROR_INIT;
     parse(argc, argv);
+    add_more();
     bus = dbus_bus_get_private(DBUS_BUS_SYSTEM, &error);
     if (!bus || dbus_bus_request_name(bus, "org.bluez", DBUS_NAME_FLAG_DO_NOT_QUEUE, &error) !=
                     DBUS_REQUEST_NAME_REPLY_PRIMARY_OWNER) {
