@@ -107,8 +107,13 @@ extension Adapter {
         device.isConnected = true
         if known != nil { device.changed("Connected") }  // a new one is announced with it
         if device.isBonded { link.configurations = rememberedConfigurations[address] ?? [:] }
+        if let server = (link.central as? VirtualCentral)?.server {
+            device.link = link.goBack(to: device, from: server)
+            device.restoreSubscriptions()
+        }
         simulator.after(simulator.timing.serviceDiscovery) { [weak device, weak link] in
-            guard let device, let link, device.inbound === link, device.link == nil else { return }
+            guard let device, let link, device.inbound === link else { return }
+            guard device.link == nil else { return device.resolve() }
             device.setUUIDs(["1800", "1801"].map(UUIDText.full))
             device.isResolved = true
             device.changed("ServicesResolved")

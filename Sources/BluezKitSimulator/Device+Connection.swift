@@ -174,7 +174,7 @@ extension Device {
     }
 
     /// Clients that were still subscribed are subscribed again first.
-    private func restoreSubscriptions() {
+    func restoreSubscriptions() {
         for service in services { for characteristic in service.characteristics { characteristic.resubscribe() } }
     }
 

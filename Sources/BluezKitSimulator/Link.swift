@@ -20,7 +20,15 @@ final class Link {
     let mtu: UInt16
     /// The time on the air, if it is calculated.
     var model: LinkModel?
-    var isEncrypted = false
+    var isEncrypted: Bool {
+        get { carrier?.isEncrypted ?? hasKeys }
+        set { if let carrier { carrier.isEncrypted = newValue } else { hasKeys = newValue } }
+    }
+    private var hasKeys = false
+    /// The link of a central that serves attributes itself, if this is the same link in the other direction.
+    private weak var carrier: Link?
+    /// The same link in the other direction: bluetoothd uses the attributes of the central.
+    private var returning: Link?
     /// Encrypted with a pairing that the user confirmed.
     var isAuthenticated = false
     /// Client characteristic configurations by value handle, for clients on the bus and for bluetoothd itself.
@@ -51,6 +59,15 @@ final class Link {
         self.mtu = min(mtu, peripheral.offeredMTU, UInt16(clamping: parameters?.mtu ?? .max))
         parameters?.mtu = Int(self.mtu)
         model = parameters.map { LinkModel($0) }
+    }
+
+    /// The same link in the other direction.
+    func goBack(to device: Device, from server: VirtualPeripheral) -> Link {
+        let link = Link(central: device, peripheral: server, mtu: mtu)
+        link.carrier = self
+        returning = link
+        server.links.append(link)
+        return link
     }
 
     // MARK: Requests
@@ -277,6 +294,7 @@ final class Link {
     ///   - quietly: The device object is being removed and signals nothing more.
     func end(reason: UInt8, quietly: Bool = false) {
         guard isUp else { return }
+        if let carrier, carrier.isUp, !quietly { return carrier.end(reason: reason) }
         let central = central
         let pending = takeDown(reason: reason)
         if quietly {
@@ -310,8 +328,9 @@ final class Link {
         let pending = requests
         requests = []
         for channel in channels { channel.finish(.linkLost) }
+        returning?.end(reason: reason, quietly: true)
         peripheral.links.removeAll { $0 === self }
-        peripheral.event("disconnected 0x\(Hex.byte(reason))")
+        if carrier == nil { peripheral.event("disconnected 0x\(Hex.byte(reason))") }
         peripheral.host?.inboundLinkEnded(self, reason: reason)
         peripheral.simulator?.airChanged(peripheral)
         return pending

@@ -109,6 +109,7 @@ final class Pairing {
             }
             device.isPaired = true
             device.changed("Paired")
+            device.setPermanent()
             if device.isBonded { device.store() }
         }
         for continuation in continuations { continuation(nil) }

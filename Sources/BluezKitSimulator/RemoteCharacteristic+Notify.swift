@@ -24,7 +24,15 @@ extension RemoteCharacteristic {
         notifyClients.append((client, isPending ? call : nil))
         guard isPending else { return server.reply(to: call) }
         guard isFirst else { return }
-        link.configure(source, subscription) { [weak self] in self?.configured($0) }
+        configure(on: link) { [weak self] in self?.configured($0) }
+    }
+
+    /// Subscribes, when the link is as secure as that needs.
+    private func configure(on link: Link, _ completion: @escaping Link.Answer<Void>) {
+        device.secured(source.definition.security) { [source, subscription] failure in
+            if let failure { return completion(.failure(failure)) }
+            link.configure(source, subscription, completion: completion)
+        }
     }
 
     private func configured(_ result: Result<Void, ATTFailure>) {
@@ -83,8 +91,8 @@ extension RemoteCharacteristic {
 
     /// A link is up again: clients that did not stop are subscribed again.
     func resubscribe() {
-        guard !notifyClients.isEmpty else { return }
-        device.link?.configure(source, subscription) { [weak self] result in
+        guard !notifyClients.isEmpty, let link = device.link else { return }
+        configure(on: link) { [weak self] result in
             guard let self, case .success = result else { return }
             setNotifying(!notifyClients.isEmpty)
         }
@@ -118,7 +126,7 @@ extension RemoteCharacteristic {
         }
         if let client = call.sender { simulator.watchClient(client) }
         isAcquiringNotify = true
-        link.configure(source, subscription) { [weak self] result in
+        configure(on: link) { [weak self] result in
             guard let self else { return }
             if case .failure(let failure) = result {
                 // Until 5.84 it never answers, and the characteristic stays half acquired.

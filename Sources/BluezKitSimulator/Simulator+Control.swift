@@ -32,6 +32,8 @@ extension Simulator {
     /// - `heart beat PER_SECOND`, `heart measure BPM`, `sink services add|remove`
     /// - `crowd set COUNT [INTERVAL_MS [CHANGE]]`; only here: `crowd known COUNT`
     /// - `central` and `central2`: see ``VirtualCentral``, which lists their lines
+    /// - `phone`: those of peripherals, and `find [pair]`, `permit on|off`, `post UID CATEGORY FLAGS APP TEXTS`,
+    ///   `remove UID`, `answers on|off`, `data HEX`, `source HEX`: see ``VirtualPhone``
     /// - `rig sensors COUNT`: adds the peripherals `sensor1`, `sensor2`…
     /// - `rig adapters COUNT`, `rig unplug [N]`, `rig plug [N]`, `rig duplicates address|data|none`, `rig reports`,
     ///   `rig power on|off`, `rig deaf on|off|scan|power`, see ``SimulatorDeafness``, and `rig suspend`, `rig resume`,
@@ -51,6 +53,10 @@ extension Simulator {
         case "bluetoothd": return try await controlDaemon(words[1], arguments)
         case "rig": return try controlRig(words[1], arguments, line)
         case "crowd": return try controlCrowd(words[1], arguments, line)
+        case "phone":
+            let phone = phone()
+            if let answer = try await phone.control(words[1], arguments, line) { return answer }
+            return try await control(phone.server, words[1], arguments, line)
         case "central": return try await central().control(words[1], arguments, line)
         case "central2": return try await central(2).control(words[1], arguments, line)
         default:

@@ -53,7 +53,13 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
     /// Six bytes in upper case, with colons. It is a random address.
     public let address: String
     /// Its name.
-    var name: String { key == "central" ? "Rig Central" : "Rig Central \(key.dropFirst(7))" }
+    var name: String {
+        server?.content.localName ?? (key == "central" ? "Rig Central" : "Rig Central \(key.dropFirst(7))")
+    }
+    /// The phone that this is.
+    var phone: VirtualPhone?
+    /// The attributes that it serves over the links that it makes. It has the same address and key.
+    var server: VirtualPeripheral? { phone?.server }
     /// Events of this central begin with this name.
     public let key: String
 
@@ -152,7 +158,7 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
         self.link = link
         peripheral.links.append(link)
         home?.airChanged(peripheral)
-        link.isEncrypted = bonds.contains(address)
+        link.isEncrypted = server?.holdsBond ?? bonds.contains(address)
         event("connected \(address)\(peripheral.addressType == "public" ? "/P" : "")")
         if link.mtu > 23 { event("mtu \(link.mtu)") }
         peripheral.event("connected \(linkAddress)")
@@ -187,6 +193,7 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
                 if paired {
                     link.isEncrypted = true
                     self.bonds.insert(link.peripheral.address)
+                    self.server?.holdsBond = true
                     self.event("encrypted 1")
                     self.event("paired")
                 } else {

@@ -20,6 +20,7 @@ from bumble.att import ATT_Error
 from central import Central, Central2
 from channels import ChannelRefused
 from devices import CoC, Crowd, Dual, Heart, Sensor, Sink
+from phone import Phone
 from radio import Air, DualRadio, KernelRadio, Radio
 
 SOCKET = os.environ.get('RIG_CONTROL', '/run/rig/peripherals.sock')
@@ -33,7 +34,8 @@ class Rig:
     def __init__(self):
         self.watchers, self.air = set(), Air()
         self.kernels = [KernelRadio(self.air, '00:B1:5E:00:00:01')]
-        self.targets = {t.key: t for t in (self, *(kind(self) for kind in (Heart, Sink, CoC, Central, Central2, Crowd)))}
+        self.targets = {t.key: t for t in (self, *(kind(self) for kind in (Heart, Sink, CoC, Central, Central2, Phone,
+                                                                             Crowd)))}
 
     def event(self, text):
         print(f'{time.monotonic():.3f} {text}', flush=True)

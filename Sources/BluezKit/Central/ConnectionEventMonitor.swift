@@ -50,15 +50,17 @@ final class ConnectionEventMonitor {
         guard store.isOurs(path) else { return }
         var properties = properties
         var isConnected: Bool?
-        var isResolved = false
+        var hasNewServices = false
         try properties.readProperties { (key, value) throws(BusError) in
             if key.matches("Connected") { isConnected = try value.readBool() }
-            if key.matches("ServicesResolved") { isResolved = try value.readBool() }
+            if key.matches("ServicesResolved") { hasNewServices = try value.readBool() }
+            if key.matches("UUIDs") { hasNewServices = true }
         }
         if isConnected == false { return peerGone(path) }
         if isConnected == true, peers[path] == nil { peers[path] = ConnectedPeer() }
-        // The services of a new peer are known when they are resolved, and not before.
-        if peers[path] != nil, isConnected == true || isResolved { lookAtPeer(path) }
+        // The services of a new peer are known when they are resolved, and not before. Some come later: a phone shows its
+        // notifications when it is paired.
+        if peers[path] != nil, isConnected == true || hasNewServices { lookAtPeer(path) }
     }
 
     private func lookAtPeer(_ path: ObjectPath) {

@@ -37,7 +37,8 @@ public let BluezManagerOptionAllowSystemServicesKey: String = "BluezManagerOptio
 /// confirmation, if they need encryption and there is no desktop agent that asks the user. Such a link is encrypted,
 /// but not protected against a man in the middle during pairing. The default is false: they are refused.
 ///
-/// It applies while the manager has services, and to the adapter in use. It permits more than access to those services:
+/// It applies while the manager has services or advertises that it solicits some
+/// (``BluezAdvertisementSolicitedServiceUUIDsKey``), and to the adapter in use. It permits more than access to those services:
 /// BlueZ does not say why a device pairs, so any device in range can bond in that time, by classic Bluetooth too if
 /// that is on, and a bond remains when the app has exited. A bonded device can use everything that other programs offer
 /// to such devices.

@@ -26,6 +26,9 @@ final class Advertiser {
 
     init(of core: PeripheralManagerCore) { (self.core, bus, adapter) = (core, core.bus, core.role.adapter) }
 
+    /// Whether it asks who connects for services.
+    var isSoliciting: Bool { machine.phase != .off && content?.solicitedServices.isEmpty == false }
+
     // MARK: The app's wishes
 
     /// - Parameter isResumed: The app did not ask, and hears of no answer.

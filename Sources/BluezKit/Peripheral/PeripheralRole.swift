@@ -80,10 +80,13 @@ extension PeripheralRole: PairingRole {
     func pairingAccepted(at path: ObjectPath) {}
     func pairingRefused(at path: ObjectPath) {}
 
-    /// Only where it may need that for what is published.
+    /// Only where it may need that: for what is published, or to show what is solicited.
     func mayPairUnasked(at path: ObjectPath) -> Bool {
         guard let adapterPath = adapter.path, path.parent == adapterPath else { return false }
-        return managers.contains { $0.allowsJustWorks && (!$0.gattServer.services.isEmpty || !$0.channels.isEmpty) }
+        return managers.contains {
+            $0.allowsJustWorks
+                && (!$0.gattServer.services.isEmpty || !$0.channels.isEmpty || $0.advertiser.isSoliciting)
+        }
     }
 }
 

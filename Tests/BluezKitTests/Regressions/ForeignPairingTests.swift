@@ -6,9 +6,9 @@ import Testing
 
 // With BluezManagerOptionAllowJustWorksPairing this process's agent accepted everything that BlueZ asked: pairing on
 // other adapters, and pairing unrelated to the app, because nothing was published. Now it accepts devices of the
-// adapter in use, while a manager with the option has services.
+// adapter in use, while a manager with the option has services, or solicits those of who connects.
 @Suite struct ForeignPairingTests {
-    @Test("PB-10 the agent accepts pairing only on its adapter and while services are published")
+    @Test("PB-10 the agent accepts pairing only on its adapter and while services are published or solicited")
     func scope() async throws {
         let victim = try await Victim(options: [BluezManagerOptionAllowJustWorksPairingKey: true])
         func isAllowed(_ path: ObjectPath) async -> Bool {
@@ -34,5 +34,15 @@ import Testing
         victim.publisher.manager.removeAllServices()
         _ = try await victim.fake.calls.next("withdrawal") { $0.member == "UnregisterApplication" ? true : nil }
         #expect(await isAllowed(FakeBlueZ.device) == false)
+        // A phone shows what is solicited only to who is paired, and pairs at once when its user chooses this computer.
+        for (key, allows) in [
+            (CBAdvertisementDataServiceUUIDsKey, false), (BluezAdvertisementSolicitedServiceUUIDsKey, true),
+        ] {
+            #expect(try await victim.publisher.advertise([key: [CBUUID(string: "1805")]]) == nil)
+            #expect(await isAllowed(FakeBlueZ.device) == allows)
+            victim.publisher.manager.stopAdvertising()
+            _ = try await victim.fake.calls.next("the end") { $0.member == "UnregisterAdvertisement" ? true : nil }
+            #expect(await isAllowed(FakeBlueZ.device) == false)
+        }
     }
 }

@@ -1,0 +1,110 @@
+import BluezKitProfiles
+import CoreBluetooth
+import Foundation
+import Testing
+
+/// GATT over the link that a phone has made, while this computer is its accessory.
+extension Scenarios {
+    @Suite struct PhoneScenarios {
+        @Test(
+            "CE-1 CN-14 an accessory uses a phone's service over the link that the phone has made; who asks to pair does not matter",
+            arguments: ["pair", "wait"])
+        func pairs(_ pairing: String) async throws {
+            let accessory = try await Accessory()
+            try await accessory.world.control("phone find \(pairing)")
+            let phone = try await accessory.nextPhone()
+            try await accessory.expectEvent(7, of: try await accessory.subscribe(to: phone))
+            // The bond is there when the phone comes again.
+            try await accessory.world.control("phone disconnect")
+            try await accessory.central.next("the end") {
+                if case .disconnected(phone, _, _?) = $0 { true } else { nil }
+            }
+            try await accessory.world.control("phone find wait")
+            #expect(try await accessory.nextPhone() === phone)
+            try await accessory.expectEvent(8, of: try await accessory.subscribe(to: phone))
+            try await accessory.end(phone)
+        }
+
+        @Test("CE-1 RT-3 a connected phone whose service comes later is reported then, and retrieved by it")
+        func permits() async throws {
+            let accessory = try await Accessory()
+            try await accessory.world.control("phone permit off")
+            // Every phone has Generic Access, which tells that its services are known.
+            let watcher = Central(accessory.world)
+            try await watcher.powerOn()
+            watcher.manager.registerForConnectionEvents(options: [.serviceUUIDs: [CBUUID(string: "1800")]])
+            try await accessory.world.control("phone find pair")
+            try await watcher.next("the phone") {
+                if case .connectionEvent(.peerConnected, _) = $0 { true } else { nil }
+            }
+            let manager = accessory.central.manager
+            #expect(manager?.retrieveConnectedPeripherals(withServices: [ANCS.uuid]).isEmpty == true)
+            try await accessory.world.control("phone permit on")
+            let phone = try await accessory.nextPhone()
+            #expect(manager?.retrieveConnectedPeripherals(withServices: [ANCS.uuid]) == [phone])
+            try await accessory.expectEvent(7, of: try await accessory.subscribe(to: phone))
+            try await accessory.end(phone)
+        }
+    }
+}
+
+/// An accessory that solicits the notifications of phones, and a phone that knows nothing of it.
+struct Accessory {
+    let world: any World
+    let publisher: Publisher
+    let central: Central
+
+    init() async throws {
+        world = try await Worlds.make()
+        try await world.forgetPhone()
+        publisher = Publisher(world, options: [BluezManagerOptionAllowJustWorksPairingKey: true])
+        central = Central(world)
+        try await publisher.powerOn()
+        try await central.powerOn()
+        central.manager.pairing = .justWorks
+        central.manager.registerForConnectionEvents(options: [.serviceUUIDs: [ANCS.uuid]])
+        let solicitation = [BluezAdvertisementSolicitedServiceUUIDsKey: [ANCS.uuid]]
+        #expect(try await publisher.advertise(solicitation) == nil)
+    }
+
+    func nextPhone() async throws -> CBPeripheral {
+        try await central.next("the phone") {
+            if case .connectionEvent(.peerConnected, let peer) = $0 { peer } else { nil }
+        }
+    }
+
+    /// Connects to the phone that is connected, and subscribes.
+    func subscribe(to phone: CBPeripheral) async throws -> CBCharacteristic {
+        try await central.connect(phone)
+        let source = try await central.characteristic(ANCSEvent.uuid, of: ANCS.uuid, on: phone)
+        #expect(try await central.setNotify(true, source) == nil)
+        #expect(try await world.control("phone state").contains("encrypted=1"))
+        return source
+    }
+
+    /// The next notification that is posted.
+    func expectEvent(_ uid: UInt8, of source: CBCharacteristic) async throws {
+        try await world.control("phone post \(uid) 4 0 com.apple.MobileSMS Ada|Sub|Hello")
+        try await central.next("an event") {
+            if case .value(source, let value?, nil) = $0, value[0] < 2, value[4] == uid { true } else { nil }
+        }
+        try await world.control("phone remove \(uid)")
+    }
+
+    /// The phone ends the link. A bond would outlive this test.
+    func end(_ phone: CBPeripheral) async throws {
+        try await world.control("phone disconnect")
+        try await central.next("the end") { if case .disconnected(phone, _, _?) = $0 { true } else { nil } }
+        try await world.forgetPhone()
+    }
+}
+
+extension World {
+    /// The phone and BlueZ know nothing of each other.
+    func forgetPhone() async throws {
+        _ = try? await control("phone disconnect")
+        try await awaitConnections("phone", 0)
+        for line in ["phone forget", "phone permit on"] { try await control(line) }
+        try await forget("F0:F1:F2:00:00:06")
+    }
+}
