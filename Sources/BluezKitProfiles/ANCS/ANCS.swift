@@ -13,6 +13,44 @@ public enum ANCS {
     public static let controlPoint = CBUUID(string: "69D1D8F3-45E1-49A8-9821-9BBDFDAAD9D9")
     /// What is notified in answer to commands, in parts: an ``ANCSResponse``.
     public static let dataSource = CBUUID(string: "22EAC6E9-24D6-4BB5-BE44-B36ACE7C7BFB")
+
+    /// How long ``ANCSClient`` waits for the answer to one command. Apple's specification has no limit; this is that of a
+    /// transaction of the Attribute Protocol (Core Spec 5.4, Vol 3, Part F, 3.3.3).
+    public static let answerTimeLimit = Duration.seconds(30)
+}
+
+/// Why a phone refuses a command: the code of its ATT error. BluezKit addition.
+/// - SeeAlso: Apple, ANCS Specification, "Error Codes".
+public enum ANCSError: UInt8, Error, CaseIterable, LocalizedError, CustomStringConvertible {
+    /// 0xA0.
+    case unknownCommand = 0xA0
+    /// 0xA1: the command is improperly formatted.
+    case invalidCommand
+    /// 0xA2: a parameter does not refer to anything on the phone, such as a notification that is gone.
+    case invalidParameter
+    /// 0xA3: the action was not performed.
+    case actionFailed
+
+    /// The ANCS error that an error of a write stands for, if any.
+    init?(_ error: any Error) {
+        guard let code = (error as? CBATTError)?.code.rawValue, let known = Self(rawValue: UInt8(clamping: code)) else {
+            return nil
+        }
+        self = known
+    }
+
+    /// One sentence, without a full stop.
+    public var description: String {
+        switch self {
+        case .unknownCommand: "the phone does not know the command"
+        case .invalidCommand: "the phone cannot read the command"
+        case .invalidParameter: "the phone does not have that notification, or that app"
+        case .actionFailed: "the phone did not perform the action"
+        }
+    }
+
+    /// The same.
+    public var errorDescription: String? { description }
 }
 
 /// A notification was added, modified or removed: the characteristic Notification Source. BluezKit addition.
@@ -166,6 +204,8 @@ public struct ANCSResponse: Sendable {
     private var missing: Set<UInt8>
     private let isApp: Bool
     private var rest = Data()
+    /// A part of it has arrived.
+    private(set) var hasBegun = false
 
     /// More is never asked for, nor held.
     private static let limit = 1024
@@ -181,8 +221,15 @@ public struct ANCSResponse: Sendable {
         }
     }
 
+    /// Whether the answer can begin with a value of the data source. Others belong to earlier commands.
+    func canBegin(with value: Data) -> Bool {
+        let start = min(header.count, value.count)
+        return start > 0 && value.prefix(start).elementsEqual(header.prefix(start))
+    }
+
     /// Takes the next value of the data source.
     public mutating func append(_ value: Data) throws(Invalid) {
+        hasBegun = true
         let start = min(header.count, value.count)
         guard value.prefix(start).elementsEqual(header.prefix(start)) else { throw .otherCommand }
         header = Data(header.dropFirst(start))

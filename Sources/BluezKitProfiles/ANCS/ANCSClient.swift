@@ -17,10 +17,13 @@ public struct ANCSNotification: Sendable {
 /// let client = ANCSClient(phone) { event in
 ///     if case .notification(let notification) = event { print(notification.texts[.title] ?? "") }
 /// }
-/// client.start()   // the phone is connected and paired
+/// client.start()   // the phone is connected
 /// ```
 ///
 /// It is the delegate of the peripheral. Use it only on the queue of the peripheral's manager, where it calls its handler.
+///
+/// The phone connects to this computer, which solicits the service; `connect` to it then, as to any peripheral. A phone that
+/// is not paired refuses the subscription, and BlueZ pairs with it, if ``CBCentralManager/pairing`` allows that.
 public final class ANCSClient: NSObject, CBPeripheralDelegate {
     /// What happens. BluezKit addition.
     public enum Event {
@@ -30,108 +33,99 @@ public final class ANCSClient: NSObject, CBPeripheralDelegate {
         case notification(ANCSNotification)
         /// A notification was removed.
         case removed(UInt32)
-        /// The phone has no ANCS, refuses it, or sends what cannot be read. Later notifications may still arrive.
+        /// What became of ``ANCSClient/perform(_:of:)``: once for each call, with nil if the phone has performed it. An
+        /// ``ANCSError`` if it has refused, ``NoAnswer`` or ``SessionEnded`` if that is not known.
+        case performed(ANCSCommand.Action, UInt32, (any Error)?)
+        /// The phone has no ANCS, refuses it, sends what cannot be read, or does not answer. Later notifications may still
+        /// arrive.
         case failed(any Error)
     }
 
     /// The phone has no notification center service. An iPhone shows it only to paired accessories. BluezKit addition.
-    public struct Unavailable: Error, Hashable, CustomStringConvertible {
+    public struct Unavailable: Error, Hashable, LocalizedError, CustomStringConvertible {
         /// One sentence, without a full stop.
         public var description: String { "the device has no Apple Notification Center Service" }
+        /// The same.
+        public var errorDescription: String? { description }
+    }
+
+    /// The phone has not answered a command within ``ANCS/answerTimeLimit``. An answer that comes later is ignored.
+    /// BluezKit addition.
+    public struct NoAnswer: Error, Hashable, LocalizedError, CustomStringConvertible {
+        /// The command.
+        public let command: ANCSCommand
+        /// One sentence, without a full stop.
+        public var description: String {
+            let what =
+                switch command {
+                case .attributes(let notification, _): "about notification \(notification)"
+                case .appName(let app): "for the name of \(app)"
+                case .perform(_, let notification): "to perform an action of notification \(notification)"
+                }
+            return "the phone was asked \(what), and has not answered for \(ANCS.answerTimeLimit.components.seconds) s"
+        }
+        /// The same.
+        public var errorDescription: String? { description }
+    }
+
+    /// The link has ended, or the phone's services have changed, before an action was performed. BluezKit addition.
+    public struct SessionEnded: Error, Hashable, LocalizedError, CustomStringConvertible {
+        /// One sentence, without a full stop.
+        public var description: String { "the phone went away before it said whether the action was performed" }
+        /// The same.
+        public var errorDescription: String? { description }
     }
 
     /// The phone.
     public let peripheral: CBPeripheral
 
+    private let queue: DispatchQueue
     private let handler: (Event) -> Void
     private var points: [CBUUID: CBCharacteristic] = [:]
-    private var appNames: [String: String] = [:]
-    /// Events whose attributes have not been asked for.
-    private var events: [ANCSEvent] = []
-    /// Actions that wait for their turn.
-    private var actions: [ANCSCommand] = []
-    /// The command that has no answer yet: a phone handles one at a time.
-    private var pending: (command: ANCSCommand, response: ANCSResponse)?
-    private var current: (event: ANCSEvent, texts: [ANCSCommand.Attribute: String]?)?
-
-    /// A phone can have hundreds of old notifications; more than these are not kept while they wait.
-    private static let mostEvents = 1024
+    /// The last one that was written to.
+    private var controlPoint: CBCharacteristic?
+    private var session = ANCSSession()
 
     /// A client.
     /// - Parameters:
     ///   - peripheral: The phone. Its delegate is replaced.
-    ///   - handler: Called on the queue of the manager.
-    public init(_ peripheral: CBPeripheral, handler: @escaping (Event) -> Void) {
-        (self.peripheral, self.handler) = (peripheral, handler)
+    ///   - queue: The queue of the peripheral's manager.
+    ///   - handler: Called on that queue.
+    public init(_ peripheral: CBPeripheral, queue: DispatchQueue = .main, handler: @escaping (Event) -> Void) {
+        (self.peripheral, self.queue, self.handler) = (peripheral, queue, handler)
         super.init()
         peripheral.delegate = self
     }
 
     /// Finds the service and subscribes. The phone must be connected. Begins again after a new link.
     public func start() {
-        (points, events, actions, pending, current) = ([:], [], [], nil, nil)
+        stop()
         peripheral.discoverServices([ANCS.uuid])
     }
 
-    /// Performs an action of a notification. An error is reported as ``Event/failed(_:)``.
+    /// Call this when the link has ended: reports the actions of which the phone has not said what became.
+    public func stop() {
+        points = [:]
+        handle(.ended)
+    }
+
+    /// Performs an action of a notification, and reports it as ``Event/performed(_:_:_:)``.
     public func perform(_ action: ANCSCommand.Action, of notification: UInt32) {
-        actions.append(.perform(action, notification))
-        proceed()
+        handle(.perform(action, notification))
     }
 
-    // MARK: Commands
-
-    private func proceed() {
-        guard pending == nil, let controlPoint = points[ANCS.controlPoint] else { return }
-        let command: ANCSCommand
-        if !actions.isEmpty {
-            command = actions.removeFirst()
-        } else if let current, let app = current.texts?[.appIdentifier], !app.isEmpty, appNames[app] == nil {
-            command = .appName(app)
-        } else if let current {
-            command = .attributes(current.event.notification, ANCSCommand.Attribute.allCases)
-        } else if !events.isEmpty {
-            current = (events.removeFirst(), nil)
-            return proceed()
-        } else {
-            return
-        }
-        pending = (command, ANCSResponse(to: command))
-        peripheral.writeValue(command.data, for: controlPoint, type: .withResponse)
-    }
-
-    /// The pending command has its answer, or none will come.
-    private func finish(_ response: ANCSResponse?) {
-        guard let command = pending?.command else { return }
-        pending = nil
-        switch command {
-        case .perform: break
-        case .attributes:
-            current?.texts = response?.texts
-            if response == nil { current = nil }
-        case .appName(let app):
-            if appNames.count == Self.mostEvents { appNames = [:] }
-            appNames[app] = response?.appName ?? ""
-        }
-        if let current, let texts = current.texts {
-            let app = texts[.appIdentifier] ?? ""
-            if app.isEmpty || appNames[app] != nil {
-                self.current = nil
-                let name = appNames[app].flatMap { $0.isEmpty ? nil : $0 }
-                handler(.notification(ANCSNotification(event: current.event, texts: texts, appName: name)))
+    private func handle(_ event: ANCSSession.Event) {
+        for action in session.handle(event) {
+            switch action {
+            case .send(let command):
+                if let controlPoint { peripheral.writeValue(command.data, for: controlPoint, type: .withResponse) }
+            case .limitTime(let number):
+                // holds: the client is used on this queue only
+                nonisolated(unsafe) let expire = { [weak self] in self?.handle(.expired(number)) ?? () }
+                queue.asyncAfter(deadline: .now() + .seconds(Int(ANCS.answerTimeLimit.components.seconds))) { expire() }
+            case .report(let event): handler(event)
             }
         }
-        proceed()
-    }
-
-    private func received(_ event: ANCSEvent) {
-        guard event.kind != .removed else {
-            events.removeAll { $0.notification == event.notification }
-            return handler(.removed(event.notification))
-        }
-        if events.count == Self.mostEvents { events.removeFirst() }
-        events.append(event)
-        proceed()
     }
 
     // MARK: CBPeripheralDelegate
@@ -149,8 +143,12 @@ public final class ANCSClient: NSObject, CBPeripheralDelegate {
         _ peripheral: CBPeripheral, didDiscoverCharacteristicsFor service: CBService, error: (any Error)?
     ) {
         for characteristic in service.characteristics ?? [] { points[characteristic.uuid] = characteristic }
-        guard let dataSource = points[ANCS.dataSource], points[ANCSEvent.uuid] != nil, points[ANCS.controlPoint] != nil
+        guard let dataSource = points[ANCS.dataSource], points[ANCSEvent.uuid] != nil,
+            let found = points[ANCS.controlPoint]
         else { return handler(.failed(error ?? Unavailable())) }
+        let isNew = found !== controlPoint
+        controlPoint = found
+        handle(.opened(isNew: isNew))
         peripheral.setNotifyValue(true, for: dataSource)
     }
 
@@ -168,17 +166,11 @@ public final class ANCSClient: NSObject, CBPeripheralDelegate {
         }
     }
 
-    /// An action was performed, or a command was refused: a notification that is gone has no attributes.
+    /// A command has arrived, or was refused.
     public func peripheral(
         _ peripheral: CBPeripheral, didWriteValueFor characteristic: CBCharacteristic, error: (any Error)?
     ) {
-        guard let pending else { return }
-        if case .perform = pending.command {
-            if let error { handler(.failed(error)) }
-            finish(nil)
-        } else if error != nil {
-            finish(nil)
-        }
+        if characteristic === controlPoint { handle(.written(error)) }
     }
 
     /// An event, or a part of an answer.
@@ -186,22 +178,15 @@ public final class ANCSClient: NSObject, CBPeripheralDelegate {
         _ peripheral: CBPeripheral, didUpdateValueFor characteristic: CBCharacteristic, error: (any Error)?
     ) {
         if let error { return handler(.failed(error)) }
+        guard characteristic === points[characteristic.uuid] else { return }  // of an earlier session
         if characteristic.uuid == ANCSEvent.uuid {
             do throws(CharacteristicValueError) {
-                received(try ANCSEvent(characteristic.value))
+                handle(.notified(try ANCSEvent(characteristic.value)))
             } catch {
                 handler(.failed(error))
             }
-        } else if characteristic.uuid == ANCS.dataSource, var response = pending?.response {
-            do throws(ANCSResponse.Invalid) {
-                try response.append(characteristic.value ?? Data())
-                pending?.response = response
-                if response.isComplete { finish(response) }
-            } catch {
-                handler(.failed(error))
-                // What arrives for this command later is for another one, and is ignored as such.
-                finish(nil)
-            }
+        } else if characteristic.uuid == ANCS.dataSource {
+            handle(.received(characteristic.value ?? Data()))
         }
     }
 

@@ -45,6 +45,48 @@ extension Scenarios {
             try await accessory.expectEvent(7, of: try await accessory.subscribe(to: phone))
             try await accessory.end(phone)
         }
+
+        @Test("CE-1 an accessory reads notifications of any length, in order, and performs their actions")
+        func reads() async throws {
+            let accessory = try await Accessory()
+            let world = accessory.world
+            try await world.control("phone post 1 4 0 com.apple.MobileSMS Ada|Sub|Hello")
+            try await world.control("phone find pair")
+            let phone = try await accessory.nextPhone()
+            try await accessory.central.connect(phone)
+            let reader = NotificationReader(accessory.central)
+            await reader.start(phone)
+            try await reader.expect("added, 1, earlier, Messages, Ada, Sub, Hello")
+            // Several packets, and 1024 bytes at most are asked for.
+            let long = String(repeating: "Löwe ", count: 120)
+            try await world.control("phone post 2 6 0 com.example.other %1B[2JTitle||" + long + "end")
+            try await reader.expect("added, 2, new, no app, \u{1B}[2JTitle, , \(long)end")
+            try await world.control("phone post 3 1 24 com.apple.mobilephone Charles|||Answer|Decline")
+            try await world.control("phone post 1 4 0 com.apple.MobileSMS Ada|Sub|Bye")
+            try await reader.expect("added, 3, new, Phone, Charles, , ")
+            try await reader.expect("modified, 1, new, Messages, Ada, Sub, Bye")
+            for number in [3, 1, 99] as [UInt32] { await reader.perform(.negative, of: number) }
+            try await reader.expect("negative 3: done")
+            _ = try await world.nextEvent("the action") { $0 == "phone performed 3 negative" }
+            try await reader.expect("negative 1: the phone did not perform the action")
+            _ = try await world.nextEvent("0xA3") { $0 == "phone refused 020100000001 0xa3" }
+            try await reader.expect("negative 99: the phone does not have that notification, or that app")
+            // What is absurd is an error, or nothing, and the next is read.
+            try await world.control("phone data 090909")
+            try await world.control("phone source 0700000000000000")
+            try await reader.expect("failed: the event ID has the reserved value 7")
+            try await world.control("phone remove 1")
+            try await reader.expect("removed 1")
+            // Its user takes the permission away, and gives it again.
+            try await world.control("phone permit off")
+            try await reader.expect("failed: the device has no Apple Notification Center Service")
+            try await world.control("phone permit on")
+            try await reader.expect("ready")
+            try await world.control("phone post 5 4 0 com.apple.MobileSMS Ada||Again")
+            try await reader.expect("added, 5, new, Messages, Ada, , Again")
+            for number in [2, 3, 5] { try await world.control("phone remove \(number)") }
+            try await accessory.end(phone)
+        }
     }
 }
 
