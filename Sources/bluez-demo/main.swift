@@ -37,6 +37,8 @@ do {
                 Program.quit(.failure)
             }
         }
+    case .notifications(let options, let common):
+        run(common) { NotificationsCommand(options, common: common, output: $0) }
     case .ladder(let options, let common):
         run(common) { LadderCommand.make(options, common: common, output: $0) }
     case .simulate(let options, let common):

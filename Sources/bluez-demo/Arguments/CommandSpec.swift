@@ -162,6 +162,22 @@ extension CommandSpec {
             which the same file is continued, also after a kill. Ends when it has received a file.
             """)
 
+    static let notifications = CommandSpec(
+        name: "notifications", summary: "show the notifications of an iPhone",
+        options: [
+            OptionSpec(name: "--app", value: "IDENTIFIER", help: "only those of this app, such as com.apple.MobileSMS"),
+            OptionSpec(
+                name: "--perform", value: "ACTION",
+                help: "perform an action of each new one that has it: positive (answer) or negative (dismiss)"),
+            OptionSpec(name: "--count", value: "N", help: "end after N notifications (default: with Ctrl-C)"),
+            OptionSpec(name: "--timeout", value: "SECONDS", help: "give up if there is no notification for this long"),
+        ] + common,
+        notes: """
+            On the iPhone: Settings > Bluetooth, choose BluezKit, pair, and allow it to show notifications. After that the
+            phone connects on its own when it is near. Any phone in range can pair while this runs, without confirmation on
+            this machine. If nothing comes: `bluez-demo doctor`.
+            """)
+
     static let ladder = CommandSpec(
         name: "ladder", summary: "measure how fast data moves, from the slowest way to the fastest",
         options: [
@@ -176,7 +192,6 @@ extension CommandSpec {
 
     static let all = [
         scan, heartRate, inspect, state, virtualHeartRate, cardShare, cardReceive, transferSend, transferReceive,
-        ladder,
-        doctor, simulate,
+        notifications, ladder, doctor, simulate,
     ]
 }

@@ -1,4 +1,5 @@
 import BluezKit
+import BluezKitProfiles
 import Foundation
 
 /// The validated command line.
@@ -15,6 +16,7 @@ enum Invocation: Equatable {
     case cardShare(CardShareOptions, CommonOptions)
     case cardReceive(CardReceiveOptions, CommonOptions)
     case transfer(TransferOptions, CommonOptions)
+    case notifications(NotificationsOptions, CommonOptions)
     case ladder(LadderOptions, CommonOptions)
 
     /// - Parameter arguments: Without the name of the program.
@@ -71,6 +73,7 @@ enum Invocation: Equatable {
         case "card receive": self = .cardReceive(try CardReceiveOptions(parsed), common)
         case "transfer send": self = .transfer(try TransferOptions(parsed, isSending: true), common)
         case "transfer receive": self = .transfer(try TransferOptions(parsed, isSending: false), common)
+        case "notifications": self = .notifications(try NotificationsOptions(parsed), common)
         case "ladder": self = .ladder(try LadderOptions(parsed), common)
         default: self = .simulate(try SimulateOptions(parsed), common)
         }
@@ -274,6 +277,27 @@ struct TransferOptions: Equatable {
             throw parsed.error(
                 "--restore is for the end that connects; this one is the peripheral, and continues without it")
         }
+    }
+}
+
+struct NotificationsOptions: Equatable {
+    /// The identifier of an app; nil: all.
+    var app: String?
+    var action: ANCSCommand.Action?
+    var count: Int?
+    /// In seconds.
+    var timeout: Double?
+
+    init(_ parsed: ParsedArguments) throws(UsageError) {
+        app = parsed.first("--app")
+        switch parsed.first("--perform") {
+        case nil: break
+        case "positive": action = .positive
+        case "negative": action = .negative
+        case let text?: throw parsed.error("--perform needs positive or negative, not '\(text)'")
+        }
+        count = try parsed.count("--count")
+        timeout = try parsed.seconds("--timeout")
     }
 }
 

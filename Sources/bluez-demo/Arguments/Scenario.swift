@@ -3,13 +3,14 @@ enum Scenario: Equatable, Sendable {
     case heartRate
     case kitchenSink
     case card
+    case phone
     case twoAdapters
     /// A central that subscribes to this characteristic of ours. Only for `--simulated`.
     case subscriber(String)
     /// This many beacons.
     case crowd(Int)
 
-    static let all: [Scenario] = [.heartRate, .kitchenSink, .card, .twoAdapters, .crowd(20)]
+    static let all: [Scenario] = [.heartRate, .kitchenSink, .card, .phone, .twoAdapters, .crowd(20)]
 
     init?(name: String) {
         guard let known = Self.all.first(where: { $0.name == name }) else { return nil }
@@ -21,6 +22,7 @@ enum Scenario: Equatable, Sendable {
         case .heartRate: "heart-rate"
         case .kitchenSink: "kitchen-sink"
         case .card: "card"
+        case .phone: "phone"
         case .twoAdapters: "two-adapters"
         case .subscriber: "subscriber"
         case .crowd: "crowd"
@@ -35,6 +37,7 @@ enum Scenario: Equatable, Sendable {
         case .heartRate: "a heart-rate sensor that sends measurements"
         case .kitchenSink: "a device with every kind of service, characteristic and descriptor"
         case .card: "a device that shares a business card"
+        case .phone: "an iPhone that shows its notifications to an accessory that asks for them"
         case .twoAdapters: "only two adapters in range of each other: hci0 and hci1"
         case .subscriber: "a central that subscribes to a characteristic of ours"
         case .crowd(let size): "a heart-rate sensor, the kitchen sink, and N other devices (default: \(size))"

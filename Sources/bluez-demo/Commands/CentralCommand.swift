@@ -27,6 +27,9 @@ class CentralCommand: ManagerCommand, CBCentralManagerDelegate {
         _ central: CBCentralManager, didDiscover peripheral: CBPeripheral, advertisementData: [String: Any],
         rssi RSSI: NSNumber
     ) {}
+    func centralManager(
+        _ central: CBCentralManager, connectionEventDidOccur event: CBConnectionEvent, for peripheral: CBPeripheral
+    ) {}
     func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {}
     func centralManager(
         _ central: CBCentralManager, didFailToConnect peripheral: CBPeripheral, error: (any Error)?

@@ -32,6 +32,10 @@ enum DemoEvent: Equatable {
     case transferring(TransferOptions, TransferOffer, offset: Int)
     case transferred(TransferOptions, TransferOffer, seconds: Double)
     case rung(LadderRow)
+    case ready(UUID)
+    case notification(UUID, NotificationReport)
+    case removed(UUID, UInt32)
+    case performed(UUID, ANCSCommand.Action, UInt32, error: String?)
     case error(String)
 
     var json: JSONValue {
@@ -81,6 +85,15 @@ enum DemoEvent: Equatable {
         case .transferred(let options, let offer, let seconds):
             Self.transfer(
                 "transferred", options, offer, [.init(key: "seconds", value: .double(Self.rounded(seconds)))])
+        case .ready(let id): ["event": "ready", "identifier": .string(id.uuidString)]
+        case .notification(let id, let report): report.json(of: id)
+        case .removed(let id, let uid):
+            ["event": "removed", "identifier": .string(id.uuidString), "uid": .int(Int(uid))]
+        case .performed(let id, let action, let uid, let error):
+            [
+                "event": "performed", "identifier": .string(id.uuidString), "uid": .int(Int(uid)),
+                "action": .string("\(action)"), "error": .optional(error),
+            ]
         case .rung(let row): row.json
         case .error(let message): ["event": "error", "message": .string(message)]
         }

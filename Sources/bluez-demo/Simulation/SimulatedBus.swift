@@ -49,6 +49,7 @@ final class SimulatedBus: @unchecked Sendable {  // holds: never changes, and th
             simulator.setCrowd(size - SimulatedNeighbour.all.count)
         }
         if case .twoAdapters = scenario { simulator.addAdapter(address: "00:B1:5E:00:00:02") }
+        if case .phone = scenario { SimulatedPhone.run(in: simulator) }
         if case .subscriber(let uuid) = scenario { SimulatedSubscriber.run(in: simulator, characteristic: uuid) }
         strengths = DispatchSource.makeTimerSource()
         strengths.schedule(deadline: .now(), repeating: 0.5)
@@ -70,7 +71,7 @@ final class SimulatedBus: @unchecked Sendable {  // holds: never changes, and th
         case .heartRate: [SimulatedHeart.peripheral(heartAddress)]
         case .kitchenSink: [.sink()]
         case .card: [SimulatedCard.peripheral()]
-        case .twoAdapters, .subscriber: []
+        case .phone, .twoAdapters, .subscriber: []
         case .crowd(let size):
             [SimulatedHeart.peripheral(heartAddress), .sink()]
                 + SimulatedNeighbour.all.prefix(size).enumerated().map { $1.peripheral(number: $0) }

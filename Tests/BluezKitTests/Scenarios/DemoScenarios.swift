@@ -93,13 +93,7 @@ extension Scenarios {
             let (output, log) = (Pipe(), EventLog<String>())
             var receiver = try spawn(transfer.receive, output: output.fileHandleForWriting.fileDescriptor)
             try output.fileHandleForWriting.close()
-            Thread.detachNewThread {
-                while case let data = output.fileHandleForReading.availableData, !data.isEmpty {
-                    for line in String(decoding: data, as: UTF8.self).split(separator: "\n") {
-                        log.append(String(line))
-                    }
-                }
-            }
+            note(output, in: log)
             let part = transfer.received + ".part"
             var tenths = 0
             try await log.next("a part of it", within: 4 * world_deadline) { line -> Bool? in
@@ -122,6 +116,17 @@ extension Scenarios {
             // Even if all of it was in BlueZ's buffers when the sender was killed: the receiver waits for the new one.
             #expect(await status(of: sender) == 0)
             #expect(FileManager.default.contents(atPath: transfer.received) == transfer.content)
+        }
+
+        /// Notes the lines that a process writes.
+        private func note(_ output: Pipe, in log: EventLog<String>) {
+            Thread.detachNewThread {
+                while case let data = output.fileHandleForReading.availableData, !data.isEmpty {
+                    for line in String(decoding: data, as: UTF8.self).split(separator: "\n") {
+                        log.append(String(line))
+                    }
+                }
+            }
         }
 
         /// How a process ends, as `waitpid` says it.
@@ -164,6 +169,39 @@ extension Scenarios {
             for number in [0x16, 0x17] { #expect(line(number)?.contains(#""error":"Auth"#) == true, "\(lines)") }
             #expect(lines.filter { $0.contains(#""event":"descriptor""#) && $0.contains("error") }.isEmpty)
             #expect(lines.last { $0.contains(#""event":"#) }?.contains(#""event":"disconnected""#) == true)
+        }
+
+        @Test("the notifications of a phone are shown, one line of JSON for each, and their actions performed")
+        func notifications() async throws {
+            let world = try await Worlds.make()
+            try await world.forgetPhone()
+            try await world.control("phone post 1 4 0 com.apple.MobileSMS Ada||Hello%0A%1B[2J")
+            let command = demo(
+                world,
+                ["notifications", "--json", "--count", "2", "--perform", "negative"]
+                    + ["--timeout", String(4 * world_deadline)])
+            let (output, log) = (Pipe(), EventLog<String>())
+            let reader = try spawn(command, output: output.fileHandleForWriting.fileDescriptor)
+            try output.fileHandleForWriting.close()
+            note(output, in: log)
+            func expect(_ parts: String...) async throws {
+                try await log.next("\(parts)", within: 4 * world_deadline) { line in
+                    parts.allSatisfy(line.contains) ? true : nil
+                }
+            }
+            try await expect(#""event":"advertising""#)
+            try await world.control("phone find wait")
+            try await expect(#""event":"ready""#)
+            try await expect(
+                #""event":"notification""#, #""uid":1,"kind":"added","category":"social""#, #""preExisting":true"#,
+                #""appName":"Messages","title":"Ada","subtitle":null,"message":"Hello\n\u001b[2J""#)
+            try await world.control("phone post 2 1 24 com.apple.mobilephone Charles|||Answer|Decline")
+            try await expect(#""uid":2,"kind":"added","category":"incomingCall""#, #""negativeAction":"Decline""#)
+            try await expect(#""event":"performed""#, #""uid":2,"action":"negative","error":null"#)
+            _ = try await world.nextEvent("the action") { $0 == "phone performed 2 negative" }
+            #expect(await status(of: reader) == 0)
+            for number in [1, 2] { try await world.control("phone remove \(number)") }
+            try await world.forgetPhone()
         }
 
         @Test("a virtual heart-rate sensor is found and its measurements are read")
