@@ -57,6 +57,20 @@ import Testing
         ($0.time, $0.pulseRate, $0.user) = (time, MedFloat(60, digits: 0), 1)
         $0.status = [.bodyMovement, .improperPosition]
     }
+    private static let conditions = EnvironmentalMeasurement {
+        ($0.function, $0.period, $0.updateInterval) = (.arithmeticMean, 600, 0x0A_0B0C)
+        ($0.application, $0.uncertainty) = (.solar, 5)
+    }
+    private static func trigger(_ condition: EnvironmentalTrigger.Condition) -> EnvironmentalTrigger {
+        EnvironmentalTrigger {
+            $0.condition = condition
+            switch condition {
+            case .inactive, .changed: break
+            case .interval, .minimumInterval: $0.seconds = 0x01_0203
+            default: $0.reference = Data([0xC4, 0x09])
+            }
+        }
+    }
     private static let glucose = GlucoseMeasurement {
         ($0.sequenceNumber, $0.baseTime, $0.timeOffset) = (7, time, -60)
         var result = GlucoseMeasurement.Result()
@@ -115,6 +129,8 @@ import Testing
         mutate(MeasurementInterval { $0.seconds = 60 })
         mutate(MagneticFluxDensity2D { ($0.x, $0.y) = (-1, 2) })
         mutate(MagneticFluxDensity3D { ($0.x, $0.y, $0.z) = (-1, 2, 3) })
+        mutate(Self.conditions)
+        for condition in EnvironmentalTrigger.Condition.allCases { mutate(Self.trigger(condition)) }
         mutate(Self.speed)
         mutate(CSCFeature.assigned)
         mutate(SensorLocation.chainRing)
@@ -186,6 +202,17 @@ import Testing
         #expect(bytes(RecordAccessControlPoint(count: 513)) == [5, 0, 1, 2])
         #expect(bytes(RecordAccessControlPoint(to: .delete, .noRecordsFound)) == [6, 0, 2, 6])
         #expect(bytes(WeightMeasurement()) == [0, 0xFF, 0xFF])
+        #expect(bytes(Self.conditions) == [0, 0, 2, 0x58, 2, 0, 0x0C, 0x0B, 0x0A, 0x21, 5])
+        #expect(bytes(EnvironmentalMeasurement()) == [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF])
+        #expect(EnvironmentalMeasurement.Application.allCases.count == 0x22)
+        #expect(bytes(Self.trigger(.changed)) == [3] && bytes(Self.trigger(.minimumInterval)) == [2, 3, 2, 1])
+        #expect(bytes(Self.trigger(.notEqual)) == [9, 0xC4, 9])
+        #expect(throws: CharacteristicValueError.truncated(field: "reference value")) {
+            try EnvironmentalTrigger(Data([4]))
+        }
+        #expect(throws: CharacteristicValueError.reserved(field: "condition", value: 10)) {
+            try EnvironmentalTrigger(Data([10]))
+        }
     }
 
     @Test("values in units: speeds, weights, temperatures, dates")
