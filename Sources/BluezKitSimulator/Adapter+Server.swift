@@ -99,7 +99,7 @@ extension Adapter {
 
     /// A central has connected and gets a device object.
     func inboundLinkUp(_ link: Link, address: String, type: String) {
-        let known = devices[address]
+        let known = device(at: address)
         let device = known ?? addDevice(address, type: type)
         device.inbound = link
         device.isTemporary = !device.isBonded
@@ -156,6 +156,7 @@ extension Adapter {
         simulator.call(question, deadline: .seconds(60)) { [weak device] result in
             guard let device, device.inbound === link, case .success = result else { return completion(false) }
             link.isEncrypted = true
+            if let central = link.central as? VirtualCentral { device.reveal(central.address) }
             device.isBonded = true
             device.changed("Bonded")
             device.isPaired = true

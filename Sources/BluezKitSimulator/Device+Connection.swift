@@ -119,10 +119,13 @@ extension Device {
         } else {
             link.internalSubscriptions.insert(level.handle + 1)
         }
-        link.read(level, offset: 0) { [weak self] result in
-            guard let self, case .success(let value) = result, let percentage = value.first else { return }
-            battery = percentage
-            server?.add(Device.batteryInterface, to: path, owner: self)
+        secured(level.definition.security) { failure in
+            guard failure == nil else { return }
+            link.read(level, offset: 0) { [weak self] result in
+                guard let self, case .success(let value) = result, let percentage = value.first else { return }
+                battery = percentage
+                server?.add(Device.batteryInterface, to: path, owner: self)
+            }
         }
     }
 

@@ -32,7 +32,7 @@ extension Simulator {
     /// - `heart beat PER_SECOND`, `heart measure BPM`, `sink services add|remove`
     /// - `crowd set COUNT [INTERVAL_MS [CHANGE]]`; only here: `crowd known COUNT`
     /// - `central` and `central2`: see ``VirtualCentral``, which lists their lines
-    /// - `phone`: those of peripherals, and `find [pair]`, `permit on|off`, `post UID CATEGORY FLAGS APP TEXTS`,
+    /// - `phone`: those of peripherals, and `find [pair]`, `permit on|off`, `battery on|off`, `post UID CATEGORY FLAGS APP TEXTS`,
     ///   `remove UID`, `answers on|off`, `data HEX`, `source HEX`: see ``VirtualPhone``
     /// - `rig sensors COUNT`: adds the peripherals `sensor1`, `sensor2`…
     /// - `rig adapters COUNT`, `rig unplug [N]`, `rig plug [N]`, `rig duplicates address|data|none`, `rig reports`,

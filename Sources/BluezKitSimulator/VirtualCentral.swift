@@ -163,7 +163,7 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
         if link.mtu > 23 { event("mtu \(link.mtu)") }
         peripheral.event("connected \(linkAddress)")
         services = peripheral.table.services
-        peripheral.host?.inboundLinkUp(link, address: self.address, type: "random")
+        peripheral.host?.inboundLinkUp(link, address: server?.airAddress ?? self.address, type: "random")
         return true
     }
 

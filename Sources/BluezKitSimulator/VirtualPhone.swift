@@ -110,6 +110,18 @@ public final class VirtualPhone: @unchecked Sendable {  // holds: all state is t
         }
     }
 
+    /// Whether its battery level is for paired accessories only, as an iPhone's is: bluetoothd reads it when it is connected,
+    /// and pairs.
+    public func protectBattery(_ on: Bool) {
+        server.sync {
+            _ = server.table.remove(UUIDText.full("180F"))
+            if on {
+                let level = VirtualCharacteristic("2A19", .read, value: [80], security: .encrypted)
+                server.addService(VirtualService("180F", [level]))
+            }
+        }
+    }
+
     /// Posts a notification, or changes the one with this number.
     public func post(_ uid: UInt32, _ notification: Notification) {
         server.sync {
@@ -216,7 +228,7 @@ public final class VirtualPhone: @unchecked Sendable {  // holds: all state is t
 
     // MARK: Control lines
 
-    /// The rig's are the same: `find [pair]`, `permit on|off`, `post UID CATEGORY FLAGS APP
+    /// The rig's are the same: `find [pair]`, `permit on|off`, `battery on|off`, `post UID CATEGORY FLAGS APP
     /// TITLE|SUBTITLE|MESSAGE[|POSITIVE|NEGATIVE]` (%1B is a byte), `remove UID`, `answers on|off`; `data HEX` and `source HEX`, values of any
     /// kind.
     /// - Returns: The answer; nil: it is a line for every peripheral.
@@ -230,6 +242,7 @@ public final class VirtualPhone: @unchecked Sendable {  // holds: all state is t
         switch (command, arguments.first) {
         case ("find", let word): return try await find(pairs: word == "pair")
         case ("permit", let state?): permit(state == "on")
+        case ("battery", let state?): protectBattery(state == "on")
         case ("answers", let state?): answerCommands(state == "on")
         case ("remove", _): remove(try number(0))
         case ("data", let hex?): server.notify(Self.data, Hex.bytes(hex) ?? [])

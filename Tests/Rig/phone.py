@@ -39,6 +39,8 @@ class Phone(Virtual):
         self.source, self.data = (Characteristic(uuid, P.NOTIFY, X.READABLE) for uuid in (SOURCE, DATA))
         self.source.on(Characteristic.EVENT_SUBSCRIPTION, lambda c, notify, _: notify and self.announce_all())
         self.service = Service(ANCS, [self.control, self.source, self.data])
+        self.battery = Characteristic(UUID.from_16_bits(0x2A19), P.READ, X.READABLE, b'\x50')
+        self.device.add_service(Service(UUID.from_16_bits(0x180F), [self.battery]))
         self.device.gatt_server.max_mtu = 185  # as an iPhone has it
         self.show(True)
 
@@ -181,6 +183,11 @@ class Phone(Virtual):
         changed = self.device.gatt_service.service_changed_characteristic
         await self.device.indicate_subscribers(
             changed, struct.pack('<HH', self.service.handle, self.service.end_group_handle))
+
+    async def cmd_battery(self, switch):
+        """battery on|off: whether its battery level is for paired accessories only, as an iPhone's is: bluetoothd reads it
+        when it is connected, and pairs"""
+        self.battery.permissions = X.READABLE | (X.READ_REQUIRES_AUTHENTICATION if switch == 'on' else 0)
 
     async def cmd_post(self, uid, category, flags, app, *texts):
         """post UID CATEGORY FLAGS APP TITLE|SUBTITLE|MESSAGE[|POSITIVE|NEGATIVE]: a notification, or another text of one

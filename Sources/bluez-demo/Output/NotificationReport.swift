@@ -7,8 +7,12 @@ struct NotificationReport: Equatable {
     let texts: [ANCSCommand.Attribute: String]
     let appName: String?
 
+    init(event: ANCSEvent, texts: [ANCSCommand.Attribute: String], appName: String?) {
+        (self.event, self.texts, self.appName) = (event, texts, appName)
+    }
+
     init(_ notification: ANCSNotification) {
-        (event, texts, appName) = (notification.event, notification.texts, notification.appName)
+        self.init(event: notification.event, texts: notification.texts, appName: notification.appName)
     }
 
     private func text(_ attribute: ANCSCommand.Attribute) -> String? {

@@ -182,6 +182,8 @@ import Testing
                 "transfer receive a --restore",
                 "--restore is for the end that connects; this one is the peripheral, and continues without it"
             ),
+            ("notifications now", "notifications does not take 'now'"),
+            ("notifications --perform both", "--perform needs positive or negative, not 'both'"),
             ("ladder --peer --simulated", "--simulated needs no peer"),
             ("peripheral heart-rate --rate 29", "--rate needs a number from 30 to 220, not '29'"),
             ("peripheral heart-rate --name 123456789012345678901", "--name has room for 20 bytes, not 21"),

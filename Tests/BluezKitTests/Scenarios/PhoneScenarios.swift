@@ -6,22 +6,57 @@ import Testing
 /// GATT over the link that a phone has made, while this computer is its accessory.
 extension Scenarios {
     @Suite struct PhoneScenarios {
+        /// How it comes to a bond.
+        enum Bonding: String, CaseIterable {
+            case ofPhone = "the phone pairs at once"
+            case ofAccess = "the phone refuses a subscription, and has a private address"
+            case ofDaemon = "the phone refuses bluetoothd's own read"
+        }
+
         @Test(
-            "CE-1 CN-14 an accessory uses a phone's service over the link that the phone has made; who asks to pair does not matter",
-            arguments: ["pair", "wait"])
-        func pairs(_ pairing: String) async throws {
+            "CE-1 CN-14 ID-3 an accessory uses a phone's service over the link that the phone has made, now and after it has come again",
+            arguments: Bonding.allCases)
+        func pairs(_ bonding: Bonding) async throws {
             let accessory = try await Accessory()
-            try await accessory.world.control("phone find \(pairing)")
+            let world = accessory.world
+            if bonding == .ofDaemon { try await world.control("phone battery on") }
+            if bonding == .ofAccess { try await world.control("phone private") }
+            try await world.control("phone find \(bonding == .ofPhone ? "pair" : "wait")")
             let phone = try await accessory.nextPhone()
             try await accessory.expectEvent(7, of: try await accessory.subscribe(to: phone))
+            #expect(phone.identityIdentifier.uuidString.hasSuffix("F0F1F2000006"))
+            #expect((phone.identifier == phone.identityIdentifier) == (bonding != .ofAccess))
             // The bond is there when the phone comes again.
-            try await accessory.world.control("phone disconnect")
+            try await world.control("phone disconnect")
             try await accessory.central.next("the end") {
                 if case .disconnected(phone, _, _?) = $0 { true } else { nil }
             }
-            try await accessory.world.control("phone find wait")
-            #expect(try await accessory.nextPhone() === phone)
-            try await accessory.expectEvent(8, of: try await accessory.subscribe(to: phone))
+            if bonding == .ofAccess { try await world.control("phone private") }
+            try await world.control("phone find wait")
+            let same = try await accessory.nextPhone()
+            #expect(same === phone)
+            try await accessory.expectEvent(8, of: try await accessory.subscribe(to: same))
+            try await accessory.end(same)
+        }
+
+        @Test("both phones refuse what they cannot read with the codes of ANCS")
+        func refuses() async throws {
+            let accessory = try await Accessory()
+            try await accessory.world.control("phone post 1 4 0 com.apple.MobileSMS Ada||Hello")
+            try await accessory.world.control("phone find pair")
+            let phone = try await accessory.nextPhone()
+            try await accessory.central.connect(phone)
+            let point = try await accessory.central.characteristic(ANCS.controlPoint, of: ANCS.uuid, on: phone)
+            for (bytes, code) in [
+                ([9], 0xA0), ([0, 1, 0], 0xA1), ([0, 1, 0, 0, 0, 1, 0], 0xA1), ([1, 0, 0], 0xA1), ([1, 65], 0xA1),
+                ([2, 1, 0, 0, 0, 0, 0], 0xA1), ([0, 1, 0, 0, 0, 8], 0xA2), ([1, 65, 0, 0], 0xA2),
+                ([0, 2, 0, 0, 0, 0], 0xA2),
+                ([2, 1, 0, 0, 0, 2], 0xA2), ([2, 1, 0, 0, 0, 0], 0xA3),
+            ] as [([UInt8], Int)] {
+                let error = try await accessory.central.write(Data(bytes), to: point)
+                #expect((error as? CBATTError)?.code.rawValue == code, "\(bytes)")
+            }
+            try await accessory.world.control("phone remove 1")
             try await accessory.end(phone)
         }
 
@@ -137,6 +172,7 @@ struct Accessory {
     func end(_ phone: CBPeripheral) async throws {
         try await world.control("phone disconnect")
         try await central.next("the end") { if case .disconnected(phone, _, _?) = $0 { true } else { nil } }
+        try await central.removeBond(phone)
         try await world.forgetPhone()
     }
 }
@@ -146,7 +182,7 @@ extension World {
     func forgetPhone() async throws {
         _ = try? await control("phone disconnect")
         try await awaitConnections("phone", 0)
-        for line in ["phone forget", "phone permit on"] { try await control(line) }
+        for line in ["forget", "permit on", "battery off", "identity"] { try await control("phone " + line) }
         try await forget("F0:F1:F2:00:00:06")
     }
 }
