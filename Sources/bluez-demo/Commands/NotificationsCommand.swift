@@ -11,6 +11,8 @@ final class NotificationsCommand: CentralCommand, CBPeripheralManagerDelegate {
     /// Phones that are connected, and theirs. Kept, because a peripheral that is released is disconnected.
     private var phones: [UUID: CBPeripheral] = [:]
     private var clients: [UUID: ANCSClient] = [:]
+    /// Those that show their notifications.
+    private var ready: Set<UUID> = []
     /// The titles that were shown, for those that are removed.
     private var titles: [UUID: [UInt32: String]] = [:]
     private var count = 0
@@ -79,7 +81,10 @@ final class NotificationsCommand: CentralCommand, CBPeripheralManagerDelegate {
         for phone in central.retrieveConnectedPeripherals(withServices: [ANCS.uuid]) { use(phone) }
     }
 
-    override func bluetoothWentOff() { (phones, clients) = ([:], [:]) }
+    override func bluetoothWentOff() {
+        for client in clients.values { client.stop() }
+        (phones, clients, ready) = ([:], [:], [])
+    }
 
     override func centralManager(
         _ central: CBCentralManager, connectionEventDidOccur event: CBConnectionEvent, for peripheral: CBPeripheral
@@ -115,6 +120,7 @@ final class NotificationsCommand: CentralCommand, CBPeripheralManagerDelegate {
     private func forget(_ phone: CBPeripheral, _ error: (any Error)?) {
         guard ending == nil else { return }
         clients[phone.identifier]?.stop()
+        ready.remove(phone.identifier)
         (phones[phone.identifier], clients[phone.identifier], titles[phone.identifier]) = (nil, nil, nil)
         output.report(.disconnected(phone.identifier, reason: error?.sentence))
         output.say(Line("\(label(phone)) has gone. Waiting for it.", .yellow))
@@ -128,6 +134,7 @@ final class NotificationsCommand: CentralCommand, CBPeripheralManagerDelegate {
         guard ending == nil else { return }
         switch event {
         case .ready:
+            ready.insert(phone.identifier)
             output.report(.ready(phone.identifier))
             output.say(Line("\(label(phone)) shows its notifications.", .green))
         case .notification(let notification): take(notification, of: phone)
@@ -142,9 +149,12 @@ final class NotificationsCommand: CentralCommand, CBPeripheralManagerDelegate {
             unperformed -= 1
             stopIfDone()
         case .failed(let error):
+            if error is ANCSClient.Unavailable { ready.remove(phone.identifier) }
             output.complain(
-                "\(label(phone)) does not show its notifications: \(error.sentence). On an iPhone: Settings > Bluetooth, "
-                    + "pair with this computer, and allow it to show notifications")
+                ready.contains(phone.identifier)
+                    ? "\(label(phone)): \(error.sentence)"
+                    : "\(label(phone)) does not show its notifications: \(error.sentence). On an iPhone: Settings > Bluetooth, "
+                        + "pair with this computer, and allow it to show notifications")
         }
     }
 

@@ -190,7 +190,10 @@ extension Scenarios {
                 }
             }
             try await expect(#""event":"advertising""#)
+            try await world.control("phone permit off")
             try await world.control("phone find wait")
+            try await expect(#""event":"error""#, "does not show its notifications", "Settings > Bluetooth")
+            try await world.control("phone permit on")
             try await expect(#""event":"ready""#)
             try await expect(
                 #""event":"notification""#, #""uid":1,"kind":"added","category":"social""#, #""preExisting":true"#,
