@@ -95,8 +95,14 @@ import Testing
         while manager.updateValue(Data([1]), for: victim.indicating, onSubscribedCentrals: nil) { sent += 1 }
         #expect(sent == UpdateWindow.limit)
         #expect(manager.updateValue(Data([2]), for: victim.notifying, onSubscribedCentrals: nil))
-        // Readiness is for the one that was refused.
-        for _ in 0..<sent { try victim.fake.send(victim.path(victim.indicating), "Confirm", []) }
+        // Readiness is for the one that was refused. BlueZ confirms what it has.
+        for _ in 0..<sent {
+            try await victim.fake.peer.signals.next("an indication") {
+                guard $0.member == "PropertiesChanged" else { return nil as Bool? }
+                return $0.values[1].dictionaryValue?["Value"]?.bytesValue == [1] ? true : nil
+            }
+            try victim.fake.send(victim.path(victim.indicating), "Confirm", [])
+        }
         try await victim.publisher.next("readiness") { if case .ready = $0 { true } else { nil } }
         #expect(manager.updateValue(Data([3]), for: victim.indicating, onSubscribedCentrals: nil))
         #expect(victim.publisher.count { if case .ready = $0 { true } else { false } } == 1)
