@@ -7,7 +7,7 @@ import Foundation
 extension CentralRole {
     func endUnclaimed(in directory: StateDirectory) {
         guard let life = adapter.stackGeneration else { return }
-        DispatchQueue.global(qos: .utility).async { [weak self] in
+        DispatchQueue.files.async { [weak self] in
             for path in directory.files() {
                 guard let unclaimed = Self.release(path, in: directory, life) else { continue }
                 guard let self else { return }
@@ -54,7 +54,7 @@ extension CentralRole {
     /// with the process. What this process wants itself continues.
     func endOrphans() {
         guard let life = adapter.stackGeneration, let directory = LinkLease.directory else { return }
-        DispatchQueue.global().async { [weak self] in
+        DispatchQueue.files.async { [weak self] in
             for found in LinkLease.all(of: life.replacing("/", with: "_"), in: directory)
             where !found.states.contains(where: { Self.mayClaim($0, found.identity) }) {
                 guard let self else { return }

@@ -156,7 +156,7 @@ final class IntentBook: Sendable {
     }
 
     private func later(_ delay: Duration, _ body: @escaping @Sendable (IntentBook) -> Void) {
-        DispatchQueue.global(qos: .utility).asyncAfter(deadline: .now().later(by: delay)) { [weak self] in
+        DispatchQueue.files.asyncAfter(deadline: .now().later(by: delay)) { [weak self] in
             self.map(body)
         }
     }
