@@ -127,7 +127,9 @@ struct ANCSSession {
     }
 
     private mutating func received(_ value: Data) {
-        guard let pending, pending.response.hasBegun || pending.response.canBegin(with: value) else { return }
+        guard let pending, !pending.response.isComplete,
+            pending.response.hasBegun || pending.response.canBegin(with: value)
+        else { return }
         do throws(ANCSResponse.Invalid) {
             try self.pending?.response.append(value)
             finishIfDone()

@@ -192,6 +192,16 @@ struct ANCSSessionTests {
         #expect(next.reported == [3: 1])
     }
 
+    @Test("what follows a complete answer is ignored, also before the answer to its write")
+    func repeatedAnswer() {
+        var phone = ModelPhone()
+        phone.handle(Self.event(7))
+        phone.send(.max)
+        phone.handle(.received(ModelPhone.answer(to: phone.commands[0])))
+        phone.drain()
+        #expect(phone.reported == [7: 1] && phone.errors.isEmpty)
+    }
+
     @Test("in any order of events each notification and each action is answered exactly once")
     func model() {
         for round in 0..<2_000 {
