@@ -29,7 +29,8 @@ public final class ANCSClient: NSObject, CBPeripheralDelegate {
     public enum Event {
         /// Notifications arrive from now on; those that the phone has already come first.
         case ready
-        /// A notification was added or modified.
+        /// A notification was added or modified. One that changes before its texts are read is reported once. Of more than
+        /// 1024 that wait for that the oldest are left out.
         case notification(ANCSNotification)
         /// A notification was removed.
         case removed(UInt32)

@@ -3,8 +3,8 @@ import Foundation
 
 /// What is asked of a phone, one command at a time, and what becomes of it. Pure: events in, actions out.
 ///
-/// Each notification is asked about once, and reported unless it goes away meanwhile or the phone does not tell; each action
-/// is reported once.
+/// Each notification is asked about once, with what changes while it waits, and reported unless it goes away meanwhile or the
+/// phone does not tell; each action is reported once. Of more than 1024 that wait the oldest are left out.
 struct ANCSSession {
     enum Event {
         /// The phone's characteristics are there.
@@ -169,6 +169,13 @@ struct ANCSSession {
 
     private mutating func note(_ event: ANCSEvent) {
         guard event.kind == .removed else {
+            if let index = events.firstIndex(where: { $0.notification == event.notification }) {
+                let first = events[index]
+                events[index] = event
+                events[index].kind = first.kind
+                events[index].flags.formUnion(first.flags.intersection(.preExisting))
+                return
+            }
             if events.count == Self.limit { events.removeFirst() }
             return events.append(event)
         }

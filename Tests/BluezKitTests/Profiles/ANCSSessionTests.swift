@@ -202,6 +202,26 @@ struct ANCSSessionTests {
         #expect(phone.reported == [7: 1] && phone.errors.isEmpty)
     }
 
+    @Test("changes of a notification that waits are read with it, and displace no other")
+    func changes() {
+        var phone = ModelPhone()
+        for uid in 1...3 as ClosedRange<UInt32> { phone.handle(Self.event(uid)) }
+        for _ in 0..<2_000 { phone.handle(Self.event(2, .modified)) }
+        phone.drain()
+        #expect(phone.reported == [1: 1, 2: 1, 3: 1] && phone.errors.isEmpty)
+        // It is as new as it was, with what else the last event says.
+        var session = ANCSSession()
+        _ = session.handle(.notified(ANCSEvent { ($0.notification, $0.flags) = (5, .preExisting) }))
+        _ = session.handle(.notified(ANCSEvent { ($0.kind, $0.notification, $0.flags) = (.modified, 5, .important) }))
+        _ = session.handle(.opened(isNew: true))
+        _ = session.handle(.written(nil))
+        let texts = (0..<8).flatMap { [$0, 0, 0] as [UInt8] }
+        let reported = session.handle(.received(Data([0, 5, 0, 0, 0] + texts))).compactMap { action in
+            if case .report(.notification(let notification)) = action { notification.event } else { nil }
+        }
+        #expect(reported == [ANCSEvent { ($0.notification, $0.flags) = (5, [.preExisting, .important]) }])
+    }
+
     @Test("in any order of events each notification and each action is answered exactly once")
     func model() {
         for round in 0..<2_000 {
