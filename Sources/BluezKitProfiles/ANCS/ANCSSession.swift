@@ -56,7 +56,7 @@ struct ANCSSession {
     private var performs: [(ANCSCommand.Action, UInt32)] = []
     private var pending: Pending?
     private var asked: Asked?
-    /// By identifier. Empty: the phone does not tell.
+    /// By identifier. Empty: the phone does not tell, in this session.
     private var appNames: [String: String] = [:]
     private var count = 0
     /// The commands whose writes have not been answered.
@@ -190,5 +190,6 @@ struct ANCSSession {
         }
         for (action, notification) in performs { report(.performed(action, notification, ANCSClient.SessionEnded())) }
         (isOpen, events, performs, pending, asked) = (false, [], [], nil, nil)
+        appNames = appNames.filter { !$0.value.isEmpty }
     }
 }

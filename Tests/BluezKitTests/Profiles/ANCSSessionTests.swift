@@ -222,6 +222,22 @@ struct ANCSSessionTests {
         #expect(reported == [ANCSEvent { ($0.notification, $0.flags) = (5, [.preExisting, .important]) }])
     }
 
+    @Test("an app whose name the phone has not told is asked about again in the next session")
+    func names() {
+        var phone = ModelPhone()
+        phone.handle(Self.event(1))
+        phone.write()
+        phone.send(.max)
+        phone.write()
+        phone.expire()
+        #expect(phone.commands.last == .appName("app1") && phone.reported == [1: 1] && phone.errors.count == 1)
+        phone.handle(.ended)
+        phone.handle(.opened(isNew: true))
+        phone.handle(Self.event(4))
+        phone.drain()
+        #expect(phone.commands.filter { $0 == .appName("app1") }.count == 2)
+    }
+
     @Test("in any order of events each notification and each action is answered exactly once")
     func model() {
         for round in 0..<2_000 {
