@@ -191,6 +191,9 @@ public final class ANCSClient: NSObject, CBPeripheralDelegate {
         }
     }
 
-    /// The phone's services changed: ANCS comes and goes with its permission.
-    public func peripheral(_ peripheral: CBPeripheral, didModifyServices invalidatedServices: [CBService]) { start() }
+    /// The phone's services changed: ANCS comes and goes with its permission. When only others change, the session goes on:
+    /// the phone would not announce again what waits.
+    public func peripheral(_ peripheral: CBPeripheral, didModifyServices invalidatedServices: [CBService]) {
+        if points[ANCSEvent.uuid]?.isNotifying != true { start() }
+    }
 }

@@ -42,6 +42,11 @@ final class NotificationReader: @unchecked Sendable {
         await central.perform { [self] in client?.perform(action, of: number) }
     }
 
+    /// As if the phone's services had changed.
+    func servicesChanged(_ services: [CBService]) async {
+        await central.perform { [self] in client.map { $0.peripheral($0.peripheral, didModifyServices: services) } }
+    }
+
     func expect(_ line: String) async throws { try await log.next(line) { $0 == line ? true : nil } }
 }
 
@@ -56,5 +61,30 @@ struct ANCSClientTests {
         let reader = NotificationReader(central)
         await reader.start(peripheral)
         try await reader.expect("failed: the device has no Apple Notification Center Service")
+    }
+}
+
+@Suite("Notifications of a phone whose other services change")
+struct ANCSClientServiceTests {
+    @Test("IV-1 a change of other services loses no notification")
+    func otherServices() async throws {
+        let accessory = try await Accessory()
+        let world = accessory.world
+        try await world.control("phone find pair")
+        let phone = try await accessory.nextPhone()
+        try await accessory.central.connect(phone)
+        let reader = NotificationReader(accessory.central)
+        await reader.start(phone)
+        try await reader.expect("ready")
+        try await world.control("phone answers off")
+        for number in 1...2 { try await world.control("phone post \(number) 4 0 com.apple.MobileSMS Ada||Hello") }
+        _ = try await world.nextEvent("a question") { $0.hasPrefix("phone command 0001000000") }
+        await reader.servicesChanged([])
+        try await world.control("phone answers on")
+        let texts = (0..<8).map { "0\($0)0000" }.joined()
+        try await world.control("phone data 0001000000" + texts)
+        try await reader.expect("added, 2, new, Messages, Ada, , Hello")
+        #expect(reader.log.all == ["ready", "added, 1, new, no app, , , ", "added, 2, new, Messages, Ada, , Hello"])
+        try await accessory.end(phone)
     }
 }
