@@ -124,9 +124,9 @@ class ManagerCommand: NSObject, Command {
 }
 
 extension Error {
-    /// One sentence, without a full stop.
+    /// One sentence, without a full stop. Some errors quote what another device has sent.
     var sentence: String {
-        let text = (self as NSError).localizedDescription
+        let text = (self as NSError).localizedDescription.harmless
         return text.hasSuffix(".") ? String(text.dropLast()) : text
     }
 }

@@ -1,7 +1,7 @@
-import BluezKitProfiles
 import Foundation
 import Testing
 
+@testable import BluezKitProfiles
 @testable import bluez_demo
 
 @Suite("Demo: notifications of a phone")
@@ -39,5 +39,11 @@ struct NotificationReportTests {
         let json = hostile.json(of: UUID()).description
         #expect(json.contains(#""message":"two\nlines\u202e""#) && json.contains(#""title":"\u001b]0;title\u0007""#))
         #expect(json.contains(#""app":null"#) && json.contains(#""positiveAction":null"#))
+    }
+
+    @Test("what a phone sends is harmless in errors, too")
+    func hostileErrors() {
+        let sentence = ANCSClient.NoAnswer(command: .appName("\u{1B}[2Ja\nb\u{202E}")).sentence
+        #expect(sentence.hasPrefix("the phone was asked for the name of \u{FFFD}[2Ja\u{FFFD}b\u{FFFD}, "))
     }
 }
