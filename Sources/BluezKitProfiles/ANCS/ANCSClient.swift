@@ -123,7 +123,9 @@ public final class ANCSClient: NSObject, CBPeripheralDelegate {
             case .limitTime(let number):
                 // holds: the client is used on this queue only
                 nonisolated(unsafe) let expire = { [weak self] in self?.handle(.expired(number)) ?? () }
-                queue.asyncAfter(deadline: .now() + .seconds(Int(ANCS.answerTimeLimit.components.seconds))) { expire() }
+                queue.asyncAfter(deadline: .now() + .seconds(Int(clamping: ANCS.answerTimeLimit.components.seconds))) {
+                    expire()
+                }
             case .report(let event): handler(event)
             }
         }
@@ -191,7 +193,7 @@ public final class ANCSClient: NSObject, CBPeripheralDelegate {
         }
     }
 
-    /// The phone's services changed: ANCS comes and goes with its permission. When only others change, the session goes on:
+    /// The phone's services changed: ANCS comes and goes with its permission. When only others change, the session continues:
     /// the phone would not announce again what waits.
     public func peripheral(_ peripheral: CBPeripheral, didModifyServices invalidatedServices: [CBService]) {
         if points[ANCSEvent.uuid]?.isNotifying != true { start() }

@@ -88,10 +88,10 @@ enum DemoEvent: Equatable {
         case .ready(let id): ["event": "ready", "identifier": .string(id.uuidString)]
         case .notification(let id, let report): report.json(of: id)
         case .removed(let id, let uid):
-            ["event": "removed", "identifier": .string(id.uuidString), "uid": .int(Int(uid))]
+            ["event": "removed", "identifier": .string(id.uuidString), "uid": .number(uid)]
         case .performed(let id, let action, let uid, let error):
             [
-                "event": "performed", "identifier": .string(id.uuidString), "uid": .int(Int(uid)),
+                "event": "performed", "identifier": .string(id.uuidString), "uid": .number(uid),
                 "action": .string("\(action)"), "error": .optional(error),
             ]
         case .rung(let row): row.json

@@ -15,6 +15,8 @@ enum JSONValue: Equatable, CustomStringConvertible {
         let value: JSONValue
     }
 
+    /// Exact, also where an `Int` has 32 bits.
+    static func number(_ number: UInt32) -> JSONValue { .double(Double(number)) }
     static func strings(_ strings: [String]) -> JSONValue { .array(strings.map { .string($0) }) }
     static func optional(_ string: String?) -> JSONValue { string.map { .string($0) } ?? .null }
     static func optional(_ int: Int?) -> JSONValue { int.map { .int($0) } ?? .null }
@@ -36,7 +38,7 @@ enum JSONValue: Equatable, CustomStringConvertible {
 
     private static func text(_ value: Double) -> String {
         guard value.isFinite else { return "null" }  // JSON has no other numbers
-        return Int(exactly: value).map { String($0) } ?? String(value)
+        return Int64(exactly: value).map { String($0) } ?? String(value)
     }
 
     private static func quoted(_ string: String) -> String {

@@ -48,7 +48,7 @@ struct NotificationReport: Equatable {
 
     func json(of phone: UUID) -> JSONValue {
         [
-            "event": "notification", "identifier": .string(phone.uuidString), "uid": .int(Int(event.notification)),
+            "event": "notification", "identifier": .string(phone.uuidString), "uid": .number(event.notification),
             "kind": .string("\(event.kind)"), "category": .string("\(event.category)"),
             "categoryCount": .int(Int(event.count)), "silent": .bool(event.flags.contains(.silent)),
             "important": .bool(event.flags.contains(.important)),
