@@ -195,7 +195,9 @@ struct LinkModelTests {
             return missing == 0 ? true : nil
         }
         let after = try #require(device.linkUsage)
-        try await central.disconnect(peripheral)
+        // On the app's queue, as apps do it: not while a callback says that there is room.
+        await central.perform { central.manager.cancelPeripheralConnection(peripheral) }
+        try await central.next("disconnection") { if case .disconnected(peripheral, _, nil) = $0 { true } else { nil } }
         #expect(device.linkUsage == after, "it stays when the link has ended")
         return after - before
     }
