@@ -52,7 +52,7 @@ final class ChannelSockets: Sendable {
 
     /// The simulator ends.
     func closeAll() {
-        for channel in state.withLock({ Array($0.channels.values) }) { channel.finish(.linkLost) }
+        VirtualChannel.lose(state.withLock { Array($0.channels.values) })
     }
 
     private func wait() {

@@ -327,7 +327,7 @@ final class Link {
         (central as? VirtualCentral)?.lastUsage = usage
         let pending = requests
         requests = []
-        for channel in channels { channel.finish(.linkLost) }
+        VirtualChannel.lose(channels)
         returning?.end(reason: reason, quietly: true)
         peripheral.links.removeAll { $0 === self }
         if carrier == nil { peripheral.event("disconnected 0x\(Hex.byte(reason))") }

@@ -40,6 +40,8 @@ public final class VirtualChannel: Sendable {
         var isReading = true
         /// Out of range: nothing moves in either direction.
         var isSilent = false
+        /// Its link is, or its simulator ends.
+        var isLost = false
         /// Who waits for the socket to be readable or writable: POLLIN or POLLOUT.
         var waiting: [(event: Int32, continuation: CheckedContinuation<Progress, Never>)] = []
         var waitingForEnd: [CheckedContinuation<End, Never>] = []
@@ -199,9 +201,16 @@ public final class VirtualChannel: Sendable {
         }
     }
 
+    /// Their link is lost. All know that before the first socket is closed, which its other end would take for a close.
+    static func lose(_ channels: [VirtualChannel]) {
+        for channel in channels { channel.state.withLock { $0.isLost = true } }
+        for channel in channels { channel.finish(.linkLost) }
+    }
+
     /// Ends it, if it has not ended yet. What the other end had sent before it closed the channel can still be received.
-    func finish(_ end: End) {
+    func finish(_ cause: End) {
         let whenEnded = state.withLock { state -> (@Sendable () -> Void)? in
+            let end = state.isLost ? .linkLost : cause
             if end != .closedByPeer { state.closeSocket() }
             state.wake()
             guard state.end == nil else { return nil }
