@@ -56,7 +56,7 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
     }
 
     /// The same, but in the calling thread, unless something waits before it: a worker's wake-up costs more than most of what
-    /// apps ask for. It waits at most for what is handled at the moment. Not under a lock.
+    /// apps ask for. It waits for what is handled at the moment, and for timers that are due. Not under a lock.
     func runHere(_ body: @escaping @Sendable () -> Void) {
         #if DEBUG
         precondition(LockOrder.held == .none, "the bus queue may wait for this lock")

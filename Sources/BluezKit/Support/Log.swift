@@ -20,7 +20,8 @@ public enum BluezKitLog {
     /// Receives a line: its level, and its text without prefix and line break.
     ///
     /// Called on the thread that logs, possibly in the middle of a call by the app: return quickly, and do not call
-    /// CoreBluetooth from it, nor take a lock that is held while CoreBluetooth is called.
+    /// CoreBluetooth from it, nor take a lock that is held, or wait for a queue that is occupied, while CoreBluetooth is
+    /// called.
     public typealias Handler = @Sendable (_ level: Level, _ text: String) -> Void
 
     /// The least important level that is reported. ``Level/warning`` by default; ``Level/debug`` if the environment

@@ -30,7 +30,10 @@ private struct ModelPhone {
                 pendingCommand = command
                 commands.append(command)
             case .limitTime(let number):
-                guard let command = pendingCommand else { fatalError("a limit without a command") }
+                guard let command = pendingCommand else {
+                    Issue.record("a limit without a command")
+                    continue
+                }
                 unwritten.append(number)
                 (current, pendingCommand) = ((number, command, false, Self.answer(to: command)), nil)
             case .report(.notification(let notification)):
