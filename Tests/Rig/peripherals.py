@@ -33,7 +33,7 @@ class Rig:
 
     def __init__(self):
         self.watchers, self.air = set(), Air()
-        self.kernels = [KernelRadio(self.air, '00:B1:5E:00:00:01')]
+        self.kernels = [KernelRadio(self.air, 0)]
         self.targets = {t.key: t for t in (self, *(kind(self) for kind in (Heart, Sink, CoC, Central, Central2, Phone,
                                                                              Crowd)))}
 
@@ -100,7 +100,7 @@ class Rig:
             if (kernel := self.kernels.pop()).radio:
                 kernel.unplug()
         while len(self.kernels) < int(count):
-            self.kernels.append(KernelRadio(self.air, f'00:B1:5E:00:00:{len(self.kernels) + 1:02}'))
+            self.kernels.append(KernelRadio(self.air, len(self.kernels)))
             self.kernels[-1].plug()
 
     async def cmd_sensors(self, count):

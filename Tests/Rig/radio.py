@@ -304,17 +304,23 @@ class DualRadio(Radio):
 class KernelRadio:
     """The kernel's controller: a Radio whose host is the kernel, through /dev/vhci.
 
-    The kernel makes an hciN of it as long as the file is open."""
+    The kernel makes an hciN of it as long as the file is open. N is the lowest free number; with Linux 6.12 one is not free
+    before the last socket of the controller that had it is closed."""
 
-    def __init__(self, air, address):
-        self.air, self.address, self.radio, self.fd = air, address, None, None
+    def __init__(self, air, number):
+        self.air, self.number, self.radio, self.fd = air, number, None, None
+        self.address = f'00:B1:5E:00:00:{number + 1:02}'
 
     def plug(self, kind=Radio):
         self.radio = kind('kernel', self.air, self.address)
         self.radio.host = self
         self.fd = os.open('/dev/vhci', os.O_RDWR | os.O_NONBLOCK)
         os.write(self.fd, bytes([0xFF, 0x00]))  # create a primary controller
+        number = struct.unpack('<BBH', os.read(self.fd, 4))[2]  # the answer to that
         asyncio.get_running_loop().add_reader(self.fd, self.readable)
+        if number != self.number:
+            self.unplug()
+            raise RuntimeError(f'the kernel calls it hci{number}: a program has a socket of the last hci{self.number}')
 
     def unplug(self):
         radio = self.radio
@@ -326,8 +332,7 @@ class KernelRadio:
         self.radio = self.fd = None
 
     def readable(self):
-        packet = os.read(self.fd, 4096)  # a read returns one whole packet
-        if packet and packet[0] != 0xFF:  # 0xFF: the answer to the request above
+        if packet := os.read(self.fd, 4096):  # a read returns one whole packet
             self.radio.on_packet(packet)
 
     def on_packet(self, packet):

@@ -5,8 +5,8 @@ package enum BlueZDifference: CaseIterable, Sendable {
     case solicitedServices, confirmations, preferredBearer, inProgressName, lateBonds, disconnectReasons
     case discoveryPattern, bearerLE, cleanAcquireNotify
 
-    case lostBondCrash, lostBondSuccess, discoveryLossCrash, indicationCrash, unbondedAgent, classicPaging
-    case filterCrash, temporaryCentralCrash, earlyNotifications
+    case lostBondCrash, lostBondSuccess, lostEncryptedRequest, discoveryLossCrash, indicationCrash, unbondedAgent
+    case classicPaging, filterCrash, temporaryCentralCrash, earlyNotifications
 
     package enum Kind: Sendable { case feature, fault }
 
@@ -132,6 +132,13 @@ package enum BlueZDifference: CaseIterable, Sendable {
                 "`CBError.peerRemovedPairingInformation` if BlueZ has answered `Connect` with success as the link ended, as it "
                     + "does at most attempts",
                 cure: "remove the bond (`removeBond(with:)`, or `bluetoothctl remove`), and pair again")
+        case .lostEncryptedRequest:
+            .fault(
+                until: .init(5, 77),
+                "a busy bluetoothd may lose a request that makes the link encrypted, and ends the link 30 s later",
+                "rig, 5.66, 1 of 42; source",
+                "`CBATTError.unlikelyError` for the request, then `didDisconnectPeripheral`; the bond is kept, so that the "
+                    + "next link is encrypted at once")
         case .discoveryLossCrash:
             .fault(
                 until: .init(5, 81), "bluetoothd crashes when a link is lost during service discovery",

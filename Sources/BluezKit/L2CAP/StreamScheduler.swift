@@ -53,20 +53,26 @@ final class StreamScheduler: @unchecked Sendable {  // holds: what changes is un
 
     /// A timer leaves all modes of its run loop only at once.
     func remove(from runLoop: RunLoop, _ mode: RunLoop.Mode) {
-        let new = makeTimer()
-        let (old, modes): (Timer?, [RunLoop.Mode]) = shared.withLock { shared in
+        let (old, new, modes): (Timer?, Timer?, [RunLoop.Mode]) = shared.withLock { shared in
             guard let index = shared.places.firstIndex(where: { $0.runLoop === runLoop }),
                 shared.places[index].modes.contains(mode)
-            else { return (nil, []) }
+            else { return (nil, nil, []) }
             let old = shared.places[index].timer
             shared.places[index].modes.removeAll { $0 == mode }
             let modes = shared.places[index].modes
-            if modes.isEmpty { shared.places.remove(at: index) } else { shared.places[index].timer = new }
-            return (old, modes)
+            guard !modes.isEmpty else {
+                shared.places.remove(at: index)
+                return (old, nil, [])
+            }
+            let new = makeTimer()
+            shared.places[index].timer = new
+            return (old, new, modes)
         }
-        for mode in modes { runLoop.add(new, forMode: mode) }
+        if let new {
+            for mode in modes { runLoop.add(new, forMode: mode) }
+        }
         old?.invalidate()
-        if !modes.isEmpty { signal(always: true) }
+        if new != nil { signal(always: true) }
     }
 
     func schedule(on queue: DispatchQueue?) {
@@ -167,5 +173,5 @@ package enum ForeignMainLoop {
 private protocol EndableTurn { func _stop() }
 extension RunLoop: EndableTurn {
     /// The innermost `run(mode:before:)` returns, as after the event of a source.
-    fileprivate func endTurn() { (self as any EndableTurn)._stop() }
+    package func endTurn() { (self as any EndableTurn)._stop() }
 }

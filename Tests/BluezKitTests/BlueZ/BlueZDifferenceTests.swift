@@ -7,7 +7,7 @@ import Testing
     @Test(
         "what a version has, and what is wrong with it",
         arguments: [
-            (BlueZVersion(5, 66), [.bondedProperty], [.confirmations, .filterCrash], 6),
+            (BlueZVersion(5, 66), [.bondedProperty], [.confirmations, .filterCrash, .cleanAcquireNotify], 7),
             (
                 BlueZVersion(5, 82), [.confirmations, .lateBonds], [.disconnectReasons, .filterCrash, .lostBondCrash], 4
             ),

@@ -241,6 +241,26 @@ extension Scenarios {
             withExtendedLifetime(channel) {}
         }
 
+        @Test("L2-7 nothing is left of a channel that was closed and released")
+        func nothingIsLeft() async throws {
+            let (_, central, device) = try await connected()
+            weak var channel: CBL2CAPChannel?
+            weak var input: InputStream?
+            do {
+                device.openL2CAPChannel(0x80)
+                let user = ChannelUser(try await central.nextChannel())
+                (channel, input) = (user.channel, user.channel.inputStream)
+                try await user.events.next("opening") { $0 == .opened(isInput: true) ? true : nil }
+                user.close()
+            }
+            central.forgetRecords()
+            let deadline = ContinuousClock.now + .seconds(world_deadline)
+            while channel != nil || input != nil {
+                try #require(ContinuousClock.now < deadline, "something keeps it")
+                await Task.yield()
+            }
+        }
+
         @Test(
             "L2-9 a channel that demands encryption is opened after pairing, or refused without",
             arguments: [0x81, 0x82] as [CBL2CAPPSM])

@@ -1,3 +1,4 @@
+import BluezKit
 import CoreBluetooth
 import Foundation
 import Testing
@@ -146,6 +147,7 @@ final class ChannelUser: NSObject, StreamDelegate, @unchecked Sendable {
 final class LoopThread: @unchecked Sendable {  // holds: `loop` is set before anybody else has this
     private var loop: RunLoop?
     private let hasEnded = ProtectedBox(false)
+    private let waiting = ProtectedBox<[@Sendable () -> Void]>([])
 
     init() {
         let started = DispatchSemaphore(value: 0)
@@ -162,15 +164,22 @@ final class LoopThread: @unchecked Sendable {  // holds: `loop` is set before an
 
     /// Does `body` on the thread, later.
     func perform(_ body: @escaping @Sendable () -> Void) {
-        // A timer wakes the run loop, unlike `perform`.
-        loop?.add(Timer(fire: Date(), interval: 0, repeats: false) { _ in body() }, forMode: .default)
+        waiting.withLock { $0.append(body) }
+        // A timer wakes the run loop, unlike `perform`. Foundation never frees one, so it must not hold `body`.
+        let timer = Timer(fire: Date(), interval: 0, repeats: false) { [waiting] _ in
+            let bodies = waiting.withLock { waiting in
+                defer { waiting = [] }
+                return waiting
+            }
+            for body in bodies { body() }
+        }
+        loop?.add(timer, forMode: .default)
     }
 
     func end() {
-        let ended = hasEnded
-        perform {
-            ended.withLock { $0 = true }
-            RunLoop.current.add(Timer(fire: Date(), interval: 0, repeats: false) { _ in }, forMode: .default)
+        perform { [hasEnded] in
+            hasEnded.withLock { $0 = true }
+            RunLoop.current.endTurn()  // a timer alone does not end it
         }
     }
 }
