@@ -134,11 +134,10 @@ package enum BlueZDifference: CaseIterable, Sendable {
                 cure: "remove the bond (`removeBond(with:)`, or `bluetoothctl remove`), and pair again")
         case .lostEncryptedRequest:
             .fault(
-                until: .init(5, 77),
-                "a busy bluetoothd may lose a request that makes the link encrypted, and ends the link 30 s later",
+                "a busy bluetoothd may lose a request that makes it pair; up to 5.77 the link ends 30 s later",
                 "rig, 5.66, 1 of 42; source",
-                "`CBATTError.unlikelyError` for the request, then `didDisconnectPeripheral`; the bond is kept, so that the "
-                    + "next link is encrypted at once")
+                "`CBATTError.unlikelyError` for the request, up to 5.77 with `didDisconnectPeripheral`; the bond is made, "
+                    + "and the next request succeeds")
         case .discoveryLossCrash:
             .fault(
                 until: .init(5, 81), "bluetoothd crashes when a link is lost during service discovery",
