@@ -122,6 +122,7 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
             connection.patience = timing.daemon.patience
             connection.onSlowCall = { [weak self] in self?.observer?.callIsSlow() }
             connection.onRuleRefused = { rule, error in
+                if case .disconnected = error { return }  // nothing is awaited from it any more
                 Log.warning("the bus refused a match rule; events will be missing: \(error.message) (\(rule))")
             }
             observer?.busOpened()
