@@ -27,7 +27,10 @@ extension Central {
 
     func connect(_ peripheral: CBPeripheral) async throws {
         manager.connect(peripheral)
-        try await next("connection") { if case .connected(peripheral) = $0 { true } else { nil } }
+        // It has no time limit (CN-2), and an attempt by BlueZ that misses the peripheral lasts 40 s.
+        try await next("connection", within: 3 * world_deadline) {
+            if case .connected(peripheral) = $0 { true } else { nil }
+        }
     }
 
     func discoverServices(_ peripheral: CBPeripheral, _ wanted: [CBUUID]? = nil) async throws -> [CBService] {
