@@ -53,8 +53,8 @@ class Virtual:
         self.device = Device(config=config, host=Host(self.radio, AsyncPipeSink(self.radio)))
         self.device.on(Device.EVENT_CONNECTION, self.on_connection)
         self.bonds = {}
-        # bluetoothd before 5.78 loses a request whose demand for encryption arrives before it has waited for its socket again.
-        # No real answer is that fast: it comes in a later connection event.
+        # bluetoothd loses a request whose demand for encryption arrives before it has waited for its socket again. No real
+        # answer is that fast: it comes in a later connection event.
         self.respond, self.device.gatt_server.send_response = self.device.gatt_server.send_response, self.send_response
         # Pairing: Just Works unless `pairing` says otherwise.
         self.io, self.passkey, self.accept = PairingDelegate.NO_OUTPUT_NO_INPUT, 123456, True

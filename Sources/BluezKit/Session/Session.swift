@@ -41,13 +41,13 @@ final class Session: @unchecked Sendable {  // holds: constants; what is below t
     private struct Reference { weak var session: Session? }
     private static let sessions = Protected<[Key: Reference]>([:])
 
-    /// The session for `key`, which all managers share. Any thread.
-    /// How many there are.
+    /// How many there are. Any thread.
     static var count: Int {
         let all = sessions.withLock { $0 }  // none must end under the lock
         return all.values.count { $0.session != nil }
     }
 
+    /// The session for `key`, which all managers share. Any thread.
     static func shared(_ key: Key) -> Session {
         sessions.withLock { sessions in
             if let session = sessions[key]?.session { return session }

@@ -42,8 +42,10 @@ final class EventLog<Event>: @unchecked Sendable {  // holds: what changes is un
                 }
                 if !look() { waiters.append(look) }
             }
-            DispatchQueue.global().asyncAfter(deadline: .now() + seconds) {
-                if done.set() { continuation.resume(returning: Box(value: nil)) }
+            DispatchQueue.global().asyncAfter(deadline: .now() + seconds) { [weak self] in
+                guard done.set() else { return }
+                self?.removeEndedWaiters()
+                continuation.resume(returning: Box(value: nil))
             }
         }
         guard let value = found.value else {
@@ -54,6 +56,15 @@ final class EventLog<Event>: @unchecked Sendable {  // holds: what changes is un
                     + ". Came: \(all.count), the last \(came)")
         }
         return value
+    }
+
+    /// A waiter holds what the test waits for, and this log. It is not released under the lock.
+    private func removeEndedWaiters() {
+        let before = lock.withLock {
+            defer { waiters.removeAll { $0() } }
+            return waiters
+        }
+        withExtendedLifetime(before) {}
     }
 
     private struct Box<T>: @unchecked Sendable {  // holds: handed over once
