@@ -11,7 +11,7 @@ extension Device {
             disconnectAlarm == nil ? server.reply(to: call) : server.refuse(call, .alreadyInProgressFailed)
             return
         }
-        guard connectCall == nil else { return server.refuse(call, .alreadyInProgressFailed) }
+        guard connectAlarm == nil else { return server.refuse(call, .alreadyInProgressFailed) }
         connectCall = call
         setPermanent()
         connectAlarm = simulator.after(simulator.timing.connectTimeout) { [weak self] in
@@ -31,7 +31,7 @@ extension Device {
         }
     }
 
-    private var wantsLink: Bool { connectCall != nil || pairing?.waitsForLink == true }
+    private var wantsLink: Bool { connectAlarm != nil || pairing?.waitsForLink == true }
 
     private func connectable() -> VirtualPeripheral? {
         guard !simulator.isSuspended, let peripheral = simulator.peripheral(behind: self), peripheral.isOnAir,
@@ -40,8 +40,13 @@ extension Device {
         return peripheral
     }
 
-    private func failConnect(_ error: BlueZError) {
+    private func endAttempt() {
         connectAlarm?.cancel()
+        connectAlarm = nil
+    }
+
+    private func failConnect(_ error: BlueZError) {
+        endAttempt()
         setupAlarm?.cancel()
         setupAlarm = nil
         guard let call = connectCall else { return }
@@ -51,7 +56,7 @@ extension Device {
     }
 
     private func linkUp(to peripheral: VirtualPeripheral) {
-        connectAlarm?.cancel()
+        endAttempt()
         setPermanent()
         let link = Link(central: self, peripheral: peripheral)
         self.link = link
@@ -69,10 +74,12 @@ extension Device {
             return crashOnMissingBond(call)
         }
         if isBonded, !peripheral.holdsBond {
-            // PIN or Key Missing: the kernel ends the link, and BlueZ takes the attempt for a success.
+            // PIN or Key Missing: the kernel ends the link; BlueZ takes the attempt for a success, and connects once more
+            // to discover services.
             simulator.after(simulator.timing.linkSetup) { [weak self, weak link] in
                 if let call { self?.server?.reply(to: call) }
                 link?.end(reason: 0x06)
+                if call != nil { self?.connectAgain() }
             }
             return
         }
@@ -85,6 +92,11 @@ extension Device {
             resolve()
         }
         pairing?.linkIsUp()
+    }
+
+    private func connectAgain() {
+        connectAlarm = simulator.after(simulator.timing.connectTimeout) { [weak self] in self?.endAttempt() }
+        attemptConnection()
     }
 
     /// What bluetoothd 5.66 does if a bonded peripheral has lost its bond.
@@ -185,7 +197,7 @@ extension Device {
 
     /// Ends the link after bluetoothd's pause of 2 s, or at once if there is none. A pending connect ends as well.
     func disconnect(completion: @escaping () -> Void) {
-        if connectCall != nil { failConnect(.failed("br-connection-canceled")) }
+        if connectAlarm != nil { failConnect(.failed("br-connection-canceled")) }
         pairing?.cancel()
         guard isConnected else { return completion() }
         whenDisconnected.append(completion)

@@ -43,6 +43,7 @@ final class Device {
     /// The link that the device made as a central.
     var inbound: Link?
     var connectCall: IncomingCall?
+    /// The time limit of an attempt: of ``connectCall``, or of the one that bluetoothd makes on its own.
     var connectAlarm: Alarm?
     var setupAlarm: Alarm?
     var disconnectAlarm: Alarm?

@@ -330,7 +330,12 @@ final class DeviceConnection: CustomStringConvertible {
         let isCurrent = attempt === self.attempt
         if isCurrent ? isUp : attempt === earlierAttempt {
             // Also where the bus answers in the place of a bluetoothd that has crashed.
-            result.failure == nil ? loss.attemptSucceeded(at: .now()) : loss.attemptFailedWhileUp(at: .now())
+            if result.failure == nil {
+                loss.attemptSucceeded(at: .now())
+                if phase == .lost { holdLoss() }
+            } else {
+                loss.attemptFailedWhileUp(at: .now())
+            }
         }
         guard isCurrent else { return }
         self.attempt = nil
@@ -387,7 +392,8 @@ final class DeviceConnection: CustomStringConvertible {
     }
 
     private func holdLoss() {
-        guard let delay = loss.hold(isAwaited: clients.contains { $0.request?.wasUp == true }) else {
+        let isAwaited = clients.contains { $0.request?.wasUp == true }
+        guard let delay = loss.hold(isAwaited: isAwaited, isBonded: device.properties.isBonded) else {
             return handle(.timerFired)
         }
         startTimer(delay)

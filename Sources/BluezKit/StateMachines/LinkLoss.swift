@@ -40,12 +40,15 @@ struct LinkLoss {
     mutating func reset() { (reason, isOwn, failedWhileUp, succeeded, ended) = (nil, false, nil, nil, nil) }
 
     /// How long the end of the link is held back; nil: it is reported now. When Bluetooth is switched off BlueZ ends the
-    /// links first and says so some 50 ms later. Then the new state alone is reported (O-18).
+    /// links first and says so some 50 ms later. Then the new state alone is reported (O-18). A link that could not be
+    /// encrypted BlueZ makes a second time: what the app does next, as to remove the bond, must not call that off.
     /// - Parameter isAwaited: Whether an app will hear of it.
-    func hold(isAwaited: Bool) -> Duration? {
+    func hold(isAwaited: Bool, isBonded: Bool) -> Duration? {
+        guard isAwaited else { return nil }
+        if isBonded, endedWithAnswer { return timing.secondAttempt }
         // It was not this computer that ended it.
         let isRemote = ["org.bluez.Reason.Remote", "org.bluez.Reason.Timeout"].contains(reason?.name)
-        return isAwaited && !isRemote ? timing.heldLoss : nil
+        return isRemote ? nil : timing.heldLoss
     }
 
     /// What the app hears of it; nil: nothing is known. Once.

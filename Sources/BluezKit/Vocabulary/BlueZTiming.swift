@@ -131,6 +131,10 @@ struct BlueZTiming: Sendable {
         /// Between the answer to an attempt and the end of its link, where that means the peer's lost keys: BlueZ sends both
         /// in one turn of its loop. Only another program on this computer, or its going to sleep, may end a link as soon.
         var lostBondAnswer = Duration.milliseconds(50)
+        /// For BlueZ to make such a link once more, as it does on its own (src/device.c, `att_connect_cb`), before its end is
+        /// reported. An attempt that is called off as the link comes up leaves it on the air, unknown to Linux, so that the
+        /// peripheral cannot be found until Bluetooth is switched off (net/bluetooth/hci_event.c, `HCI_CONN_CANCEL`).
+        var secondAttempt = Duration.seconds(3)
     }
 
     /// Attributes of a connected device.

@@ -17,8 +17,24 @@ import Testing
         ] {
             var loss = LinkLoss()
             reason.map { loss.note(($0, "")) }
-            #expect(loss.hold(isAwaited: true) == (isHeld ? timing.heldLoss : nil), "\(reason ?? "no reason")")
-            #expect(loss.hold(isAwaited: false) == nil)
+            #expect(
+                loss.hold(isAwaited: true, isBonded: true) == (isHeld ? timing.heldLoss : nil),
+                "\(reason ?? "no reason")")
+            #expect(loss.hold(isAwaited: false, isBonded: true) == nil)
+        }
+    }
+
+    @Test("CN-9 the loss of a link that could not be encrypted is held back until BlueZ has made its second one")
+    func holdForSecondAttempt() {
+        for reason in [nil, authentication, "org.bluez.Reason.Remote"] {
+            var loss = LinkLoss()
+            reason.map { loss.note(($0, "")) }
+            loss.linkEnded(at: start)
+            #expect(loss.hold(isAwaited: true, isBonded: true) != timing.secondAttempt)
+            loss.attemptSucceeded(at: start)
+            #expect(loss.hold(isAwaited: true, isBonded: true) == timing.secondAttempt)
+            #expect(loss.hold(isAwaited: true, isBonded: false) != timing.secondAttempt)
+            #expect(loss.hold(isAwaited: false, isBonded: true) == nil)
         }
     }
 
@@ -37,10 +53,10 @@ import Testing
         var loss = LinkLoss()
         loss.note(("org.bluez.Reason.Remote", "gone"))
         #expect(loss.takeReason(isBonded: true)?.message == "gone")
-        #expect(loss.takeReason(isBonded: true) == nil && loss.hold(isAwaited: true) != nil)
+        #expect(loss.takeReason(isBonded: true) == nil && loss.hold(isAwaited: true, isBonded: true) != nil)
         loss.note(("org.bluez.Reason.Remote", "gone"))
         loss.reset()
-        #expect(loss.takeReason(isBonded: true) == nil && loss.hold(isAwaited: true) != nil)
+        #expect(loss.takeReason(isBonded: true) == nil && loss.hold(isAwaited: true, isBonded: true) != nil)
     }
 
     @Test("a link of a bonded peer that ends with the answer that it is there was not encrypted")

@@ -1,0 +1,95 @@
+import BluezDBus
+import Testing
+
+@testable import BluezKit
+
+// The rig on a slow day: the peripheral had lost its keys, the app heard of it and removed the bond, and that called off
+// the second attempt that bluetoothd makes on its own, in the moment in which it succeeded. Linux lost that link, which
+// stayed on the air, and the peripheral could not be found until Bluetooth was switched off.
+/// When the loss of a link that could not be encrypted is reported.
+@Suite struct SecondAttemptTests {
+    private let script: ScriptedBus
+    private let core: PeripheralCore
+    private static let identity = DetachedCentral.identity(1)
+    private let path = ScriptedBus.path(identity)
+
+    init() async throws {
+        script = try await ScriptedBus()
+        try await script.powerOn()
+        core = PeripheralCore(identity: Self.identity, manager: script.manager())
+        script.answerRoutinely([
+            "RegisterAgent": [], "Get": [.variant(.bool(false))], "Introspect": [.string("<node/>")],
+            "SetDiscoveryFilter": [], "StartDiscovery": [], "StopDiscovery": [],
+        ])
+    }
+
+    /// The attempt of an app, whose link is up and not resolved.
+    private func connect(
+        isBonded: Bool = true, heldLoss: Duration = .zero, secondAttempt: Duration = .seconds(3600)
+    ) async throws -> ScriptedBus.Call {
+        script.turn {
+            script.bus.timing.link.heldLoss = heldLoss
+            script.bus.timing.link.secondAttempt = secondAttempt
+            script.central.connect(core, link: core.begin(), .test())
+        }
+        let properties =
+            ScriptedBus.properties(Self.identity) + [("Bonded", .bool(isBonded)), ("Paired", .bool(isBonded))]
+        try await script.expect("GetAll", at: path).answer(.properties(properties))
+        let attempt = try await script.expect("Connect", at: path)
+        try connected(true)
+        try await wait { $0.request?.wasUp == true }
+        return attempt
+    }
+
+    private func connected(_ isConnected: Bool) throws {
+        try script.change(path, BlueZ.device, [("Connected", .bool(isConnected))])
+    }
+
+    private func wait(until condition: @escaping (PeripheralCore) -> Bool) async throws {
+        let deadline = ContinuousClock.now + .seconds(world_deadline)
+        while !script.turn({ condition(core) }) {
+            try #require(ContinuousClock.now < deadline)
+            try await script.settle()
+        }
+    }
+
+    private func expectHeld() async throws {
+        for _ in 0..<20 { try await script.settle() }
+        #expect(script.turn { core.request != nil })
+    }
+
+    @Test("CN-9 it is reported when BlueZ has made the link once more")
+    func secondLink() async throws {
+        try await connect().answer()
+        try connected(false)
+        try await expectHeld()
+        try connected(true)
+        try await wait { $0.request == nil }
+    }
+
+    @Test("CN-9 the same if the link ends before the attempt is answered")
+    func answeredLast() async throws {
+        let attempt = try await connect(heldLoss: .seconds(3600))
+        try connected(false)
+        attempt.answer()
+        try await expectHeld()
+        try connected(true)
+        try await wait { $0.request == nil }
+    }
+
+    @Test("CN-9 it is reported if BlueZ does not make the link again in time", arguments: [false, true])
+    func away(isAnsweredLast: Bool) async throws {
+        let attempt = try await connect(heldLoss: .seconds(3600), secondAttempt: .milliseconds(1))
+        if !isAnsweredLast { attempt.answer() }
+        try connected(false)
+        if isAnsweredLast { attempt.answer() }
+        try await wait { $0.request == nil }
+    }
+
+    @Test("CN-9 the end of a link without a bond does not wait for that")
+    func notBonded() async throws {
+        try await connect(isBonded: false).answer()
+        try connected(false)
+        try await wait { $0.request == nil }
+    }
+}
