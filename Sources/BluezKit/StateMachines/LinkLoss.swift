@@ -44,11 +44,10 @@ struct LinkLoss {
     /// encrypted BlueZ makes a second time: what the app does next, as to remove the bond, must not call that off.
     /// - Parameter isAwaited: Whether an app will hear of it.
     func hold(isAwaited: Bool, isBonded: Bool) -> Duration? {
-        guard isAwaited else { return nil }
-        if isBonded, endedWithAnswer { return timing.secondAttempt }
         // It was not this computer that ended it.
         let isRemote = ["org.bluez.Reason.Remote", "org.bluez.Reason.Timeout"].contains(reason?.name)
-        return isRemote ? nil : timing.heldLoss
+        guard isAwaited, !isRemote else { return nil }
+        return isBonded && endedWithAnswer ? timing.secondAttempt : timing.heldLoss
     }
 
     /// What the app hears of it; nil: nothing is known. Once.
