@@ -77,9 +77,11 @@ extension Device {
             // PIN or Key Missing: the kernel ends the link; BlueZ takes the attempt for a success, and connects once more
             // to discover services.
             simulator.after(simulator.timing.linkSetup) { [weak self, weak link] in
-                if let call { self?.server?.reply(to: call) }
+                guard let self else { return }
+                let isRefused = link != nil && self.link === link && disconnectAlarm == nil
+                if let call { server?.reply(to: call) }
                 link?.end(reason: 0x06)
-                if call != nil { self?.connectAgain() }
+                if call != nil, isRefused { connectAgain() }
             }
             return
         }

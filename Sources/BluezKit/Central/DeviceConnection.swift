@@ -330,12 +330,8 @@ final class DeviceConnection: CustomStringConvertible {
         let isCurrent = attempt === self.attempt
         if isCurrent ? isUp : attempt === earlierAttempt {
             // Also where the bus answers in the place of a bluetoothd that has crashed.
-            if result.failure == nil {
-                loss.attemptSucceeded(at: .now())
-                if phase == .lost { holdLoss() }
-            } else {
-                loss.attemptFailedWhileUp(at: .now())
-            }
+            result.failure == nil ? loss.attemptSucceeded(at: .now()) : loss.attemptFailedWhileUp(at: .now())
+            if phase == .lost { holdLoss() }
         }
         guard isCurrent else { return }
         self.attempt = nil

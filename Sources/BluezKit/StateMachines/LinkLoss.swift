@@ -47,7 +47,12 @@ struct LinkLoss {
         // It was not this computer that ended it.
         let isRemote = ["org.bluez.Reason.Remote", "org.bluez.Reason.Timeout"].contains(reason?.name)
         guard isAwaited, !isRemote else { return nil }
-        return isBonded && endedWithAnswer ? timing.secondAttempt : timing.heldLoss
+        return isBonded && wasNotEncrypted ? timing.secondAttempt : timing.heldLoss
+    }
+
+    /// BlueZ answers such an attempt with either result. A failure alone can be that of a weak link.
+    private var wasNotEncrypted: Bool {
+        endedWithAnswer || !isOwn && reason?.name == Self.authentication && ended(with: failedWhileUp)
     }
 
     /// What the app hears of it; nil: nothing is known. Once.
@@ -55,12 +60,15 @@ struct LinkLoss {
         defer { reset() }
         guard reason == nil, endedWithAnswer, isBonded else { return reason }
         // It came up and was not encrypted: the peer has lost its keys (BlueZ before 5.83 gives no reason).
-        return ("org.bluez.Reason.Authentication", "the link could not be encrypted")
+        return (Self.authentication, "the link could not be encrypted")
     }
 
-    private var endedWithAnswer: Bool {
-        guard let succeeded, let ended else { return false }
-        let (first, last) = (min(succeeded, ended), max(succeeded, ended))
+    private static let authentication = "org.bluez.Reason.Authentication"
+    private var endedWithAnswer: Bool { ended(with: succeeded) }
+
+    private func ended(with answer: DispatchTime?) -> Bool {
+        guard let answer, let ended else { return false }
+        let (first, last) = (min(answer, ended), max(answer, ended))
         return first.later(by: timing.lostBondAnswer) > last
     }
 

@@ -38,6 +38,20 @@ import Testing
             loss.note(("org.bluez.Reason.Remote", ""))
             #expect(loss.hold(isAwaited: true, isBonded: true) == nil, "then BlueZ makes no second one")
         }
+        // With a failure, only if BlueZ says why.
+        for (reason, isHeld) in [(nil, false), ("org.bluez.Reason.Local", false), (authentication, true)] {
+            var loss = LinkLoss()
+            reason.map { loss.note(($0, "")) }
+            loss.attemptFailedWhileUp(at: start)
+            loss.linkEnded(at: start)
+            let hold = loss.hold(isAwaited: true, isBonded: true)
+            #expect(hold == (isHeld ? timing.secondAttempt : timing.heldLoss), "\(reason ?? "no reason")")
+            loss.linkEnded(at: start.later(by: timing.lostBondAnswer))
+            #expect(loss.hold(isAwaited: true, isBonded: true) == timing.heldLoss)
+            loss.noteOwn((authentication, "refused"))
+            loss.linkEnded(at: start)
+            #expect(loss.hold(isAwaited: true, isBonded: true) == timing.heldLoss)
+        }
     }
 
     @Test("what BlueZ says of the end of a link does not replace the reason for which this process ends it")
