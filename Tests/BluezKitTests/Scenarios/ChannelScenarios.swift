@@ -181,9 +181,9 @@ extension Scenarios {
         func ends(_ end: End) async throws {
             let (world, central, device, user) = try await opened(isReading: false)
             try await world.control("coc channel mode sink")
-            // An app that ends the link itself gets what had arrived: so one packet, which arrives whole. The other ends come
-            // after everything that was sent.
-            let size = end == .cancelled ? 3000 : 5000
+            // Where this computer ends the link, the app gets what had arrived: so one packet, which arrives whole. The
+            // other ends come after everything that was sent.
+            let size = [.cancelled, .off].contains(end) ? 3000 : 5000
             try await world.control("coc channel send \(size)")
             try await world.awaitChannel("coc", "sent \(size)")
             try await user.awaitReadable()
