@@ -181,11 +181,12 @@ extension Scenarios {
         func ends(_ end: End) async throws {
             let (world, central, device, user) = try await opened(isReading: false)
             try await world.control("coc channel mode sink")
-            // Where this computer ends the link, the app gets what had arrived: so one packet, which arrives whole. The
-            // other ends come after everything that was sent.
-            let size = [.cancelled, .off].contains(end) ? 3000 : 5000
+            let probe = try await central.characteristic(sinkUUID(0x41), of: sinkUUID(0x40), on: device)
+            let size = 5000
             try await world.control("coc channel send \(size)")
             try await world.awaitChannel("coc", "sent \(size)")
+            // The answer is behind the packets on the same link: they have all arrived.
+            _ = try await central.read(probe).get()
             try await user.awaitReadable()
             switch end {
             case .closed: try await world.control("coc channel close")
