@@ -21,7 +21,7 @@ import Testing
         return (central, try await central.find("Rig Heart"))
     }
 
-    /// A disconnection is held back long enough for everything that a test does in the meantime.
+    /// A disconnection is held back long enough for everything that a test does in the meantime. For links made later.
     private func holdLosses(_ central: Central) {
         let session = central.manager.session
         session.queue.sync { session.blueZ.timing.link.heldLoss = .seconds(2) }
@@ -44,9 +44,9 @@ import Testing
         let world = try await SimulatedWorld()
         let (a, heartOfA) = try await central(world)
         let (b, heartOfB) = try await central(world)
+        holdLosses(a)
         try await a.connect(heartOfA)
         a.forgetRecords()
-        holdLosses(a)
         world.heart.disconnect()
         try await wait(a) { !isUp($0) }
         b.manager.connect(heartOfB)
@@ -150,9 +150,9 @@ import Testing
     func connectsWhileLossIsHeld() async throws {
         let world = try await SimulatedWorld()
         let (central, heart) = try await central(world)
+        holdLosses(central)
         try await central.connect(heart)
         central.forgetRecords()
-        holdLosses(central)
         world.heart.disconnect()
         try await wait(central) { !isUp($0) }
         central.manager.connect(heart)
