@@ -152,9 +152,23 @@ class Rig:
         radio.crosses = tell if when == 'late' else None
         radio.hesitates = tell if when == 'early' else None
 
+    async def cmd_scans(self, address=None):
+        """scans [ADDRESS]: answers when the kernel's controller scans for devices; with an address, when it listens for
+        that device to connect to it"""
+        def scans():
+            radio = self.kernels[0].radio
+            if not (radio and radio.le_scan_enable):
+                return False
+            if address is None:
+                return radio.le_scan_type == 1
+            return bool(radio.le_scanning_filter_policy & 1) and address in {
+                device.to_string(with_type_qualifier=False) for device in radio.accept_list}
+        while not scans():
+            await asyncio.sleep(0.02)
+
     async def cmd_suspend(self):
         """suspend: the kernel does to Bluetooth what it does before the machine sleeps; the machine keeps running"""
-        # Linux 6.1 never ends a discovery whose end it interrupts by this, and is deaf from then on.
+        # Linux (6.1 to 7.2) never ends a discovery whose end it interrupts by this, and is deaf from then on.
         while any(time.monotonic() - kernel.radio.last_command < 0.3 for kernel in self.kernels if kernel.radio):
             await asyncio.sleep(0.05)
         await self.force_suspend('Y')

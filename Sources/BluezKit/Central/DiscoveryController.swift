@@ -23,6 +23,7 @@ final class DiscoveryController: CustomStringConvertible {
     private lazy var watch = ScanWatch(timing: bus.timing.scan)
     private lazy var crashGuard = CrashGuard(timing: bus.timing.daemon)
     private var watchTimer: (any DispatchSourceTimer)?
+    private var firstTimer: (any DispatchSourceTimer)?
     /// Devices of which only a change is known.
     private var unknownPaths = PathQueue()
     /// Devices that are queued for a connection and have to be heard first.
@@ -109,6 +110,11 @@ final class DiscoveryController: CustomStringConvertible {
             case .startTimer(let delay):
                 watchTimer = bus.timer(delay) { [weak self] in self?.watchTimerFired() }
             case .stopTimer: stopWatchTimer()
+            case .startFirstTimer(let delay):
+                firstTimer = bus.timer(delay) { [weak self] in self?.firstTimerFired() }
+            case .startAgain:
+                Log.debug("the scan has heard nothing since it began: starting it again")
+                update(afresh: true)
             case .restart:
                 let text = "the scan has heard nothing for a minute: restarting discovery"
                 machine.isFiltered ? Log.debug(text) : Log.warning(text)
@@ -122,12 +128,19 @@ final class DiscoveryController: CustomStringConvertible {
 
     func watchTimerFired() { perform(watch.timerFired()) }
 
-    /// For tests: how long a scan may hear nothing.
-    func setWatchWindow(_ window: Duration) { watch.window = window }
+    /// While discovery is paused there is nothing to hear; its next start is watched again.
+    func firstTimerFired() {
+        firstTimer = nil
+        if machine.isRunning { perform(watch.firstTimerFired()) }
+    }
+
+    /// For tests: how long a scan may hear nothing, and one that has just begun.
+    func setWatchWindow(_ window: Duration, first: Duration) { (watch.window, watch.firstWindow) = (window, first) }
 
     private func stopWatchTimer() {
         watchTimer?.cancel()
-        watchTimer = nil
+        firstTimer?.cancel()
+        (watchTimer, firstTimer) = (nil, nil)
     }
 
     /// The last resort, which ends the links of every program.
@@ -189,7 +202,9 @@ final class DiscoveryController: CustomStringConvertible {
             guard let self else { return }
             if self.generation == generation {
                 replied(result)
-                if wasRunning, result.failure == nil { readHeardDevices() }
+                guard result.failure == nil else { return }
+                perform(watch.began())
+                if wasRunning { readHeardDevices() }
             } else if result.failure == nil {
                 // It got there when Bluetooth was on again, and runs without being wanted.
                 perform(machine.strayed())

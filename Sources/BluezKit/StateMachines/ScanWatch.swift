@@ -3,6 +3,10 @@
 struct ScanWatch {
     enum Action: Equatable {
         case startTimer(Duration), stopTimer
+        /// After this, see whether the discovery that has just begun has heard anything (``firstTimerFired()``).
+        case startFirstTimer(Duration)
+        /// Stop discovery, and start it again as it is.
+        case startAgain
         /// Stop discovery, and start it again, for every device (``isInDoubt``).
         case restart
         /// There are devices, so back to what the scans want.
@@ -13,6 +17,8 @@ struct ScanWatch {
 
     /// How long nothing at all must be heard for the next step.
     var window: Duration
+    /// How long a discovery that has just begun may hear nothing.
+    var firstWindow: Duration
     /// Bluetooth was switched off and on, and nothing was heard since: doing so again would not help.
     var hasPowerCycled = false
     /// How many silent windows make a doubt, after one that was not justified: more for a filter, which is likely to be
@@ -22,8 +28,14 @@ struct ScanWatch {
     private var isScanning = false
     private var hasHeard = false
     private var silentWindows = 0
+    /// Of the discovery that runs.
+    private var hasHeardSinceStart = false
+    /// It was started again early, and nothing was heard since: it is quiet here.
+    private var hasStartedAgain = false
 
-    init(timing: BlueZTiming.Scan = BlueZTiming.Scan()) { window = timing.silence }
+    init(timing: BlueZTiming.Scan = BlueZTiming.Scan()) {
+        (window, firstWindow) = (timing.silence, timing.firstSilence)
+    }
 
     /// Whether to listen to every device: BlueZ says nothing of those that a filter leaves out, so that a filtered scan
     /// may be silent among many.
@@ -37,7 +49,23 @@ struct ScanWatch {
     }
 
     /// Anything was received, of any device.
-    mutating func hear() { (hasHeard, hasPowerCycled) = (true, false) }
+    mutating func hear() {
+        (hasHeard, hasPowerCycled) = (true, false)
+        (hasHeardSinceStart, hasStartedAgain) = (true, false)
+    }
+
+    /// BlueZ has begun to scan. What begins while the computer is asleep hears nothing when it has woken up
+    /// (``LinuxFault``), and nothing tells that it did: it is started again once, much sooner than one that did hear.
+    mutating func began() -> [Action] {
+        hasHeardSinceStart = false
+        return isScanning && !hasStartedAgain ? [.startFirstTimer(firstWindow)] : []
+    }
+
+    mutating func firstTimerFired() -> [Action] {
+        guard isScanning, !hasHeardSinceStart, !hasStartedAgain else { return [] }
+        hasStartedAgain = true
+        return [.startAgain]
+    }
 
     mutating func timerFired() -> [Action] {
         guard isScanning else { return [] }
@@ -55,5 +83,8 @@ struct ScanWatch {
     }
 
     /// Bluetooth is not on: no scan runs. What was tried without success is remembered.
-    mutating func reset() { (isScanning, hasHeard, silentWindows, patience) = (false, false, 0, 1) }
+    mutating func reset() {
+        (isScanning, hasHeard, silentWindows, patience) = (false, false, 0, 1)
+        (hasHeardSinceStart, hasStartedAgain) = (false, false)
+    }
 }

@@ -85,6 +85,8 @@ struct BlueZTiming: Sendable {
         var longestRetry = Duration.seconds(5)
         /// How long a scan may hear nothing. Where there is any Bluetooth device near, something comes every few seconds.
         var silence = Duration.seconds(60)
+        /// The same of a scan that has just begun, the first time.
+        var firstSilence = Duration.seconds(5)
     }
 
     /// Which device attempts to connect (``ConnectScheduler``).

@@ -72,13 +72,15 @@ package struct LinuxFault: Sendable {
                 + "bluetoothd with it",
             handling: "nothing can be done", cure: "another kernel; 6.1.176 does not have the fault"),
         LinuxFault(
-            versions: "6.1", applies: { ($0.major, $0.minor) == (6, 1) },
+            versions: "6.1 and later", applies: { $0 >= LinuxVersion(6, 1) },
             what: "an adapter may stop receiving when the computer goes to sleep in the moment a discovery ends",
-            handling: "a scan that stays silent is started again", cure: "switch Bluetooth off and on"),
+            handling:
+                "switching Bluetooth off and on helps: a manager with `BluezManagerOptionMayPowerCycleKey` does so "
+                + "after two silent minutes of a scan", cure: ""),
         LinuxFault(
             versions: "6.12 and later", applies: { $0 >= LinuxVersion(6, 12) },
             what: "a discovery that begins while the computer is asleep may hear nothing after it has woken up",
-            handling: "a scan that stays silent is started again", cure: ""),
+            handling: "a scan that hears nothing for 5 seconds from its beginning is started again", cure: ""),
         LinuxFault(
             versions: "6.15 and later", applies: { $0 >= .privateBondsNeedDiscovery },
             what: "a bonded peripheral with a private address is connected only while a discovery runs, on adapters "

@@ -5,7 +5,7 @@ import Testing
 
 @testable import BluezKit
 
-/// Scans that hear nothing: a controller that has fallen silent, and actual silence. The test controls the minutes of
+/// Scans that hear nothing: a controller that has fallen silent, and actual silence. The test controls the times of
 /// ``ScanWatch``.
 @Suite struct SilentScanTests {
     private struct Stage {
@@ -30,6 +30,8 @@ import Testing
             LogCapture.shared.forget()
             central = Central(world, options: options)
             try await central.powerOn()
+            let (session, hour) = (session, Duration.seconds(3600))
+            session.queue.sync { session.central.discovery.setWatchWindow(hour, first: hour) }
             central.manager.scanForPeripherals(withServices: services)
             await waitForStart(1)
         }
@@ -43,10 +45,13 @@ import Testing
         /// What was on its way from BlueZ has come when this question is answered.
         func settle() { _ = central.manager.retrieveConnectedPeripherals(withServices: [CBUUID(string: "1815")]) }
 
-        func passMinute() {
+        func passMinute() { pass { $0.watchTimerFired() } }
+        func passFirstSeconds() { pass { $0.firstTimerFired() } }
+
+        private func pass(_ fire: (DiscoveryController) -> Void) {
             settle()
             session.queue.sync {
-                session.central.discovery.watchTimerFired()
+                fire(session.central.discovery)
                 session.blueZ.flush()
             }
             settle()
@@ -104,6 +109,44 @@ import Testing
         stage.passMinute()
         #expect(stage.central.manager.isScanning && stage.states == [.poweredOn])
         #expect(stage.starts == 2 && stage.powerCalls == 0)
+    }
+
+    @Test(
+        "SC-4 a scan that hears nothing from its beginning is started again once, without a callback to the app",
+        arguments: [nil, [CBUUID(string: "1815")]])
+    func startAgain(services: [CBUUID]?) async throws {
+        let stage = try await Stage(services: services)
+        try await stage.control("rig deaf scan")
+        stage.passFirstSeconds()
+        await stage.waitForStart(2)
+        try await stage.hearBeacon()
+        stage.passMinute()
+        stage.passFirstSeconds()
+        #expect(stage.central.manager.isScanning && stage.states == [.poweredOn])
+        #expect(stage.starts == 2 && stage.logged(Self.restarted) == 0)
+    }
+
+    @Test("in true silence a scan is started again early once; where something was heard, the next one again")
+    func startAgainOnce() async throws {
+        let stage = try await Stage()
+        stage.passFirstSeconds()
+        await stage.waitForStart(2)
+        stage.passFirstSeconds()
+        #expect(stage.starts == 2)
+        try await stage.hearBeacon()
+        func pause(_ pauses: Bool) {
+            stage.session.queue.sync {
+                stage.session.central.discovery.pause(pauses)
+                stage.session.blueZ.flush()
+            }
+            stage.settle()
+        }
+        pause(true)
+        stage.passFirstSeconds()
+        pause(false)
+        await stage.waitForStart(3)
+        stage.passFirstSeconds()
+        await stage.waitForStart(4)
     }
 
     @Test("a scan that still hears devices that it has reported is not silent")

@@ -116,7 +116,7 @@ extension Scenarios {
             let session = central.manager.session
             // Two minutes of silence, shortened.
             let window: Duration = Worlds.isRig ? .seconds(2) : .milliseconds(20)
-            session.queue.sync { session.central.discovery.setWatchWindow(window) }
+            session.queue.sync { session.central.discovery.setWatchWindow(window, first: window) }
             try await world.control("rig deaf power")
             central.manager.scanForPeripherals(withServices: nil)
             for awaited in [CBManagerState.resetting, .poweredOn] {

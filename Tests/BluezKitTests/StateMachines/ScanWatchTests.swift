@@ -26,6 +26,21 @@ import Testing
         }
     }
 
+    @Test("a discovery that has heard nothing since its start is started again, once until something is heard")
+    func first() {
+        var watch = ScanWatch()
+        #expect(watch.began() == [], "one that is not wanted any longer")
+        _ = watch.scan(true)
+        #expect(watch.began() == [.startFirstTimer(watch.firstWindow)])
+        #expect(watch.firstTimerFired() == [.startAgain])
+        #expect(watch.began() == [] && watch.firstTimerFired() == [] && !watch.isInDoubt)
+        watch.hear()
+        #expect(watch.firstTimerFired() == [])
+        #expect(watch.began() == [.startFirstTimer(watch.firstWindow)], "what the one before has heard does not count")
+        #expect(watch.firstTimerFired() == [.startAgain])
+        #expect(watch.scan(false) == [.stopTimer] && watch.firstTimerFired() == [])
+    }
+
     @Test("while the filter is suspect the scan is unfiltered; a device that is heard ends this")
     func doubt() {
         var watch = ScanWatch()

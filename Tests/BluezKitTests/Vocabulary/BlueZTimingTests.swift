@@ -82,6 +82,9 @@ import Testing
     @Test("a silent scan is noticed later than a device that is in range is heard again")
     func silentScan() { #expect(timing.scan.silence > timing.connect.inRange) }
 
+    @Test("a scan that hears nothing from its beginning is noticed long before one that falls silent")
+    func firstSilence() { #expect(timing.scan.firstSilence * 10 < timing.scan.silence) }
+
     @Test("room for updates is reported when half of the window is free")
     func updateWindow() {
         var window = UpdateWindow()
