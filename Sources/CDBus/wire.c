@@ -115,11 +115,6 @@ static bool is_utf8(const char *text, uint32_t length) {
     return i == length || (strlen(text + i) == length - i && dbus_validate_utf8(text + i, NULL));
 }
 
-static bool is_signature(const char *text, uint32_t length) {
-    if (length == 1 && fixed_size(*text)) return true;
-    return strlen(text) == length && dbus_signature_validate(text, NULL);
-}
-
 static uint32_t check(const cdbus_message_t *message, const char **type, uint32_t position, uint32_t end, int depth);
 
 static uint32_t check_array(const cdbus_message_t *message, const char *element, uint32_t position, uint32_t end,
@@ -147,7 +142,7 @@ static uint32_t check_variant(const cdbus_message_t *message, uint32_t position,
     uint32_t length = message->start[position++];
     if (!has_text(message, position, end, length)) return 0;
     const char *type = (const char *)message->start + position;
-    if (!length || !is_signature(type, length) || depth >= MAX_DEPTH) return 0;
+    if (!length || !cdbus_is_signature(type, length) || depth >= MAX_DEPTH) return 0;
     position = check(message, &type, position + length + 1, end, depth + 1);
     return *type ? 0 : position;
 }
@@ -158,7 +153,7 @@ static uint32_t check_text(const cdbus_message_t *message, char type, uint32_t p
     position += 4;
     if (!has_text(message, position, end, length)) return 0;
     const char *text = (const char *)message->start + position;
-    bool is_valid = type == 's' ? is_utf8(text, length) : strlen(text) == length && dbus_validate_path(text, NULL);
+    bool is_valid = type == 's' ? is_utf8(text, length) : length && cdbus_path_length(text) == length;
     return is_valid ? position + length + 1 : 0;
 }
 
@@ -187,7 +182,7 @@ static uint32_t check(const cdbus_message_t *message, const char **type, uint32_
             uint32_t length = message->start[start++];
             ++*type;
             if (!has_text(message, start, end, length)) return 0;
-            return is_signature((const char *)message->start + start, length) ? start + length + 1 : 0;
+            return cdbus_is_signature((const char *)message->start + start, length) ? start + length + 1 : 0;
         }
         case '(':
         case '{':
@@ -225,25 +220,23 @@ static bool note_field(cdbus_message_t *message, uint32_t field, unsigned *seen)
     // Within the header, also for a signature, because fields and the end of the header are at multiples of 8.
     uint32_t number = cdbus_load32(start + position, message->is_swapped);
     const char *text = (const char *)start + position + 4;
-    // The names in a header have no zero inside: none of their characters is one.
-    bool is_whole = types[code] != 's' || strlen(text) == number;
+    // So that a name with a zero inside is none.
+    size_t length = number ? number : SIZE_MAX;
     switch (code) {
         case DBUS_HEADER_FIELD_PATH:
             message->path = text;
             return strncmp(text, DBUS_PATH_LOCAL, sizeof DBUS_PATH_LOCAL - 1) != 0;
         case DBUS_HEADER_FIELD_INTERFACE:
             message->interface = text;
-            return is_whole && strncmp(text, DBUS_INTERFACE_LOCAL, sizeof DBUS_INTERFACE_LOCAL - 1) != 0 &&
-                   dbus_validate_interface(text, NULL);
-        case DBUS_HEADER_FIELD_MEMBER: message->member = text; return is_whole && dbus_validate_member(text, NULL);
-        case DBUS_HEADER_FIELD_ERROR_NAME:
-            message->error_name = text;
-            return is_whole && dbus_validate_error_name(text, NULL);
+            return strncmp(text, DBUS_INTERFACE_LOCAL, sizeof DBUS_INTERFACE_LOCAL - 1) != 0 &&
+                   cdbus_interface_length(text) == length;
+        case DBUS_HEADER_FIELD_MEMBER: message->member = text; return cdbus_member_length(text) == length;
+        case DBUS_HEADER_FIELD_ERROR_NAME: message->error_name = text; return cdbus_interface_length(text) == length;
         case DBUS_HEADER_FIELD_REPLY_SERIAL: message->reply_serial = number; return number != 0;
         case DBUS_HEADER_FIELD_DESTINATION:
             message->destination = text;
-            return is_whole && dbus_validate_bus_name(text, NULL);
-        case DBUS_HEADER_FIELD_SENDER: message->sender = text; return is_whole && dbus_validate_bus_name(text, NULL);
+            return cdbus_bus_name_length(text) == length;
+        case DBUS_HEADER_FIELD_SENDER: message->sender = text; return cdbus_bus_name_length(text) == length;
         case DBUS_HEADER_FIELD_SIGNATURE: message->signature = (const char *)start + position + 1; return true;
         case DBUS_HEADER_FIELD_UNIX_FDS: message->descriptors = number; return true;
         default: return true;

@@ -130,6 +130,17 @@ int cdbus_is_member(const char *string);
 int cdbus_is_bus_name(const char *string);
 int cdbus_is_single_signature(const char *string);
 
+// names.c -----------------------------------------------------------------------------------------------------
+
+/// The length of a path or name that arrived; 0: it is not valid. An error's name is an interface's.
+size_t cdbus_path_length(const char *text);
+size_t cdbus_interface_length(const char *text);
+size_t cdbus_member_length(const char *text);
+size_t cdbus_bus_name_length(const char *text);
+
+/// Whether it is the signature of any number of values, and has this length.
+bool cdbus_is_signature(const char *text, size_t length);
+
 // wire.c ------------------------------------------------------------------------------------------------------
 
 /// So many descriptors may have arrived that no message has yet; a system bus sends as many with one message.

@@ -1,5 +1,6 @@
-import BluezKitSimulator
 import BluezDBus
+import BluezKitSimulator
+import CBluezDBus
 import Foundation
 import Testing
 
@@ -23,6 +24,88 @@ struct NamesTests {
         #expect(path.appending("dev_1") == "/org/bluez/hci0/dev_1" && ObjectPath("/").appending("a") == "/a")
         for bad in ["", "a/", "a b", "ä", "a\0", "../x"] { #expect(path.appending(bad) == nil, "\(bad)") }
         #expect(path.appending("a/b") == "/org/bluez/hci0/a/b")
+    }
+
+    /// The length that we give what has arrived, and libdbus's verdict.
+    private func judge(_ kind: String, _ text: UnsafePointer<CChar>) -> (length: Int, isValid: Bool) {
+        switch kind {
+        case "path": (cdbus_path_length(text), dbus_validate_path(text, nil) != 0)
+        case "interface": (cdbus_interface_length(text), dbus_validate_interface(text, nil) != 0)
+        case "error name": (cdbus_interface_length(text), dbus_validate_error_name(text, nil) != 0)
+        case "member": (cdbus_member_length(text), dbus_validate_member(text, nil) != 0)
+        case "bus name": (cdbus_bus_name_length(text), dbus_validate_bus_name(text, nil) != 0)
+        default:
+            (cdbus_is_signature(text, strlen(text)) ? strlen(text) : 0, dbus_signature_validate(text, nil) != 0)
+        }
+    }
+
+    /// A text on which the two differ, or whose length is wrong.
+    private func disagreement(_ kind: String, _ text: [UInt8]) -> String? {
+        (text + [0]).map(CChar.init(bitPattern:)).withUnsafeBufferPointer { bytes in
+            guard let start = bytes.baseAddress else { return nil }
+            let (length, isValid) = judge(kind, start)
+            return length == (isValid ? text.count : 0) ? nil : String(cString: start)
+        }
+    }
+
+    private func texts(of alphabet: [UInt8], length: Int) -> some Sequence<[UInt8]> {
+        let count = (0..<length).reduce(1) { count, _ in count * alphabet.count }
+        return (0..<count).lazy.map { number in
+            var rest = number
+            return (0..<length).map { _ in
+                defer { rest /= alphabet.count }
+                return alphabet[rest % alphabet.count]
+            }
+        }
+    }
+
+    @Test(
+        "what arrives is judged as libdbus judges it: every short path and name",
+        arguments: ["path", "interface", "error name", "member", "bus name"])
+    func shortNames(_ kind: String) {
+        let alphabet = Array("aZ0_-./: \u{E4}".utf8)
+        for length in 1...5 {
+            #expect(texts(of: alphabet, length: length).lazy.compactMap { disagreement(kind, $0) }.first == nil)
+        }
+    }
+
+    @Test("what arrives is judged as libdbus judges it: every short signature")
+    func shortSignatures() {
+        let alphabet = Array("yshvare({)}1".utf8)
+        for length in 1...5 {
+            #expect(texts(of: alphabet, length: length).lazy.compactMap { disagreement("signature", $0) }.first == nil)
+        }
+        for character in UInt8(1)...255 {
+            for around in [("", ""), ("a", ""), ("a{", "s}"), ("a{s", "}"), ("(", ")")] {
+                let text = Array(around.0.utf8) + [character] + Array(around.1.utf8)
+                #expect(disagreement("signature", text) == nil)
+            }
+        }
+    }
+
+    @Test("what arrives is judged as libdbus judges it: what is nested or long, around the limits")
+    func limits() {
+        for count in 1...70 {
+            for (before, after) in [("a", ""), ("(", ")"), ("a{s", "}"), ("a(", ")"), ("(a", ")"), ("(a{s", "})")] {
+                for inner in ["y", "", "as", "a{sv}", "()"] {
+                    let text =
+                        String(repeating: before, count: count) + inner + String(repeating: after, count: count)
+                    #expect(disagreement("signature", Array(text.utf8)) == nil)
+                }
+            }
+        }
+        for count in 250...260 {
+            for (kind, text) in [
+                ("signature", ""), ("path", "/"), ("interface", "a."), ("error name", "a."), ("member", ""),
+                ("bus name", "a."), ("bus name", ":"),
+            ] { #expect(disagreement(kind, Array((text + String(repeating: "s", count: count)).utf8)) == nil) }
+        }
+    }
+
+    @Test("a name that arrives with a zero inside is none, nor is a signature with one")
+    func zeros() {
+        #expect(cdbus_is_signature("s", 1) && !cdbus_is_signature("s", 2) && cdbus_is_signature("", 0))
+        #expect(cdbus_path_length("/a") == 2 && cdbus_member_length("") == 0)
     }
 
     /// Destination, interface, member.
