@@ -267,6 +267,10 @@ extension CentralRole {
         try device.invalidate(&reader)
         // BlueZ does not signal an RSSI that has not changed; without a link names and services come from the air too.
         if device.connection == nil, !changes.isDisjoint(with: [.name, .services]) { changes.insert(.advertisement) }
+        // In the link of a dead process it may advertise, and nothing but its address is known.
+        if !device.isInBlueZ, discovery.isFollowing, changes.contains(.advertisement) {
+            return discovery.readUnknown(device.path.rawValue)
+        }
         process(changes, of: device)
     }
 

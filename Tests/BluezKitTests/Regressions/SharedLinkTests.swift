@@ -39,6 +39,26 @@ import Testing
         }
     }
 
+    // Of such a device only the address was known, so that no scan for a service found it while its link was being ended.
+    // The controller does not repeat a report, so that it was not found for 15 s after that, either.
+    @Test("SC-12 a peripheral that advertises in the link of a dead process is found by a scan for its service")
+    func advertisesInOrphanedLink() async throws {
+        let stage = try await Stage()
+        let simulator = stage.world.simulator
+        let probe = try await stage.launch()
+        try await stage.connect(probe, heart)
+        try await probe.kill()
+        simulator.inject(SimulatorFault("Disconnect", .ignore))
+        let again = try await stage.launch()
+        _ = await simulator.waitForCalls("Disconnect")
+        let scans = simulator.calls("StartDiscovery").count
+        again.send("scan 180D")
+        _ = await simulator.waitForCalls("StartDiscovery", count: scans + 1)
+        try await again.next("end scan")
+        try await stage.world.control("heart once -60")
+        try await again.next("discovered \(heart)")
+    }
+
     @Test(
         "CN-7 CN-15 the directory is removed while the app runs, as on logout: its links still end",
         arguments: ["", "/bluezkit"])
