@@ -43,13 +43,11 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     public private(set) var uniqueName: String?
 
     private let raw: OpaquePointer
-    private let loop: OpaquePointer
+    let loop: EventLoop
     private let stream = MessageStream()
     private var isOpen = true
     private var open: [UInt32: OpenCall] = [:]
     private var waiting = CallQueue<WaitingCall>()
-    /// Who reads from other descriptors that the thread waits for.
-    private var readers: [Int32: () -> Void] = [:]
     private var deadlines: DeadlineTimer
     private var matches: [MatchRule: Int] = [:]
     var watchedNames: [String: WatchedName] = [:]
@@ -80,25 +78,19 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         guard let raw = cdbus_connection_open(address.rawValue, &failure) else {
             throw .disconnected(name: string(failure.name), message: string(failure.message))
         }
-        guard let loop = cdbus_loop_new() else {
+        let loop: EventLoop
+        do throws(BusError) {
+            loop = try EventLoop()
+            try loop.attach(raw)
+        } catch {
             cdbus_connection_close(raw)
-            throw .limit("no memory or no file descriptor for an event loop")
-        }
-        guard cdbus_loop_attach(loop, raw) == 0 else {
-            cdbus_loop_free(loop)
-            cdbus_connection_close(raw)
-            throw .limit("out of memory")
+            throw error
         }
         (self.address, self.queue, self.raw, self.loop) = (address, queue, raw, loop)
         deadlines = DeadlineTimer(queue: queue)
         deadlines.onDue = { [weak self] in self?.failOverdueCalls() }
         greet()
         startWaiting()
-    }
-
-    deinit {
-        // The waiting thread holds the connection; so it has ended, and these are no longer used.
-        cdbus_loop_free(loop)
     }
 
     /// Closes the connection. Unanswered calls fail before this returns. Harmless if it is already closed.
@@ -115,11 +107,9 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         deadlines.stop()
         (onSignal, onCall, onDisconnected, onTurnEnd) = (nil, nil, nil, nil)
         watchedNames.removeAll()
-        for descriptor in readers.keys { cdbus_loop_unwatch(loop, descriptor) }
-        readers.removeAll()
-        cdbus_loop_detach(loop, raw)
+        loop.detach(raw)
         cdbus_connection_close(raw)
-        cdbus_loop_wake(loop)
+        loop.wake()
         let unsent = waiting.removeAll()
         unsent.forEach { dbus_message_unref($0.message) }
         let failed = open.sorted { $0.key < $1.key }.compactMap(\.value.completion) + unsent.map(\.completion)
@@ -138,10 +128,10 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
 
     private func startWaiting() {
         let thread = Thread { [self] in
-            var goesOn = true
-            while goesOn {
-                cdbus_loop_wait(loop)
-                queue.sync { goesOn = handleReady() }
+            var pause: UInt64? = 0
+            while let length = pause {
+                loop.wait(pause: length)
+                queue.sync { pause = handleReady() }
             }
         }
         thread.name = "bluezkit.bus"
@@ -149,24 +139,25 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         thread.start()
     }
 
-    /// - Returns: Whether to wait for more.
-    private func handleReady() -> Bool {
-        guard isOpen else { return false }
+    /// - Returns: How long to let more come together before it is waited for, in nanoseconds; nil: no more is waited for.
+    private func handleReady() -> UInt64? {
+        guard isOpen else { return nil }
+        loop.pacing.beginTurn()
         do throws(BusError) {
-            guard cdbus_loop_handle(loop) == 0 else { throw .limit("no file descriptor for reading from the bus") }
+            try loop.handle()
             try receiveMessages()
         } catch {
             lose(error)
         }
-        handleReadyDescriptors()
+        if isOpen { loop.handleReaders() }
         onTurnEnd?()
-        return isOpen
+        guard isOpen else { return nil }
+        return loop.pacing.endTurn(at: DispatchTime.now().uptimeNanoseconds, hasOpenCalls: !open.isEmpty)
     }
 
     /// Handles what has arrived, a block of it at most, so that its events are delivered before the next one is read.
     private func receiveMessages() throws(BusError) {
-        var isReady = false
-        let input = cdbus_loop_input(loop, &isReady)
+        let (input, isReady) = loop.input
         // libdbus ends a connection to which it cannot write, or which it cannot authenticate. What came before that is read.
         let isLost = dbus_connection_get_is_connected(raw) == 0
         while isOpen, input >= 0, isReady || isLost, try stream.receive(from: input) {
@@ -180,32 +171,24 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
 
     /// Calls `body`, on the queue, whenever `descriptor` can be read from or is closed by the other side, until
     /// ``unwatch(_:)`` or the end of the connection. The thread that waits for the bus waits for it as well, so that it
-    /// costs no more than a message.
+    /// costs no more than a message. Where they come fast, the thread lets messages and what `body` reads come together for up
+    /// to four milliseconds.
+    /// - Parameter body: Returns how many values it has read.
     /// - Returns: Whether that is so: not without a connection, memory or a free descriptor.
-    public func watch(_ descriptor: Int32, _ body: @escaping () -> Void) -> Bool {
+    public func watch(_ descriptor: Int32, _ body: @escaping () -> Int) -> Bool {
         assertOnQueue()
-        guard isOpen, cdbus_loop_watch(loop, descriptor) == 0 else { return false }
-        readers[descriptor] = body
-        return true
+        return isOpen && loop.watch(descriptor, body)
     }
 
     /// Call it before the descriptor is closed.
     public func unwatch(_ descriptor: Int32) {
         assertOnQueue()
-        if readers.removeValue(forKey: descriptor) != nil { cdbus_loop_unwatch(loop, descriptor) }
-    }
-
-    private func handleReadyDescriptors() {
-        guard isOpen, !readers.isEmpty else { return }
-        withUnsafeTemporaryAllocation(of: Int32.self, capacity: 16) { ready in
-            guard let first = ready.baseAddress else { return }
-            let count = cdbus_loop_ready(loop, first, Int32(ready.count))
-            for descriptor in ready.prefix(Int(count)) { readers[descriptor]?() }
-        }
+        loop.unwatch(descriptor)
     }
 
     private func receive(_ message: Message) {
         guard message.header.type <= DBUS_MESSAGE_TYPE_SIGNAL else { return }  // of a later version of D-Bus
+        if message.kind == .signal { loop.pacing.receive(1) } else { loop.pacing.receiveOther() }
         switch message.kind {
         case .signal:
             noteOwnerChange(message)
@@ -284,6 +267,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
             let (due, slow) = (now.later(by: call.deadline), now.later(by: patience))
             open[serial] = OpenCall(deadline: due, slow: slow < due ? slow : nil, completion: call.completion)
             deadlines.mustFire(by: min(due, slow))
+            if loop.pacing.call(at: now.uptimeNanoseconds) { loop.wake() }
         } catch { fail(call.completion, error) }
     }
 

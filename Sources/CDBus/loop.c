@@ -259,6 +259,13 @@ void cdbus_loop_wait(cdbus_loop_t *loop) {
     pthread_mutex_unlock(&loop->lock);
 }
 
+void cdbus_loop_pause(const cdbus_loop_t *loop, uint64_t nanoseconds) {
+    struct pollfd wake = {.fd = loop->wake_fd, .events = POLLIN};
+    struct timespec length = {
+        .tv_sec = (time_t)(nanoseconds / 1000000000), .tv_nsec = (long)(nanoseconds % 1000000000)};
+    ppoll(&wake, 1, &length, NULL);
+}
+
 /// Returns a watch that the last wait found ready; NULL: no more. `flags` is for what.
 static DBusWatch *take_ready(cdbus_loop_t *loop, unsigned *flags) {
     DBusWatch *watch = NULL;

@@ -31,24 +31,29 @@ final class NotificationSocket {
     /// Begins to read.
     /// - Returns: Whether it does: not if there is no memory or no file descriptor left.
     func start(_ connection: Connection) -> Bool {
-        guard connection.watch(descriptor, { [weak self] in self?.read() }) else { return false }
+        guard connection.watch(descriptor, { [weak self] in self?.read() ?? 0 }) else { return false }
         self.connection = connection
         return true
     }
 
     /// Reads what is there.
-    func read() {
-        for _ in 0..<Self.turn where descriptor >= 0 {
+    /// - Returns: How many values.
+    @discardableResult
+    func read() -> Int {
+        var values = 0
+        while values < Self.turn, descriptor >= 0 {
             let count = recv(descriptor, buffer.baseAddress, buffer.count, Int32(MSG_DONTWAIT))
             if count > 0 || count == 0 && !hasEnded {
+                values += 1
                 onValue?(UnsafeRawBufferPointer(rebasing: buffer[..<count]))
             } else if count < 0, errno == EINTR {
                 continue
             } else {
                 if count == 0 || errno != EAGAIN { end() }
-                return
+                break
             }
         }
+        return values
     }
 
     /// Whether nothing follows. An empty value is an empty packet, which looks like the end.

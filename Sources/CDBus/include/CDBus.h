@@ -70,6 +70,9 @@ void cdbus_loop_detach(cdbus_loop_t *loop, DBusConnection *connection);
 /// Blocks until something is ready, a timeout is due or `wake` was called. Never calls libdbus.
 void cdbus_loop_wait(cdbus_loop_t *loop);
 
+/// Blocks for `nanoseconds`, or until `wake` is called.
+void cdbus_loop_pause(const cdbus_loop_t *loop, uint64_t nanoseconds);
+
 /// Lets libdbus authenticate, write and run its timeouts for the events that the last `wait` found. Once it has
 /// authenticated it no longer reads. -errno if there is no descriptor for reading.
 int cdbus_loop_handle(cdbus_loop_t *loop);

@@ -1,0 +1,98 @@
+import BluezKitSimulator
+import Testing
+
+@testable import BluezDBus
+
+@Suite("BluezDBus: signals that come together")
+struct TurnPacingTests {
+    private static let millisecond: UInt64 = 1_000_000
+    private var pacing = TurnPacing()
+    private var time: UInt64 = 1_000_000_000
+
+    /// The pause after `count` signals, of which the last has come `elapsed` after the turn before.
+    private mutating func pause(_ count: Int, after elapsed: UInt64) -> UInt64 {
+        time += elapsed
+        pacing.beginTurn()
+        pacing.receive(count)
+        return pacing.endTurn(at: time, hasOpenCalls: false)
+    }
+
+    @Test("the first signal, and those that come slowly, are followed by no pause")
+    mutating func slow() {
+        #expect(pause(1, after: 0) == 0)
+        for _ in 1...5 { #expect(pause(1, after: pacing.longest / 2 + 1) == 0) }
+        #expect(pause(3, after: 3 * (pacing.longest / 2 + 1)) == 0)
+    }
+
+    @Test("at 1,000 signals a second each pause is the longest, and shorter than the interval of a link")
+    mutating func steady() {
+        _ = pause(1, after: 0)
+        #expect(pause(1, after: Self.millisecond) == pacing.longest)
+        for _ in 1...5 { #expect(pause(4, after: 4 * Self.millisecond) == pacing.longest) }
+        #expect(pacing.longest < 7_500_000)
+    }
+
+    @Test("the faster they come, the shorter is the pause: for 16 of them")
+    mutating func fast() {
+        _ = pause(1, after: 0)
+        #expect(pause(10, after: 100_000) == 160_000)
+        #expect(pause(100, after: 100_000) == 16_000)
+        #expect(pause(1, after: 0) == 0)
+    }
+
+    @Test("what ends is not waited for: a turn without a signal is followed by no pause")
+    mutating func ends() {
+        _ = pause(1, after: 0)
+        #expect(pause(1, after: Self.millisecond) > 0)
+        #expect(pause(0, after: Self.millisecond) == 0)
+        #expect(pause(1, after: 100 * Self.millisecond) == 0)
+    }
+
+    @Test("no answer waits: not to a call of the last 100 ms, nor to one that is made in a pause, nor one of ours")
+    mutating func answers() {
+        /// Whether a pause follows a signal one millisecond after the last turn.
+        func pauses(hasOpenCalls: Bool, _ body: (inout TurnPacing) -> Void = { _ in }) -> Bool {
+            time += Self.millisecond
+            pacing.beginTurn()
+            pacing.receive(1)
+            body(&pacing)
+            return pacing.endTurn(at: time, hasOpenCalls: hasOpenCalls) > 0
+        }
+        _ = pause(1, after: 0)
+        #expect(pauses(hasOpenCalls: false))
+        #expect(!pauses(hasOpenCalls: false) { $0.receiveOther() })
+        #expect(pauses(hasOpenCalls: true), "no call was made for a long time")
+        var endsPause = pacing.call(at: time)
+        #expect(endsPause)
+        endsPause = pacing.call(at: time)
+        #expect(!endsPause, "it has ended")
+        for _ in 1...100 { #expect(!pauses(hasOpenCalls: true)) }
+        #expect(pauses(hasOpenCalls: true))
+        endsPause = pacing.call(at: time)
+        #expect(endsPause && pauses(hasOpenCalls: false), "it was answered")
+    }
+
+    @Test("signals that come fast are received together, and a call ends the wait for more")
+    func call() async throws {
+        let bus = try PrivateBus(policy: .open)
+        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        client.sync { connection in
+            connection.addMatch(MatchRule(sender: server.name, interface: "a.b"))
+            connection.loop.pacing.longest = 3_600_000_000_000
+            connection.loop.pacing.enough = 1_000_000_000
+        }
+        try await client.settle()
+        var received: [String] { client.signals.all.map(\.member).filter { ["One", "Two", "Three"].contains($0) } }
+        for _ in 1...3 {
+            try server.emit("/", "a.b", "One", [])
+            try await client.signals.next("One") { $0.member == "One" ? true : nil }
+            // It pauses for hours now.
+            for member in ["Two", "Three"] { try server.emit("/", "a.b", member, []) }
+            try await server.settle()
+            #expect(received == ["One"])
+            try await client.settle()
+            #expect(received == ["One", "Two", "Three"])
+            client.signals.forget()
+        }
+    }
+}
