@@ -161,6 +161,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         // libdbus ends a connection to which it cannot write, or which it cannot authenticate. What came before that is read.
         let isLost = dbus_connection_get_is_connected(raw) == 0
         while isOpen, input >= 0, isReady || isLost, try stream.receive(from: input) {
+            if stream.isFull { loop.pacing.goOn() }
             while isOpen, let message = try stream.next() { receive(message) }
             if !isLost { return }
         }
@@ -188,7 +189,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
 
     private func receive(_ message: Message) {
         guard message.header.type <= DBUS_MESSAGE_TYPE_SIGNAL else { return }  // of a later version of D-Bus
-        if message.kind == .signal { loop.pacing.receive(1) } else { loop.pacing.receiveOther() }
+        if message.kind == .signal { loop.pacing.receive(1) } else { loop.pacing.goOn() }
         switch message.kind {
         case .signal:
             noteOwnerChange(message)

@@ -63,6 +63,7 @@ final class EventLoop: @unchecked Sendable {  // holds: `raw` permits both, and 
         withUnsafeTemporaryAllocation(of: Int32.self, capacity: 16) { ready in
             guard let first = ready.baseAddress else { return }
             let count = cdbus_loop_ready(raw, first, Int32(ready.count))
+            if Int(count) == ready.count { pacing.goOn() }
             for descriptor in ready.prefix(Int(count)) {
                 guard let values = readers[descriptor]?() else { continue }
                 pacing.receive(values)

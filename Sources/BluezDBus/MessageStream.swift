@@ -29,6 +29,9 @@ final class MessageStream {
 
     deinit { for descriptor in descriptors { close(descriptor) } }
 
+    /// Whether the last block had no room for more, which is likely to be there.
+    var isFull: Bool { end == block.capacity }
+
     /// Receives what is there, at most a block.
     /// - Returns: Whether anything was.
     func receive(from socket: Int32) throws(BusError) -> Bool {

@@ -1,27 +1,31 @@
 /// How long to let signals come together before they are received, where they come fast: waking up costs several times as much
-/// as handling one. The pause is shorter than the interval of any link (7.5 ms), and no answer waits for its end. Times are in
-/// nanoseconds. Pure.
+/// as handling one. The pause is shorter than the interval of any link (7.5 ms), and no answer waits for its end, nor does what
+/// is known to be there. Times are in nanoseconds. Pure.
 struct TurnPacing {
     /// The longest pause.
     var longest: UInt64 = 4_000_000
     /// So many at once are enough: the share of waking up is small then.
     var enough: UInt64 = 16
+    /// A flow in which nothing has come for this long has ended. A new one is let run for as long before the first pause: a daemon
+    /// that was held up sends what has come meanwhile in one go, and a socket for notifications has no room for all of it.
+    var steadiness: UInt64 = 20_000_000
     /// How long a call is expected to be answered at any moment. Those that take longer, as a `Connect`, take seconds.
     private static let patience: UInt64 = 100_000_000
 
     private var arrivals = 0
-    private var hasOthers = false
+    private var mustGoOn = false
     private var isPausing = false
     private var lastTurn: UInt64 = 0
+    private var flowBegan: UInt64 = 0
     private var lastCall: UInt64 = 0
 
-    mutating func beginTurn() { (arrivals, hasOthers, isPausing) = (0, false, false) }
+    mutating func beginTurn() { (arrivals, mustGoOn, isPausing) = (0, false, false) }
 
     /// So many signals, or values by sockets, have come.
     mutating func receive(_ count: Int) { arrivals += count }
 
-    /// An answer has come, or a call, whose caller waits.
-    mutating func receiveOther() { hasOthers = true }
+    /// The next turn must follow at once: an answer has come, or a call, whose caller waits; or more is there than one turn takes.
+    mutating func goOn() { mustGoOn = true }
 
     /// - Returns: Whether a pause ends by that.
     mutating func call(at now: UInt64) -> Bool {
@@ -33,7 +37,9 @@ struct TurnPacing {
     /// - Returns: How long to pause: 0 unless more are likely to come within ``longest``, at the rate since the last turn.
     mutating func endTurn(at now: UInt64, hasOpenCalls: Bool) -> UInt64 {
         defer { lastTurn = now }
-        guard arrivals > 0, !hasOthers, !hasOpenCalls || now - lastCall > Self.patience else { return 0 }
+        if now - lastTurn > steadiness { flowBegan = now }
+        guard now - flowBegan >= steadiness, arrivals > 0, !mustGoOn, !hasOpenCalls || now - lastCall > Self.patience
+        else { return 0 }
         let interval = (now - lastTurn) / UInt64(arrivals)
         guard interval > 0, interval <= longest / 2 else { return 0 }
         isPausing = true

@@ -267,9 +267,13 @@ extension CentralRole {
         try device.invalidate(&reader)
         // BlueZ does not signal an RSSI that has not changed; without a link names and services come from the air too.
         if device.connection == nil, !changes.isDisjoint(with: [.name, .services]) { changes.insert(.advertisement) }
-        // In the link of a dead process it may advertise, and nothing but its address is known.
-        if !device.isInBlueZ, discovery.isFollowing, changes.contains(.advertisement) {
-            return discovery.readUnknown(device.path.rawValue)
+        // In the link of a dead process it may advertise, and nothing but its address is known: it is reported when it was read.
+        // A connection that is being checked is read already.
+        if !device.isInBlueZ, discovery.isFollowing, changes.contains(.advertisement),
+            device.connection?.phase != .checking
+        {
+            discovery.readUnknown(device.path.rawValue)
+            changes.remove(.advertisement)
         }
         process(changes, of: device)
     }

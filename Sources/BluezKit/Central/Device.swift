@@ -38,7 +38,7 @@ final class Device {
     /// The discovery of another program has heard it before the scan began.
     func heardEarlier(_ properties: DeviceProperties, scan generation: Int) {
         (scanGeneration, lastSeen) = (generation, .now())
-        if connection == nil { self.properties = properties }
+        if connection == nil { (self.properties, isInBlueZ) = (properties, true) }
         AdvertisedServices.recall(self)
     }
 

@@ -131,7 +131,7 @@ final class DiscoveryController: CustomStringConvertible {
     /// While discovery is paused there is nothing to hear; its next start is watched again.
     func firstTimerFired() {
         firstTimer = nil
-        if machine.isRunning { perform(watch.firstTimerFired()) }
+        if machine.isRunning, pauses == 0 { perform(watch.firstTimerFired()) }
     }
 
     /// For tests: how long a scan may hear nothing, and one that has just begun.
@@ -203,8 +203,8 @@ final class DiscoveryController: CustomStringConvertible {
             if self.generation == generation {
                 replied(result)
                 guard result.failure == nil else { return }
-                perform(watch.began())
-                if wasRunning { readHeardDevices() }
+                // What runs for another program as well is not started again by us.
+                if wasRunning { readHeardDevices() } else { perform(watch.began()) }
             } else if result.failure == nil {
                 // It got there when Bluetooth was on again, and runs without being wanted.
                 perform(machine.strayed())

@@ -17,6 +17,21 @@ struct TurnPacingTests {
         return pacing.endTurn(at: time, hasOpenCalls: false)
     }
 
+    /// Until pauses are possible.
+    private mutating func flow() {
+        for _ in 1...25 { _ = pause(1, after: Self.millisecond) }
+    }
+
+    @Test("a flow runs for 20 ms before the first pause, so that what a daemon was held up with finds room in a socket")
+    mutating func steadiness() {
+        #expect(pause(1, after: 0) == 0)
+        for _ in 1...19 { #expect(pause(1, after: Self.millisecond) == 0) }
+        #expect(pause(1, after: Self.millisecond) > 0)
+        #expect(pause(1, after: 21 * Self.millisecond) == 0)
+        for _ in 1...19 { #expect(pause(10, after: Self.millisecond) == 0) }
+        #expect(pause(10, after: Self.millisecond) > 0)
+    }
+
     @Test("the first signal, and those that come slowly, are followed by no pause")
     mutating func slow() {
         #expect(pause(1, after: 0) == 0)
@@ -26,7 +41,7 @@ struct TurnPacingTests {
 
     @Test("at 1,000 signals a second each pause is the longest, and shorter than the interval of a link")
     mutating func steady() {
-        _ = pause(1, after: 0)
+        flow()
         #expect(pause(1, after: Self.millisecond) == pacing.longest)
         for _ in 1...5 { #expect(pause(4, after: 4 * Self.millisecond) == pacing.longest) }
         #expect(pacing.longest < 7_500_000)
@@ -34,7 +49,7 @@ struct TurnPacingTests {
 
     @Test("the faster they come, the shorter is the pause: for 16 of them")
     mutating func fast() {
-        _ = pause(1, after: 0)
+        flow()
         #expect(pause(10, after: 100_000) == 160_000)
         #expect(pause(100, after: 100_000) == 16_000)
         #expect(pause(1, after: 0) == 0)
@@ -42,7 +57,7 @@ struct TurnPacingTests {
 
     @Test("what ends is not waited for: a turn without a signal is followed by no pause")
     mutating func ends() {
-        _ = pause(1, after: 0)
+        flow()
         #expect(pause(1, after: Self.millisecond) > 0)
         #expect(pause(0, after: Self.millisecond) == 0)
         #expect(pause(1, after: 100 * Self.millisecond) == 0)
@@ -58,9 +73,9 @@ struct TurnPacingTests {
             body(&pacing)
             return pacing.endTurn(at: time, hasOpenCalls: hasOpenCalls) > 0
         }
-        _ = pause(1, after: 0)
+        flow()
         #expect(pauses(hasOpenCalls: false))
-        #expect(!pauses(hasOpenCalls: false) { $0.receiveOther() })
+        #expect(!pauses(hasOpenCalls: false) { $0.goOn() })
         #expect(pauses(hasOpenCalls: true), "no call was made for a long time")
         var endsPause = pacing.call(at: time)
         #expect(endsPause)
@@ -79,7 +94,8 @@ struct TurnPacingTests {
         client.sync { connection in
             connection.addMatch(MatchRule(sender: server.name, interface: "a.b"))
             connection.loop.pacing.longest = 3_600_000_000_000
-            connection.loop.pacing.enough = 1_000_000_000
+            connection.loop.pacing.enough = 1_000_000
+            connection.loop.pacing.steadiness = 0
         }
         try await client.settle()
         var received: [String] { client.signals.all.map(\.member).filter { ["One", "Two", "Three"].contains($0) } }
