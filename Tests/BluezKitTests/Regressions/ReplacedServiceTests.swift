@@ -115,10 +115,7 @@ import Testing
         } else {
             session.queue.sync { session.blueZ.timing.gatt.tableChange = .seconds(3600) }
             replace()
-            try await wait(session) { client in
-                client.changedServices.contains(AttributeTree.service(of: old.objectPath))
-                    && client.tree.descriptors[stage.descriptor.objectPath] != nil
-            }
+            try await waitForReplacement(stage)
         }
         for kind in Kind.allCases { stage.ask(kind) }
         await central.passBusQueue()
@@ -265,10 +262,7 @@ import Testing
         session.queue.sync { session.blueZ.timing.gatt.tableChange = .seconds(3600) }
         stage.device.replaceServices(
             [VirtualService("180F", [VirtualCharacteristic("2A19", .read, value: [50])])] + Stage.table(2))
-        try await wait(session) { client in
-            client.changedServices.contains(AttributeTree.service(of: stage.characteristic.objectPath))
-                && client.tree.descriptors[stage.descriptor.objectPath] != nil
-        }
+        try await waitForReplacement(stage)
         let other = Central(stage.world)
         try await other.powerOn()
         let identifier = stage.peripheral.identifier
@@ -313,10 +307,7 @@ import Testing
         stage.session.queue.sync { stage.session.blueZ.timing.gatt.tableChange = .seconds(3600) }
         stage.device.replaceServices(
             [VirtualService("180F", [VirtualCharacteristic("2A19", .read, value: [50])])] + Stage.table(2))
-        try await wait(stage.session) { client in
-            client.changedServices.contains(AttributeTree.service(of: stage.characteristic.objectPath))
-                && client.tree.descriptors[stage.descriptor.objectPath] != nil
-        }
+        try await waitForReplacement(stage)
         let kept = ProtectedBox<(central: Central?, peripheral: CBPeripheral?)>((nil, nil))
         let (queue, watch) = (DispatchQueue(label: "restored"), ContractWatch())
         // On its queue: it is not restored before it is known.
@@ -350,6 +341,15 @@ import Testing
     }
 
     /// Waits until `condition` holds on the bus queue.
+    /// The service has gone and come again, with every descriptor: BlueZ announces each on its own.
+    private func waitForReplacement(_ stage: Stage) async throws {
+        let (characteristic, descriptor) = (stage.characteristic.objectPath, stage.descriptor.objectPath)
+        try await wait(stage.session) { client in
+            client.changedServices.contains(AttributeTree.service(of: characteristic))
+                && client.tree.descriptors[descriptor] != nil && client.tree.hasCCCD(characteristic)
+        }
+    }
+
     private func wait(_ session: Session, until condition: @escaping (GATTClient) -> Bool) async throws {
         let deadline = ContinuousClock.now + .seconds(world_deadline)
         while !session.queue.sync(execute: {
