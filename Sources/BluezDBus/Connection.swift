@@ -4,9 +4,9 @@ import Foundation
 
 /// One connection to a bus, driven by one serial queue.
 ///
-/// A dedicated thread waits for the socket and does nothing else: it handles what arrives *on the queue* with a `sync`
-/// that runs directly when the queue is idle. So a message costs one wake-up, as in a C program that polls, and
-/// everything still happens on the queue. (A dispatch source costs two: its manager thread, then a worker.)
+/// Threads of its own wait for the socket: one handles what arrives *on the queue* with a `sync` that runs directly when the
+/// queue is idle. So a message costs one wake-up, as in a C program that polls, and everything still happens on the queue.
+/// (A dispatch source costs two: its manager thread, then a worker.)
 ///
 /// Confined to `queue`, except where stated. Ends with ``close()``. A connection that the bus has closed cannot be
 /// reopened: make a new one.
@@ -23,7 +23,10 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     /// Called once when the bus is lost, after every unanswered call has failed; not after ``close()``.
     public var onDisconnected: ((BusError) -> Void)?
     /// Called when everything that had arrived is handled, so that the results can be delivered together.
-    public var onTurnEnd: (() -> Void)?
+    ///
+    /// If its parameter returns true it may return a delivery, which is made outside the queue by the thread that has waited, and
+    /// may take as long as it likes.
+    public var onTurnEnd: ((_ mayDeliver: () -> Bool) -> (() -> Void)?)?
 
     /// The bus' own identifier, which is new after each start. Nil while the connection is being made.
     public var serverGUID: String? {
@@ -44,6 +47,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
 
     private let raw: OpaquePointer
     let loop: EventLoop
+    private let threads: WaitingThreads
     private let stream = MessageStream()
     private var isOpen = true
     private var open: [UInt32: OpenCall] = [:]
@@ -87,10 +91,11 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
             throw error
         }
         (self.address, self.queue, self.raw, self.loop) = (address, queue, raw, loop)
+        threads = WaitingThreads(loop, on: queue)
         deadlines = DeadlineTimer(queue: queue)
         deadlines.onDue = { [weak self] in self?.failOverdueCalls() }
         greet()
-        startWaiting()
+        threads.start { [self] in handleReady() }
     }
 
     /// Closes the connection. Unanswered calls fail before this returns. Harmless if it is already closed.
@@ -109,7 +114,6 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         watchedNames.removeAll()
         loop.detach(raw)
         cdbus_connection_close(raw)
-        loop.wake()
         let unsent = waiting.removeAll()
         unsent.forEach { dbus_message_unref($0.message) }
         let failed = open.sorted { $0.key < $1.key }.compactMap(\.value.completion) + unsent.map(\.completion)
@@ -126,22 +130,8 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
 
     // MARK: Waiting and receiving
 
-    private func startWaiting() {
-        let thread = Thread { [self] in
-            var pause: UInt64? = 0
-            while let length = pause {
-                loop.wait(pause: length)
-                queue.sync { pause = handleReady() }
-            }
-        }
-        thread.name = "bluezkit.bus"
-        thread.stackSize = 512 << 10
-        thread.start()
-    }
-
-    /// - Returns: How long to let more come together before it is waited for, in nanoseconds; nil: no more is waited for.
-    private func handleReady() -> UInt64? {
-        guard isOpen else { return nil }
+    private func handleReady() -> WaitingThreads.Turn {
+        guard isOpen else { return .init() }
         loop.pacing.beginTurn()
         do throws(BusError) {
             try loop.handle()
@@ -150,14 +140,17 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
             lose(error)
         }
         if isOpen { loop.handleReaders() }
-        onTurnEnd?()
-        guard isOpen else { return nil }
-        return loop.pacing.endTurn(at: DispatchTime.now().uptimeNanoseconds, hasOpenCalls: !open.isEmpty)
+        let delivery = onTurnEnd?(threads.mayDeliver)
+        if delivery != nil { threads.willDeliver() }
+        guard isOpen else { return .init(delivery: delivery) }
+        let isPaused = loop.endTurn(at: DispatchTime.now().uptimeNanoseconds, hasOpenCalls: !open.isEmpty)
+        return .init(isPaused: isPaused, delivery: delivery)
     }
 
     /// Handles what has arrived, a block of it at most, so that its events are delivered before the next one is read.
     private func receiveMessages() throws(BusError) {
-        let (input, isReady) = loop.input
+        let input = loop.input
+        let isReady = loop.isReady(input)
         // libdbus ends a connection to which it cannot write, or which it cannot authenticate. What came before that is read.
         let isLost = dbus_connection_get_is_connected(raw) == 0
         while isOpen, input >= 0, isReady || isLost, try stream.receive(from: input) {
@@ -222,7 +215,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         let (notify, turnEnd) = (onDisconnected, onTurnEnd)
         end(error)
         notify?(error)
-        turnEnd?()
+        _ = turnEnd? { false }
     }
 
     // MARK: Calling
@@ -268,14 +261,14 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
             let (due, slow) = (now.later(by: call.deadline), now.later(by: patience))
             open[serial] = OpenCall(deadline: due, slow: slow < due ? slow : nil, completion: call.completion)
             deadlines.mustFire(by: min(due, slow))
-            if loop.pacing.call(at: now.uptimeNanoseconds) { loop.wake() }
+            loop.noteCall(at: now.uptimeNanoseconds)
         } catch { fail(call.completion, error) }
     }
 
     private func fail(_ completion: @escaping Completion, _ error: BusError) {
         queue.later { [self] in
             completion(.failure(error))
-            onTurnEnd?()
+            _ = onTurnEnd? { false }
         }
     }
 
@@ -336,7 +329,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
             // They are counted as long as this connection lasts, so no other call could be made.
             lose(.limit("\(open.count - moments.count) calls were never answered, and the bus allows no more"))
         }
-        if !overdue.isEmpty || !slow.isEmpty { turnEnd?() }
+        if !overdue.isEmpty || !slow.isEmpty { _ = turnEnd? { false } }
     }
 
     // MARK: Answering and signalling

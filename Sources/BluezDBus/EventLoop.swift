@@ -1,7 +1,7 @@
 import CBluezDBus
 
-/// What a connection waits for: its socket, and other descriptors. ``wait(pause:)`` is called on the thread that waits, which
-/// holds the connection and thereby this; everything else on the connection's queue.
+/// What a connection waits for: its socket, and other descriptors. ``wait(leads:)`` and ``release()`` are called on the threads
+/// that wait, which hold the connection and thereby this; everything else on the connection's queue.
 final class EventLoop: @unchecked Sendable {  // holds: `raw` permits both, and the rest is confined to the queue
     private let raw: OpaquePointer
     /// Who reads from the other descriptors.
@@ -21,30 +21,55 @@ final class EventLoop: @unchecked Sendable {  // holds: `raw` permits both, and 
         guard cdbus_loop_attach(raw, connection) == 0 else { throw .limit("out of memory") }
     }
 
+    /// Ends every wait.
     func detach(_ connection: OpaquePointer) {
         for descriptor in readers.keys { cdbus_loop_unwatch(raw, descriptor) }
         readers.removeAll()
         cdbus_loop_detach(raw, connection)
+        cdbus_loop_end(raw)
     }
 
-    /// Waits until something is ready, but not before `pause` has passed, in nanoseconds, or ``wake()`` was called.
-    func wait(pause: UInt64) {
+    // MARK: Waiting
+
+    /// Waits until the calling thread leads, and something is ready.
+    /// - Parameter leads: Whether it led before, and has not let another one lead.
+    /// - Returns: Whether there is more to come.
+    func wait(leads: Bool) -> Bool { cdbus_loop_wait(raw, leads) }
+
+    /// Lets another thread lead, as soon as something is ready.
+    func release() { cdbus_loop_release(raw) }
+
+    // MARK: Turns
+
+    /// - Returns: Whether all threads wait now, for more to come together; otherwise the one that leads still does.
+    func endTurn(at now: UInt64, hasOpenCalls: Bool) -> Bool {
+        let pause = pacing.endTurn(at: now, hasOpenCalls: hasOpenCalls)
         if pause > 0 { cdbus_loop_pause(raw, pause) }
-        cdbus_loop_wait(raw)
+        return pause > 0
     }
 
-    func wake() { cdbus_loop_wake(raw) }
+    /// A call was made, whose answer is not to wait.
+    func noteCall(at now: UInt64) {
+        if pacing.call(at: now) { cdbus_loop_resume(raw) }
+    }
 
     /// Lets libdbus do its part of what is ready.
     func handle() throws(BusError) {
-        guard cdbus_loop_handle(raw) == 0 else { throw .limit("no file descriptor for reading from the bus") }
+        guard cdbus_loop_handle(raw) == 0 else {
+            throw .limit("no memory or no file descriptor for the connection to the bus")
+        }
     }
 
-    /// Where to read messages from, and whether there are any. Negative: nowhere yet.
-    var input: (descriptor: Int32, isReady: Bool) {
-        var isReady = false
-        let descriptor = cdbus_loop_input(raw, &isReady)
-        return (descriptor, isReady)
+    /// Where to read messages from. Negative: nowhere yet.
+    var input: Int32 { cdbus_loop_input(raw) }
+
+    func isReady(_ descriptor: Int32) -> Bool {
+        var index: Int32 = 0
+        while true {
+            let ready = cdbus_loop_ready(raw, index)
+            if ready == descriptor || ready < 0 { return ready >= 0 }
+            index += 1
+        }
     }
 
     func watch(_ descriptor: Int32, _ body: @escaping () -> Int) -> Bool {
@@ -60,14 +85,11 @@ final class EventLoop: @unchecked Sendable {  // holds: `raw` permits both, and 
     /// Lets those read whose descriptors are ready.
     func handleReaders() {
         guard !readers.isEmpty else { return }
-        withUnsafeTemporaryAllocation(of: Int32.self, capacity: 16) { ready in
-            guard let first = ready.baseAddress else { return }
-            let count = cdbus_loop_ready(raw, first, Int32(ready.count))
-            if Int(count) == ready.count { pacing.goOn() }
-            for descriptor in ready.prefix(Int(count)) {
-                guard let values = readers[descriptor]?() else { continue }
-                pacing.receive(values)
-            }
+        var index: Int32 = 0
+        while case let descriptor = cdbus_loop_ready(raw, index), descriptor >= 0 {
+            index += 1
+            if let values = readers[descriptor]?() { pacing.receive(values) }
         }
+        if index == CDBUS_MAX_READY { pacing.goOn() }
     }
 }

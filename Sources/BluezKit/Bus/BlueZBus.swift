@@ -101,11 +101,19 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
     /// A manager has events for its app: they are handed on at the end of this turn of the queue.
     func hasOutgoing(_ recipient: any Recipient) { outgoing.append(recipient) }
 
-    func flush() {
-        guard !outgoing.isEmpty else { return }
+    func flush() { _ = flush { false } }
+
+    /// - Parameter mayDeliver: Whether the caller can make one delivery itself.
+    /// - Returns: The delivery to make; nil: all are made by others.
+    private func flush(mayDeliver: () -> Bool) -> (() -> Void)? {
+        guard !outgoing.isEmpty else { return nil }
         let recipients = outgoing
         outgoing = []
-        for recipient in recipients { recipient.flush() }
+        var delivery: (() -> Void)?
+        for recipient in recipients {
+            if let own = recipient.flush(mayDeliver: { delivery == nil && mayDeliver() }) { delivery = own }
+        }
+        return delivery
     }
 
     // MARK: The connection
@@ -117,7 +125,7 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
             let connection = try Connection(address: address, queue: queue)
             self.connection = connection
             connection.onSignal = { [weak self] in self?.observer?.receive($0) }
-            connection.onTurnEnd = { [weak self] in self?.flush() }
+            connection.onTurnEnd = { [weak self] in self?.flush(mayDeliver: $0) }
             connection.onDisconnected = { [weak self] in self?.lost($0) }
             connection.patience = timing.daemon.patience
             connection.onSlowCall = { [weak self] in self?.observer?.callIsSlow() }

@@ -5,7 +5,9 @@ import Foundation
 protocol Recipient: AnyObject, Sendable {
     associatedtype Event
     /// Hands on what was posted in this turn of the bus queue.
-    func flush()
+    /// - Parameter mayDeliver: Whether the caller can make the delivery, outside the bus queue, however long it takes.
+    /// - Returns: The delivery to make; nil: another thread makes it, or there is none.
+    func flush(mayDeliver: () -> Bool) -> (() -> Void)?
     /// On the app's queue. If the manager is gone nothing of it follows (CN-15).
     func deliver(_ event: Event)
 }
@@ -30,10 +32,11 @@ extension DispatchQueue: CallbackPlace {
 /// The way from the bus queue to the app's queue: events in order, one wake-up for all that have gathered, and never a
 /// wait for the app. What an event changes of the app's objects it changes when it is delivered (D2).
 ///
-/// For a queue that may run on any thread, a thread of its own waits for events and brings them by `sync`, which runs right
-/// there when the queue is idle. `async` would cost more: libdispatch wakes and parks a worker of its pool for every single
-/// notification. Only the first delivery is made so: a queue that never runs would keep the thread forever. The main queue
-/// and other places that one thread runs are handed one block at a time.
+/// Events for a queue that may run on any thread are brought by `sync`, which runs right there when the queue is idle: by the
+/// thread that has waited for the bus, which then has no other one to wake, or else by a thread of this. `async` would cost more:
+/// libdispatch wakes and parks a worker of its pool for every single notification. Only the first delivery is made so: a queue
+/// that never runs would keep a thread forever. The main queue and other places that one thread runs are handed one block at a
+/// time.
 // holds: what changes is under the lock of `state`
 final class Inbox<Owner: Recipient>: @unchecked Sendable {
     // holds: events are made on the bus queue, consumed on the app's, never shared
@@ -42,17 +45,22 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
         /// Whom the events are for; held while there are any.
         var recipient: Owner?
         var carrier = Carrier.none
+        /// Where events are brought by `sync`; nil: it has not run yet, or one thread runs it.
+        var queue: DispatchQueue?
+        var hasThread = false
         var hasEnded = false
     }
 
     /// Who brings what there is to the app's queue, one at a time.
     private enum Carrier {
+        /// No one yet: a block must be handed over.
         case none
         /// A block on the queue, which may not run.
         case block
+        /// A thread.
         case thread
-        /// The thread, which waits to be woken.
-        case sleeper
+        /// No one at the moment: a thread must take it on.
+        case anyThread
     }
 
     private let place: any CallbackPlace
@@ -71,80 +79,102 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
     }
 
     /// Delivers what was added, after all that was delivered before. Events for a manager that is gone are lost.
-    func flush(to recipient: Owner) {
-        guard !outgoing.isEmpty else { return }
+    /// - Parameter mayDeliver: Asked if a thread must take it on.
+    /// - Returns: The delivery, if the caller may make it, and is to.
+    func flush(to recipient: Owner, mayDeliver: () -> Bool) -> (() -> Void)? {
+        guard !outgoing.isEmpty else { return nil }
         let events = outgoing
         outgoing = []
-        post(events, to: recipient)
+        switch post(events, to: recipient) {
+        case .none: place.perform { [self] in deliverBlock() }
+        case .anyThread where mayDeliver(): return { [self] in _ = deliverAll() }
+        case .anyThread: wakeThread()
+        case .block, .thread: break
+        }
+        return nil
     }
 
-    private func post(_ events: [Owner.Event], to recipient: Owner) {
-        let previous = state.withLock { state in
+    /// - Returns: Who was to bring events before that.
+    private func post(_ events: [Owner.Event], to recipient: Owner) -> Carrier {
+        state.withLock { state in
             if state.events.isEmpty { state.events = events } else { state.events += events }
             state.recipient = recipient
-            defer { if state.carrier != .block { state.carrier = state.carrier == .none ? .block : .thread } }
+            defer {
+                switch state.carrier {
+                case .none: state.carrier = .block
+                case .anyThread: state.carrier = .thread
+                case .block, .thread: break
+                }
+            }
             return state.carrier
-        }
-        switch previous {
-        case .none: place.perform { [self] in deliverBlock() }
-        case .sleeper: wakeUp.signal()
-        case .block, .thread: break
         }
     }
 
     /// Nothing follows: the manager is gone.
     func end() {
-        let mustWake = state.withLock { state in
+        let hasThread = state.withLock { state in
             state.hasEnded = true
-            defer { if state.carrier == .sleeper { state.carrier = .thread } }
-            return state.carrier == .sleeper
+            return state.hasThread
         }
-        if mustWake { wakeUp.signal() }
+        if hasThread { wakeUp.signal() }
     }
 
     /// On the app's queue. What is posted meanwhile waits for a turn of its own, also if the app runs a loop in a callback.
     private func deliverBlock() {
         if let recipient = state.withLock({ $0.recipient }) { deliver(to: recipient) }
-        if let queue = place.queueOfAnyThread { return startThread(queue) }
+        let queue = place.queueOfAnyThread
         let (mustGoOn, last) = state.withLock { state -> (Bool, Owner?) in
-            guard state.events.isEmpty else { return (true, nil) }
+            state.queue = queue
+            guard state.events.isEmpty else {
+                if queue != nil { state.carrier = .thread }
+                return (true, nil)
+            }
             defer { state.recipient = nil }
-            state.carrier = .none
+            state.carrier = queue == nil ? .none : .anyThread
             return (false, state.recipient)
         }
         // Outside the lock: it may be the last reference.
         withExtendedLifetime(last) {}
-        if mustGoOn { place.perform { [self] in deliverBlock() } }
+        guard mustGoOn else { return }
+        if queue == nil { place.perform { [self] in deliverBlock() } } else { wakeThread() }
     }
 
-    /// The queue runs: from now on a thread waits for it.
-    private func startThread(_ queue: DispatchQueue) {
-        state.withLock { $0.carrier = .thread }
+    /// Lets the thread of this bring what there is.
+    private func wakeThread() {
+        let hasThread = state.withLock { state in
+            defer { state.hasThread = true }
+            return state.hasThread
+        }
+        guard !hasThread else {
+            wakeUp.signal()
+            return
+        }
         let thread = Thread { [self] in
-            while let recipient = next() { queue.sync { deliver(to: recipient) } }
+            while deliverAll() { wakeUp.wait() }
         }
         thread.name = "bluezkit.delivery"
         thread.start()
     }
 
-    /// Waits for events. - Returns: whom they are for; nil at the end.
-    private func next() -> Owner? {
+    /// Brings what there is to the queue, until there is nothing.
+    /// - Returns: Whether more may follow.
+    private func deliverAll() -> Bool {
         while true {
-            let (recipient, hasEnded) = take()
-            if recipient != nil || hasEnded { return recipient }
-            wakeUp.wait()
+            let (recipient, queue, hasEnded) = take()
+            guard let recipient, let queue else { return !hasEnded }
+            queue.sync { deliver(to: recipient) }
         }
     }
 
     /// The recipient of waiting events, if there are any. One that has none is released here, outside the lock: it may
     /// be the last reference, and its end comes to ``end()``.
-    private func take() -> (recipient: Owner?, hasEnded: Bool) {
-        let (recipient, hasEvents, hasEnded) = state.withLock { state in
+    private func take() -> (recipient: Owner?, queue: DispatchQueue?, hasEnded: Bool) {
+        let (recipient, hasEvents, queue, hasEnded) = state.withLock { state in
             defer { state.recipient = nil }
-            if state.events.isEmpty, !state.hasEnded { state.carrier = .sleeper }
-            return (state.recipient, !state.events.isEmpty, state.hasEnded)
+            if state.events.isEmpty, !state.hasEnded { state.carrier = .anyThread }
+            return (state.recipient, !state.events.isEmpty, state.queue, state.hasEnded)
         }
-        return (hasEvents ? recipient : nil, hasEnded)
+        return (hasEvents ? recipient : nil, queue, hasEnded)
     }
 
     private func deliver(to recipient: Owner) {

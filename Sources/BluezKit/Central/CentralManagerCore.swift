@@ -97,7 +97,7 @@ final class CentralManagerCore: Recipient, @unchecked Sendable {
 
     func post(_ body: @escaping (CBCentralManager) -> Void) { post(.run(body)) }
 
-    func flush() { inbox.flush(to: self) }
+    func flush(mayDeliver: () -> Bool) -> (() -> Void)? { inbox.flush(to: self, mayDeliver: mayDeliver) }
 
     func deliver(_ event: Event) {
         switch event {

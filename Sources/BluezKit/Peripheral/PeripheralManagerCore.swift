@@ -53,7 +53,7 @@ final class PeripheralManagerCore: Recipient, @unchecked Sendable {
         if inbox.add(event) { bus.hasOutgoing(self) }
     }
 
-    func flush() { inbox.flush(to: self) }
+    func flush(mayDeliver: () -> Bool) -> (() -> Void)? { inbox.flush(to: self, mayDeliver: mayDeliver) }
 
     func deliver(_ event: Event) { if let manager { event(manager) } }
 

@@ -54,42 +54,55 @@ void cdbus_connection_close(DBusConnection *connection);
 
 // loop.c ------------------------------------------------------------------------------------------------------
 
-/// Waits for events of one connection. One thread calls `wait`, which uses only file descriptors; the owner of the
-/// connection then calls `handle`, which reads and writes.
+/// Waits for events of one connection. Several threads may call `wait`: one of them at a time leads, which is the one that waits
+/// for descriptors, and to which `wait` returns. It handles what is ready, and then calls `wait` again as the one that leads, or
+/// lets another one lead by `release` or `pause`. All else is for the owner of the connection, on one thread at a time.
 typedef struct cdbus_loop cdbus_loop_t;
+
+/// So many descriptors at most are found ready at once.
+enum { CDBUS_MAX_READY = 16 };
 
 cdbus_loop_t *_Nullable cdbus_loop_new(void);
 void cdbus_loop_free(cdbus_loop_t *loop);
 
-/// Adds the connection's watches and timeouts to the loop. -ENOMEM if libdbus has no memory.
+/// Adds the connection's watches to the loop. -ENOMEM if libdbus has no memory.
 int cdbus_loop_attach(cdbus_loop_t *loop, DBusConnection *connection);
 
 /// Removes them. Call it before the connection is closed.
 void cdbus_loop_detach(cdbus_loop_t *loop, DBusConnection *connection);
 
-/// Blocks until something is ready, a timeout is due or `wake` was called. Never calls libdbus.
-void cdbus_loop_wait(cdbus_loop_t *loop);
+/// Blocks until the calling thread leads, and something is ready. Any thread; never calls libdbus.
+/// - Parameter leads: Whether it led before, and has not let another one lead.
+/// - Returns: false after `end`.
+bool cdbus_loop_wait(cdbus_loop_t *loop, bool leads);
 
-/// Blocks for `nanoseconds`, or until `wake` is called.
-void cdbus_loop_pause(const cdbus_loop_t *loop, uint64_t nanoseconds);
+/// Lets another thread lead, as soon as something is ready. Any thread, if it leads.
+void cdbus_loop_release(cdbus_loop_t *loop);
 
-/// Lets libdbus authenticate, write and run its timeouts for the events that the last `wait` found. Once it has
-/// authenticated it no longer reads. -errno if there is no descriptor for reading.
+/// The same, but not before `nanoseconds` have passed or `resume` is called.
+void cdbus_loop_pause(cdbus_loop_t *loop, uint64_t nanoseconds);
+
+/// Ends a pause, if there is one.
+void cdbus_loop_resume(cdbus_loop_t *loop);
+
+/// Ends every `wait`, now and later. Any thread.
+void cdbus_loop_end(const cdbus_loop_t *loop);
+
+/// Lets libdbus authenticate and write for the events that `wait` has found. Once it has authenticated it no longer reads.
+/// -errno if there is no descriptor for reading, or no memory for waiting.
 int cdbus_loop_handle(cdbus_loop_t *loop);
 
-/// The descriptor to read messages from, and whether the last `wait` found something there. -1: not authenticated yet.
-int cdbus_loop_input(const cdbus_loop_t *loop, bool *is_ready);
+/// The descriptor to read messages from. -1: not authenticated yet.
+int cdbus_loop_input(const cdbus_loop_t *loop);
 
 /// Lets `wait` end as well when `fd` can be read from or is closed, for as long as that is so. Until `unwatch`, before which
 /// `fd` must not be closed. A negative errno on failure.
-int cdbus_loop_watch(cdbus_loop_t *loop, int fd);
-void cdbus_loop_unwatch(cdbus_loop_t *loop, int fd);
+int cdbus_loop_watch(const cdbus_loop_t *loop, int fd);
+void cdbus_loop_unwatch(const cdbus_loop_t *loop, int fd);
 
-/// Stores at most `count` of the watched descriptors that the last `wait` found ready, and returns their number.
-int cdbus_loop_ready(cdbus_loop_t *loop, int *fds, int count);
-
-/// Ends the current or the next `wait`. May be called on any thread.
-void cdbus_loop_wake(cdbus_loop_t *loop);
+/// The descriptors that `wait` has found ready; -1: there are no more. One that has been closed since may be among them, and its
+/// number may belong to another by now.
+int cdbus_loop_ready(const cdbus_loop_t *loop, int index);
 
 // message.c ---------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,5 @@
 import Dispatch
+import Glibc
 import Testing
 
 @testable import BluezKit
@@ -20,7 +21,7 @@ import Testing
             log.append("released")
         }
 
-        func flush() { inbox.flush(to: self) }
+        func flush(mayDeliver: () -> Bool) -> (() -> Void)? { inbox.flush(to: self, mayDeliver: mayDeliver) }
 
         func deliver(_ event: Int) {
             log.append("\(event)")
@@ -30,7 +31,7 @@ import Testing
         /// One turn of the bus queue.
         func post(_ events: Int...) {
             for event in events { _ = inbox.add(event) }
-            flush()
+            _ = flush { false }
         }
     }
 
@@ -47,7 +48,7 @@ import Testing
             #expect(recorder.inbox.add(turn * 2 + 1) == false)
             queue.sync {}
             #expect(log.all.count == turn * 2)
-            recorder.flush()
+            _ = recorder.flush { false }
             try await wait(for: "\(turn * 2 + 1)")
         }
         #expect(log.all == (0..<6).map(String.init))
@@ -106,6 +107,38 @@ import Testing
         box.withLock { $0 = nil }
     }
 
+    @Test("a caller that may deliver brings what there is, and what comes meanwhile; where it may not, a thread does")
+    func deliversInCaller() async throws {
+        let mark = QueueMark()
+        mark.mark(queue)
+        let threads = ProtectedBox<[pthread_t?]>([])
+        let recorder = Recorder(queue, log) { _ in threads.withLock { $0.append(mark.isHere ? pthread_self() : nil) } }
+        /// One turn. Returns what the caller is to do.
+        func turn(_ event: Int, mayDeliver: Bool) -> (() -> Void)? {
+            _ = recorder.inbox.add(event)
+            return recorder.flush { mayDeliver }
+        }
+        #expect(turn(0, mayDeliver: true) == nil)  // it is not known yet whether the queue runs
+        try await wait(for: "0")
+        queue.sync {}
+        threads.withLock { $0 = [] }
+        let delivery = try #require(turn(1, mayDeliver: true))
+        #expect(turn(2, mayDeliver: true) == nil)
+        #expect(turn(3, mayDeliver: false) == nil)
+        #expect(log.all == ["0"])
+        let caller = pthread_self()
+        delivery()
+        #expect(log.all == ["0", "1", "2", "3"])
+        #expect(threads.withLock { $0 } == [caller, caller, caller])
+        // The first of these makes the thread, the others wake it.
+        for event in 4...6 {
+            #expect(turn(event, mayDeliver: false) == nil)
+            try await wait(for: "\(event)")
+        }
+        queue.sync {}
+        #expect(threads.withLock { $0.count == 6 && !$0.contains(nil) })
+    }
+
     @Test("the recipient is kept while events wait for it, and released when it has them")
     func keepsRecipient() async throws {
         var recorder: Recorder? = Recorder(queue, log)
@@ -134,7 +167,7 @@ import Testing
     func emptyTurn() {
         var recorder: Recorder? = Recorder(queue, log)
         queue.suspend()
-        recorder?.flush()
+        _ = recorder?.flush { false }
         recorder = nil
         #expect(log.all == ["released"])
         queue.resume()

@@ -21,12 +21,13 @@ struct CallLimitTests {
             }
         }
         server.sync { connection in
-            connection.onTurnEnd = { [unowned connection] in
+            connection.onTurnEnd = { [unowned connection] _ in
                 let calls = held.withLock { held in
                     defer { held.calls = [] }
                     return held.calls
                 }
                 for call in calls { connection.reply(to: call.value) }
+                return nil
             }
         }
         let outcomes = EventLog<String>()

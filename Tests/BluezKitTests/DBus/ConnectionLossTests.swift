@@ -160,28 +160,40 @@ struct ConnectionLossTests {
         }
     }
 
-    @Test("a server that refuses Hello, or does not speak D-Bus, is a lost connection")
-    func noDBus() async throws {
+    @Test(
+        "a server that refuses us, says nothing, or does not speak D-Bus, is a lost connection, whatever is sent meanwhile",
+        arguments: ["HTTP/1.1 400 Bad Request\r\n\r\n", "REJECTED EXTERNAL\r\n", ""])
+    func noDBus(_ greeting: String) async throws {
         let directory = FileManager.default.temporaryDirectory.appendingPathComponent("bluezkit-\(UUID().uuidString)")
         try FileManager.default.createDirectory(at: directory, withIntermediateDirectories: true)
         defer { try? FileManager.default.removeItem(at: directory) }
         let path = directory.appendingPathComponent("s").path
         let listener = try #require(listeningSocket(path))
+        let rounds = 20
         Thread.detachNewThread {
-            let client = accept(listener, nil, nil)
-            _ = write(client, "HTTP/1.1 400 Bad Request\r\n\r\n", 28)
-            close(client)
+            for _ in 0..<rounds {
+                let client = accept(listener, nil, nil)
+                _ = send(client, greeting, greeting.utf8.count, Int32(MSG_NOSIGNAL))
+                close(client)
+            }
             close(listener)
         }
         let queue = DispatchQueue(label: "test")
-        let log = EventLog<String>()
-        let connection = try queue.sync {
-            let connection = try Connection(address: BusAddress("unix:path=\(path)"), queue: queue)
-            connection.onDisconnected = { log.append($0.name) }
-            return connection
+        for _ in 0..<rounds {
+            let log = EventLog<String>()
+            let connection = try queue.sync {
+                let connection = try Connection(address: BusAddress("unix:path=\(path)"), queue: queue)
+                connection.onDisconnected = { log.append($0.name) }
+                // libdbus may notice the end while it writes these.
+                for _ in 0..<20 {
+                    let call = MethodCall(destination: "a.b", path: "/", interface: "a.b", member: "C")
+                    connection.call(call, deadline: .seconds(60)) { _ in }
+                }
+                return connection
+            }
+            #expect(try await log.next("the end") { $0 }.hasPrefix("org.freedesktop.DBus.Error."))
+            queue.sync { connection.close() }
         }
-        #expect(try await log.next("the end") { $0 }.hasPrefix("org.freedesktop.DBus.Error."))
-        queue.sync { connection.close() }
     }
 
     @Test("ten thousand calls at once are all answered, in order")

@@ -37,6 +37,81 @@ struct ConnectionTests {
         #expect(try await client.call(server.name, "/x", "org.freedesktop.DBus.Peer", "Ping") == [])
     }
 
+    @Test(
+        "a delivery that takes long holds up nothing: another thread receives, and may not deliver until there are two again"
+    )
+    func longDelivery() async throws {
+        let bus = try PrivateBus(policy: .open)
+        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        let (log, gate) = (client.order, DispatchSemaphore(value: 0))
+        client.sync { connection in
+            connection.onTurnEnd = { mayDeliver in
+                let mayDeliver = mayDeliver()
+                log.append("may deliver: \(mayDeliver)")
+                guard mayDeliver else { return nil }
+                return {
+                    log.append("begins")
+                    gate.wait()
+                }
+            }
+        }
+        func turn(_ member: String) async throws -> String {
+            try server.emit("/", "a.b", member, to: client.name, [])
+            try await log.next(member) { $0 == "signal \(member)" ? true : nil }
+            return try await log.next("end of the turn") { $0.hasPrefix("may deliver") ? $0 : nil }
+        }
+        // The second thread is started by the first turn that could use it.
+        #expect(try await turn("A") == "may deliver: false")
+        for _ in 0..<2 {
+            while try await turn("B") != "may deliver: true" {}
+            try await log.next("delivery") { $0 == "begins" ? true : nil }
+            for member in ["C", "D"] { #expect(try await turn(member) == "may deliver: false") }
+            gate.signal()
+        }
+    }
+
+    /// Says when the queue that has it is released, and with it every thread that holds the queue.
+    private final class Sentinel: Sendable {
+        let log = EventLog<String>()
+        deinit { log.append("released") }
+    }
+
+    @Test("close() ends the threads, also one that delivers, as soon as it has")
+    func threadsEnd() async throws {
+        let bus = try PrivateBus(policy: .open)
+        let (log, gate, sentinel) = (EventLog<String>(), DispatchSemaphore(value: 0), Sentinel())
+        let released = sentinel.log
+        func connect(_ sentinel: Sentinel) throws -> Connection {
+            let queue = DispatchQueue(label: "test.threads")
+            queue.setSpecific(key: DispatchSpecificKey<Sentinel>(), value: sentinel)
+            return try queue.sync {
+                let connection = try Connection(address: bus.address, queue: queue)
+                connection.onTurnEnd = { [unowned connection] mayDeliver in
+                    // Each turn leads to another one, until there are two threads.
+                    guard mayDeliver() else {
+                        let bus = "org.freedesktop.DBus"
+                        let call = MethodCall(destination: bus, path: "/", interface: bus, member: "GetId")
+                        connection.call(call, deadline: .seconds(20)) { _ in }
+                        return nil
+                    }
+                    return {
+                        log.append("begins")
+                        gate.wait()
+                    }
+                }
+                return connection
+            }
+        }
+        do {
+            let connection = try connect(consume sentinel)
+            try await log.next("delivery") { $0 == "begins" ? true : nil }
+            connection.queue.sync { connection.close() }
+        }
+        #expect(released.all.isEmpty)
+        gate.signal()
+        try await released.next("the end of all threads") { $0 == "released" ? true : nil }
+    }
+
     @Test("a deadline gives timedOut once, and an answer that comes later is dropped")
     func deadline() async throws {
         let bus = try PrivateBus(policy: .open)
