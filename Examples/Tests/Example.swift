@@ -57,7 +57,7 @@ final class Example {
         process.arguments = arguments
         process.environment = ProcessInfo.processInfo.environment.merging(
             [
-                "DBUS_SYSTEM_BUS_ADDRESS": simulator?.address.rawValue ?? "unix:path=/nowhere",
+                "DBUS_SYSTEM_BUS_ADDRESS": simulator?.address ?? "unix:path=/nowhere",
                 "BLUEZKIT_STATE_DIR": state ?? "/nowhere",
             ]) { $1 }
         let (out, err) = (Pipe(), Pipe())

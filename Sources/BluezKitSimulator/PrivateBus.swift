@@ -1,4 +1,4 @@
-public import BluezDBus
+package import BluezDBus
 import Foundation
 import Glibc
 
@@ -7,7 +7,8 @@ import Glibc
 /// default of other distributions.
 public final class PrivateBus: Sendable {
     /// The address on which it listens. For other programs, set `DBUS_SYSTEM_BUS_ADDRESS` to it.
-    public let address: BusAddress
+    public var address: String { busAddress.rawValue }
+    package let busAddress: BusAddress
 
     private let shell: pid_t
     private let lifeline: Int32
@@ -51,7 +52,7 @@ public final class PrivateBus: Sendable {
         } catch {
             throw .failed("cannot write to \(directory): \(error)")
         }
-        (shell, lifeline, address) = try Self.start(program, directory)
+        (shell, lifeline, busAddress) = try Self.start(program, directory)
     }
 
     deinit {
@@ -63,7 +64,7 @@ public final class PrivateBus: Sendable {
     /// What programs note of links on this bus (`LinkLease`) is of no use any more, and others look through it.
     private func removeSharedFiles() {
         // unix:path=…,guid=…; dbus-broker's launcher does not say it.
-        guard let guid = address.rawValue.split(separator: ",").first(where: { $0.hasPrefix("guid=") })?.dropFirst(5)
+        guard let guid = address.split(separator: ",").first(where: { $0.hasPrefix("guid=") })?.dropFirst(5)
         else { return }
         let directory = sharedDirectory()
         for name in (try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []

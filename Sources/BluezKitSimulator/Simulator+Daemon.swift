@@ -74,7 +74,7 @@ extension Simulator {
 
     private func startDaemon(completion: @escaping (Result<Void, any Error>) -> Void) throws {
         guard connection == nil else { return completion(.success(())) }
-        let connection = try Connection(address: address, queue: queue)
+        let connection = try Connection(address: busAddress, queue: queue)
         let server = ObjectServer(connection: connection)
         (self.connection, self.server) = (connection, server)
         server.intercept = { [weak self] call in

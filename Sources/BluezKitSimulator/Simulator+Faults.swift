@@ -1,6 +1,6 @@
 import Dispatch
 import Synchronization
-public import BluezDBus
+package import BluezDBus
 
 /// How long a controller receives nothing.
 public enum SimulatorDeafness: String, Sendable {
@@ -115,7 +115,7 @@ extension Simulator {
 
     /// From now on the applications that bluetoothd calls get this value instead of the options of a read or write,
     /// whatever its type. Nil: the correct options again.
-    public func sendOptions(_ options: Value?) { sync { failures.malformedOptions = options } }
+    package func sendOptions(_ options: Value?) { sync { failures.malformedOptions = options } }
 
     /// The number of advertising reports that the controllers have sent to the kernel.
     public var reportsSent: Int { sync { reportCount } }

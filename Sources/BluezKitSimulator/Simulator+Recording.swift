@@ -1,4 +1,4 @@
-public import BluezDBus
+package import BluezDBus
 import Foundation
 
 /// A method call that the simulated bluetoothd received.
@@ -16,15 +16,26 @@ public struct RecordedCall: Hashable, Sendable {
 /// What happens to matching calls, instead of or before the normal handling.
 public struct SimulatorFault: Sendable {
     /// The effect on a matching call.
-    public enum Effect: Sendable {
+    public struct Effect: Sendable {
+        enum Kind {
+            case fail(name: String, message: String)
+            case answer([Value])
+            case ignore
+            case delay(Duration)
+        }
+
+        let kind: Kind
+
         /// The call fails with this error, and has no effect.
-        case fail(name: String, message: String)
+        public static func fail(name: String, message: String) -> Effect {
+            Effect(kind: .fail(name: name, message: message))
+        }
         /// The call is answered with these arguments, whatever their types, and has no effect.
-        case answer([Value])
+        package static func answer(_ arguments: [Value]) -> Effect { Effect(kind: .answer(arguments)) }
         /// The call is never answered, and has no effect.
-        case ignore
+        public static let ignore = Effect(kind: .ignore)
         /// The call is handled normally, but later.
-        case delay(Duration)
+        public static func delay(_ delay: Duration) -> Effect { Effect(kind: .delay(delay)) }
     }
 
     /// Nil: any.
@@ -117,7 +128,7 @@ extension Simulator {
     public func clearFaults() { sync { faults = [] } }
 
     /// Sends any signal from the daemon, true or not.
-    public func emit(
+    package func emit(
         path: String, interface: String, member: String, to destination: String? = nil, arguments: [Value] = []
     ) throws {
         try sync {
@@ -155,7 +166,7 @@ extension Simulator {
         if let times = fault.times {
             if times <= 1 { faults.remove(at: index) } else { faults[index].times = times - 1 }
         }
-        switch fault.effect {
+        switch fault.effect.kind {
         case .fail(let name, let message): server?.refuse(call, name: name, message: message)
         case .answer(let values):
             server?.reply(to: call) { (writer) throws(BusError) in for value in values { try writer.write(value) } }

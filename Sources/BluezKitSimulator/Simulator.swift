@@ -1,4 +1,4 @@
-public import BluezDBus
+package import BluezDBus
 import Dispatch
 import Foundation
 import Synchronization
@@ -13,8 +13,9 @@ import Synchronization
 /// ```
 /// All methods may be called from any thread. Closures that are passed to it run on its own queue, and may call it.
 public final class Simulator: @unchecked Sendable {  // holds: all state is touched inside `sync`
-    /// The address of its bus. A client connects to it as it would to the system bus.
-    public let address: BusAddress
+    /// The address of its bus, for `BluezManagerOptionBusAddressKey` or, for other programs, `DBUS_SYSTEM_BUS_ADDRESS`.
+    public var address: String { busAddress.rawValue }
+    package let busAddress: BusAddress
     let queue = DispatchQueue(label: "bluezkit.simulator")
     private let bus: PrivateBus?
     // holds: a key never changes; later versions of Dispatch declare it so
@@ -71,14 +72,14 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
     /// - Parameters:
     ///   - address: The bus to use. Nil: a private bus, which ends with the simulator.
     public init(
-        timing: SimulatorTiming = .fast, options: SimulatorOptions = SimulatorOptions(), address: BusAddress? = nil,
+        timing: SimulatorTiming = .fast, options: SimulatorOptions = SimulatorOptions(), address: String? = nil,
         adapterAddresses: [String] = ["00:B1:5E:00:00:01"]
     ) async throws {
         if let address {
-            (bus, self.address) = (nil, address)
+            (bus, busAddress) = (nil, BusAddress(address))
         } else {
             let bus = try PrivateBus()
-            (self.bus, self.address) = (bus, bus.address)
+            (self.bus, busAddress) = (bus, bus.busAddress)
         }
         (timingState, optionsState) = (timing, options)
         queue.setSpecific(key: Self.mark.key, value: ObjectIdentifier(self))

@@ -46,7 +46,7 @@ final class Traffic {
 
     func start() {
         for _ in 0..<bustle.phones { arrive() }
-        clients = (0..<bustle.clients).map { _ in OtherClient(simulator.address, queue: simulator.queue) }
+        clients = (0..<bustle.clients).map { _ in OtherClient(simulator.busAddress, queue: simulator.queue) }
         next()
     }
 

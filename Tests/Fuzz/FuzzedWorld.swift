@@ -12,8 +12,8 @@ enum FuzzedWorld {
 
     static func play(_ bytes: UnsafeBufferPointer<UInt8>) {
         guard case .success(let bus) = bus else { preconditionFailure("no bus: \(bus)") }
-        let daemon = FuzzedDaemon(bus.address, Choices(bytes))
-        let app = FuzzedApp(bus.address, seed: bytes.reduce(0) { $0 &* 31 &+ UInt64($1) })
+        let daemon = FuzzedDaemon(bus.busAddress, Choices(bytes))
+        let app = FuzzedApp(bus.busAddress, seed: bytes.reduce(0) { $0 &* 31 &+ UInt64($1) })
         let messages = daemon.play { app.settle() }
         app.end()
         daemon.end()

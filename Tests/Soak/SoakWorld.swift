@@ -38,9 +38,9 @@ final class SoakWorld {
         timing.temporaryTimeout = .milliseconds(50)
         let simulator = try await Simulator(timing: timing)
         for sensor in sensors { simulator.add(sensor) }
-        let observer = try BusObserver(simulator.address)
+        let observer = try BusObserver(simulator.busAddress)
         apps = try [1...4, 5...8].map { numbers in
-            try AppProcess(address: simulator.address.rawValue, names: numbers.map { "Rig Sensor \($0)" })
+            try AppProcess(address: simulator.address, names: numbers.map { "Rig Sensor \($0)" })
         }
         try settle(simulator, hour: 0)
         var marks: [Mark] = []

@@ -39,7 +39,7 @@ final class SimulatedBus: @unchecked Sendable {  // holds: never changes, and th
     private init(_ simulator: Simulator, _ scenario: Scenario) {
         self.simulator = simulator
         // The bus appends its GUID, which is not needed.
-        address = String(simulator.address.rawValue.prefix { $0 != "," })
+        address = String(simulator.address.prefix { $0 != "," })
         let devices = Self.devices(of: scenario)
         for device in devices { simulator.add(device) }
         devices.first { $0.address == Self.heartAddress }?.notifyRepeatedly(

@@ -221,7 +221,7 @@ import Testing
     @Test("ST-1 ST-6 no adapter: unsupported, after a grace period; no bus: unsupported as well")
     func unsupported() async throws {
         let simulator = try await Simulator(options: .busy, adapterAddresses: [])
-        let central = Central(OptionsWorld([BluezManagerOptionBusAddressKey: simulator.address.rawValue]))
+        let central = Central(OptionsWorld([BluezManagerOptionBusAddressKey: simulator.address]))
         try await central.next("unsupported") { if case .state(.unsupported) = $0 { true } else { nil } }
         let lost = Central(OptionsWorld([BluezManagerOptionBusAddressKey: "unix:path=/nonexistent/bus"]))
         try await lost.next("unsupported") { if case .state(.unsupported) = $0 { true } else { nil } }
@@ -241,7 +241,7 @@ import Testing
         let simulator = try await Simulator(
             options: .busy, adapterAddresses: ["00:B1:5E:00:00:01", "00:B1:5E:00:00:02"])
         simulator.setPowered(false, adapter: 0)
-        let world = OptionsWorld([BluezManagerOptionBusAddressKey: simulator.address.rawValue])
+        let world = OptionsWorld([BluezManagerOptionBusAddressKey: simulator.address])
         let central = Central(world)
         try await central.powerOn()
         central.manager.scanForPeripherals(withServices: nil)

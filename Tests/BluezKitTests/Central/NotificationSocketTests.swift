@@ -214,7 +214,7 @@ import Testing
     @Test("D6 while another program is subscribed, values come by signals; while it has the socket, none come")
     func otherProgram() async throws {
         let (world, central, sink, characteristic) = try await connectedSink(.v5_87)
-        let other = try await BusClient(world.simulator.address)
+        let other = try await BusClient(world.simulator.busAddress)
         let path = characteristic.objectPath
         _ = try await other.characteristic(path, "StartNotify")
         #expect(try await central.setNotify(true, characteristic) == nil)

@@ -90,7 +90,7 @@ import Testing
         // The sink belongs to another program: its client has no agent, so ours is asked.
         central.manager.pairing = .justWorks
         try await central.settle(heart)
-        let other = try await BusClient(world.simulator.address)
+        let other = try await BusClient(world.simulator.busAddress)
         world.simulator.remember(world.sink)
         let sink = "/org/bluez/hci0/dev_F0_F1_F2_00_00_02"
         try await other.call(sink, "org.bluez.Device1", "Connect")
@@ -113,7 +113,7 @@ import Testing
         let server = app.sync { connection in
             let server = ObjectServer(connection: connection)
             // The session ends right here; in an app it does so on another thread, while the question is on its way.
-            let session = Session.shared(Session.Key(address: world.simulator.address, adapter: nil))
+            let session = Session.shared(Session.Key(address: world.simulator.busAddress, adapter: nil))
             server.add(Agent.interface, to: Agent.path, owner: Agent(session.pairing))
             return server
         }

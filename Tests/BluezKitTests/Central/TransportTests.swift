@@ -12,7 +12,7 @@ import Testing
     @Test("D6 RW-8 over tcp, which cannot transfer descriptors, notifications and writes without response use messages")
     func tcp() async throws {
         let bus = try ConfiguredBus(listen: ["tcp:host=127.0.0.1,port=0", "unix:path=DIR/bus"])
-        let simulator = try await Simulator(options: .busy, address: try bus.address("unix:"))
+        let simulator = try await Simulator(options: .busy, address: try bus.address("unix:").rawValue)
         let device = simulator.add(.sink())
         let central = Central(OptionsWorld([BluezManagerOptionBusAddressKey: try bus.address("tcp:").rawValue]))
         try await central.powerOn()
@@ -213,7 +213,7 @@ private final class Host: @unchecked Sendable {  // holds: used by one test, ste
                 guard ContinuousClock.now < deadline else { throw error }
             }
         }
-        let simulator = try await Simulator(options: .busy, address: BusAddress(address))
+        let simulator = try await Simulator(options: .busy, address: address)
         simulator.add(.heart())
         if sink { simulator.add(.sink()) }
         self.simulator = simulator

@@ -10,7 +10,7 @@ struct CallLimitTests {
     @Test("calls above the bus' limit wait, and are made in the order in which they were requested")
     func waits() async throws {
         let bus = try PrivateBus(policy: .open)
-        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        let (server, client) = (try await Peer.named(bus.busAddress), try await Peer.named(bus.busAddress))
         // It answers only when nothing else comes: as many calls are open as ever will be.
         let held = ProtectedBox<(calls: [Held<IncomingCall>], most: Int, order: [Int])>(([], 0, []))
         server.serve { connection, call in
@@ -52,7 +52,7 @@ struct CallLimitTests {
     @Test("an answer that comes after the deadline makes room; until then the call counts, as it does for the bus")
     func late() async throws {
         let bus = try PrivateBus(policy: .open)
-        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        let (server, client) = (try await Peer.named(bus.busAddress), try await Peer.named(bus.busAddress))
         let calls = EventLog<Held<IncomingCall>>()
         server.serve { _, call in calls.append(Held(value: call)) }
         let outcomes = EventLog<String>()
@@ -83,7 +83,7 @@ struct CallLimitTests {
     @Test("as many unanswered calls as may be open end the connection, because it can make no others")
     func stuck() async throws {
         let bus = try PrivateBus(policy: .open)
-        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        let (server, client) = (try await Peer.named(bus.busAddress), try await Peer.named(bus.busAddress))
         server.serve { _, _ in }
         let outcomes = EventLog<String>()
         let destination = server.name

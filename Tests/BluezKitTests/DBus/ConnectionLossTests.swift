@@ -9,7 +9,7 @@ struct ConnectionLossTests {
     @Test("the bus is killed: pending calls fail in order, then onDisconnected is called once, and calls fail at once")
     func killed() async throws {
         let bus = try PrivateBus(policy: .open)
-        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        let (server, client) = (try await Peer.named(bus.busAddress), try await Peer.named(bus.busAddress))
         server.serve { _, _ in }
         let destination = server.name
         let log = client.order
@@ -40,7 +40,7 @@ struct ConnectionLossTests {
     @Test("close() fails all calls without an answer, in order and before it returns; no onDisconnected")
     func closed() async throws {
         let bus = try PrivateBus(policy: .open)
-        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        let (server, client) = (try await Peer.named(bus.busAddress), try await Peer.named(bus.busAddress))
         let arrived = EventLog<Bool>()
         server.serve { _, _ in arrived.append(true) }
         let destination = server.name
@@ -74,9 +74,9 @@ struct ConnectionLossTests {
     @Test("a connection may be closed in any of its own callbacks")
     func closedInside() async throws {
         let bus = try PrivateBus(policy: .open)
-        let server = try await Peer.named(bus.address)
+        let server = try await Peer.named(bus.busAddress)
         server.serveEcho()
-        let inAnswer = try await Peer.named(bus.address)
+        let inAnswer = try await Peer.named(bus.busAddress)
         let log = EventLog<String>()
         let destination = server.name
         inAnswer.sync { connection in
@@ -90,7 +90,7 @@ struct ConnectionLossTests {
         }
         // The second one fails by the closing.
         for _ in 1...2 { #expect(try await log.next("answer") { $0 } == "answer") }
-        let inSignal = try await Peer.named(bus.address)
+        let inSignal = try await Peer.named(bus.busAddress)
         inSignal.sync { connection in
             connection.onSignal = { [unowned connection] _ in
                 log.append("signal")
@@ -102,7 +102,7 @@ struct ConnectionLossTests {
         try await server.settle()
         inSignal.sync { _ in }
         #expect(log.all.filter { $0 == "signal" }.count == 1)
-        let inLoss = try await Peer.named(bus.address)
+        let inLoss = try await Peer.named(bus.busAddress)
         inLoss.sync { connection in
             connection.onDisconnected = { [unowned connection] _ in
                 log.append("lost")
@@ -199,8 +199,8 @@ struct ConnectionLossTests {
     @Test("ten thousand calls at once are all answered, in order")
     func manyCalls() async throws {
         let bus = try PrivateBus(policy: .open)
-        let client = try await Peer.named(bus.address)
-        let server = try await Peer.named(bus.address)
+        let client = try await Peer.named(bus.busAddress)
+        let server = try await Peer.named(bus.busAddress)
         server.serveEcho()
         let answers = EventLog<Int>()
         let destination = server.name

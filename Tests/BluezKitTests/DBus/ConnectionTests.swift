@@ -9,7 +9,7 @@ struct ConnectionTests {
     @Test("a remote error keeps its name and message, whatever its arguments are")
     func remoteErrors() async throws {
         let bus = try PrivateBus(policy: .open)
-        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        let (server, client) = (try await Peer.named(bus.busAddress), try await Peer.named(bus.busAddress))
         server.serve { connection, call in
             let text = (try? call.values())?.first?.stringValue ?? ""
             connection.refuse(call, name: "org.bluez.Error.Failed", message: text)
@@ -29,7 +29,7 @@ struct ConnectionTests {
     @Test("an object that is not exported is UnknownObject, and Peer.Ping is answered automatically")
     func unknownObject() async throws {
         let bus = try PrivateBus(policy: .open)
-        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        let (server, client) = (try await Peer.named(bus.busAddress), try await Peer.named(bus.busAddress))
         do {
             try await client.echo(server)
             Issue.record("answered")
@@ -42,7 +42,7 @@ struct ConnectionTests {
     )
     func longDelivery() async throws {
         let bus = try PrivateBus(policy: .open)
-        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        let (server, client) = (try await Peer.named(bus.busAddress), try await Peer.named(bus.busAddress))
         let (log, gate) = (client.order, DispatchSemaphore(value: 0))
         client.sync { connection in
             connection.onTurnEnd = { mayDeliver in
@@ -85,7 +85,7 @@ struct ConnectionTests {
             let queue = DispatchQueue(label: "test.threads")
             queue.setSpecific(key: DispatchSpecificKey<Sentinel>(), value: sentinel)
             return try queue.sync {
-                let connection = try Connection(address: bus.address, queue: queue)
+                let connection = try Connection(address: bus.busAddress, queue: queue)
                 connection.onTurnEnd = { [unowned connection] mayDeliver in
                     // Each turn leads to another one, until there are two threads.
                     guard mayDeliver() else {
@@ -115,7 +115,7 @@ struct ConnectionTests {
     @Test("a deadline gives timedOut once, and an answer that comes later is dropped")
     func deadline() async throws {
         let bus = try PrivateBus(policy: .open)
-        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        let (server, client) = (try await Peer.named(bus.busAddress), try await Peer.named(bus.busAddress))
         let calls = EventLog<Held<IncomingCall>>()
         server.serve { _, call in calls.append(Held(value: call)) }
         let outcomes = EventLog<Result<Void, BusError>>()
@@ -137,7 +137,7 @@ struct ConnectionTests {
     @Test("deadlines fire in their own order, not in that of the calls; a zero deadline is over at once")
     func deadlineOrder() async throws {
         let bus = try PrivateBus(policy: .open)
-        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        let (server, client) = (try await Peer.named(bus.busAddress), try await Peer.named(bus.busAddress))
         server.serve { _, _ in }
         let order = EventLog<Int>()
         let destination = server.name
@@ -155,7 +155,7 @@ struct ConnectionTests {
     @Test("an infinite deadline never expires")
     func endlessDeadline() async throws {
         let bus = try PrivateBus(policy: .open)
-        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        let (server, client) = (try await Peer.named(bus.busAddress), try await Peer.named(bus.busAddress))
         server.serveEcho()
         #expect(try await client.echo(server, .byte(1), deadline: .seconds(Int64.max)) == [.byte(1)])
     }
@@ -163,7 +163,7 @@ struct ConnectionTests {
     @Test("completions are called in the order of the answers, after every signal sent before them")
     func order() async throws {
         let bus = try PrivateBus(policy: .open)
-        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        let (server, client) = (try await Peer.named(bus.busAddress), try await Peer.named(bus.busAddress))
         server.serve { connection, call in
             for member in ["One", "Two"] {
                 try? connection.emit(path: "/", interface: "a.b", member: member) { (_) throws(BusError) in }
@@ -193,7 +193,7 @@ struct ConnectionTests {
     @Test("a completion never runs before call() has returned, even for a call that could not be sent")
     func neverInside() async throws {
         let bus = try PrivateBus(policy: .open)
-        let client = try await Peer.named(bus.address)
+        let client = try await Peer.named(bus.busAddress)
         let log = EventLog<String>()
         client.sync { connection in
             connection.call(
@@ -216,7 +216,7 @@ struct ConnectionTests {
     @Test("a call without reply expects none, and is not answered")
     func noReply() async throws {
         let bus = try PrivateBus(policy: .open)
-        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        let (server, client) = (try await Peer.named(bus.busAddress), try await Peer.named(bus.busAddress))
         let calls = EventLog<Bool>()
         server.serve { connection, call in
             calls.append(call.expectsReply)
@@ -234,7 +234,7 @@ struct ConnectionTests {
     @Test("match rules are counted: one AddMatch and one RemoveMatch, however many users the rule has")
     func matchRules() async throws {
         let bus = try PrivateBus(policy: .open)
-        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        let (server, client) = (try await Peer.named(bus.busAddress), try await Peer.named(bus.busAddress))
         let rule = MatchRule(sender: server.name, interface: "a.b", member: "S", path: "/p", argument0: "x")
         func rules() async throws -> Int {
             let stats = try? await client.call(
@@ -268,7 +268,7 @@ struct ConnectionTests {
     @Test("a rule that the bus refuses is reported, and so is one with a quotation mark or a NUL in it")
     func refusedRule() async throws {
         let bus = try PrivateBus(policy: .open)
-        let client = try await Peer.named(bus.address)
+        let client = try await Peer.named(bus.busAddress)
         let refused = EventLog<String>()
         client.sync { connection in
             connection.onRuleRefused = { _, error in refused.append(error.name) }
@@ -286,7 +286,7 @@ struct FileDescriptorTests {
     @Test("descriptors are duplicated both ways, close-on-exec, and work")
     func passes() async throws {
         let bus = try PrivateBus(policy: .open)
-        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        let (server, client) = (try await Peer.named(bus.busAddress), try await Peer.named(bus.busAddress))
         #expect(client.sync { $0.carriesFileDescriptors })
         server.serveEcho()
         var ends: [Int32] = [-1, -1]
@@ -312,7 +312,7 @@ struct FileDescriptorTests {
     @Test("descriptors of calls that are not read are closed")
     func closesUnread() async throws {
         let bus = try PrivateBus(policy: .open)
-        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        let (server, client) = (try await Peer.named(bus.busAddress), try await Peer.named(bus.busAddress))
         server.serve { connection, call in connection.reply(to: call) }
         var ends: [Int32] = [-1, -1]
         #expect(pipe(&ends) == 0)

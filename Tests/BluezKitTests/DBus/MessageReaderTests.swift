@@ -46,7 +46,7 @@ struct MessageReaderTests {
     @Test("reading any wrong type is malformed, and reading continues from the same position, also at the end")
     func wrongTypes() async throws {
         let bus = try PrivateBus(policy: .open)
-        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        let (server, client) = (try await Peer.named(bus.busAddress), try await Peer.named(bus.busAddress))
         let done = EventLog<String>()
         server.serve { connection, call in
             let found = call.signature
@@ -81,7 +81,7 @@ struct MessageReaderTests {
     @Test("an empty message reads as nothing, and an empty array as no element")
     func empty() async throws {
         let bus = try PrivateBus(policy: .open)
-        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        let (server, client) = (try await Peer.named(bus.busAddress), try await Peer.named(bus.busAddress))
         let done = EventLog<Bool>()
         server.serve { connection, call in
             var reader = call.reader
@@ -107,7 +107,7 @@ struct MessageReaderTests {
     @Test("unread parts of an element or a variant are skipped; an error inside is rethrown")
     func passesOver() async throws {
         let bus = try PrivateBus(policy: .open)
-        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        let (server, client) = (try await Peer.named(bus.busAddress), try await Peer.named(bus.busAddress))
         let properties = Value.properties([
             ("A", .strings(["x", "y"])), ("B", .byte(2)), ("C", .dictionary(key: "q", value: "v", [])), ("D", .byte(4)),
         ])

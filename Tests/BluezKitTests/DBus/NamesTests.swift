@@ -122,7 +122,7 @@ struct NamesTests {
         arguments: forbidden)
     func badNames(_ names: [String]) async throws {
         let bus = try PrivateBus(policy: .open)
-        let peer = try await Peer.named(bus.address)
+        let peer = try await Peer.named(bus.busAddress)
         do {
             try await peer.call(names[0], "/a", names[1], names[2])
             Issue.record("sent")
@@ -139,7 +139,7 @@ struct NamesTests {
     @Test("names on the bus: unique, requested, taken, released")
     func names() async throws {
         let bus = try PrivateBus(policy: .open)
-        let (first, second) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        let (first, second) = (try await Peer.named(bus.busAddress), try await Peer.named(bus.busAddress))
         #expect(first.name.hasPrefix(":") && first.name != second.name)
         func request(_ peer: Peer, _ name: String) async -> Result<Void, BusError> {
             await withCheckedContinuation { continuation in
@@ -161,19 +161,19 @@ struct NamesTests {
     @Test("a watched name reports its present owner, then each change, and identifies the owner's messages")
     func watchesName() async throws {
         let bus = try PrivateBus(policy: .open)
-        let watcher = try await Peer.named(bus.address)
+        let watcher = try await Peer.named(bus.busAddress)
         let owners = EventLog<String?>()
         watcher.sync { $0.watchName("test.Name") { owners.append($0) } }
         func nextOwner() async throws -> String? { try await owners.next("owner") { [$0] }[0] }
         #expect(try await nextOwner() == nil)
-        var first: Peer? = try await Peer.named(bus.address)
+        var first: Peer? = try await Peer.named(bus.busAddress)
         let name = first?.name
         first?.sync { $0.requestName("test.Name") { _ in } }
         #expect(try await nextOwner() == name && watcher.sync { $0.owner(of: "test.Name") } == name)
         first?.sync { $0.close() }
         first = nil
         #expect(try await nextOwner() == nil)
-        let second = try await Peer.named(bus.address)
+        let second = try await Peer.named(bus.busAddress)
         second.sync { $0.requestName("test.Name") { _ in } }
         #expect(try await nextOwner() == second.name)
         watcher.sync { $0.unwatchName("test.Name") }
@@ -184,7 +184,8 @@ struct NamesTests {
     func forgedOwner() async throws {
         let bus = try PrivateBus(policy: .open)
         let (watcher, owner, forger) = (
-            try await Peer.named(bus.address), try await Peer.named(bus.address), try await Peer.named(bus.address)
+            try await Peer.named(bus.busAddress), try await Peer.named(bus.busAddress),
+            try await Peer.named(bus.busAddress)
         )
         let owners = EventLog<String?>()
         owner.sync { $0.requestName("test.Name") { _ in } }

@@ -46,7 +46,7 @@ private final class Host: @unchecked Sendable {  // holds: all state is touched 
 
     init() async throws {
         bus = try PrivateBus(policy: .open)
-        let (queue, address) = (queue, bus.address)
+        let (queue, address) = (queue, bus.busAddress)
         connection = try queue.sync { try Connection(address: address, queue: queue) }
         let connection = connection
         server = queue.sync {
@@ -68,7 +68,7 @@ private final class Host: @unchecked Sendable {  // holds: all state is touched 
     }
 
     func run<R>(_ body: (ObjectServer) -> R) -> R { queue.sync { body(server) } }
-    func client() async throws -> BusClient { try await BusClient(bus.address, service: "org.example") }
+    func client() async throws -> BusClient { try await BusClient(bus.busAddress, service: "org.example") }
 }
 
 @Suite struct ObjectServerTests {

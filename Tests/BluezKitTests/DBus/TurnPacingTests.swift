@@ -90,7 +90,7 @@ struct TurnPacingTests {
     @Test("signals that come fast are received together, and a call ends the wait for more")
     func call() async throws {
         let bus = try PrivateBus(policy: .open)
-        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        let (server, client) = (try await Peer.named(bus.busAddress), try await Peer.named(bus.busAddress))
         client.sync { connection in
             connection.addMatch(MatchRule(sender: server.name, interface: "a.b"))
             connection.loop.pacing.longest = 3_600_000_000_000

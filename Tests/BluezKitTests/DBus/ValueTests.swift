@@ -22,7 +22,7 @@ struct ValueTests {
     @Test("a value of every type is received as it was sent, alone and all in one message")
     func roundTrip() async throws {
         let bus = try PrivateBus(policy: .open)
-        let (echo, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        let (echo, client) = (try await Peer.named(bus.busAddress), try await Peer.named(bus.busAddress))
         echo.serveEcho()
         for value in Self.all { #expect(try await client.echo(echo, value) == [value]) }
         let everything = try await client.call(echo.name, "/echo", "test.Echo", "Echo", Self.all)
@@ -33,7 +33,7 @@ struct ValueTests {
     @Test("NaN is transferred as NaN, without a trap")
     func notANumber() async throws {
         let bus = try PrivateBus(policy: .open)
-        let (echo, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        let (echo, client) = (try await Peer.named(bus.busAddress), try await Peer.named(bus.busAddress))
         echo.serveEcho()
         guard case .double(let back)? = try await client.echo(echo, .double(.nan)).first else {
             Issue.record("no double")
@@ -61,7 +61,7 @@ struct ValueTests {
         arguments: unsendable)
     func forbidden(_ value: Value) async throws {
         let bus = try PrivateBus(policy: .open)
-        let (echo, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        let (echo, client) = (try await Peer.named(bus.busAddress), try await Peer.named(bus.busAddress))
         echo.serveEcho()
         for argument in [value, .structure([.byte(0), value])] {
             do {
@@ -77,7 +77,7 @@ struct ValueTests {
     @Test("a message of 31 MiB is sent; one for which a system bus would close the connection is a thrown limit")
     func oversized() async throws {
         let bus = try PrivateBus(policy: .open)
-        let client = try await Peer.named(bus.address)
+        let client = try await Peer.named(bus.busAddress)
         let limit = 31 << 20
         let error = BusError.limit("a message exceeds the 32 MiB that a system bus accepts")
         await #expect(throws: error) {
@@ -101,7 +101,7 @@ struct ValueTests {
     @Test("values nested deeper than D-Bus allows are refused, and the connection continues to work")
     func nestedTooDeeply() async throws {
         let bus = try PrivateBus(policy: .open)
-        let (echo, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        let (echo, client) = (try await Peer.named(bus.busAddress), try await Peer.named(bus.busAddress))
         echo.serveEcho()
         func nested(_ depth: Int) -> Value { (0..<depth).reduce(.byte(1)) { inner, _ in .variant(inner) } }
         #expect(try await client.echo(echo, nested(60)) == [nested(60)])

@@ -196,15 +196,15 @@ extension Hostile {
             let path = FileManager.default.temporaryDirectory.appendingPathComponent("bluezkit-\(UUID().uuidString)")
                 .path
             var bus: ConfiguredBus? = try ConfiguredBus(listen: ["unix:path=\(path)"])
-            let first = try await HostileWorld(address: BusAddress("unix:path=\(path)"))
+            let first = try await HostileWorld(address: "unix:path=\(path)")
             let app = try await Subscriber(first)
-            try await Peer.named(first.simulator.address).killBus()
+            try await Peer.named(first.simulator.busAddress).killBus()
             try await state(.resetting, app.central)
             try await LogCapture.shared.expect("no connection to the bus", path)
             #expect(app.peripheral.state == .disconnected)
             bus = nil
             bus = try ConfiguredBus(listen: ["unix:path=\(path)"])
-            let second = try await HostileWorld(address: BusAddress("unix:path=\(path)"))
+            let second = try await HostileWorld(address: "unix:path=\(path)")
             try await state(.poweredOn, app.central)
             let found = try await app.central.find("Victim")
             try await app.central.connect(found)

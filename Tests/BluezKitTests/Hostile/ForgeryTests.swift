@@ -36,7 +36,7 @@ extension Hostile {
             app.central.manager.scanForPeripherals(withServices: nil)
             for signal in forgeries(world) {
                 // Another one each time: of one program only the first forgery is logged.
-                let forger = try await Peer.named(world.simulator.address)
+                let forger = try await Peer.named(world.simulator.busAddress)
                 for destination in [nil, world.centralName] {
                     try forger.emit(
                         try #require(ObjectPath(signal.path)), signal.interface, signal.member, to: destination,
@@ -61,7 +61,7 @@ extension Hostile {
         func impostor() async throws {
             let world = try await HostileWorld()
             let app = try await Subscriber(world)
-            let forger = try await Peer.named(world.simulator.address)
+            let forger = try await Peer.named(world.simulator.busAddress)
             world.simulator.killDaemon()
             try await app.central.next("resetting") { if case .state(.resetting) = $0 { true } else { nil } }
             forger.serve { connection, call in
@@ -88,7 +88,7 @@ extension Hostile {
         func calls() async throws {
             let world = try await HostileWorld()
             let app = try await Subscriber(world)
-            let forger = try await Peer.named(world.simulator.address)
+            let forger = try await Peer.named(world.simulator.busAddress)
             for (path, interface, member) in [
                 ("/", "org.freedesktop.DBus.ObjectManager", "GetManagedObjects"),
                 ("/org/bluez", "org.bluez.Agent1", "Release"), ("/", "org.freedesktop.DBus.Properties", "Set"),

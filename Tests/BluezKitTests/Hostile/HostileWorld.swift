@@ -20,7 +20,7 @@ final class HostileWorld: World {
     static let doomedService = CBUUID(string: "181A")
 
     /// - Parameter address: The bus; nil: one of its own.
-    init(address: BusAddress? = nil, timing change: (inout SimulatorTiming) -> Void = { _ in }) async throws {
+    init(address: String? = nil, timing change: (inout SimulatorTiming) -> Void = { _ in }) async throws {
         _ = LogCapture.shared
         var timing = SimulatorTiming.fast
         timing.temporaryTimeout = .seconds(60)  // the machine may be busy
@@ -44,7 +44,7 @@ final class HostileWorld: World {
         simulator.add(victim)
     }
 
-    var managerOptions: [String: Any] { [BluezManagerOptionBusAddressKey: simulator.address.rawValue] }
+    var managerOptions: [String: Any] { [BluezManagerOptionBusAddressKey: simulator.address] }
     var connectTimeout: Double { 1 }
     func control(_ line: String) async throws -> String { throw RigWorld.Refused(description: line) }
     func nextEvent(_ what: String, where matches: @escaping @Sendable (String) -> Bool) async throws -> String {

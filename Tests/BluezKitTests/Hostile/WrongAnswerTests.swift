@@ -69,7 +69,7 @@ extension Hostile {
         @Test("GetAll, Get and Introspect of attributes answered with anything: invalid parts are ignored")
         func attributes() async throws {
             let world = try await HostileWorld()
-            let other = try await Peer.named(world.simulator.address)
+            let other = try await Peer.named(world.simulator.busAddress)
             try await other.call("org.bluez", "/org/bluez/hci0", "org.bluez.Adapter1", "StartDiscovery")
             let central = Central(world)
             try await central.powerOn()

@@ -74,7 +74,7 @@ final class ModelRun: @unchecked Sendable {  // holds: what changes is under `lo
         _ script: Script, on bus: PrivateBus, patience: Duration, trace: (@Sendable (String) -> Void)? = nil
     ) async -> [String] {
         do {
-            return try await ModelWorld(on: bus.address, patience: patience, trace: trace).play(script)
+            return try await ModelWorld(on: bus, patience: patience, trace: trace).play(script)
         } catch {
             return ["the simulator does not start: \(error)"]
         }

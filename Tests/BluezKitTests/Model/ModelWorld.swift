@@ -34,22 +34,22 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
     /// A human-readable log; nil if it is not needed.
     private let trace: (@Sendable (String) -> Void)?
 
-    var managerOptions: [String: Any] { [BluezManagerOptionBusAddressKey: simulator.address.rawValue] }
+    var managerOptions: [String: Any] { [BluezManagerOptionBusAddressKey: simulator.address] }
 
     /// - Parameter patience: How long what is due may take.
-    init(on bus: BusAddress, patience: Duration, trace: (@Sendable (String) -> Void)? = nil) async throws {
+    init(on bus: PrivateBus, patience: Duration, trace: (@Sendable (String) -> Void)? = nil) async throws {
         (self.patience, self.trace) = (patience, trace)
         var timing = SimulatorTiming.fast
         timing.connectTimeout = .milliseconds(200)
         connectTimeout = 0.2
         // Calm: everything that BlueZ does is compared with what the apps have requested.
-        simulator = try await Simulator(timing: timing, options: .calm, address: bus)
+        simulator = try await Simulator(timing: timing, options: .calm, address: bus.address)
         peripherals = (0..<Script.peripherals).map(Self.peripheral)
         identifiers = peripherals.compactMap { peripheral in
             peripheral.address.withCString { DeviceIdentity(address: $0, isRandom: true) }?.identifier
         }
         for peripheral in peripherals { simulator.add(peripheral) }
-        let session = Session.shared(Session.Key(address: bus, adapter: nil))
+        let session = Session.shared(Session.Key(address: bus.busAddress, adapter: nil))
         session.queue.sync {
             session.blueZ.timing.link.heldLoss = .milliseconds(100)
             session.blueZ.timing.gatt.tableChange = .milliseconds(20)
@@ -223,7 +223,7 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
     }
 
     private func performAsGuest(_ verb: Script.Verb, _ number: Int) async {
-        if guest == nil { guest = try? await Peer.named(simulator.address) }
+        if guest == nil { guest = try? await Peer.named(simulator.busAddress) }
         guard let guest else { return }
         let adapter = ("/org/bluez/hci0" as ObjectPath, "org.bluez.Adapter1")
         let device = Self.path(peripherals[number])

@@ -8,7 +8,7 @@ import Testing
     /// What they are, each in the words of an own call; nil: an error.
     private func read(_ arguments: [Value]) async throws -> [RequestOptions?] {
         let bus = try PrivateBus(policy: .open)
-        let (server, client) = (try await Peer.named(bus.address), try await Peer.named(bus.address))
+        let (server, client) = (try await Peer.named(bus.busAddress), try await Peer.named(bus.busAddress))
         let found = EventLog<RequestOptions?>()
         server.serve { connection, call in
             var reader = call.reader

@@ -37,7 +37,7 @@ import Testing
     }
 
     private func awaitPairable(_ world: SimulatedWorld) async throws {
-        let client = try await BusClient(world.simulator.address)
+        let client = try await BusClient(world.simulator.busAddress)
         let deadline = ContinuousClock.now + .seconds(world_deadline)
         while try await client.property("/org/bluez/hci0", "org.bluez.Adapter1", "Pairable")?.boolValue != true {
             try #require(ContinuousClock.now < deadline)

@@ -108,7 +108,7 @@ import Testing
         central.manager.registerForConnectionEvents(options: [.peripheralUUIDs: identifiers])
         let heart = try await central.find("Rig Heart")
         try await central.settleQueues()
-        let client = try await BusClient(world.simulator.address)
+        let client = try await BusClient(world.simulator.busAddress)
         let path = "/org/bluez/hci1/dev_F0_F1_F2_00_00_02"
         while (try? await client.call(path, "org.bluez.Device1", "Connect")) == nil { await Task.yield() }
         try await central.connect(heart)

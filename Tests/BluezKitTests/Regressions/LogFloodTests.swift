@@ -78,7 +78,7 @@ import Testing
         let world = try await SimulatedWorld()
         let central = Central(world)
         try await central.powerOn()
-        let forger = try await Peer.named(world.simulator.address)
+        let forger = try await Peer.named(world.simulator.busAddress)
         let name = await central.busName()
         let path = ObjectPath("/" + String(repeating: "a", count: 2000)) ?? "/"
         for _ in 0..<10_000 { try forger.emit(path, "a.b", "C", to: name, [.string("x")]) }

@@ -40,7 +40,7 @@ import Testing
                     VirtualService(
                         "1815", [Self.slow, Self.slow].enumerated().map { VirtualCharacteristic(like: $1, number: $0) }),
                 ]))
-        let client = try await BusClient(simulator.address)
+        let client = try await BusClient(simulator.busAddress)
         try await client.adapter("StartDiscovery")
         #expect(await client.hears("+ dev01 Device1"))
         try await client.device("Connect")
@@ -112,7 +112,7 @@ import Testing
     @Test("file descriptors in a property that a client sets are not kept", arguments: ["Alias", "Nonsense"])
     func descriptors(_ name: String) async throws {
         let simulator = try await Simulator()
-        let client = try await BusClient(simulator.address)
+        let client = try await BusClient(simulator.busAddress)
         var ends: [Int32] = [-1, -1]
         #expect(pipe(&ends) == 0)
         defer { close(ends[0]) }
@@ -135,7 +135,7 @@ import Testing
     @Test("calls in progress are answered when an adapter is plugged in")
     func plugged() async throws {
         let simulator = try await Simulator()
-        let client = try await BusClient(simulator.address)
+        let client = try await BusClient(simulator.busAddress)
         simulator.inject(SimulatorFault("GetManagedObjects", .delay(.milliseconds(20))))
         async let objects = client.objects()
         await simulator.waitForCalls("GetManagedObjects")
@@ -148,7 +148,7 @@ import Testing
         var options = SimulatorOptions()
         options.rememberedCalls = 100
         let simulator = try await Simulator(options: options)
-        let client = try await BusClient(simulator.address)
+        let client = try await BusClient(simulator.busAddress)
         for _ in 0..<500 { _ = try await client.property("/org/bluez/hci0", "org.bluez.Adapter1", "Powered") }
         try await client.adapter("StartDiscovery")
         #expect((100...200).contains(simulator.calls.count))

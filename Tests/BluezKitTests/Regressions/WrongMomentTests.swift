@@ -223,7 +223,7 @@ import Testing
 
     /// Waits until BlueZ does not scan.
     private func awaitRest(_ world: SimulatedWorld) async throws {
-        let client = try await BusClient(world.simulator.address)
+        let client = try await BusClient(world.simulator.busAddress)
         let deadline = ContinuousClock.now + .seconds(world_deadline)
         while try await client.property("/org/bluez/hci0", "org.bluez.Adapter1", "Discovering") == .bool(true) {
             try #require(ContinuousClock.now < deadline, "BlueZ scans without a request")

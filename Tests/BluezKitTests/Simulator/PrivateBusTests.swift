@@ -12,7 +12,7 @@ struct PrivateBusTests {
     func ends() async throws {
         let address = try await withCheckedThrowingContinuation { continuation in
             DispatchQueue(label: "test").async {
-                continuation.resume(with: Result { try PrivateBus().address.rawValue })
+                continuation.resume(with: Result { try PrivateBus().address })
             }
         }
         // unix:path=/tmp/…/bus,guid=…
@@ -27,7 +27,7 @@ struct PrivateBusTests {
         let directory = sharedDirectory()
         mkdir(directory, 0o700)
         var bus: PrivateBus? = try PrivateBus()
-        let words = bus?.address.rawValue.split { "=,".contains($0) }
+        let words = bus?.address.split { "=,".contains($0) }
         let guid = try #require(words?.last)
         let names = ["\(guid) :1.4 hci0 dev_1", "\(guid)0 :1.4 hci0 dev_1"]
         for name in names { #expect(FileManager.default.createFile(atPath: "\(directory)/\(name)", contents: nil)) }

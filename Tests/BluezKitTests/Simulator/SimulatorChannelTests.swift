@@ -56,7 +56,7 @@ struct SimulatorChannelTests {
     /// A published PSM, and a central with a link.
     static func published(encrypted: Bool = false) async throws -> (Simulator, BusServer, ByteSocket, UInt16) {
         let simulator = try await Simulator()
-        let app = try await BusServer(simulator.address)
+        let app = try await BusServer(simulator.busAddress)
         app.client.keeps = simulator
         try app.service("/app/s", "180f")
         try await app.register()
@@ -69,7 +69,7 @@ struct SimulatorChannelTests {
     @Test("adapters say that their sockets are simulated")
     func property() async throws {
         let simulator = try await Simulator()
-        let client = try await BusClient(simulator.address)
+        let client = try await BusClient(simulator.busAddress)
         #expect(
             try await client.property("/org/bluez/hci0", "org.bluez.Adapter1", "SimulatedSockets")?.boolValue == true)
     }
@@ -253,7 +253,7 @@ struct SimulatorChannelTests {
     @Test("Listen: PSMs from 0x80 on, as long as any process has the socket")
     func psms() async throws {
         let simulator = try await Simulator()
-        let client = try await BusClient(simulator.address)
+        let client = try await BusClient(simulator.busAddress)
         func failure(_ psm: UInt16) async -> String {
             do {
                 _ = try await Self.listen(client, psm)
@@ -320,7 +320,7 @@ struct SimulatorChannelTests {
             try await central.openChannel(psm, pairs: false)
         }
         await #expect(throws: VirtualCentralError.pairingFailed) { try await central.openChannel(psm) }
-        let agent = try await BusClient(simulator.address)
+        let agent = try await BusClient(simulator.busAddress)
         try await agent.beAgent()
         let channel = try await central.openChannel(psm)
         #expect(agent.lines.contains("agent: RequestAuthorization"))
@@ -363,12 +363,12 @@ struct SimulatorChannelTests {
         #expect(await channel.receive() == [1])
         channel.close()
 
-        let app = try await BusServer(simulator.address)
+        let app = try await BusServer(simulator.busAddress)
         try app.service("/app/s", "180f")
         try await app.register()
         try await app.advertise(["Type": .string("peripheral"), "Discoverable": .bool(true)])
         let (listener, psm) = try await Self.listen(app.client)
-        let client = try await BusClient(simulator.address)
+        let client = try await BusClient(simulator.busAddress)
         let other = "/org/bluez/hci1/dev_00_B1_5E_00_00_01"
         try await client.call("/org/bluez/hci1", "org.bluez.Adapter1", "StartDiscovery")
         #expect(await client.waits { $0.contains { $0.hasPrefix("+ hci1/dev_00_B1_5E_00_00_01") } })

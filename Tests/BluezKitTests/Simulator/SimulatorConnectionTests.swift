@@ -12,7 +12,7 @@ struct SimulatorConnectionTests {
         timing.temporaryTimeout = .seconds(8)  // this machine may be busy
         let simulator = try await Simulator(timing: timing)
         let heart = simulator.add(.heart())
-        let client = try await BusClient(simulator.address)
+        let client = try await BusClient(simulator.busAddress)
         try await client.adapter("StartDiscovery")
         #expect(await client.hears("+ dev01 Device1"))
         try await client.adapter("StopDiscovery")

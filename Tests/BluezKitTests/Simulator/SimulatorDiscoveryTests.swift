@@ -11,8 +11,8 @@ struct SimulatorDiscoveryTests {
     @Test("each client has one session; errors like bluetoothd's")
     func sessions() async throws {
         let simulator = try await Simulator()
-        let client = try await BusClient(simulator.address)
-        let other = try await BusClient(simulator.address)
+        let client = try await BusClient(simulator.busAddress)
+        let other = try await BusClient(simulator.busAddress)
         try await client.adapter("StartDiscovery")
         try? await client.adapter("StartDiscovery")
         #expect(client.lines.last == "StartDiscovery fails org.bluez.Error.InProgress Operation already in progress")
@@ -35,7 +35,7 @@ struct SimulatorDiscoveryTests {
         simulator.add(beacon).advertise(false)
         let heart = simulator.add(.heart())
         heart.advertise(false)
-        let client = try await BusClient(simulator.address)
+        let client = try await BusClient(simulator.busAddress)
         try await client.adapter("StartDiscovery")
         beacon.advertiseOnce()
         heart.advertiseOnce(rssi: -50)
@@ -50,7 +50,7 @@ struct SimulatorDiscoveryTests {
     func filteredDiscovery() async throws {
         let simulator = try await Simulator()
         simulator.add(beacon).advertise(false)
-        let client = try await BusClient(simulator.address)
+        let client = try await BusClient(simulator.busAddress)
         try await client.adapter("SetDiscoveryFilter", .options(["Transport": .string("le")]))
         try await client.adapter("StartDiscovery")
         beacon.advertiseOnce(rssi: -50)
@@ -78,7 +78,7 @@ struct SimulatorDiscoveryTests {
         simulator.add(beacon).advertise(false)
         let heart = simulator.add(.heart())
         heart.advertise(false)
-        let client = try await BusClient(simulator.address)
+        let client = try await BusClient(simulator.busAddress)
         for wrong: [String: Value] in [
             ["Colour": .string("red")], ["RSSI": .string("x")], ["RSSI": .int16(-50), "Pathloss": .uint16(3)],
             ["Transport": .string("wifi")],
@@ -101,7 +101,7 @@ struct SimulatorDiscoveryTests {
         timing.advertisingInterval = .milliseconds(1)
         let simulator = try await Simulator(timing: timing)
         try await simulator.control("crowd set 20 100")
-        let client = try await BusClient(simulator.address)
+        let client = try await BusClient(simulator.busAddress)
         try await client.adapter("SetDiscoveryFilter", .options(["Transport": .string("le")]))
         try await client.adapter("StartDiscovery")
         #expect(await client.waits { $0.count { $0.hasPrefix("+ hci0/dev_F0_C0_D0") } == 20 })

@@ -15,7 +15,7 @@ struct SimulatorGATTTests {
         let simulator = try await Simulator(timing: timing, options: SimulatorOptions(version: version))
         let sink = simulator.add(.sink(slowRead: .milliseconds(30)))
         simulator.remember(sink)
-        let client = try await BusClient(simulator.address)
+        let client = try await BusClient(simulator.busAddress)
         client.keeps = simulator
         try await client.device("Connect", BusClient.sink)
         #expect(await client.waits { $0.last?.contains("ServicesResolved=true") == true })
@@ -65,7 +65,7 @@ struct SimulatorGATTTests {
     @Test("reads join, values are 512 bytes, writes are kept, descriptors are read")
     func values() async throws {
         let (simulator, sink, client) = try await Self.connected()
-        let other = try await BusClient(simulator.address)
+        let other = try await BusClient(simulator.busAddress)
         async let first = client.read(Self.service + "/char0032")
         async let second = other.read(Self.service + "/char0032")
         #expect(try await first == Array("slow".utf8))
@@ -92,7 +92,7 @@ struct SimulatorGATTTests {
     @Test("two subscribers cause two signals for each value; sessions are counted")
     func subscribers() async throws {
         let (simulator, sink, client) = try await Self.connected()
-        let other = try await BusClient(simulator.address)
+        let other = try await BusClient(simulator.busAddress)
         try await client.characteristic(notifying, "StartNotify")
         try await client.characteristic(notifying, "StartNotify")
         try await other.characteristic(notifying, "StartNotify")
@@ -131,7 +131,7 @@ struct SimulatorGATTTests {
     @Test("AcquireNotify hands out a socket of packets, exclusively; AcquireWrite takes them")
     func sockets() async throws {
         let (simulator, sink, client) = try await Self.connected()
-        let other = try await BusClient(simulator.address)
+        let other = try await BusClient(simulator.busAddress)
         let reply = try await client.characteristic(notifying, "AcquireNotify", .noOptions)
         guard case .fileDescriptor(let descriptor) = reply[0] else { throw BusError.malformed("no descriptor") }
         #expect(reply[1] == .uint16(517))
@@ -181,7 +181,7 @@ struct SimulatorGATTTests {
         arguments: [(SimulatorVersion.v5_66, true), (.v5_83, true), (.v5_86, false), (.v5_87, false)])
     func leaving(version: SimulatorVersion, crashes: Bool) async throws {
         let (simulator, _, client) = try await Self.connected(version: version)
-        let other = try await BusClient(simulator.address)
+        let other = try await BusClient(simulator.busAddress)
         _ = try await client.characteristic(notifying, "AcquireNotify", .noOptions)
         client.leave()
         let deadline = ContinuousClock.now + .seconds(world_deadline)

@@ -11,7 +11,7 @@ struct SimulatorPrivateAddressTests {
     @Test("a new device with each address; when bonded it reveals its identity, and keeps its path with every address")
     func addresses() async throws {
         let simulator = try await Simulator()
-        let client = try await BusClient(simulator.address)
+        let client = try await BusClient(simulator.busAddress)
         try await client.beAgent()
         let first = try await simulator.control("sink private")
         try await client.adapter("StartDiscovery")

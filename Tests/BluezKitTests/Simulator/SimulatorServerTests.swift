@@ -39,7 +39,7 @@ struct SimulatorServerTests {
         let simulator = try await Simulator()
         let events = EventLog<String>()
         simulator.onEvent { events.append($0) }
-        let app = try await BusServer(simulator.address)
+        let app = try await BusServer(simulator.busAddress)
         try app.service("/app/s", "180f")
         try build(app)
         try await app.register()
@@ -216,7 +216,7 @@ struct SimulatorServerTests {
         #expect(await setting.outcome("read 2a38") == "error att 0x05")
         #expect(await setting.outcome("subscribe 2a37") == "error att 0x0f")
         #expect(await setting.outcome("pair").hasPrefix("error"), "no agent is asked")
-        let agent = try await BusClient(setting.simulator.address)
+        let agent = try await BusClient(setting.simulator.busAddress)
         try await agent.beAgent()
         _ = try await setting.central("pair")
         #expect(await agent.hears("agent: RequestAuthorization"))
@@ -258,7 +258,7 @@ struct SimulatorServerTests {
     @Test("invalid applications are refused as by bluetoothd")
     func wrongApplications() async throws {
         let simulator = try await Simulator()
-        let app = try await BusServer(simulator.address)
+        let app = try await BusServer(simulator.busAddress)
         func fails(_ root: String, _ error: String, _ location: SourceLocation = #_sourceLocation) async {
             try? await app.register(root)
             #expect(
@@ -287,7 +287,7 @@ struct SimulatorServerTests {
     @Test("advertisements: their content, what does not fit, how many there can be")
     func advertising() async throws {
         let simulator = try await Simulator()
-        let app = try await BusServer(simulator.address)
+        let app = try await BusServer(simulator.busAddress)
         let manager = "org.bluez.LEAdvertisingManager1", hci0 = "/org/bluez/hci0"
         func heard() async -> String {
             (try? await simulator.control("central advertisement \(Self.adapter)")) ?? "nothing"
@@ -354,7 +354,7 @@ struct SimulatorServerTests {
     func twoAdapters() async throws {
         let simulator = try await Simulator()
         try await simulator.control("rig adapters 2")
-        let app = try await BusServer(simulator.address)
+        let app = try await BusServer(simulator.busAddress)
         let long = (0..<512).map { UInt8($0 & 255) }
         try app.service("/app/s", "1815")
         try app.characteristic("/app/s/a", "2a56", ["read", "write"], long)
@@ -365,7 +365,7 @@ struct SimulatorServerTests {
             "Type": .string("peripheral"), "LocalName": .string("Zero"), "ServiceUUIDs": .strings(["1815"]),
             "Discoverable": .bool(true),
         ])
-        let client = try await BusClient(simulator.address)
+        let client = try await BusClient(simulator.busAddress)
         let device = "/org/bluez/hci1/dev_00_B1_5E_00_00_01", short = "hci1/dev_00_B1_5E_00_00_01"
         while try await client.property("/org/bluez/hci1", "org.bluez.Adapter1", "Powered") != .bool(true) {
             await Task.yield()

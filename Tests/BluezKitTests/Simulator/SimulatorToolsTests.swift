@@ -8,7 +8,7 @@ struct SimulatorToolsTests {
     @Test("faults affect the calls they name, once or always")
     func faults() async throws {
         let simulator = try await Simulator()
-        let client = try await BusClient(simulator.address)
+        let client = try await BusClient(simulator.busAddress)
         simulator.inject(SimulatorFault("StartDiscovery", .fail(name: "org.bluez.Error.Failed", message: "no")))
         try? await client.adapter("StartDiscovery")
         #expect(client.lines.last == "StartDiscovery fails org.bluez.Error.Failed no")
@@ -59,7 +59,7 @@ struct SimulatorToolsTests {
     func adapters() async throws {
         let simulator = try await Simulator()
         #expect(simulator.addAdapter(address: "00:B1:5E:00:00:02") == 1)
-        let client = try await BusClient(simulator.address)
+        let client = try await BusClient(simulator.busAddress)
         while try await client.property("/org/bluez/hci1", "org.bluez.Adapter1", "Powered") != .bool(true) {
             await Task.yield()
         }
@@ -74,7 +74,7 @@ struct SimulatorToolsTests {
     @Test("10,000 known devices are created and listed in seconds")
     func crowd() async throws {
         let simulator = try await Simulator()
-        let client = try await BusClient(simulator.address)
+        let client = try await BusClient(simulator.busAddress)
         let start = ContinuousClock.now
         simulator.addKnownDevices(10_000)
         let made = ContinuousClock.now
@@ -93,7 +93,7 @@ struct SimulatorToolsTests {
     func bluetoothctl() async throws {
         let simulator = try await Simulator()
         try await simulator.control("heart state")
-        let tool = BluetoothControl(address: simulator.address)
+        let tool = BluetoothControl(address: simulator.busAddress)
         #expect(try await tool.run("show").contains("Controller 00:B1:5E:00:00:01"))
         let scan = try await tool.run("scan", "on")
         #expect(scan.contains("Discovery started"), "\(scan)")

@@ -29,8 +29,8 @@ final class FakeBlueZ: World, @unchecked Sendable {  // holds: what changes is i
         let path: ObjectPath?
     }
 
-    var address: BusAddress { bus.address }
-    var managerOptions: [String: Any] { [BluezManagerOptionBusAddressKey: bus.address.rawValue] }
+    var address: BusAddress { bus.busAddress }
+    var managerOptions: [String: Any] { [BluezManagerOptionBusAddressKey: bus.address] }
     var connectTimeout: Double { 1 }
     func control(_ line: String) async throws -> String { throw RigWorld.Refused(description: line) }
     func nextEvent(_ what: String, where matches: @escaping @Sendable (String) -> Bool) async throws -> String {
@@ -42,7 +42,7 @@ final class FakeBlueZ: World, @unchecked Sendable {  // holds: what changes is i
         _ = LogCapture.shared
         self.version = version
         bus = try PrivateBus()
-        peer = try await Peer.named(bus.address)
+        peer = try await Peer.named(bus.busAddress)
         peer.serve { [weak self] connection, call in self?.serve(call, connection) }
         try await withCheckedThrowingContinuation { continuation in
             peer.queue.async { [peer] in

@@ -47,7 +47,7 @@ final class ScriptedBus: @unchecked Sendable {  // holds: what changes is in box
     private let routine = ProtectedBox<[String: [Value]]>([:])
     private let taken = ProtectedBox(0)
 
-    var address: BusAddress { privateBus.address }
+    var address: BusAddress { privateBus.busAddress }
     var bus: BlueZBus { session.blueZ }
     var central: CentralRole { session.central }
 
@@ -55,8 +55,8 @@ final class ScriptedBus: @unchecked Sendable {  // holds: what changes is in box
     init(_ prepare: (BlueZTiming) -> BlueZTiming = { $0 }) async throws {
         _ = LogCapture.shared
         privateBus = try PrivateBus()
-        daemon = try await Peer.named(privateBus.address)
-        session = Session.shared(Session.Key(address: privateBus.address, adapter: nil))
+        daemon = try await Peer.named(privateBus.busAddress)
+        session = Session.shared(Session.Key(address: privateBus.busAddress, adapter: nil))
         daemon.serve { [calls, routine, daemon] connection, call in
             let member = call.member ?? ""
             if let values = member == "Ping" ? [] : routine.withLock({ $0[member] }) {

@@ -11,7 +11,7 @@ final class SimulatedWorld: World {
     let sink = VirtualPeripheral.sink()
     private let events = EventLog<String>()
 
-    var managerOptions: [String: Any] { [BluezManagerOptionBusAddressKey: simulator.address.rawValue] }
+    var managerOptions: [String: Any] { [BluezManagerOptionBusAddressKey: simulator.address] }
     let connectTimeout: Double
 
     init(_ options: SimulatorOptions = .busy, timing: SimulatorTiming = .fast) async throws {

@@ -7,7 +7,7 @@ public final class SimulatedSensors: Sendable {
     private let simulator: Simulator
 
     /// For `DBUS_SYSTEM_BUS_ADDRESS`.
-    public var busAddress: String { simulator.address.rawValue }
+    public var busAddress: String { simulator.address }
 
     public init() async throws {
         simulator = try await Simulator(timing: .real)
