@@ -6,10 +6,10 @@ struct TurnPacing {
     var longest: UInt64 = 4_000_000
     /// So many at once are enough: the share of waking up is small then.
     var enough: UInt64 = 16
-    /// A flow in which nothing has come for this long has ended. A new one is let run for as long before the first pause: a daemon
+    /// A flow in which nothing has come for this long has ended. A new one runs for that long before its first pause: a daemon
     /// that was held up sends what has come meanwhile in one go, and a socket for notifications has no room for all of it.
     var steadiness: UInt64 = 20_000_000
-    /// How long a call is expected to be answered at any moment. Those that take longer, as a `Connect`, take seconds.
+    /// A call this recent may be answered at any moment. Those that take longer, as a `Connect`, take seconds.
     private static let patience: UInt64 = 100_000_000
 
     private var arrivals = 0

@@ -187,7 +187,7 @@ public final class VirtualChannel: Sendable {
     /// is lost.
     public func close() { finish(.closed) }
 
-    /// Waits until it has ended, whether or not anybody reads.
+    /// Waits until it has ended, whether or not it is read.
     @discardableResult
     public func waitForEnd() async -> End {
         await withCheckedContinuation { continuation in

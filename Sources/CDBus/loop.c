@@ -23,7 +23,7 @@ struct cdbus_loop {
     int turn_fd;   // written to where there is something to do for libdbus, but no descriptor that says so
     int end_fd;    // readable once the loop has ended
     atomic_bool is_paused;
-    atomic_uint releases;  // says in terms of C what the gate does: what one thread that leads has done the next one sees
+    atomic_uint releases;  // a memory barrier between one thread that leads and the next, as the gate is one only for the kernel
     DBusConnection *connection;
     int failure;  // -errno: something is not waited for
     DBusWatch *watches[MAX_WATCHES];

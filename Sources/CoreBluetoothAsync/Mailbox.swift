@@ -1,6 +1,6 @@
 /// Elements on their way to one consumer: those that wait in a bounded buffer, and the consumers that wait for one.
 ///
-/// It does not resume anybody itself but returns who is to be resumed, each waiter once.
+/// It does not resume any task itself but returns those that are to be resumed, each waiter once.
 struct Mailbox<Element, Failure: Error, Waiter> {
     typealias Answer = Result<Element?, Failure>
 

@@ -1,7 +1,7 @@
 import BluezDBus
 import Foundation
 
-/// `registerForConnectionEvents`: which peers connect to this system, by whatever program (CE-1, CE-2). Confined to the bus
+/// `registerForConnectionEvents`: which peers connect to this system, whichever program connects them (CE-1, CE-2). Confined to the bus
 /// queue.
 final class ConnectionEventMonitor {
     /// A peer that is connected, and the managers that have reported it.

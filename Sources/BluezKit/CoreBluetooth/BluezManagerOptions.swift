@@ -56,8 +56,8 @@ public let BluezManagerOptionMayPowerCycleKey: String = "BluezManagerOptionMayPo
 ///
 /// It concerns characteristics with the property `notify`. While this process has the socket of one, other programs cannot
 /// subscribe to it. If BlueZ refuses the socket, as while another program is subscribed, signals are used. Values that the
-/// peripheral sends before it has confirmed the subscription are lost, because BlueZ has no socket for them yet: false for
-/// peripherals that do. Managers of one process share a subscription as it was made first.
+/// peripheral sends before it has confirmed the subscription are lost, because BlueZ has no socket for them yet: set
+/// it to false for such peripherals. Managers of one process share a subscription as it was made first.
 ///
 /// - Important: With an earlier bluetoothd, use true only for peripherals that are known to accept the subscription. Before
 ///   5.84 it does not answer if the peripheral refuses, and the characteristic cannot be subscribed to until bluetoothd is

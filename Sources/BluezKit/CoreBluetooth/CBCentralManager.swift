@@ -158,7 +158,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         startScan()
     }
 
-    /// Applies the scan in ``shared`` to the session.
+    /// Starts the scan in ``shared`` on the bus queue.
     func startScan() {
         guard let scan = shared.withLock({ $0.coreScan }) else { return }
         let core = core

@@ -4,7 +4,7 @@ import BluezDBus
 import Foundation
 
 /// Updates of what the app sees. They happen on the delegate's queue, just before the callback that announces the
-/// change, except for the first two, which happen within the app's call.
+/// change, except for `beginConnecting` and `beginDisconnecting`, which happen within the app's call.
 extension CBPeripheral {
     var isInvalid: Bool { shared.withLock { $0.isInvalid } }
 

@@ -6,7 +6,7 @@ public import Foundation
 /// A remote peripheral: its link, its services and their values.
 ///
 /// Keep a reference as long as you need it: releasing it cancels the attempt or ends the connection. All callbacks are
-/// made on the queue of its manager. Every method may be called from any thread and returns at once. Each request gets
+/// made on the queue of its manager. Every method may be called from any thread, and none waits for BlueZ. Each request gets
 /// exactly one answer, in the order of the calls, unless the link ends: then it gets none.
 /// - SeeAlso: Apple, `CBPeripheral`; Core Spec 5.4, Vol 3, Part G (GATT).
 open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes is under `shared`'s lock
@@ -84,8 +84,8 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
     /// The primary services discovered on this link; nil before the first discovery and after the end of the link.
     open var services: [CBService]? { shared.withLock { $0.services } }
 
-    /// Whether the next write without response goes to BlueZ, or into a queue that has room. While it is true no such
-    /// write is dropped. After it was false, continue in `peripheralIsReady(toSendWriteWithoutResponse:)`.
+    /// Whether the next write without response goes to BlueZ, or into a queue that has room. While it is true
+    /// no such write is dropped because there is no room. After it was false, continue in `peripheralIsReady(toSendWriteWithoutResponse:)`.
     ///
     /// It is false while BlueZ's socket is full, and from 64 waiting writes until half of them are gone; and without a
     /// connection. Where BlueZ gives no socket, a write waits until BlueZ has answered the previous ones: BlueZ itself

@@ -80,7 +80,7 @@ final class L2CAPSockets {
                 opening.finish(.failure(SocketFailure(.connect, code)))
                 return bus.flush()
             }
-            // The source must let go of the descriptor before anybody else may close it: it gets another one.
+            // The source must let go of the descriptor before any other code may close it: it gets another one.
             let own = fcntl(descriptor, F_DUPFD_CLOEXEC, 0)
             opening.finish(
                 own >= 0

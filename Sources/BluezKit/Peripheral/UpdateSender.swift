@@ -85,7 +85,7 @@ final class UpdateSender {
         )
     }
 
-    /// To BlueZ alone: what passes between two devices is not for everybody on the bus.
+    /// To BlueZ alone: what passes between two devices is not for every program on the bus.
     private func signal(_ value: [UInt8], of characteristic: PublishedCharacteristic, _ delivery: Delivery) {
         try? bus.exportedObjects?.emit(
             path: characteristic.path, interface: "org.freedesktop.DBus.Properties", member: "PropertiesChanged",

@@ -5,7 +5,7 @@ import Foundation
 /// before it is decoded.
 extension Session {
     func receive(_ message: Message) {
-        // Anybody on the bus can send signals that look like BlueZ's.
+        // Any program on the bus can send signals that look like BlueZ's.
         guard let bus, bus.isFromOwner(message, of: BlueZ.busName) else { return noteForgery(message) }
         do throws(BusError) {
             if message.memberC.matches("PropertiesChanged") {

@@ -2,7 +2,7 @@
 /// away occupies it for 40 s; so attempts are made one after the other, devices that were just heard come first, and the
 /// others are listened for instead of tried. Decides; calls nothing.
 ///
-/// A sole waiting device is attempted without a time limit: the kernel then listens for it, at no cost.
+/// A sole waiting device is attempted without a time limit while no app scans: the kernel then listens for it, at no cost.
 struct ConnectScheduler<ID: Hashable> {
     enum Action: Equatable {
         /// It is its turn: it may call `Connect`.

@@ -1,5 +1,5 @@
 /// Whether bluetoothd seems to crash of scans with services: it has ended right after it was asked for one, and so again the
-/// next time. An app that resumes would ask for the same at each start of bluetoothd, which would never stay up for anybody.
+/// next time. An app that resumes would ask for the same at each start of bluetoothd, which would never stay up for any program.
 /// From then on it is asked for all devices. Decides; calls nothing.
 struct CrashGuard {
     private let timing: BlueZTiming.Daemon

@@ -155,7 +155,7 @@ extension ModelHost: CBPeripheralManagerDelegate {
         doubtful += owed
         (owed, starts, isOnAir, isFull) = ([], 0, false, false)
         subscribers = [:]
-        if peripheral.isAdvertising { report("AD-6 it advertises in the state \(peripheral.state)") }
+        if peripheral.isAdvertising { report("AD-3 it advertises in the state \(peripheral.state)") }
         // Services outlive Bluetooth being off, and nothing else.
         if peripheral.state != .poweredOff { (added, doubtful) = ([], []) }
     }

@@ -141,7 +141,7 @@ import Testing
         try await awaitEnd(of: session)
     }
 
-    @Test("CN-15 AD-6 a manager is released while its advertisement starts, another remains: the advertisement ends")
+    @Test("CN-15 AD-3 a manager is released while its advertisement starts, another remains: the advertisement ends")
     func releasedBeforeAdvertising() async throws {
         let world = try await SimulatedWorld()
         let other = Publisher(world)
