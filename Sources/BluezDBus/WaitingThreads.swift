@@ -30,12 +30,10 @@ final class WaitingThreads: Sendable {
     func start(_ handle: @escaping @Sendable () -> Turn) { startThread(leads: true, handle) }
 
     private func startThread(leads: Bool, _ handle: @escaping @Sendable () -> Turn) {
-        let thread = Thread { [self] in
+        Thread.start(named: "bluezkit.bus") { [self] in
             free.add(1, ordering: .relaxed)
             wait(leads: leads, handle)
         }
-        thread.name = "bluezkit.bus"
-        thread.start()
     }
 
     private func wait(leads: Bool, _ handle: @escaping @Sendable () -> Turn) {

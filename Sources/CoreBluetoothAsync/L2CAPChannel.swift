@@ -218,7 +218,8 @@ private final class StreamThread: Sendable {
     func start() -> RunLoop? {
         let isRunning = DispatchSemaphore(value: 0)
         let runLoop = Parcel<Parcel<RunLoop>>()
-        let thread = Thread { [self] in
+        Thread { [self] in
+            Thread.current.name = "CBAsync.l2cap"  // not before it runs, and not longer: Linux drops it then
             // Without anything to wait for, a run loop returns at once.
             RunLoop.current.add(Timer(timeInterval: 1e9, repeats: true) { _ in }, forMode: .default)
             runLoop.put(Parcel(RunLoop.current))
@@ -227,9 +228,7 @@ private final class StreamThread: Sendable {
             while !isStopped.withLock({ $0 }) {
                 _ = RunLoop.current.run(mode: .default, before: Date(timeIntervalSinceNow: 10))
             }
-        }
-        thread.name = "CoreBluetoothAsync"
-        thread.start()
+        }.start()
         isRunning.wait()
         return runLoop.open()?.open()
     }

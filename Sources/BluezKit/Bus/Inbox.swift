@@ -1,4 +1,5 @@
 package import Dispatch
+import BluezDBus
 import Foundation
 
 /// The bus queue's end of a manager, of either role.
@@ -149,11 +150,9 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
             wakeUp.signal()
             return
         }
-        let thread = Thread { [self] in
+        Thread.start(named: "bluezkit.events") { [self] in
             while deliverAll() { wakeUp.wait() }
         }
-        thread.name = "bluezkit.delivery"
-        thread.start()
     }
 
     /// Brings what there is to the queue, until there is nothing.

@@ -1,3 +1,4 @@
+import BluezDBus
 import CBluezL2CAP
 import Foundation
 
@@ -46,11 +47,9 @@ final class ChannelMonitor: Sendable {
         epoll = epoll_create1(Int32(EPOLL_CLOEXEC))
         guard epoll >= 0 else { return nil }
         for _ in 0..<Self.threads {
-            let thread = Thread { [self] in
+            Thread.start(named: "bluezkit.l2cap") { [self] in
                 while true { wait() }
             }
-            thread.name = "bluezkit.channels"
-            thread.start()
         }
     }
 

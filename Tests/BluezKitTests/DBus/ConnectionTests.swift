@@ -112,6 +112,19 @@ struct ConnectionTests {
         try await released.next("the end of all threads") { $0 == "released" ? true : nil }
     }
 
+    @Test("its threads have a name that ps shows")
+    func threadName() async throws {
+        let bus = try PrivateBus(policy: .open)
+        let peer = try await Peer.named(bus.busAddress)
+        let threads = "/proc/self/task"
+        let names = try FileManager.default.contentsOfDirectory(atPath: threads).compactMap {
+            // Others may end meanwhile.
+            try? String(contentsOfFile: "\(threads)/\($0)/comm", encoding: .utf8)
+        }
+        #expect(names.contains("bluezkit.bus\n"), "\(names)")
+        withExtendedLifetime(peer) {}
+    }
+
     @Test("a deadline gives timedOut once, and an answer that comes later is dropped")
     func deadline() async throws {
         let bus = try PrivateBus(policy: .open)
