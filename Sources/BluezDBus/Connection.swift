@@ -95,7 +95,10 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         deadlines = DeadlineTimer(queue: queue)
         deadlines.onDue = { [weak self] in self?.failOverdueCalls() }
         greet()
-        threads.start { [self] in handleReady() }
+        guard threads.start({ [self] in handleReady() }) else {
+            close()
+            throw .limit("no thread for the connection to the bus")
+        }
     }
 
     /// Closes the connection. Unanswered calls fail before this returns. Harmless if it is already closed.

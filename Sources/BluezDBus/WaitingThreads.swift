@@ -1,5 +1,4 @@
 import Dispatch
-import Foundation
 import Synchronization
 
 /// The threads that wait for what is ready. One of them leads: what it finds it handles on the connection's queue, and what
@@ -27,10 +26,11 @@ final class WaitingThreads: Sendable {
     init(_ loop: EventLoop, on queue: DispatchQueue) { (self.loop, self.queue) = (loop, queue) }
 
     /// - Parameter handle: Handles what is ready, on the queue. Held until the loop ends.
-    func start(_ handle: @escaping @Sendable () -> Turn) { startThread(leads: true, handle) }
+    /// - Returns: Whether the process may have one more thread.
+    func start(_ handle: @escaping @Sendable () -> Turn) -> Bool { start(leads: true, handle) }
 
-    private func startThread(leads: Bool, _ handle: @escaping @Sendable () -> Turn) {
-        Thread.start(named: "bluezkit.bus") { [self] in
+    private func start(leads: Bool, _ handle: @escaping @Sendable () -> Turn) -> Bool {
+        startThread(named: "bluezkit.bus") { [self] in
             free.add(1, ordering: .relaxed)
             wait(leads: leads, handle)
         }
@@ -41,8 +41,10 @@ final class WaitingThreads: Sendable {
         while loop.wait(leads: leads) {
             let turn = queue.sync { handle() }
             leads = !turn.isPaused && turn.delivery == nil
-            if second.compareExchange(expected: .isDue, desired: .started, ordering: .relaxed).exchanged {
-                startThread(leads: false, handle)
+            if second.compareExchange(expected: .isDue, desired: .started, ordering: .relaxed).exchanged,
+                !start(leads: false, handle)
+            {
+                second.store(.none, ordering: .relaxed)  // perhaps later
             }
             guard let delivery = turn.delivery else { continue }
             if !turn.isPaused { loop.release() }

@@ -70,8 +70,14 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
     /// Posted in this turn. Confined to the bus queue.
     private var outgoing: [Owner.Event] = []
 
+    /// Whether it could be started.
+    private let makeThread: MakeThread
+    typealias MakeThread = (_ name: String, _ body: @escaping @Sendable () -> Void) -> Bool
+
     /// - Parameter place: The app's. A queue may be concurrent: one carrier delivers, so the order is kept.
-    init(_ place: any CallbackPlace) { self.place = place }
+    init(_ place: any CallbackPlace, makeThread: @escaping MakeThread = startThread) {
+        (self.place, self.makeThread) = (place, makeThread)
+    }
 
     /// Adds an event to what ``flush(to:)`` delivers. - Returns: whether it is the first of this turn.
     func add(_ event: Owner.Event) -> Bool {
@@ -150,9 +156,13 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
             wakeUp.signal()
             return
         }
-        Thread.start(named: "bluezkit.events") { [self] in
+        let hasStarted = makeThread("bluezkit.events") { [self] in
             while deliverAll() { wakeUp.wait() }
         }
+        guard !hasStarted else { return }
+        // The process may have no more threads. One of libdispatch's, or the main one, brings it instead.
+        state.withLock { ($0.hasThread, $0.carrier) = (false, .block) }
+        place.perform { [self] in deliverBlock() }
     }
 
     /// Brings what there is to the queue, until there is nothing.

@@ -33,7 +33,7 @@ final class ChannelMonitor: Sendable {
     private let epoll: Int32
     private let state = Protected(State())
 
-    /// Made with the first channel, and never ended. Nil: there is no descriptor left for it.
+    /// Made with the first channel, and never ended. Nil: there is no descriptor or no thread left for it.
     static func shared() -> ChannelMonitor? {
         instance.withLock { instance in
             if instance == nil { instance = ChannelMonitor() }
@@ -46,11 +46,14 @@ final class ChannelMonitor: Sendable {
     private init?() {
         epoll = epoll_create1(Int32(EPOLL_CLOEXEC))
         guard epoll >= 0 else { return nil }
-        for _ in 0..<Self.threads {
-            Thread.start(named: "bluezkit.l2cap") { [self] in
+        let started = (0..<Self.threads).count { _ in
+            startThread(named: "bluezkit.l2cap") { [self] in
                 while true { wait() }
             }
         }
+        guard started == 0 else { return }
+        close(epoll)
+        return nil
     }
 
     // MARK: Any thread

@@ -1,3 +1,4 @@
+import BluezDBus
 import Dispatch
 import Glibc
 import Testing
@@ -12,8 +13,11 @@ import Testing
         let log: EventLog<String>
         private let onEvent: (@Sendable (Int) -> Void)?
 
-        init(_ queue: DispatchQueue, _ log: EventLog<String>, onEvent: (@Sendable (Int) -> Void)? = nil) {
-            (inbox, self.log, self.onEvent) = (Inbox(queue), log, onEvent)
+        init(
+            _ queue: DispatchQueue, _ log: EventLog<String>, onEvent: (@Sendable (Int) -> Void)? = nil,
+            makeThread: @escaping Inbox<Recorder>.MakeThread = startThread
+        ) {
+            (inbox, self.log, self.onEvent) = (Inbox(queue, makeThread: makeThread), log, onEvent)
         }
 
         deinit {
@@ -74,6 +78,28 @@ import Testing
             #expect(log.all.filter { $0 != "released" } == (0..<2000).map(String.init))
             #expect(faults.withLock { $0 } == 0)
         }
+    }
+
+    @Test("where no thread can be started blocks bring the events, until one can")
+    func noThread() async throws {
+        let (allowed, refused) = (ProtectedBox(false), ProtectedBox(0))
+        let recorder = Recorder(
+            queue, log,
+            makeThread: { name, body in
+                if allowed.withLock({ $0 }) { return startThread(named: name, body) }
+                refused.withLock { $0 += 1 }
+                return false
+            })
+        for number in 0..<3 {
+            recorder.post(number)
+            try await wait(for: "\(number)")
+            queue.sync {}  // the block has ended
+        }
+        #expect(refused.withLock { $0 } == 2)
+        allowed.withLock { $0 = true }
+        for number in 3..<100 { recorder.post(number) }
+        try await wait(for: "99")
+        #expect(log.all == (0..<100).map(String.init) && refused.withLock { $0 } == 2)
     }
 
     @Test("a queue that does not run holds up only the delivery, before the first event and later")
