@@ -56,7 +56,10 @@ import Testing
             channel.inputStream.open()
             try await logs[index].events.next("opened") { $0 == Stream.Event.openCompleted.rawValue ? true : nil }
         }
-        for queue in queues.dropLast() { queue.suspend() }
+        for queue in queues.dropLast() {
+            queue.sync {}  // what told that the stream is open has ended, and does not look for bytes any more
+            queue.suspend()
+        }
         for (_, end) in channels { write([1], to: end) }
         try await logs[3].events.next("the free one") { $0 == Stream.Event.hasBytesAvailable.rawValue ? true : nil }
         #expect(logs.dropLast().allSatisfy { $0.events.all.count == 1 })
