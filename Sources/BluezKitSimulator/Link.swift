@@ -331,7 +331,8 @@ final class Link {
         returning?.end(reason: reason, quietly: true)
         peripheral.links.removeAll { $0 === self }
         if carrier == nil { peripheral.event("disconnected 0x\(Hex.byte(reason))") }
-        peripheral.host?.inboundLinkEnded(self, reason: reason)
+        // A bluetoothd that has been started since does not know the link.
+        if !isAbandoned { peripheral.host?.inboundLinkEnded(self, reason: reason) }
         peripheral.simulator?.airChanged(peripheral)
         return pending
     }

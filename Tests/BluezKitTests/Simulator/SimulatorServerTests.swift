@@ -348,6 +348,27 @@ struct SimulatorServerTests {
                 == "error nothing heard from \(Self.adapter)")
     }
 
+    @Test("the end of a link that a killed bluetoothd has left does not concern its successor")
+    func abandonedSubscriber() async throws {
+        let build = { (app: BusServer) in try app.characteristic("/app/s/a", "2a37", ["notify"]) }
+        let setting = try await Self.connected(build)
+        _ = try await setting.central("subscribe 2a37")
+        try await setting.simulator.restartDaemon()
+        // The same objects get the same handles.
+        let app = try await BusServer(setting.simulator.busAddress)
+        try app.service("/app/s", "180f")
+        try build(app)
+        try await app.register()
+        try await app.advertise(["Type": .string("peripheral"), "LocalName": .string("Test")])
+        _ = try await setting.central("connect \(Self.adapter)/P", "central2")
+        _ = try await setting.central("subscribe 2a37", "central2")
+        #expect(await app.client.hears("<- /app/s/a StartNotify"))
+        _ = try await setting.events.next("end of the old link") { $0 == "central disconnected 0x13" ? $0 : nil }
+        try app.notify("/app/s/a", [1])
+        _ = try await setting.events.next("value") { $0 == "central2 notified 2a37 01" ? $0 : nil }
+        #expect(!app.client.lines.contains { $0.contains("StopNotify") })
+    }
+
     // MARK: Two adapters
 
     @Test("hci1 finds, connects to, reads, writes and subscribes to hci0's services")
