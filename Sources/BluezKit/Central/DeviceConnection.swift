@@ -16,6 +16,8 @@ final class DeviceConnection: CustomStringConvertible {
     private(set) var clients: [PeripheralCore] = []
     /// This process's part in the link or the attempt, if a program with BluezKit has made it.
     private var lease: LinkLease?
+    /// The link that it is for has ended, or has seemed to: if BlueZ has a link after all it is the same one.
+    private var isLeaseInDoubt = false
     /// `Connect` is on its way.
     private var attempt: ConnectAttempt?
     /// It was on its way when the last link ended.
@@ -237,6 +239,7 @@ final class DeviceConnection: CustomStringConvertible {
         let wasLeased = isLeased
         ask { [weak self] isConnected in
             guard let self else { return }
+            settleLease(isConnected: isConnected == true)
             if isConnected == true, lease == nil, phase == .checking {
                 // The link cannot be used any more, and there can be a new one soon.
                 do { lease = try sharedLease() } catch { return handle(.linkIsEnding) }
@@ -366,6 +369,7 @@ final class DeviceConnection: CustomStringConvertible {
 
     private func linkUp() {
         endDiscoveryChanges()
+        settleLease(isConnected: true)
         if lease == nil { lease = try? sharedLease() }
         loss.reset()
         device.linkUp()
@@ -403,7 +407,8 @@ final class DeviceConnection: CustomStringConvertible {
             if core.request == nil { clients.removeAll { $0 === core } }
         }
         // If there is a link again it may be the old one, and is ours to end.
-        if !device.properties.isConnected { endLease() }
+        isLeaseInDoubt = true
+        if !device.properties.isConnected, !isWanted { endLease() }
         handle(.lossTold(isWanted: isWanted))
     }
 
@@ -437,7 +442,7 @@ final class DeviceConnection: CustomStringConvertible {
         (earlierAttempt, attempt) = (attempt, nil)
         if !keepsLease {
             if !device.properties.isConnected { endLease() }
-            lease = nil
+            (lease, isLeaseInDoubt) = (nil, false)
         }
         central.pairing.endQuestion(about: device.path)
         device.noteUnconnected()
@@ -497,10 +502,16 @@ extension DeviceConnection {
     /// The lease says whose preserved state wants the link.
     func claim(for core: PeripheralCore) { core.manager.configuration.statePath.map { lease?.claim(in: $0) } }
 
+    /// BlueZ has said whether there is a link, after one has ended.
+    private func settleLease(isConnected: Bool) {
+        if isLeaseInDoubt, !isConnected { endLease() }
+        isLeaseInDoubt = false
+    }
+
     /// The link has ended, or the attempt has.
     private func endLease() {
         lease?.end()
-        lease = nil
+        (lease, isLeaseInDoubt) = (nil, false)
     }
 
     /// Ends a link, or an attempt, that a process has left which has died.

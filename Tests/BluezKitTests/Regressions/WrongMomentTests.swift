@@ -367,6 +367,29 @@ import Testing
             try await world.awaitConnections("heart", 0)
         }
     }
+
+    @Test("LX-16 O-43 `Connected` flickers before `didConnect`: the link is this process's, and ends with the cancel")
+    func flickersOnAndOn() async throws {
+        let (bluez, path) = (try await FakeBlueZ(), FakeBlueZ.device)
+        try bluez.setConnected(false, path)
+        let central = Central(bluez)
+        try await central.powerOn()
+        let identifier = DeviceIdentity(address: 0xF000_0000_0001, isRandom: true).identifier
+        let peripheral = try #require(central.manager.retrievePeripherals(withIdentifiers: [identifier]).first)
+        central.manager.connect(peripheral)
+        _ = try await bluez.calls.next("Connect") { $0.member == "Connect" ? true : nil }
+        // Resolved already, so that `didConnect` waits for the MTU: BlueZ's answer comes after the next signals.
+        try bluez.peer.emit(
+            path, "org.freedesktop.DBus.Properties", "PropertiesChanged",
+            [
+                .string("org.bluez.Device1"),
+                .properties([("ServicesResolved", .bool(true)), ("Connected", .bool(true))]), .strings([]),
+            ])
+        for isConnected in [false, true] { try bluez.setConnected(isConnected, path) }
+        try await central.next("connection") { if case .connected(peripheral) = $0 { true } else { nil } }
+        central.manager.cancelPeripheralConnection(peripheral)
+        _ = try await bluez.calls.next("Disconnect") { $0.member == "Disconnect" ? true : nil }
+    }
 }
 
 extension Central {
