@@ -137,6 +137,7 @@ final class GATTClient: CustomStringConvertible {
     func servicesResolved() {
         guard isUp, unreadObjects.isEmpty, !isDiscovered else { return }
         guard tree.mtuBytes != nil || !mtu.mayAsk else { return askMTU() }
+        if let refusal, clients.contains(where: \.awaitsComparison) { return compareLater(refusal) }
         isDiscovered = true
         mtuKnown()
         publishMTU()
@@ -315,7 +316,20 @@ final class GATTClient: CustomStringConvertible {
     /// The link was there before this process: attributes are in use before the table is read.
     func adopt(for core: PeripheralCore) {
         if let bytes = tree.mtuBytes, device.properties.areServicesResolved { core.updateMTU(bytes) }
-        if isDiscovered { reconcile() } else { isAdopted = true }
+        if isDiscovered, refusal == nil { return reconcile() }
+        isAdopted = true
+        if isDiscovered { readAgain() }
+    }
+
+    /// Why the table may lack what BlueZ has.
+    private var refusal: BusError? { tree.flaw.flatMap { BlueZErrorName.meansNoAnswer($0) ? $0 : nil } }
+
+    /// What could not be read has not gone: the table is read again before it is compared with what an earlier process knew.
+    private func compareLater(_ refusal: BusError) {
+        readAgain()
+        guard let running = queue.running, answerRunning == nil, running.operation.waitsForServices else { return }
+        running.operation.fail(error(refusal, .attributeRead))
+        finish(running.id)
     }
 
     /// Compares what an earlier process knew with the table, and reports what has changed.

@@ -111,6 +111,9 @@ final class PeripheralCore: @unchecked Sendable {
     /// Bluetooth is off, or was reset.
     func drop() { (request, isUp, pendingCancels, device) = (nil, false, 0, nil) }
 
+    /// Whether what an earlier process knew has not been compared with the table yet.
+    var awaitsComparison: Bool { restoredLayouts?.isEmpty == false }
+
     /// Compares what an earlier process knew with the table, once.
     /// - Parameter layout: Of a service in the table, with its version; nil: it has changed.
     /// - Returns: The services that have changed.

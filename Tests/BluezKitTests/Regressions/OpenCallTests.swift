@@ -173,6 +173,58 @@ import Testing
         #expect(restoration.peripherals.filter { $0.outcome == .dropped }.isEmpty)
     }
 
+    @Test("IV-1 R-16 a restored app does not hear that services have changed because BlueZ's answer was refused")
+    func refusedWhileRestored() async throws {
+        let world = try await SimulatedWorld()
+        let directory = try TemporaryDirectory()
+        let options = { (directory: TemporaryDirectory) -> [String: Any] in
+            [
+                CBCentralManagerOptionRestoreIdentifierKey: "app",
+                BluezManagerOptionStateDirectoryKey: directory.path,
+            ]
+        }
+        let before = Central(world, options: options(directory))
+        try await before.powerOn()
+        let heart = try await before.find("Rig Heart")
+        try await before.connect(heart)
+        let known = try await before.characteristic(CBUUID(string: "2A37"), of: CBUUID(string: "180D"), on: heart)
+        let service = AttributeTree.service(of: known.objectPath)
+        // Killed, as far as the disk knows.
+        let copy = try TemporaryDirectory(copying: directory)
+        let refusal = SimulatorFault.Effect.fail(name: "org.freedesktop.DBus.Error.LimitsExceeded", message: "too many")
+        world.simulator.inject(SimulatorFault("GetAll", path: service, times: nil, refusal))
+        let (queue, watch) = (DispatchQueue(label: "restored"), ContractWatch())
+        let kept = ProtectedBox<(central: Central?, peripheral: CBPeripheral?)>((nil, nil))
+        // Of another session, as in another process; and on its queue: it is not restored before it is known.
+        queue.sync {
+            let central = Central(
+                world, queue: queue, options: options(copy).merging([BluezManagerOptionAdapterKey: "hci0"]) { $1 },
+                watch: watch,
+                onRestore: { state in
+                    let peripherals = state[CBCentralManagerRestoredStatePeripheralsKey] as? [CBPeripheral]
+                    kept.withLock {
+                        $0.peripheral = peripherals?.first
+                        $0.peripheral.map(watch.restored)
+                        $0.peripheral?.delegate = $0.central
+                    }
+                })
+            kept.withLock { $0.central = central }
+        }
+        let after = try #require(kept.withLock { $0.central })
+        defer { kept.withLock { $0 = (nil, nil) } }
+        try await after.powerOn()
+        let restored = try #require(kept.withLock { $0.peripheral })
+        restored.discoverServices(nil)
+        let error = try await after.next("services") {
+            if case .services(restored, let error) = $0 { [error] } else { nil }
+        }
+        #expect((error[0] as? CBError)?.code == .outOfSpace)
+        world.simulator.clearFaults()
+        let found = try await after.characteristic(CBUUID(string: "2A37"), of: CBUUID(string: "180D"), on: restored)
+        #expect(try await after.setNotify(true, found) == nil)
+        #expect(after.count { if case .modified = $0 { true } else { false } } == 0)
+    }
+
     @Test("CE-1 a peer whose properties are refused at first is reported")
     func connectionEvent() async throws {
         let world = try await SimulatedWorld()
