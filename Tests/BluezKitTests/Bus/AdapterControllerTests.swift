@@ -140,6 +140,25 @@ import Testing
         #expect(try await next(script) == .poweredOff)
     }
 
+    @Test("a power cycle during which bluetoothd ends is finished by its successor, and switched on once")
+    func powerCycleAcrossRestart() async throws {
+        let script = try await ScriptedBus()
+        try await script.powerOn()
+        script.turn { script.session.adapter.powerCycle() }
+        try await script.expect("Set", "Powered")
+        try await script.own(false)
+        #expect(try await next(script) == .resetting)
+        try await script.own(true)
+        try await script.expect("GetAll", at: ScriptedBus.hci0).answer(isOff)
+        try await script.expect("Introspect").answer(xml("hci0"))
+        let on = try await script.expect("Set", "Powered", at: ScriptedBus.hci0)
+        #expect(on.arguments.last?.boolValue == true)
+        on.answer()
+        try script.change(ScriptedBus.hci0, BlueZ.adapter, [("Powered", .bool(true))])
+        #expect(try await next(script) == .poweredOn)
+        try await script.expectNoCall()
+    }
+
     // MARK: Which BlueZ it is
 
     @Test("the version is known when the state is, and is asked for again when bluetoothd was replaced by another one")
