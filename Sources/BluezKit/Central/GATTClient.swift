@@ -137,7 +137,7 @@ final class GATTClient: CustomStringConvertible {
     func servicesResolved() {
         guard isUp, unreadObjects.isEmpty, !isDiscovered else { return }
         guard tree.mtuBytes != nil || !mtu.mayAsk else { return askMTU() }
-        if let refusal, clients.contains(where: \.awaitsComparison) { return compareLater(refusal) }
+        if let refusal, clients.contains(where: { $0.postponeComparison() }) { return compareLater(refusal) }
         isDiscovered = true
         mtuKnown()
         publishMTU()
@@ -321,8 +321,8 @@ final class GATTClient: CustomStringConvertible {
         if isDiscovered { readAgain() }
     }
 
-    /// Why the table may lack what BlueZ has.
-    private var refusal: BusError? { tree.flaw.flatMap { BlueZErrorName.meansNoAnswer($0) ? $0 : nil } }
+    /// Why the table may lack what BlueZ would tell another time. What is too large stays so.
+    private var refusal: BusError? { if case .limit? = tree.flaw { nil } else { tree.flaw } }
 
     /// What could not be read has not gone: the table is read again before it is compared with what an earlier process knew.
     private func compareLater(_ refusal: BusError) {

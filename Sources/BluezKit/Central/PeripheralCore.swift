@@ -46,6 +46,7 @@ final class PeripheralCore: @unchecked Sendable {
     private(set) var requestsArrived = 0
     /// Services that are known from an earlier process, with what was in them; nil: nothing has to be compared.
     private var restoredLayouts: [String: String]?
+    private var postponedComparisons = 0
     /// The versions of those of them that have not changed since.
     private(set) var restoredVersions: [String: Int] = [:]
 
@@ -69,7 +70,7 @@ final class PeripheralCore: @unchecked Sendable {
         self.request = CurrentRequest(request: request, link: link, wasUp: true)
         guard isUp else { return }
         self.isUp = true
-        restoredLayouts = layouts
+        (restoredLayouts, postponedComparisons) = (layouts, 0)
     }
 
     func attach(_ device: Device) { self.device = device }
@@ -77,7 +78,7 @@ final class PeripheralCore: @unchecked Sendable {
     func requestArrived() { requestsArrived += 1 }
 
     /// The app has cancelled, or let go of it: nothing that it asked for is wanted any longer.
-    func endRequest() { (request, isUp) = (nil, false) }
+    func endRequest() { (request, isUp, restoredLayouts) = (nil, false, nil) }
 
     func awaitEndOfLink() { pendingCancels += 1 }
 
@@ -96,6 +97,7 @@ final class PeripheralCore: @unchecked Sendable {
     /// - Returns: The request that it was for, and the token of the next link, if it reconnects automatically.
     func lost() -> (request: CurrentRequest, next: UInt64?)? {
         guard let request else { return nil }
+        restoredLayouts = nil
         // Requests of the old link are not meant for the next one.
         let next = request.reconnects ? newToken() : nil
         self.request = next.map { CurrentRequest(request: request.request, link: $0) }
@@ -109,10 +111,15 @@ final class PeripheralCore: @unchecked Sendable {
     }
 
     /// Bluetooth is off, or was reset.
-    func drop() { (request, isUp, pendingCancels, device) = (nil, false, 0, nil) }
+    func drop() { (request, isUp, pendingCancels, device, restoredLayouts) = (nil, false, 0, nil, nil) }
 
-    /// Whether what an earlier process knew has not been compared with the table yet.
-    var awaitsComparison: Bool { restoredLayouts?.isEmpty == false }
+    /// Whether what an earlier process knew should not be compared with a table that lacks something: reading it again may
+    /// give the rest. Not without a limit, as the app's operations wait for it.
+    func postponeComparison() -> Bool {
+        guard restoredLayouts?.isEmpty == false, postponedComparisons < 3 else { return false }
+        postponedComparisons += 1
+        return true
+    }
 
     /// Compares what an earlier process knew with the table, once.
     /// - Parameter layout: Of a service in the table, with its version; nil: it has changed.

@@ -130,6 +130,20 @@ import Testing
         #expect(core.reconcile { _ in nil }.isEmpty && core.restoredVersions == ["/same": 5])
     }
 
+    @Test("IV-1 the comparison waits for a complete table three times, and not once the connection has ended")
+    func postponed() {
+        #expect(!core.postponeComparison())
+        core.restore(.test(), link: 3, layouts: ["/a": "1"], isUp: true)
+        for _ in 0..<3 { #expect(core.postponeComparison()) }
+        #expect(!core.postponeComparison())
+        #expect(core.reconcile { _ in nil } == ["/a"])
+        for end in [{ self.core.endRequest() }, { _ = self.core.lost() }, { self.core.drop() }] {
+            core.restore(.test(), link: 4, layouts: ["/a": "1"], isUp: true)
+            end()
+            #expect(!core.postponeComparison() && core.reconcile { _ in nil }.isEmpty)
+        }
+    }
+
     // MARK: To the app
 
     @Test("didConnect is made for the present connect only")
