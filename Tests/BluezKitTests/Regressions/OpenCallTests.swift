@@ -197,27 +197,9 @@ import Testing
         let asked = world.simulator.calls("GetAll", path: service).count
         let refusal = SimulatorFault.Effect.fail(name: "org.freedesktop.DBus.Error.LimitsExceeded", message: "too many")
         world.simulator.inject(SimulatorFault("GetAll", path: service, times: nil, refusal))
-        let (queue, watch) = (DispatchQueue(label: "restored"), ContractWatch())
-        let kept = ProtectedBox<(central: Central?, peripheral: CBPeripheral?)>((nil, nil))
-        // Of another session, as in another process; and on its queue: it is not restored before it is known.
-        queue.sync {
-            let central = Central(
-                world, queue: queue, options: options(copy).merging([BluezManagerOptionAdapterKey: "hci0"]) { $1 },
-                watch: watch,
-                onRestore: { state in
-                    let peripherals = state[CBCentralManagerRestoredStatePeripheralsKey] as? [CBPeripheral]
-                    kept.withLock {
-                        $0.peripheral = peripherals?.first
-                        $0.peripheral.map(watch.restored)
-                        $0.peripheral?.delegate = $0.central
-                    }
-                })
-            kept.withLock { $0.central = central }
-        }
-        let after = try #require(kept.withLock { $0.central })
-        defer { kept.withLock { $0 = (nil, nil) } }
-        try await after.powerOn()
-        let restored = try #require(kept.withLock { $0.peripheral })
+        // Of another session, as in another process.
+        let (after, restored) = try await Central.restored(
+            world, options: options(copy).merging([BluezManagerOptionAdapterKey: "hci0"]) { $1 })
         if isSubscribed {
             // It is subscribed to again before anything else is done, and that waits for the second round of questions.
             let session = after.manager.session

@@ -308,28 +308,10 @@ import Testing
         stage.device.replaceServices(
             [VirtualService("180F", [VirtualCharacteristic("2A19", .read, value: [50])])] + Stage.table(2))
         try await waitForReplacement(stage)
-        let kept = ProtectedBox<(central: Central?, peripheral: CBPeripheral?)>((nil, nil))
-        let (queue, watch) = (DispatchQueue(label: "restored"), ContractWatch())
-        // On its queue: it is not restored before it is known.
-        queue.sync {
-            let central = Central(
-                stage.world, queue: queue, options: options(copy), watch: watch,
-                onRestore: { state in
-                    let peripherals = state[CBCentralManagerRestoredStatePeripheralsKey] as? [CBPeripheral]
-                    kept.withLock {
-                        $0.peripheral = peripherals?.first
-                        $0.peripheral.map(watch.restored)
-                        $0.peripheral?.delegate = $0.central
-                    }
-                })
-            kept.withLock { $0.central = central }
-        }
-        let second = try #require(kept.withLock { $0.central })
-        defer { kept.withLock { $0 = (nil, nil) } }
-        try await second.powerOn()
+        let (second, restored) = try await Central.restored(stage.world, options: options(copy))
         stage.session.reportChanges()
-        let (restored, gone) = try await second.next("change") {
-            if case .modified(let peripheral, let services) = $0 { (peripheral, services) } else { nil }
+        let gone = try await second.next("change") {
+            if case .modified(restored, let services) = $0 { services } else { nil }
         }
         #expect(gone.map(\.uuid) == [CBUUID(string: "1815")])
         try await stage.central.next("change") { if case .modified(stage.peripheral, _) = $0 { true } else { nil } }

@@ -120,16 +120,22 @@ import Testing
         try await central.next("connection") { if case .connected(peripheral) = $0 { true } else { nil } }
     }
 
-    @Test("CN-7 the controller makes the link of an attempt that is being cancelled: BlueZ is asked to end it")
-    func linkOfCancelledAttempt() async throws {
-        let (bluez, path) = (try await FakeBlueZ(), FakeBlueZ.device)
-        try bluez.setConnected(false, path)
+    /// An app's attempt to connect, which waits for its answer.
+    private func attempt(_ bluez: FakeBlueZ) async throws -> (Central, CBPeripheral) {
+        try bluez.setConnected(false, FakeBlueZ.device)
         let central = Central(bluez)
         try await central.powerOn()
         let identifier = DeviceIdentity(address: 0xF000_0000_0001, isRandom: true).identifier
         let peripheral = try #require(central.manager.retrievePeripherals(withIdentifiers: [identifier]).first)
         central.manager.connect(peripheral)
         _ = try await bluez.calls.next("Connect") { $0.member == "Connect" ? true : nil }
+        return (central, peripheral)
+    }
+
+    @Test("CN-7 the controller makes the link of an attempt that is being cancelled: BlueZ is asked to end it")
+    func linkOfCancelledAttempt() async throws {
+        let (bluez, path) = (try await FakeBlueZ(), FakeBlueZ.device)
+        let (central, peripheral) = try await attempt(bluez)
         bluez.holdsDisconnects.withLock { $0 = true }
         try await central.disconnect(peripheral)
         _ = try await bluez.calls.next("Disconnect") { $0.member == "Disconnect" ? true : nil }
@@ -371,13 +377,7 @@ import Testing
     @Test("LX-16 O-43 `Connected` flickers before `didConnect`: the link is this process's, and ends with the cancel")
     func flickersOnAndOn() async throws {
         let (bluez, path) = (try await FakeBlueZ(), FakeBlueZ.device)
-        try bluez.setConnected(false, path)
-        let central = Central(bluez)
-        try await central.powerOn()
-        let identifier = DeviceIdentity(address: 0xF000_0000_0001, isRandom: true).identifier
-        let peripheral = try #require(central.manager.retrievePeripherals(withIdentifiers: [identifier]).first)
-        central.manager.connect(peripheral)
-        _ = try await bluez.calls.next("Connect") { $0.member == "Connect" ? true : nil }
+        let (central, peripheral) = try await attempt(bluez)
         // Resolved already, so that `didConnect` waits for the MTU: BlueZ's answer comes after the next signals.
         try bluez.peer.emit(
             path, "org.freedesktop.DBus.Properties", "PropertiesChanged",

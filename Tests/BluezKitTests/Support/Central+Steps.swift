@@ -4,6 +4,30 @@ import Testing
 
 /// The steps that most scenarios begin with.
 extension Central {
+    /// An app that is restored, and the peripheral that it gets.
+    static func restored(_ world: any World, options: [String: Any]) async throws -> (Central, CBPeripheral) {
+        let kept = ProtectedBox<(central: Central?, peripheral: CBPeripheral?)>((nil, nil))
+        defer { kept.withLock { $0 = (nil, nil) } }
+        let (queue, watch) = (DispatchQueue(label: "restored"), ContractWatch())
+        // On its queue: it is not restored before it is known.
+        queue.sync {
+            let central = Central(
+                world, queue: queue, options: options, watch: watch,
+                onRestore: { state in
+                    let peripherals = state[CBCentralManagerRestoredStatePeripheralsKey] as? [CBPeripheral]
+                    kept.withLock {
+                        $0.peripheral = peripherals?.first
+                        $0.peripheral.map(watch.restored)
+                        $0.peripheral?.delegate = $0.central
+                    }
+                })
+            kept.withLock { $0.central = central }
+        }
+        let central = try #require(kept.withLock { $0.central })
+        try await central.powerOn()
+        return (central, try #require(kept.withLock { $0.peripheral }))
+    }
+
     func powerOn() async throws {
         try await next("powered on") { if case .state(.poweredOn) = $0 { true } else { nil } }
     }
