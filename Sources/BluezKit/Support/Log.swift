@@ -46,11 +46,24 @@ public enum BluezKitLog {
     static let lengthLimit = 1000
 
     /// The default ``handler``: writes `[CoreBluetooth] text`, or `[CoreBluetooth] API MISUSE: text`, as one line.
+    ///
+    /// Waits at most 0.1 s for a reader that has stalled. After that, lines are lost until it reads again; then a line
+    /// says how many.
     public static func writeToStandardError(_ level: Level, _ text: String) {
-        let line = Array(line(level, text).utf8)
+        // A line fits into what poll(2) calls room: a pipe has at least PIPE_BUF (4096) bytes then.
+        var output = pollfd(fd: STDERR_FILENO, events: Int16(POLLOUT), revents: 0)
+        guard poll(&output, 1, lostLines.load(ordering: .relaxed) == 0 ? 100 : 0) != 0 else {
+            lostLines.add(1, ordering: .relaxed)
+            return
+        }
+        let lost = lostLines.exchange(0, ordering: .relaxed)
+        let note = lost == 0 ? "" : line(.warning, "lines that standard error did not take in time are lost: \(lost)")
+        let bytes = Array((note + line(level, text)).utf8)
         // One call, so that lines of several threads do not mix. A failure cannot be reported anywhere.
-        _ = line.withUnsafeBytes { write(STDERR_FILENO, $0.baseAddress, $0.count) }
+        _ = bytes.withUnsafeBytes { write(STDERR_FILENO, $0.baseAddress, $0.count) }
     }
+
+    private static let lostLines = Atomic<Int>(0)
 
     static func line(_ level: Level, _ text: String) -> String {
         // No control characters, because parts of the text may have been chosen by another program or by a peer.

@@ -48,6 +48,27 @@ import Testing
             precondition(lines.last.withLock { $0 } == exact)
         }
     }
+
+    // Writing a line waited for the reader of the one before, so that a viewer that had been stopped stopped the library.
+    @Test("a reader of standard error that has stalled does not stop the library, and sees later how much is missing")
+    func stalledReader() async {
+        await #expect(processExitsWith: .success) {
+            alarm(60)
+            var ends: [Int32] = [0, 0]
+            precondition(pipe(&ends) == 0 && dup2(ends[1], STDERR_FILENO) == STDERR_FILENO)
+            for _ in 0..<1000 { Log.warning(String(repeating: "x", count: 900)) }
+            func read() -> String {
+                var buffer = [UInt8](repeating: 0, count: 1 << 20)
+                let count = Glibc.read(ends[0], &buffer, buffer.count)
+                return String(decoding: buffer.prefix(max(0, count)), as: UTF8.self)
+            }
+            let before = read().split(separator: "\n").count
+            precondition(before > 10 && before < 1000)
+            Log.warning("the next line")
+            let lost = "lines that standard error did not take in time are lost: \(1000 - before)"
+            precondition(read() == "[CoreBluetooth] \(lost)\n[CoreBluetooth] the next line\n")
+        }
+    }
     #endif
 
     @Test("the first event of each source passes, then one a minute with the number of suppressed ones")
