@@ -177,6 +177,40 @@ import Testing
         #expect(first.peripherals.count == 2 && directory.files.count == 1)
     }
 
+    @Test("D11 without free descriptors a good file stays as it is, and a change is saved when there are some")
+    func noDescriptors() async throws {
+        _ = LogCapture.shared
+        let directory = try TemporaryDirectory()
+        let file = directory.file("app")
+        func content() throws -> Data { try Data(contentsOf: URL(fileURLWithPath: file)) }
+        var book: IntentBook? = try book(directory)
+        book?.note { [.scan(is: scan)] }
+        let before = try content()
+        withDescriptors(0) { book?.note { [.peripheral(is: record(1))] } }
+        #expect(try content() == before && book?.peripherals.count == 1)
+        try await LogCapture.shared.expect("state is preserved again, in \(file)")
+        let after = try content()
+        #expect(after != before)
+
+        // The lock can be opened, the file cannot.
+        let copy = try TemporaryDirectory(copying: directory)
+        let options: [String: Any] = [BluezManagerOptionStateDirectoryKey: copy.path]
+        let next = withDescriptors(1) { open("app", options) }
+        #expect(next.preserved == nil && next.book?.path == nil)
+        next.book?.note { [.scan(is: scan)] }
+        #expect(try Data(contentsOf: URL(fileURLWithPath: copy.file("app"))) == after)
+        #expect(open("app", options).preserved?.peripherals.map(\.identifier) == [record(1).identifier])
+        book?.end()
+        book = nil
+    }
+
+    /// Runs `body` while this process can open only so many further files.
+    private func withDescriptors<Result>(_ count: Int32, _ body: () -> Result) -> Result {
+        let free = dup(STDERR_FILENO)
+        close(free)
+        return withResourceLimit(RLIMIT_NOFILE, rlim_t(free + count), body)
+    }
+
     @Test("a file with wrong content is treated as none, and replaced by the next change")
     func wrongContent() throws {
         let directory = try TemporaryDirectory()

@@ -121,12 +121,9 @@ import Testing
         let before = try Data(contentsOf: URL(fileURLWithPath: store.path))
         // The kernel's own limit on the size of files does what a full disk does: the write fails in the middle.
         signal(SIGXFSZ, SIG_IGN)
-        var old = rlimit()
-        getrlimit(__rlimit_resource_t(UInt32(RLIMIT_FSIZE.rawValue)), &old)
-        var limit = rlimit(rlim_cur: 100, rlim_max: old.rlim_max)
-        setrlimit(__rlimit_resource_t(UInt32(RLIMIT_FSIZE.rawValue)), &limit)
-        defer { setrlimit(__rlimit_resource_t(UInt32(RLIMIT_FSIZE.rawValue)), &old) }
-        #expect(throws: SnapshotStore.Failure.self) { try store.save(snapshot()) }
+        withResourceLimit(RLIMIT_FSIZE, 100) {
+            #expect(throws: SnapshotStore.Failure.self) { try store.save(snapshot()) }
+        }
         #expect(try Data(contentsOf: URL(fileURLWithPath: store.path)) == before)
         #expect(!FileManager.default.fileExists(atPath: store.path + ".new"))
     }

@@ -6,6 +6,19 @@ func openDescriptors() -> Int {
     (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count) ?? 0
 }
 
+/// Runs `body` while the kernel limits this process further.
+func withResourceLimit<Result>(
+    _ resource: __rlimit_resource, _ value: rlim_t, _ body: () throws -> Result
+) rethrows -> Result {
+    let resource = __rlimit_resource_t(UInt32(resource.rawValue))
+    var before = rlimit()
+    getrlimit(resource, &before)
+    var limit = rlimit(rlim_cur: value, rlim_max: before.rlim_max)
+    setrlimit(resource, &limit)
+    defer { setrlimit(resource, &before) }
+    return try body()
+}
+
 /// Memory of this process that is in use, in bytes.
 func residentSize() -> Int {
     let fields = (try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8))?.split(separator: " ") ?? []
