@@ -55,6 +55,21 @@ import Testing
         #expect(access(mark, F_OK) == 0, "\(ordinary)")
     }
 
+    // Only as the C library says: the shell that starts the simulated bus gives up the rights of another user.
+    @Test(
+        "a program with the privileges of another user takes no adapter and no runtime directory from the environment")
+    func adapter() throws {
+        let directory = try TemporaryDirectory()
+        let inspect = "inspect --simulated 426C7A4B-0100-8000-8000-F0F1F2000001"
+        let runtime = ["PATH": "/usr/bin:/bin", "XDG_RUNTIME_DIR": directory.path]
+        let both = runtime.merging(["BLUEZKIT_ADAPTER": "hci7"]) { $1 }
+        #expect(try demo(inspect, by: Launcher.library.words, both).contains("Simulated sensor"))
+        #expect(access(directory.path + "/bluezkit", F_OK) != 0)
+        #expect(try demo(inspect, by: [], both).contains("no Bluetooth adapter"))
+        #expect(try demo(inspect, by: [], runtime).contains("Simulated sensor"))
+        #expect(access(directory.path + "/bluezkit", F_OK) == 0)
+    }
+
     // The doctor asked the daemon for its version by running the program that is called as its process says, which is
     // whatever who started it likes. Now nothing is run.
     @Test("the doctor runs no program that the owner of org.bluez claims to be")
@@ -86,7 +101,8 @@ import Testing
 
     /// - Returns: What `bluez-demo` prints.
     private func demo(_ command: String, by launcher: [String], _ environment: [String: String]) throws -> String {
-        let (process, output) = try start(launcher + [Self.demo, command], environment: environment)
+        let words = launcher + [Self.demo] + command.split(separator: " ").map(String.init)
+        let (process, output) = try start(words, environment: environment)
         let text = output.readDataToEndOfFile()
         process.waitUntilExit()
         return String(decoding: text, as: UTF8.self)
