@@ -36,7 +36,7 @@ struct LadderRow: Equatable {
 
     /// `394.2`, `37.3`, `1,314`.
     private static func text(_ rate: Double) -> String {
-        guard rate < 1000 else { return CardText.grouped(Int(min(rate, 1e12).rounded())) }
+        guard rate < 1000 else { return CardText.grouped(Int(min(rate, 1e9).rounded())) }
         let tenths = Int((rate * 10).rounded())
         return tenths % 10 == 0 ? String(tenths / 10) : "\(tenths / 10).\(tenths % 10)"
     }
