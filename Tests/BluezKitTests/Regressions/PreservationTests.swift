@@ -10,13 +10,6 @@ import Testing
 // at launch was treated as switched off, and each connect, each discovered service and each change of a subscription
 // rewrote the whole file. Now all of these work.
 @Suite struct PreservationTests {
-    private func options(_ directory: TemporaryDirectory, _ more: [String: Any] = [:]) -> [String: Any] {
-        [
-            CBCentralManagerOptionRestoreIdentifierKey: "app",
-            BluezManagerOptionStateDirectoryKey: directory.path,
-        ].merging(more) { $1 }
-    }
-
     private func absent(_ numbers: Range<Int>) -> [UUID] {
         numbers.compactMap { UUID(uuidString: String(format: "426C7A4B-0100-8000-8000-C00000%06X", $0)) }
     }
@@ -24,7 +17,7 @@ import Testing
     @Test("RS-3 D11 an infinite number in the app's options is not preserved, everything else is")
     func infiniteOption() async throws {
         let directory = try TemporaryDirectory()
-        let central = Central(try await SimulatedWorld(), options: options(directory))
+        let central = Central(try await SimulatedWorld(), options: directory.centralOptions)
         try await central.powerOn()
         let heart = try await central.find("Rig Heart")
         central.manager.connect(
@@ -42,7 +35,7 @@ import Testing
     @Test("CN-1 D11 the options of a connect to a connected peripheral are preserved")
     func optionsOfConnected() async throws {
         let directory = try TemporaryDirectory()
-        let central = Central(try await SimulatedWorld(), options: options(directory))
+        let central = Central(try await SimulatedWorld(), options: directory.centralOptions)
         try await central.powerOn()
         let heart = try await central.find("Rig Heart")
         try await central.connect(heart)
@@ -95,7 +88,7 @@ import Testing
         world.simulator.setPowered(false)
         let app = RestoredApp(
             world.managerOptions.merging(
-                options(directory, [BluezManagerOptionResumeAfterResetKey: false])
+                directory.centralOptions.merging([BluezManagerOptionResumeAfterResetKey: false]) { $1 }
             ) { $1 })
         _ = try await app.log.next("restored") { $0 == "restored connecting" ? true : nil }
         _ = try await app.log.next("off") { $0 == "state 4" ? true : nil }
@@ -115,13 +108,7 @@ import Testing
         try await other.connect(others)
         _ = try await other.discoverServices(others, nil)
         let directory = try TemporaryDirectory()
-        func options(_ directory: TemporaryDirectory) -> [String: Any] {
-            [
-                CBCentralManagerOptionRestoreIdentifierKey: "shared",
-                BluezManagerOptionStateDirectoryKey: directory.path,
-            ]
-        }
-        let first = Central(world, options: options(directory))
+        let first = Central(world, options: directory.centralOptions)
         try await first.powerOn()
         let sink = try #require(first.manager.retrievePeripherals(withIdentifiers: [others.identifier]).first)
         try await first.connect(sink)
@@ -133,7 +120,7 @@ import Testing
         _ = try #require(await world.simulator.waitForCalls("StopNotify"))
         let restored = ProtectedBox<[CBPeripheral]>([])
         let second = Central(
-            world, options: options(copy),
+            world, options: copy.centralOptions,
             onRestore: { state in
                 let peripherals = state[CBCentralManagerRestoredStatePeripheralsKey] as? [CBPeripheral]
                 restored.withLock { $0 = peripherals ?? [] }
@@ -147,7 +134,7 @@ import Testing
     @Test("D11 a thousand pending connects: the last ones write no more than the first ones")
     func costOfConnects() async throws {
         let directory = try TemporaryDirectory()
-        let central = Central(try await SimulatedWorld(), options: options(directory))
+        let central = Central(try await SimulatedWorld(), options: directory.centralOptions)
         try await central.powerOn()
         let peripherals = central.manager.retrievePeripherals(withIdentifiers: absent(0..<1000))
         // What this thread writes is what the calls write; the bus has a thread of its own.
@@ -182,7 +169,7 @@ import Testing
         }
         world.simulator.add(
             VirtualPeripheral("C0:00:00:09:00:20", VirtualAdvertisement(localName: "Large"), services: services))
-        let central = Central(world, options: options(directory))
+        let central = Central(world, options: directory.centralOptions)
         try await central.powerOn()
         let peripheral = try await central.find("Large")
         try await central.connect(peripheral)

@@ -287,13 +287,7 @@ import Testing
     func restoredBeforeReport() async throws {
         let stage = try await Stage("Restored", "C0:00:00:09:00:09")
         let directory = try TemporaryDirectory()
-        func options(_ directory: TemporaryDirectory) -> [String: Any] {
-            [
-                CBCentralManagerOptionRestoreIdentifierKey: "app",
-                BluezManagerOptionStateDirectoryKey: directory.path,
-            ]
-        }
-        let first = Central(stage.world, options: options(directory))
+        let first = Central(stage.world, options: directory.centralOptions)
         try await first.powerOn()
         let identifier = stage.peripheral.identifier
         let peripheral = try #require(first.manager.retrievePeripherals(withIdentifiers: [identifier]).first)
@@ -308,7 +302,7 @@ import Testing
         stage.device.replaceServices(
             [VirtualService("180F", [VirtualCharacteristic("2A19", .read, value: [50])])] + Stage.table(2))
         try await waitForReplacement(stage)
-        let (second, restored) = try await Central.restored(stage.world, options: options(copy))
+        let (second, restored) = try await Central.restored(stage.world, options: copy.centralOptions)
         stage.session.reportChanges()
         let gone = try await second.next("change") {
             if case .modified(restored, let services) = $0 { services } else { nil }

@@ -313,13 +313,7 @@ import Testing
     func adopted(delay: Int) async throws {
         let world = try await SimulatedWorld()
         let (before, after) = (try TemporaryDirectory(), try TemporaryDirectory())
-        let options = { (directory: TemporaryDirectory) -> [String: Any] in
-            [
-                CBCentralManagerOptionRestoreIdentifierKey: "app",
-                BluezManagerOptionStateDirectoryKey: directory.path,
-            ]
-        }
-        let holder = Central(world, options: options(before))
+        let holder = Central(world, options: before.centralOptions)
         try await holder.powerOn()
         let heart = try await holder.find("Rig Heart")
         try await holder.connect(heart)
@@ -340,7 +334,7 @@ import Testing
         let app = Restored()
         let manager = CBCentralManager(
             delegate: app, queue: DispatchQueue(label: "test.restored"),
-            options: world.managerOptions.merging(session) { $1 }.merging(options(after)) { $1 })
+            options: world.managerOptions.merging(session) { $1 }.merging(after.centralOptions) { $1 })
         try await other.next("connection") { if case .connected = $0 { true } else { nil } }
         let deadline = ContinuousClock.now + .seconds(world_deadline)
         while manager.restoration == nil {

@@ -7,6 +7,7 @@ func openDescriptors() -> Int {
 }
 
 /// Runs `body` while the kernel limits this process further.
+@discardableResult
 func withResourceLimit<Result>(
     _ resource: __rlimit_resource, _ value: rlim_t, _ body: () throws -> Result
 ) rethrows -> Result {

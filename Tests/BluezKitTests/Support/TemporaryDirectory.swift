@@ -1,4 +1,5 @@
 import BluezKitRestore
+import CoreBluetooth
 import Foundation
 
 /// A directory that is removed with the test.
@@ -20,6 +21,11 @@ final class TemporaryDirectory: Sendable {
     }
 
     deinit { try? FileManager.default.removeItem(atPath: path) }
+
+    /// Of a central manager with the identifier `app` that preserves its state here.
+    var centralOptions: [String: Any] {
+        [CBCentralManagerOptionRestoreIdentifierKey: "app", BluezManagerOptionStateDirectoryKey: path]
+    }
 
     /// The state files in it.
     var files: [String] {
