@@ -357,10 +357,18 @@ final class DeviceConnection: CustomStringConvertible {
     }
 
     private func callDisconnect() {
-        // Until it is answered, or the link has gone: then the lease goes, and not before.
-        proxy?.disconnect { [weak self, weak client] result in
+        bus.insist { [weak self, weak client] completion in
+            // Not when it has ended meanwhile: there may be a new link soon.
+            guard let self, client?.isCurrent == true, phase == .closing else { return }
+            proxy?.disconnect(completion: completion)
+        } answered: { [weak self, weak client] (result: Result<Message, BusError>) in
             guard let self, client?.isCurrent == true else { return }
+            // Until it is answered, or the link has gone: then the lease goes, and not before.
             if result.failure.map({ BlueZErrorName.meansUnknownObject($0.name) }) ?? true { endLease() }
+            if let error = result.failure, device.properties.isConnected {
+                let text = "\(device.identity.addressText) is still connected: \(error.name) \(error.message)"
+                Log.warning(from: device.path.rawValue, text)
+            }
             handle(.disconnectReply)
         }
     }

@@ -179,13 +179,7 @@ import Testing
     func refusedWhileRestored(isSubscribed: Bool) async throws {
         let world = try await SimulatedWorld()
         let directory = try TemporaryDirectory()
-        let options = { (directory: TemporaryDirectory) -> [String: Any] in
-            [
-                CBCentralManagerOptionRestoreIdentifierKey: "app",
-                BluezManagerOptionStateDirectoryKey: directory.path,
-            ]
-        }
-        let before = Central(world, options: options(directory))
+        let before = Central(world, options: directory.centralOptions)
         try await before.powerOn()
         let heart = try await before.find("Rig Heart")
         try await before.connect(heart)
@@ -199,7 +193,7 @@ import Testing
         world.simulator.inject(SimulatorFault("GetAll", path: service, times: nil, refusal))
         // Of another session, as in another process.
         let (after, restored) = try await Central.restored(
-            world, options: options(copy).merging([BluezManagerOptionAdapterKey: "hci0"]) { $1 })
+            world, options: copy.centralOptions.merging([BluezManagerOptionAdapterKey: "hci0"]) { $1 })
         if isSubscribed {
             // It is subscribed to again before anything else is done, and that waits for the second round of questions.
             let session = after.manager.session
@@ -217,6 +211,20 @@ import Testing
         let found = try await after.characteristic(CBUUID(string: "2A37"), of: CBUUID(string: "180D"), on: restored)
         #expect(try await after.setNotify(true, found) == nil)
         #expect(after.count { if case .modified = $0 { true } else { false } } == 0)
+    }
+
+    @Test("CN-7 a link whose Disconnect the bus refuses at first ends with its cancel, and not before its callback")
+    func disconnect() async throws {
+        let world = try await SimulatedWorld()
+        let central = Central(world)
+        try await central.powerOn()
+        let heart = try await central.find("Rig Heart")
+        try await central.connect(heart)
+        let effect = SimulatorFault.Effect.fail(name: "org.freedesktop.DBus.Error.LimitsExceeded", message: "")
+        world.simulator.inject(SimulatorFault("Disconnect", times: 3, effect))
+        try await central.disconnect(heart)
+        #expect(!world.heart.isConnected)
+        try await central.connect(central.find("Rig Heart"))
     }
 
     @Test("CE-1 a peer whose properties are refused at first is reported")
