@@ -22,6 +22,11 @@ enum BlueZErrorName {
         return names.contains { error.name == "org.freedesktop.DBus.Error." + $0 }
     }
 
+    /// BlueZ has dealt with the call. Otherwise the bus has refused it, or no answer has come.
+    static func isAnswer(_ result: Result<Message, BusError>) -> Bool {
+        result.failure.map { $0.name.hasPrefix("org.bluez.") || meansUnknownObject($0.name) } ?? true
+    }
+
     /// `org.bluez` has no owner, and starting it failed.
     static func meansNoDaemon(_ name: String) -> Bool {
         name == "org.freedesktop.DBus.Error.ServiceUnknown" || name == "org.freedesktop.DBus.Error.NameHasNoOwner"

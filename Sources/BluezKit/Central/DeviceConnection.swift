@@ -357,20 +357,29 @@ final class DeviceConnection: CustomStringConvertible {
     }
 
     private func callDisconnect() {
-        bus.insist { [weak self, weak client] completion in
-            // Not when it has ended meanwhile: there may be a new link soon.
-            guard let self, client?.isCurrent == true, phase == .closing else { return }
-            proxy?.disconnect(completion: completion)
-        } answered: { [weak self, weak client] (result: Result<Message, BusError>) in
+        let answered = { [weak self, weak client] (result: Result<Message, BusError>) in
             guard let self, client?.isCurrent == true else { return }
-            // Until it is answered, or the link has gone: then the lease goes, and not before.
-            if result.failure.map({ BlueZErrorName.meansUnknownObject($0.name) }) ?? true { endLease() }
-            if let error = result.failure, device.properties.isConnected {
-                let text = "\(device.identity.addressText) is still connected: \(error.name) \(error.message)"
+            if let error = result.failure, !BlueZErrorName.isAnswer(result) {
+                let text = "\(device.identity.addressText) may stay connected: \(error.name) \(error.message)"
                 Log.warning(from: device.path.rawValue, text)
+                lease = nil  // the file stays, as that of an orphaned link
+            } else if result.failure.map({ BlueZErrorName.meansUnknownObject($0.name) }) ?? true {
+                // Until it is answered, or the link has gone: then the lease goes, and not before.
+                endLease()
             }
             handle(.disconnectReply)
         }
+        var isRepeated = false
+        bus.insist(
+            { [weak self, weak client] completion in
+                // Not when it has ended meanwhile: there may be a new link soon.
+                guard let self, client?.isCurrent == true, phase == .closing else { return }
+                // What BlueZ is at is another program's.
+                if isRepeated, lease == nil, LinkLease.directory != nil { return handle(.kept) }
+                isRepeated = true
+                // BlueZ has a call that it has not answered.
+                proxy?.disconnect { $0.failure == .timedOut ? answered($0) : completion($0) }
+            }, answered: answered)
     }
 
     // MARK: The link is there, or has gone
@@ -465,7 +474,7 @@ final class DeviceConnection: CustomStringConvertible {
         if let lease, let proxy, lease.beginEnding() {
             // BlueZ is at an attempt that another process has made, and has left to this one.
             self.lease = nil
-            proxy.disconnect { _ in lease.end() }
+            proxy.disconnect { if BlueZErrorName.isAnswer($0) { lease.end() } }
         }
         central.drop(self)
     }

@@ -50,20 +50,34 @@ public enum BluezKitLog {
     /// Waits at most 0.1 s for a reader that has stalled. After that, lines are lost until it reads again; then a line
     /// says how many.
     public static func writeToStandardError(_ level: Level, _ text: String) {
-        // A line fits into what poll(2) calls room: a pipe has at least PIPE_BUF (4096) bytes then.
-        var output = pollfd(fd: STDERR_FILENO, events: Int16(POLLOUT), revents: 0)
-        guard poll(&output, 1, lostLines.load(ordering: .relaxed) == 0 ? 100 : 0) != 0 else {
-            lostLines.add(1, ordering: .relaxed)
-            return
-        }
         let lost = lostLines.exchange(0, ordering: .relaxed)
         let note = lost == 0 ? "" : line(.warning, "lines that standard error did not take in time are lost: \(lost)")
         let bytes = Array((note + line(level, text)).utf8)
-        // One call, so that lines of several threads do not mix. A failure cannot be reported anywhere.
-        _ = bytes.withUnsafeBytes { write(STDERR_FILENO, $0.baseAddress, $0.count) }
+        if write(bytes, within: 0) || lost == 0 && write(bytes, within: 100) { return }
+        lostLines.add(lost + 1, ordering: .relaxed)
     }
 
     private static let lostLines = Atomic<Int>(0)
+
+    /// Writes in one call, so that lines of several threads do not mix.
+    /// - Parameter limit: How long to wait for room, in milliseconds.
+    /// - Returns: Whether there was room. A failure cannot be reported anywhere.
+    private static func write(_ bytes: [UInt8], within limit: Int32) -> Bool {
+        // A line of the library's fits where poll(2) sees room in a pipe (PIPE_BUF, 4096 bytes) or a socket. Of a terminal it
+        // says nothing.
+        let isTerminal = terminal >= 0 && isatty(STDERR_FILENO) == 1
+        var output = pollfd(fd: STDERR_FILENO, events: Int16(POLLOUT), revents: 0)
+        guard poll(&output, 1, limit) > 0 || isTerminal else { return false }
+        let count = bytes.withUnsafeBytes {
+            Glibc.write(isTerminal ? terminal : STDERR_FILENO, $0.baseAddress, $0.count)
+        }
+        return count >= 0 || errno != EAGAIN
+    }
+
+    /// Of its own, so that a write can fail instead of waiting, while the app's own still wait.
+    private static let terminal =
+        isatty(STDERR_FILENO) == 1
+        ? open("/proc/self/fd/\(STDERR_FILENO)", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1
 
     static func line(_ level: Level, _ text: String) -> String {
         // No control characters, because parts of the text may have been chosen by another program or by a peer.

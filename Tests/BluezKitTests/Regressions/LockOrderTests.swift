@@ -43,29 +43,6 @@ import Testing
         #expect(try await ended.next("end of the service") { $0 ? nil : true })
     }
 
-    @Test(
-        "DL-5 apps release peripherals while their manager looks for released ones: the last reference may be its own")
-    func lastReferenceIsTheManagers() {
-        let manager = CBCentralManager(
-            delegate: nil, queue: nil, options: [BluezManagerOptionBusAddressKey: "unix:path=/nonexistent"])
-        @Sendable func peripheral(_ number: Int) -> CBPeripheral {
-            let peripheral = manager.peripheral(DeviceIdentity(address: UInt64(number), isRandom: true))
-            _ = peripheral.core.begin()  // the end of one that has had a connection takes locks
-            return peripheral
-        }
-        for round in 0..<500 {
-            let first = round * 1000
-            let living = ProtectedBox((first..<first + 60).map(peripheral))
-            DispatchQueue.concurrentPerform(iterations: 2) { thread in
-                if thread == 0 {
-                    while living.withLock({ $0.popLast() }) != nil {}
-                } else {
-                    for number in first + 60..<first + 500 { _ = peripheral(number) }
-                }
-            }
-        }
-    }
-
     /// An object of the app that logs when it is released.
     private final class Ending: Sendable {
         private let atEnd: @Sendable () -> Void
@@ -101,6 +78,29 @@ import Testing
     #endif
 
     #if DEBUG
+    @Test(
+        "DL-5 apps release peripherals while their manager looks for released ones: the last reference may be its own")
+    func lastReferenceIsTheManagers() {
+        let manager = CBCentralManager(
+            delegate: nil, queue: nil, options: [BluezManagerOptionBusAddressKey: "unix:path=/nonexistent"])
+        @Sendable func peripheral(_ number: Int) -> CBPeripheral {
+            let peripheral = manager.peripheral(DeviceIdentity(address: UInt64(number), isRandom: true))
+            _ = peripheral.core.begin()  // the end of one that has had a connection takes locks
+            return peripheral
+        }
+        for round in 0..<500 {
+            let first = round * 1000
+            let living = ProtectedBox((first..<first + 60).map(peripheral))
+            DispatchQueue.concurrentPerform(iterations: 2) { thread in
+                if thread == 0 {
+                    while living.withLock({ $0.popLast() }) != nil {}
+                } else {
+                    for number in first + 60..<first + 500 { _ = peripheral(number) }
+                }
+            }
+        }
+    }
+
     #if compiler(>=6.2)  // exit tests
     @Test("a debug build traps if locks are taken in the wrong order, or something is logged while a lock is held")
     func order() async {

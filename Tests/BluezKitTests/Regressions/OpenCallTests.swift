@@ -227,6 +227,27 @@ import Testing
         try await central.connect(central.find("Rig Heart"))
     }
 
+    @Test("CN-7 a link whose Disconnect is refused for good: the log says so, and the next connect and cancel end it")
+    func refusedDisconnect() async throws {
+        _ = LogCapture.shared
+        let world = try await SimulatedWorld()
+        let central = Central(world)
+        try await central.powerOn()
+        let heart = try await central.find("Rig Heart")
+        try await central.connect(heart)
+        let session = central.manager.session
+        session.queue.sync { session.blueZ.timing.daemon.busyRetry = .milliseconds(1) }
+        let effect = SimulatorFault.Effect.fail(name: "org.freedesktop.DBus.Error.LimitsExceeded", message: "")
+        world.simulator.inject(SimulatorFault("Disconnect", times: nil, effect))
+        try await central.disconnect(heart)
+        try await LogCapture.shared.expect("\(world.heart.address) may stay connected", "LimitsExceeded")
+        #expect(world.heart.isConnected)
+        world.simulator.clearFaults()
+        try await central.connect(heart)
+        try await central.disconnect(heart)
+        #expect(!world.heart.isConnected)
+    }
+
     @Test("CE-1 a peer whose properties are refused at first is reported")
     func connectionEvent() async throws {
         let world = try await SimulatedWorld()

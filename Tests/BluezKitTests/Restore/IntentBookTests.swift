@@ -186,16 +186,15 @@ import Testing
         var book: IntentBook? = try book(directory)
         book?.note { [.scan(is: scan)] }
         let before = try content()
-        withDescriptors(0) { book?.note { [.peripheral(is: record(1))] } }
+        withoutDescriptors { book?.note { [.peripheral(is: record(1))] } }
         #expect(try content() == before && book?.peripherals.count == 1)
         try await LogCapture.shared.expect("state is preserved again, in \(file)")
         let after = try content()
         #expect(after != before)
 
-        // The lock can be opened, the file cannot.
         let copy = try TemporaryDirectory(copying: directory)
         let options: [String: Any] = [BluezManagerOptionStateDirectoryKey: copy.path]
-        let next = withDescriptors(1) { open("app", options) }
+        let next = withoutDescriptors { open("app", options) }
         #expect(next.preserved == nil && next.book?.path == nil)
         next.book?.note { [.scan(is: scan)] }
         #expect(try Data(contentsOf: URL(fileURLWithPath: copy.file("app"))) == after)
@@ -204,11 +203,9 @@ import Testing
         book = nil
     }
 
-    /// Runs `body` while this process can open only so many further files.
-    private func withDescriptors<Result>(_ count: Int32, _ body: () -> Result) -> Result {
-        let free = dup(STDERR_FILENO)
-        close(free)
-        return withResourceLimit(RLIMIT_NOFILE, rlim_t(free + count), body)
+    /// Runs `body` while this process can open no file.
+    private func withoutDescriptors<Result>(_ body: () -> Result) -> Result {
+        withResourceLimit(RLIMIT_NOFILE, rlim_t(STDERR_FILENO + 1), body)
     }
 
     @Test("a file with wrong content is treated as none, and replaced by the next change")
