@@ -61,7 +61,7 @@ public enum BluezKitLog {
 
     /// Writes in one call, so that lines of several threads do not mix.
     /// - Parameter limit: How long to wait for room, in milliseconds.
-    /// - Returns: Whether there was room. A failure cannot be reported anywhere.
+    /// - Returns: Whether there was room for all of it. Other failures cannot be reported anywhere.
     private static func write(_ bytes: [UInt8], within limit: Int32) -> Bool {
         // A line of the library's fits where poll(2) sees room in a pipe (PIPE_BUF, 4096 bytes) or a socket. Of a terminal it
         // says nothing.
@@ -71,7 +71,7 @@ public enum BluezKitLog {
         let count = bytes.withUnsafeBytes {
             Glibc.write(isTerminal ? terminal : STDERR_FILENO, $0.baseAddress, $0.count)
         }
-        return count >= 0 || errno != EAGAIN
+        return count == bytes.count || count < 0 && errno != EAGAIN
     }
 
     /// Of its own, so that a write can fail instead of waiting, while the app's own still wait.
