@@ -36,11 +36,11 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         return String(cString: text)
     }
 
-    /// Called once for each call that has waited longer than ``patience``: either the call takes long, or the other
+    /// Called once for each call that has waited longer than ``slowCall``: either the call takes long, or the other
     /// side hangs.
     public var onSlowCall: (() -> Void)?
     /// How long a call may take before it counts as slow.
-    public var patience = Duration.seconds(10)
+    public var slowCall = Duration.seconds(10)
 
     /// This connection's name on the bus, `:1.42`. Nil until the bus has answered `Hello`.
     public private(set) var uniqueName: String?
@@ -157,7 +157,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         // libdbus ends a connection to which it cannot write, or which it cannot authenticate. What came before that is read.
         let isLost = dbus_connection_get_is_connected(raw) == 0
         while isOpen, input >= 0, isReady || isLost, try stream.receive(from: input) {
-            if stream.isFull { loop.pacing.goOn() }
+            if stream.isFull { loop.pacing.keepGoing() }
             while isOpen, let message = try stream.next() { receive(message) }
             if !isLost { return }
         }
@@ -185,7 +185,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
 
     private func receive(_ message: Message) {
         guard message.header.type <= DBUS_MESSAGE_TYPE_SIGNAL else { return }  // of a later version of D-Bus
-        if message.kind == .signal { loop.pacing.receive(1) } else { loop.pacing.goOn() }
+        if message.kind == .signal { loop.pacing.receive(1) } else { loop.pacing.keepGoing() }
         switch message.kind {
         case .signal:
             noteOwnerChange(message)
@@ -261,7 +261,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         do {
             let serial = try send(call.message)
             let now = DispatchTime.now()
-            let (due, slow) = (now.later(by: call.deadline), now.later(by: patience))
+            let (due, slow) = (now.later(by: call.deadline), now.later(by: slowCall))
             open[serial] = OpenCall(deadline: due, slow: slow < due ? slow : nil, completion: call.completion)
             deadlines.mustFire(by: min(due, slow))
             loop.noteCall(at: now.uptimeNanoseconds)

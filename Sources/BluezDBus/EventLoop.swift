@@ -90,6 +90,6 @@ final class EventLoop: @unchecked Sendable {  // holds: `raw` permits both, and 
             index += 1
             if let values = readers[descriptor]?() { pacing.receive(values) }
         }
-        if index == CDBUS_MAX_READY { pacing.goOn() }
+        if index == CDBUS_MAX_READY { pacing.keepGoing() }
     }
 }

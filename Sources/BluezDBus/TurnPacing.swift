@@ -10,22 +10,22 @@ struct TurnPacing {
     /// that was held up sends what has come meanwhile in one go, and a socket for notifications has no room for all of it.
     var steadiness: UInt64 = 20_000_000
     /// A call this recent may be answered at any moment. Those that take longer, as a `Connect`, take seconds.
-    private static let patience: UInt64 = 100_000_000
+    private static let openCallGrace: UInt64 = 100_000_000
 
     private var arrivals = 0
-    private var mustGoOn = false
+    private var mustKeepGoing = false
     private var isPausing = false
     private var lastTurn: UInt64 = 0
     private var flowBegan: UInt64 = 0
     private var lastCall: UInt64 = 0
 
-    mutating func beginTurn() { (arrivals, mustGoOn, isPausing) = (0, false, false) }
+    mutating func beginTurn() { (arrivals, mustKeepGoing, isPausing) = (0, false, false) }
 
     /// So many signals, or values by sockets, have come.
     mutating func receive(_ count: Int) { arrivals += count }
 
     /// The next turn must follow at once: an answer has come, or a call, whose caller waits; or more is there than one turn takes.
-    mutating func goOn() { mustGoOn = true }
+    mutating func keepGoing() { mustKeepGoing = true }
 
     /// - Returns: Whether a pause ends by that.
     mutating func call(at now: UInt64) -> Bool {
@@ -38,7 +38,8 @@ struct TurnPacing {
     mutating func endTurn(at now: UInt64, hasOpenCalls: Bool) -> UInt64 {
         defer { lastTurn = now }
         if now - lastTurn > steadiness { flowBegan = now }
-        guard now - flowBegan >= steadiness, arrivals > 0, !mustGoOn, !hasOpenCalls || now - lastCall > Self.patience
+        guard now - flowBegan >= steadiness, arrivals > 0, !mustKeepGoing,
+            !hasOpenCalls || now - lastCall > Self.openCallGrace
         else { return 0 }
         let interval = (now - lastTurn) / UInt64(arrivals)
         guard interval > 0, interval <= longest / 2 else { return 0 }

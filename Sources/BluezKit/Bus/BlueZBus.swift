@@ -10,7 +10,7 @@ protocol BlueZBusObserver: AnyObject {
     func busOpened()
     func busLost()
     func receive(_ message: Message)
-    /// A call has taken longer than ``BlueZTiming/Daemon/patience``.
+    /// A call has taken longer than ``BlueZTiming/Daemon/slowCall``.
     func callIsSlow()
 }
 
@@ -127,7 +127,7 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
             connection.onSignal = { [weak self] in self?.observer?.receive($0) }
             connection.onTurnEnd = { [weak self] in self?.flush(mayDeliver: $0) }
             connection.onDisconnected = { [weak self] in self?.lost($0) }
-            connection.patience = timing.daemon.patience
+            connection.slowCall = timing.daemon.slowCall
             connection.onSlowCall = { [weak self] in self?.observer?.callIsSlow() }
             connection.onRuleRefused = { rule, error in
                 if case .disconnected = error { return }  // nothing is awaited from it any more

@@ -17,7 +17,7 @@ final class DaemonWatchdog {
         let ping = MethodCall(
             destination: BlueZ.busName, path: "/", interface: "org.freedesktop.DBus.Peer", member: "Ping",
             isUrgent: true)
-        connection.call(ping, deadline: bus.timing.daemon.patience) { [weak self, weak connection] result in
+        connection.call(ping, deadline: bus.timing.daemon.slowCall) { [weak self, weak connection] result in
             guard let self, bus.connection === connection else { return }
             isPinging = false
             if result.failure == .timedOut { hangs() }

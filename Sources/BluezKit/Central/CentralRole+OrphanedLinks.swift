@@ -6,10 +6,10 @@ import Foundation
 /// State that this app has preserved and that no manager has claimed: its radio work ends, the state stays (RS-6).
 extension CentralRole {
     func endUnclaimed(in directory: StateDirectory) {
-        guard let life = adapter.stackGeneration else { return }
+        guard let generation = adapter.stackGeneration else { return }
         DispatchQueue.files.async { [weak self] in
             for path in directory.files() {
-                guard let unclaimed = Self.release(path, in: directory, life) else { continue }
+                guard let unclaimed = Self.release(path, in: directory, generation) else { continue }
                 guard let self else { return }
                 bus.run { self.endLinks(of: unclaimed) }
             }
@@ -19,11 +19,11 @@ extension CentralRole {
     /// A connection in a file that no process uses becomes a pending connect for the manager that claims it later.
     /// - Returns: What was connected or being connected.
     private static func release(
-        _ path: String, in directory: StateDirectory, _ life: String
+        _ path: String, in directory: StateDirectory, _ generation: String
     ) -> [Snapshot.Peripheral]? {
         // Those of other programs, and those in use, are not ours to end. What cannot be read is left to its owner.
         guard let content = try? SnapshotStore.content(of: path), let found = try? Snapshot(fileContent: content),
-            found.role == .central, found.app == StateDirectory.app, found.bluetooth == life,
+            found.role == .central, found.app == StateDirectory.app, found.bluetooth == generation,
             !found.peripherals.isEmpty, let store = try? SnapshotStore(directory, .central, found.identifier),
             var snapshot = try? store.load()
         else { return nil }
@@ -53,13 +53,13 @@ extension CentralRole {
     /// Ends the links and the attempts of processes that have died, unless preserved state claims them: on Apple they end
     /// with the process. What this process wants itself continues.
     func endOrphans() {
-        guard let life = adapter.stackGeneration, let directory = LinkLease.directory else { return }
+        guard let generation = adapter.stackGeneration, let directory = LinkLease.directory else { return }
         DispatchQueue.files.async { [weak self] in
-            for found in LinkLease.all(of: life.replacing("/", with: "_"), in: directory)
+            for found in LinkLease.all(of: generation.replacing("/", with: "_"), in: directory)
             where !found.states.contains(where: { Self.mayClaim($0, found.identity) }) {
                 guard let self else { return }
                 bus.run {
-                    guard self.bus.observer != nil, life == self.adapter.stackGeneration,
+                    guard self.bus.observer != nil, generation == self.adapter.stackGeneration,
                         let path = self.adapter.path?.appending(found.element)
                     else { return }
                     self.endOrphan(found.identity, at: path)

@@ -226,12 +226,12 @@ final class CentralRole: @unchecked Sendable {  // holds: confined to the bus qu
         }
         core.announce(state)
         core.use(adapter: adapter.name)
-        let life = state == .poweredOn ? adapter.stackGeneration : nil
+        let stackGeneration = state == .poweredOn ? adapter.stackGeneration : nil
         let generation = adapter.generation
         core.post { manager in
             // Not before: until then a command from another thread belongs to the generation that the app knows.
             if state == .poweredOn { manager.shared.withLock { $0.generation = generation } }
-            manager.enter(state, life: life)
+            manager.enter(state, stackGeneration: stackGeneration)
         }
         if state == .poweredOn, let claims = core.takeClaims() {
             bus.after(claims.period) { [weak self] in self?.endUnclaimed(in: claims.directory) }

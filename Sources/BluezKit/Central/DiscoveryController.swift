@@ -118,7 +118,7 @@ final class DiscoveryController: CustomStringConvertible {
             case .restart:
                 let text = "the scan has heard nothing for a minute: restarting discovery"
                 machine.isFiltered ? Log.debug(text) : Log.warning(text)
-                watch.patience = machine.isFiltered ? 10 : 1
+                watch.silentWindowsForDoubt = machine.isFiltered ? 10 : 1
                 update(afresh: true)
             case .trust: update()
             case .powerCycle: powerCycle()

@@ -117,11 +117,11 @@ final class LinkLease {
         let states: [String]
     }
 
-    /// Links of a life of bluetoothd, held or not. Removes files of lives that are over.
-    /// - Parameter life: As in the name of ``share(_:in:)``, without the device.
-    static func all(of life: String, in directory: String) -> [Found] {
+    /// Links of a generation of bluetoothd, held or not. Removes files of generations that are over.
+    /// - Parameter generation: As in the name of ``share(_:in:)``, without the device.
+    static func all(of generation: String, in directory: String) -> [Found] {
         let names = (try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []
-        let ours = life.split(separator: " ", omittingEmptySubsequences: false)
+        let ours = generation.split(separator: " ", omittingEmptySubsequences: false)
         let bus = (ours.first ?? "") + " "
         func endIfOld(_ name: String) { if isOld("\(directory)/\(name)") { inherit(name, in: directory)?.end() } }
         // Of another bus it is not known whether it is there.

@@ -113,11 +113,11 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     // MARK: State
 
     /// On the delegate's queue: sets the new state, applies its consequences, and makes the callback (ST-3).
-    /// - Parameter life: The new generation of bluetoothd and adapter.
-    func enter(_ state: CBManagerState, life: String?) {
+    /// - Parameter stackGeneration: The new generation of bluetoothd and adapter.
+    func enter(_ state: CBManagerState, stackGeneration: String?) {
         let previous = self.state
         setState(state)
-        follow(state, from: previous, life: life)
+        follow(state, from: previous, stackGeneration: stackGeneration)
         delegate?.centralManagerDidUpdateState(self)
     }
 

@@ -33,9 +33,9 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         var adds: UInt64 = 0
         var services: [CBMutableService] { added.map(\.service) }
         /// The generation of services of which the app has been informed (`AdapterController.servicesGeneration`).
-        var servicesLife: UInt64 = 0
+        var servicesGeneration: UInt64 = 0
         /// The generation of Bluetooth of which the app has been informed (`AdapterController.generation`).
-        var era: UInt64 = 0
+        var adapterGeneration: UInt64 = 0
         /// Services and advertisement are to be registered with BlueZ when Bluetooth is on.
         var mustGoOn = false
         /// The published L2CAP channels, in the order in which they were published.
@@ -214,11 +214,11 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
                     + "the properties .read and no permission to write")
         }
         guard accepts("add") else { return }
-        let place: (call: UInt64, life: UInt64)? = shared.withLock { shared in
+        let place: (call: UInt64, generation: UInt64)? = shared.withLock { shared in
             guard !shared.added.contains(where: { $0.service === service }) else { return nil }
             shared.adds += 1
             shared.added.append((service, shared.adds))
-            return (shared.adds, shared.servicesLife)
+            return (shared.adds, shared.servicesGeneration)
         }
         guard let place else {
             preconditionFailure(
@@ -229,7 +229,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         let published = PublishedService(service, core: core, call: place.call)
         core.bus.run {
             // After a reset of which the app has not been informed yet there are no services.
-            if place.life == core.role.adapter.servicesGeneration { core.gattServer.perform(.add(published)) }
+            if place.generation == core.role.adapter.servicesGeneration { core.gattServer.perform(.add(published)) }
         }
     }
 
@@ -339,10 +339,10 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     ///   pair first; that needs an agent, or ``BluezManagerOptionAllowJustWorksPairingKey``.
     open func publishL2CAPChannel(withEncryption encryptionRequired: Bool) {
         guard accepts("publishL2CAPChannel") else { return }
-        let (core, life) = (core, shared.withLock { $0.servicesLife })
+        let (core, generation) = (core, shared.withLock { $0.servicesGeneration })
         core.bus.run {
             // After a reset of which the app has not been informed yet nothing is published.
-            guard life == core.role.adapter.servicesGeneration else { return }
+            guard generation == core.role.adapter.servicesGeneration else { return }
             core.channels.publish(isEncrypted: encryptionRequired)
         }
     }

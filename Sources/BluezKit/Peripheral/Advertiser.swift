@@ -7,7 +7,7 @@ final class Advertiser {
     /// (``AdapterController/generation``).
     struct Start: Sendable {
         let token: UInt64
-        let era: UInt64
+        let adapterGeneration: UInt64
     }
 
     /// The owner, which each caller holds.

@@ -44,7 +44,7 @@ final class GATTServer {
             case .remove(let service): services.first { $0.service === service }.map { withdraw($0) }
             case .removeAll: services.reversed().forEach { withdraw($0) }
             case .advertise(let content, let start, let isResumed):
-                if start.era == adapter.generation {
+                if start.adapterGeneration == adapter.generation {
                     core.advertiser.start(content, token: start.token, isResumed: isResumed)
                 }
             }

@@ -70,9 +70,11 @@ final class PeripheralManagerCore: Recipient, @unchecked Sendable {
             post { manager in manager.tellRestored() }
         }
         announcedState = state
-        let (life, era) = (adapter.servicesGeneration, adapter.generation)
+        let generations = (adapter.servicesGeneration, adapter.generation)
         post { manager in
-            if state == .poweredOn { manager.shared.withLock { ($0.servicesLife, $0.era) = (life, era) } }
+            if state == .poweredOn {
+                manager.shared.withLock { ($0.servicesGeneration, $0.adapterGeneration) = generations }
+            }
             manager.enter(state)
         }
         return state

@@ -15,7 +15,7 @@ final class PublishedChannels: @unchecked Sendable {  // holds: confined to the 
     private var open: [Int: Open] = [:]
     private var count = 0
     /// Changes when everything has been withdrawn: answers to earlier requests are not wanted any more.
-    private var life = 0
+    private var generation = 0
     /// Requests to publish are carried out one after the other, so that they are answered in order.
     private var waiting: [(isEncrypted: Bool, psm: CBL2CAPPSM?)] = []
     private var isListening = false
@@ -48,9 +48,9 @@ final class PublishedChannels: @unchecked Sendable {  // holds: confined to the 
 
     private func listen(at psm: CBL2CAPPSM?, _ isEncrypted: Bool, old: CBL2CAPPSM?) {
         bus.assertOnQueue()
-        let life = life
+        let generation = generation
         core.role.sockets.listen(psm: psm, isEncrypted: isEncrypted) { [weak core] result in
-            guard let channels = core?.channels, channels.life == life else { return }
+            guard let channels = core?.channels, channels.generation == generation else { return }
             // Another program has taken the PSM.
             if psm != nil, case .failure = result { return channels.listen(at: nil, isEncrypted, old: old) }
             channels.isListening = false
@@ -94,7 +94,7 @@ final class PublishedChannels: @unchecked Sendable {  // holds: confined to the 
 
     /// The manager has ended, or Bluetooth is away.
     func withdrawAll() {
-        life += 1
+        generation += 1
         (waiting, isListening) = ([], false)
         for listener in listeners { listener.end() }
         listeners = []

@@ -18,8 +18,8 @@ extension CBCentralManager {
     // MARK: Resuming after a reset
 
     /// On the delegate's queue, before `didUpdateState`: the effect of the new state on scan and connections.
-    func follow(_ state: CBManagerState, from previous: CBManagerState, life: String?) {
-        guard state != .poweredOn else { return goOn(life) }
+    func follow(_ state: CBManagerState, from previous: CBManagerState, stackGeneration: String?) {
+        guard state != .poweredOn else { return resume(stackGeneration) }
         let isSwitchedOff = state == .poweredOff && previous == .poweredOn
         // Restored state has not been interrupted yet: it waits for Bluetooth to be on for the first time.
         let isWaiting = previous == .unknown || shared.withLock { $0.mustGoOn }
@@ -64,12 +64,12 @@ extension CBCentralManager {
         restoreScan(book.scan)
     }
 
-    private func goOn(_ life: String?) {
+    private func resume(_ stackGeneration: String?) {
         guard let book else { return }
         if book.commitPowerOffReset() {
             shared.withLock { $0.mustGoOn = false }
         }
-        book.note { [.bluetooth(is: life)] }
+        book.note { [.bluetooth(is: stackGeneration)] }
         let mustGoOn = shared.withLock { shared in
             defer { shared.mustGoOn = false }
             return shared.mustGoOn

@@ -50,7 +50,7 @@ extension CBPeripheralManager {
     func preserve(_ advertisement: AdvertisementRequest) -> Advertiser.Start {
         let start = shared.withLock { shared in
             if shared.advertisement == nil { shared.advertisement = advertisement }
-            return Advertiser.Start(token: shared.advertisingToken, era: shared.era)
+            return Advertiser.Start(token: shared.advertisingToken, adapterGeneration: shared.adapterGeneration)
         }
         preserveAdvertisement()
         return start
@@ -60,7 +60,7 @@ extension CBPeripheralManager {
 
     /// On the delegate's queue, before `didUpdateState`: the effect of the new state on services and advertisement.
     func follow(_ state: CBManagerState, from previous: CBManagerState) {
-        guard state != .poweredOn else { return goOn() }
+        guard state != .poweredOn else { return resume() }
         let isSwitchedOff = state == .poweredOff && previous == .poweredOn
         // Restored state has not been interrupted yet: it waits for Bluetooth to be on for the first time.
         let isWaiting = previous == .unknown || shared.withLock { $0.mustGoOn }
@@ -89,13 +89,13 @@ extension CBPeripheralManager {
         }
     }
 
-    private func goOn() {
+    private func resume() {
         guard let book else { return }
         let wasSwitchedOff = book.commitPowerOffReset()
         let (services, channels, advertisement, start) = shared.withLock { shared in
             defer { shared.mustGoOn = false }
             if wasSwitchedOff { (shared.advertisement, shared.isAdvertising) = (nil, false) }
-            let start = Advertiser.Start(token: shared.advertisingToken, era: shared.era)
+            let start = Advertiser.Start(token: shared.advertisingToken, adapterGeneration: shared.adapterGeneration)
             let (services, channels) = shared.mustGoOn ? (shared.added, shared.channels) : ([], [])
             return (services, channels, shared.advertisement, start)
         }

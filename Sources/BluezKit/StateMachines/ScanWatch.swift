@@ -23,7 +23,7 @@ struct ScanWatch {
     var hasPowerCycled = false
     /// How many silent windows make a doubt, after one that was not justified: more for a filter, which is likely to be
     /// what makes it silent.
-    var patience = 1
+    var silentWindowsForDoubt = 1
 
     private var isScanning = false
     private var hasHeard = false
@@ -70,7 +70,7 @@ struct ScanWatch {
     mutating func timerFired() -> [Action] {
         guard isScanning else { return [] }
         let wasInDoubt = isInDoubt
-        silentWindows = !hasHeard ? silentWindows + 1 : wasInDoubt ? 1 - patience : min(silentWindows, 0)
+        silentWindows = !hasHeard ? silentWindows + 1 : wasInDoubt ? 1 - silentWindowsForDoubt : min(silentWindows, 0)
         hasHeard = false
         let step: [Action] =
             switch silentWindows {
@@ -84,7 +84,7 @@ struct ScanWatch {
 
     /// Bluetooth is not on: no scan runs. What was tried without success is remembered.
     mutating func reset() {
-        (isScanning, hasHeard, silentWindows, patience) = (false, false, 0, 1)
+        (isScanning, hasHeard, silentWindows, silentWindowsForDoubt) = (false, false, 0, 1)
         (hasHeardSinceStart, hasStartedAgain) = (false, false)
     }
 }

@@ -52,7 +52,7 @@ struct BlueZTiming: Sendable {
     struct Daemon: Sendable {
         /// A call that takes longer leads to a `Ping`, and a `Ping` that takes longer to `.resetting`. bluetoothd answers a
         /// `Ping` within milliseconds, unless it is stopped or in an endless loop.
-        var patience = Duration.seconds(10)
+        var slowCall = Duration.seconds(10)
         /// After a lost connection to the bus, doubled with each failure up to ``longestReconnect``.
         var reconnect = Duration.milliseconds(250)
         var longestReconnect = Duration.seconds(8)

@@ -6,7 +6,7 @@ final class CardReceiveCommand: PeerCommand, CBPeripheralDelegate {
     /// How often a card is requested from one sender.
     private static let attempts = 3
     /// How long missing pieces may take after everything was sent, in seconds.
-    private static let patienceForRest = 5.0
+    private static let restLimit = 5.0
 
     private let options: CardReceiveOptions
     private var receiver: CardReceiver
@@ -168,7 +168,7 @@ final class CardReceiveCommand: PeerCommand, CBPeripheralDelegate {
     /// Everything was sent. Missing pieces were overtaken by others, or are lost.
     private func awaitRest(_ peripheral: CBPeripheral, _ characteristic: CBCharacteristic, _ missing: Int) {
         let before = events
-        after(Self.patienceForRest) { [self] _ in
+        after(Self.restLimit) { [self] _ in
             guard events == before, ending == nil, peer === peripheral else { return }
             let loss = "\(missing) of the bytes have not arrived"
             if attempt < Self.attempts { return askAgain(peripheral, characteristic, loss) }

@@ -4,7 +4,7 @@ import Foundation
 /// Sends a business card to every central that subscribes.
 final class CardShareCommand: PeripheralCommand {
     /// A central that accepts nothing for this long, in seconds, loses its turn, because others wait.
-    private static let patience = 30.0
+    private static let silenceLimit = 30.0
 
     private let options: CardShareOptions
     private var queue = CardQueue(Data())
@@ -109,10 +109,10 @@ final class CardShareCommand: PeripheralCommand {
     /// Ends the turn of a central that accepts nothing.
     private func watch() {
         let before = (queue.current, queue.sent)
-        after(Self.patience) { [self] _ in
+        after(Self.silenceLimit) { [self] _ in
             guard ending == nil else { return }
             if let current = before.0, current == queue.current, before.1 == queue.sent {
-                output.say(Line("It has accepted nothing for \(Int(Self.patience)) s. It loses its turn.", .yellow))
+                output.say(Line("It has accepted nothing for \(Int(Self.silenceLimit)) s. It loses its turn.", .yellow))
                 output.report(.gaveUp(current, bytes: queue.sent, size: queue.card.count))
                 _ = queue.leave(current)
                 pump()

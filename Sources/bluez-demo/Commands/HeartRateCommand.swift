@@ -45,7 +45,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     // MARK: Finding and connecting
 
     override func bluetoothIsOn(_ central: CBCentralManager) {
-        if let sensor { return goOn(with: sensor) }
+        if let sensor { return resume(with: sensor) }
         if central.isScanning { return output.say("Still looking for a heart-rate sensor...") }
         if let identifier {
             guard let known = central.retrievePeripherals(withIdentifiers: [identifier]).first else {
@@ -98,7 +98,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     }
 
     /// The sensor was restored from an earlier process, or after a reset: continue after the last completed step.
-    private func goOn(with sensor: CBPeripheral) {
+    private func resume(with sensor: CBPeripheral) {
         guard sensor.state == .connected else {
             output.report(.connecting(sensor.identifier, name: sensor.name))
             return output.say(Line("Waiting for \(label(sensor))..."))

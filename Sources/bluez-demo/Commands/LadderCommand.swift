@@ -6,7 +6,7 @@ import Foundation
 /// Measures each way to move data against `ladder --peer`.
 final class LadderCommand: CentralCommand, CBPeripheralDelegate {
     /// How long nothing may happen, in seconds.
-    private static let patience = 30.0
+    private static let silenceLimit = 30.0
 
     /// The command for these options.
     static func make(_ options: LadderOptions, common: CommonOptions, output: Output) -> any Command {
@@ -81,10 +81,10 @@ final class LadderCommand: CentralCommand, CBPeripheralDelegate {
 
     private func limitSilence() {
         let before = events
-        after(Self.patience) { [self] _ in
+        after(Self.silenceLimit) { [self] _ in
             guard ending == nil else { return }
             guard events == before else { return limitSilence() }
-            give("nothing has happened for \(Int(Self.patience)) s")
+            give("nothing has happened for \(Int(Self.silenceLimit)) s")
         }
     }
 

@@ -4,7 +4,7 @@ import Foundation
 /// Shared by the commands that look for one peer, and look again when its link ends.
 class PeerCommand: CentralCommand {
     /// How long nothing may happen on a link, in seconds.
-    private static let patience = 30.0
+    private static let silenceLimit = 30.0
 
     /// Kept, because a peripheral that is released is disconnected.
     var peer: CBPeripheral?
@@ -71,10 +71,10 @@ class PeerCommand: CentralCommand {
     /// Leaves a peer that is silent.
     private func limitSilence() {
         let (before, peripheral) = (events, peer)
-        after(Self.patience) { [self] _ in
+        after(Self.silenceLimit) { [self] _ in
             guard ending == nil, let peripheral, peer === peripheral else { return }
             guard events == before else { return limitSilence() }
-            output.say(Line("\(silence) for \(Int(Self.patience)) s.", .yellow))
+            output.say(Line("\(silence) for \(Int(Self.silenceLimit)) s.", .yellow))
             central?.cancelPeripheralConnection(peripheral)
         }
     }

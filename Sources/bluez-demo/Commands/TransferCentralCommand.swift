@@ -6,7 +6,7 @@ final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
     /// How many links in succession may end with an error, although nothing has moved.
     private static let attempts = 5
     /// How long a sender that may not have heard of the end is looked for, in seconds.
-    private static let patienceForEnd = 15.0
+    private static let endLimit = 15.0
 
     private let options: TransferOptions
     private let transfer: any TransferEnd
@@ -56,7 +56,7 @@ final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
     // MARK: Finding
 
     override func bluetoothIsOn(_ central: CBCentralManager) {
-        if let peer { return goOn(with: peer) }
+        if let peer { return resume(with: peer) }
         output.say(Line("Looking for a \(options.isSending ? "receiver" : "sender")..."))
         scan(central)
     }
@@ -75,7 +75,7 @@ final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
     }
 
     /// The peer was restored from an earlier process.
-    private func goOn(with peer: CBPeripheral) {
+    private func resume(with peer: CBPeripheral) {
         if peer.state == .connected { return peer.discoverServices([service]) }
         output.report(.connecting(peer.identifier, name: peer.name))
         if peer.state == .disconnected { central?.connect(peer) }
@@ -105,7 +105,7 @@ final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
             return false
         }
         // The sender may not have heard that everything is there. If it has, it does not come back.
-        after(Self.patienceForEnd) { [self] _ in
+        after(Self.endLimit) { [self] _ in
             if ending == nil { finish() }
         }
         return true
@@ -242,7 +242,7 @@ final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
             return fail(error)
         }
         if pipe.hasGap {
-            after(TransferPipe.patience) { [self, events] _ in
+            after(TransferPipe.gapLimit) { [self, events] _ in
                 guard isReady, self.events == events, pipe.hasGap else { return }
                 pipe.begin()
                 pump()

@@ -4,10 +4,10 @@ import Foundation
 /// `transfer` as the peripheral: it receives what a central writes, or sends notifications.
 final class TransferPeripheralCommand: PeripheralCommand {
     /// How long a central may be silent until another one gets its turn, in seconds.
-    private static let patience = 10.0
+    private static let silenceLimit = 10.0
     /// How long a sender may take to hear that everything has arrived, in seconds: also one that was killed before it could,
     /// and is started again.
-    private static let patienceForEnd = 15.0
+    private static let endLimit = 15.0
 
     private let options: TransferOptions
     private let transfer: any TransferEnd
@@ -137,7 +137,7 @@ final class TransferPeripheralCommand: PeripheralCommand {
         }
         manager.respond(to: first, withResult: .success)
         if pipe.hasGap {
-            after(TransferPipe.patience) { [self, events] _ in
+            after(TransferPipe.gapLimit) { [self, events] _ in
                 guard self.events == events, pipe.hasGap else { return }
                 pipe.askAgain()
                 pump()
@@ -150,7 +150,7 @@ final class TransferPeripheralCommand: PeripheralCommand {
     /// Whether it is this central's turn.
     private func accepts(_ central: CBCentral, _ value: Data) -> Bool {
         if central.identifier != peer?.identifier {
-            guard peer == nil || heard.duration(to: .now) > .seconds(Self.patience) else { return false }
+            guard peer == nil || heard.duration(to: .now) > .seconds(Self.silenceLimit) else { return false }
             lose()
             peer = central
         }
@@ -193,7 +193,7 @@ final class TransferPeripheralCommand: PeripheralCommand {
         guard isIdle, !isLeaving, transfer.isDone || receiver?.failure != nil else { return }
         isLeaving = true
         if options.isSending { return finish() }
-        after(Self.patienceForEnd) { [self] _ in finish() }
+        after(Self.endLimit) { [self] _ in finish() }
     }
 
     private func finish() {

@@ -23,10 +23,10 @@ struct TransferPipe {
     /// Whether everything that this end had to say has been sent.
     var isIdle: Bool { waiting == nil && outgoing.isEmpty }
 
-    /// Whether values wait for one that has not arrived. If nothing arrives for ``patience``, it was lost.
+    /// Whether values wait for one that has not arrived. If nothing arrives for ``gapLimit``, it was lost.
     var hasGap: Bool { order.hasGap }
     /// In seconds.
-    static let patience = 3.0
+    static let gapLimit = 3.0
 
     /// Begins a session.
     mutating func begin() {

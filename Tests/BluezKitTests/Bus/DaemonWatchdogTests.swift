@@ -17,7 +17,7 @@ import Testing
             fake = try await FakeBlueZ()
             bus = BlueZBus(address: fake.address)
             watchdog = DaemonWatchdog(bus)
-            bus.timing.daemon.patience = .milliseconds(100)
+            bus.timing.daemon.slowCall = .milliseconds(100)
             bus.queue.sync {
                 bus.open()
                 bus.connection?.watchName(BlueZ.busName) { [log] in log.append($0 == nil ? "gone" : "there") }
@@ -34,7 +34,7 @@ import Testing
             bus.queue.sync {
                 let ping = MethodCall(
                     destination: BlueZ.busName, path: "/", interface: "org.freedesktop.DBus.Peer", member: "Ping")
-                bus.connection?.call(ping, deadline: bus.timing.daemon.patience) { [log] _ in log.append("settled") }
+                bus.connection?.call(ping, deadline: bus.timing.daemon.slowCall) { [log] _ in log.append("settled") }
             }
             try await wait(for: "settled")
         }

@@ -256,7 +256,7 @@ import Testing
         let heart = try await central.next("heart") {
             if case .discovered(let p, _, _) = $0, p.name == "Rig Heart" { p } else { nil }
         }
-        /// Each scan begins with new patience.
+        /// A doubt about one scan does not count for the next.
         func silentScan() {
             central.manager.stopScan()
             LogCapture.shared.forget()
@@ -287,7 +287,7 @@ import Testing
         try await stage.control("central disconnect")
         _ = try await publisher.nextUnsubscription()
         for _ in 0..<2 { stage.passMinute() }
-        #expect(stage.powerCalls == 0, "patience has ended for this scan")
+        #expect(stage.powerCalls == 0, "the steps for this scan are used up")
     }
 
     @Test("an adapter that cannot be switched off stays on; one that does not switch on again is off")

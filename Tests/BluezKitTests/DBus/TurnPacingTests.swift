@@ -75,7 +75,7 @@ struct TurnPacingTests {
         }
         flow()
         #expect(pauses(hasOpenCalls: false))
-        #expect(!pauses(hasOpenCalls: false) { $0.goOn() })
+        #expect(!pauses(hasOpenCalls: false) { $0.keepGoing() })
         #expect(pauses(hasOpenCalls: true), "no call was made for a long time")
         var endsPause = pacing.call(at: time)
         #expect(endsPause)

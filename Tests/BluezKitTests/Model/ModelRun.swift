@@ -59,7 +59,7 @@ final class ModelRun: @unchecked Sendable {  // holds: what changes is under `lo
                     while let present = bus, let seed = next() {
                         let story = begin(seed)
                         let violations = await Self.play(
-                            script(seed), on: present, patience: .seconds(20), trace: { story.add($0) })
+                            script(seed), on: present, deadline: .seconds(20), trace: { story.add($0) })
                         note(seed, violations, story)
                         // A session that has leaked would be the next one's.
                         if !violations.isEmpty { bus = try? PrivateBus() }
@@ -71,10 +71,10 @@ final class ModelRun: @unchecked Sendable {  // holds: what changes is under `lo
     }
 
     private static func play(
-        _ script: Script, on bus: PrivateBus, patience: Duration, trace: (@Sendable (String) -> Void)? = nil
+        _ script: Script, on bus: PrivateBus, deadline: Duration, trace: (@Sendable (String) -> Void)? = nil
     ) async -> [String] {
         do {
-            return try await ModelWorld(on: bus, patience: patience, trace: trace).play(script)
+            return try await ModelWorld(on: bus, deadline: deadline, trace: trace).play(script)
         } catch {
             return ["the simulator does not start: \(error)"]
         }
@@ -133,7 +133,7 @@ final class ModelRun: @unchecked Sendable {  // holds: what changes is under `lo
                 for _ in 0..<4 {
                     group.addTask {
                         guard let bus = try? PrivateBus() else { return false }
-                        return Failure.kind(await Self.play(candidate, on: bus, patience: .seconds(3))) == failure.kind
+                        return Failure.kind(await Self.play(candidate, on: bus, deadline: .seconds(3))) == failure.kind
                     }
                 }
                 return await group.contains(true)

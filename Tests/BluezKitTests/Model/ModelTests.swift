@@ -51,7 +51,7 @@ import Testing
         }
         BluezKitLog.handler = { level, text in trace("    log: \(level): \(text)") }
         let bus = try PrivateBus()
-        let violations = try await ModelWorld(on: bus, patience: .seconds(5), trace: trace).play(script)
+        let violations = try await ModelWorld(on: bus, deadline: .seconds(5), trace: trace).play(script)
         #expect(violations == [])
     }
 
@@ -132,7 +132,7 @@ import Testing
     func unwantedWork() async throws {
         for line in ["make 0; settle", ""] {
             let bus = try PrivateBus()
-            let world = try await ModelWorld(on: bus, patience: .milliseconds(300))
+            let world = try await ModelWorld(on: bus, deadline: .milliseconds(300))
             let other = try await Peer.named(bus.busAddress)
             try await other.call("org.bluez", "/org/bluez/hci0", "org.bluez.Adapter1", "StartDiscovery")
             let violations = await world.play(Script(line: line) ?? Script([]))
@@ -143,7 +143,7 @@ import Testing
     @Test("a request that BlueZ does not fulfil is detected")
     func unfulfilledWish() async throws {
         let bus = try PrivateBus()
-        let world = try await ModelWorld(on: bus, patience: .milliseconds(300))
+        let world = try await ModelWorld(on: bus, deadline: .milliseconds(300))
         world.simulator.inject(SimulatorFault("Connect", times: nil, .ignore))
         let violations = await world.play(
             Script([.init(.make, 0), .init(.settle), .init(.get, 0, 0), .init(.connect, 0, 0)]))

@@ -30,15 +30,15 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
     private let broken = ProtectedBox<[String]>([])
     private var changed: Set<Int> = []
     private var count: UInt32 = 0
-    private let patience: Duration
+    private let deadline: Duration
     /// A human-readable log; nil if it is not needed.
     private let trace: (@Sendable (String) -> Void)?
 
     var managerOptions: [String: Any] { [BluezManagerOptionBusAddressKey: simulator.address] }
 
-    /// - Parameter patience: How long what is due may take.
-    init(on bus: PrivateBus, patience: Duration, trace: (@Sendable (String) -> Void)? = nil) async throws {
-        (self.patience, self.trace) = (patience, trace)
+    /// - Parameter deadline: How long what is due may take.
+    init(on bus: PrivateBus, deadline: Duration, trace: (@Sendable (String) -> Void)? = nil) async throws {
+        (self.deadline, self.trace) = (deadline, trace)
         var timing = SimulatorTiming.fast
         timing.connectTimeout = .milliseconds(200)
         connectTimeout = 0.2
@@ -305,10 +305,10 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
 
     /// A central whose request is not answered waits as long as its link lasts.
     private func endVisits() async {
-        let (patience, trace) = (patience, trace)
+        let (deadline, trace) = (deadline, trace)
         let centrals = (0..<Script.centrals).map { simulator.central(1 + $0) }
         let limit = Task {
-            guard (try? await Task.sleep(for: patience)) != nil else { return }
+            guard (try? await Task.sleep(for: deadline)) != nil else { return }
             trace?("(a central waits for an answer: its link ends)")
             for central in centrals { try? central.disconnect() }
         }
@@ -322,7 +322,7 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
     private func rest() async {
         var last: String?
         for _ in 0..<4 where isSound {
-            await settle(patience, mustSettle: true)
+            await settle(deadline, mustSettle: true)
             await pause(for: Self.quiet)
             last = await complaint()
             if last == nil { return }
@@ -387,7 +387,7 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
                 let due = await app.act { $0.notifying.filter { $0.peripheral == index }.map(\.uuid) }
                 for uuid in due {
                     let note = "\(index) \(uuid)"
-                    guard await wait(patience, until: { await app.act { $0.notes[note]?[number] != nil } }) else {
+                    guard await wait(deadline, until: { await app.act { $0.notes[note]?[number] != nil } }) else {
                         return report("app \(name): never: a notification of peripheral \(index), \(uuid)")
                     }
                 }
@@ -402,7 +402,7 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
             for number in await host.act({ $0.published }) {
                 let (audience, uuid) = await host.act { ($0.audience[$0.uuid(number)] ?? 0, $0.uuid(number).line) }
                 var sent: [UInt8]?
-                let hasArrived = await wait(patience) {
+                let hasArrived = await wait(deadline) {
                     if sent == nil { sent = await host.act { $0.update(number) } }
                     guard let sent else { return false }
                     let ending = " notified \(uuid) \(Data(sent).hex)"
@@ -430,7 +430,7 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
         (apps, hosts, visits, guest) = ([:], [:], [], nil)
         let last = Weak(session)
         session = nil
-        guard await !wait(patience, until: { last.object == nil && simulator.work == BlueZWork() }) else { return }
+        guard await !wait(deadline, until: { last.object == nil && simulator.work == BlueZWork() }) else { return }
         report(
             "CN-15 never: after the last manager BlueZ has \(simulator.work); "
                 + "the session is \(last.object == nil ? "gone" : "still there")")

@@ -18,16 +18,16 @@ import Testing
         _ = try await victim.fake.acquire(victim.path(victim.notifying))
         _ = try await victim.publisher.nextSubscription()
         session.queue.sync {
-            session.blueZ.timing.daemon.patience = .milliseconds(200)
-            session.bus?.patience = .milliseconds(200)
+            session.blueZ.timing.daemon.slowCall = .milliseconds(200)
+            session.bus?.slowCall = .milliseconds(200)
         }
         victim.fake.peer.queue.suspend()
         #expect(manager.updateValue(Data([1]), for: victim.notifying, onSubscribedCentrals: nil))
         try await victim.publisher.next("resetting") { if case .state(.resetting) = $0 { true } else { nil } }
         victim.fake.peer.queue.resume()
         session.queue.sync {
-            session.blueZ.timing.daemon.patience = .seconds(10)
-            session.bus?.patience = .seconds(10)
+            session.blueZ.timing.daemon.slowCall = .seconds(10)
+            session.bus?.slowCall = .seconds(10)
         }
         try await victim.publisher.powerOn()
         #expect(try await victim.publisher.add(victim.service) == nil)

@@ -461,8 +461,8 @@ extension Scenarios {
             let location = try await central.characteristic(CBUUID(string: "2A38"), of: heartRate, on: heart)
             let session = central.manager.session
             session.queue.sync {
-                session.blueZ.timing.daemon.patience = .seconds(world_deadline / 10)
-                session.bus?.patience = .seconds(world_deadline / 10)
+                session.blueZ.timing.daemon.slowCall = .seconds(world_deadline / 10)
+                session.bus?.slowCall = .seconds(world_deadline / 10)
             }
             central.forgetRecords()
             try await world.control("bluetoothd hang")

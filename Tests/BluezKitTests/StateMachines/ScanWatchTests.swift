@@ -54,11 +54,11 @@ import Testing
     }
 
     @Test("after an unjustified restart the filter is trusted for a while, because it explains the silence")
-    func patience() {
+    func silentWindowsForDoubt() {
         var watch = ScanWatch()
         _ = watch.scan(true)
         _ = watch.timerFired()
-        watch.patience = 10
+        watch.silentWindowsForDoubt = 10
         watch.hear()
         _ = watch.timerFired()
         for minute in 1...9 {

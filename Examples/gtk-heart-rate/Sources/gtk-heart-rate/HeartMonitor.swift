@@ -123,7 +123,7 @@ final class HeartMonitor: NSObject, CBCentralManagerDelegate, CBPeripheralDelega
         bluetooth = central.state
         switch central.state {
         case .poweredOn:
-            if let chosen { goOn(with: chosen) } else { scan() }
+            if let chosen { continueMonitoring(with: chosen) } else { scan() }
         case .resetting: if chosen != nil { link = .connecting }  // it resumes automatically
         default:
             (sensors, chosen) = ([], nil)
@@ -133,7 +133,7 @@ final class HeartMonitor: NSObject, CBCentralManagerDelegate, CBPeripheralDelega
     }
 
     /// After a restoration: whatever the last process had reached.
-    private func goOn(with peripheral: CBPeripheral) {
+    private func continueMonitoring(with peripheral: CBPeripheral) {
         guard peripheral.state == .connected else {
             link = .connecting
             if peripheral.state == .disconnected { central?.connect(peripheral) }
