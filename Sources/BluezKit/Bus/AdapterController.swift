@@ -105,8 +105,10 @@ final class AdapterController {
     }
 
     private func endStaleLink(_ path: ObjectPath) {
-        bus.proxy(path, BlueZ.device)?.disconnect { [weak self] result in
-            guard let self, staleLinks.contains(path) else { return }
+        guard let device = bus.proxy(path, BlueZ.device) else { return }
+        let isStale = { [weak self] in self?.staleLinks.contains(path) == true }
+        bus.disconnect(device, mayCall: isStale) { [weak self] result in
+            guard let self, isStale() else { return }
             if result.failure == .timedOut { return endStaleLink(path) }
             if case .disconnected? = result.failure { return }  // on the next connection
             staleLinks.remove(path)

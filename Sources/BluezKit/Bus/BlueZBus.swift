@@ -183,6 +183,20 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
         }
     }
 
+    /// Ends the link of a device, or the attempt to make it; where the bus refuses the call, it is repeated.
+    /// - Parameter mayCall: Asked before each call; false ends the matter without an answer.
+    func disconnect(
+        _ device: BlueZProxy, mayCall: @escaping () -> Bool,
+        answered: @escaping (Result<Message, BusError>) -> Void = { _ in }
+    ) {
+        insist(
+            { completion in
+                guard mayCall() else { return }
+                // BlueZ has a call that it has not answered.
+                device.disconnect { $0.failure == .timedOut ? answered($0) : completion($0) }
+            }, answered: answered)
+    }
+
     // MARK: Objects of this process
 
     /// Where this process has its objects, which BlueZ alone may call. Nil: there is no connection.

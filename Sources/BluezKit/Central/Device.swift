@@ -110,6 +110,12 @@ final class Device {
         return attempts
     }
 
+    /// What ends its link, or an attempt to make it, was refused until the end.
+    func noteMayStayConnected(_ error: BusError) {
+        let text = "\(identity.addressText) may stay connected: \(error.name) \(error.message)"
+        Log.warning(from: path.rawValue, text)
+    }
+
     // MARK: Its place
 
     func move(to path: ObjectPath) { self.path = path }

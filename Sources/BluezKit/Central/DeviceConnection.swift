@@ -162,7 +162,8 @@ final class DeviceConnection: CustomStringConvertible {
             case .readDevice: readDevice()
             case .connect: connect()
             case .disconnect: disconnect()
-            case .disconnectAgain: callDisconnect()
+            // A link after the end of its lease is another program's.
+            case .disconnectAgain: lease != nil || LinkLease.directory == nil ? callDisconnect() : handle(.kept)
             case .look(let looks): central.discovery.listen(looks, for: device)
             case .queue:
                 central.connects.request(device, isHeard: device.wasHeard(within: bus.timing.connect.inRange))
@@ -315,12 +316,13 @@ final class DeviceConnection: CustomStringConvertible {
             pauseDiscovery(false)
             discover(needsDiscovery && phase == .attempting)
         }
-        device.connect(by: proxy) { [weak self, weak device] result in
+        device.connect(by: proxy) { [weak self, weak device, weak bus] result in
             if attempt.isAnswered, result.failure == nil {
                 // BlueZ had forgotten the device, so that the `Connect` had failed, and heard it again before it came to
                 // that call: the link is this process's.
-                guard let connection = device?.connection, connection.isWanted else { return proxy.disconnect { _ in } }
-                return connection.claimLateLink()
+                if let connection = device?.connection, connection.isWanted { return connection.claimLateLink() }
+                bus?.disconnect(proxy, mayCall: { device?.connection?.isWanted != true })
+                return
             }
             self?.replied(to: attempt, result)
         }
@@ -357,29 +359,28 @@ final class DeviceConnection: CustomStringConvertible {
     }
 
     private func callDisconnect() {
+        guard let proxy else { return }
         let answered = { [weak self, weak client] (result: Result<Message, BusError>) in
             guard let self, client?.isCurrent == true else { return }
             if let error = result.failure, !BlueZErrorName.isAnswer(result) {
-                let text = "\(device.identity.addressText) may stay connected: \(error.name) \(error.message)"
-                Log.warning(from: device.path.rawValue, text)
-                lease = nil  // the file stays, as that of an orphaned link
+                device.noteMayStayConnected(error)
+                // The file stays, as that of an orphaned link. Not if the link ends in the next seconds.
+                if !device.properties.isConnected { lease = nil }
             } else if result.failure.map({ BlueZErrorName.meansUnknownObject($0.name) }) ?? true {
                 // Until it is answered, or the link has gone: then the lease goes, and not before.
                 endLease()
             }
             handle(.disconnectReply)
         }
-        var isRepeated = false
-        bus.insist(
-            { [weak self, weak client] completion in
-                // Not when it has ended meanwhile: there may be a new link soon.
-                guard let self, client?.isCurrent == true, phase == .closing else { return }
-                // What BlueZ is at is another program's.
-                if isRepeated, lease == nil, LinkLease.directory != nil { return handle(.kept) }
-                isRepeated = true
-                // BlueZ has a call that it has not answered.
-                proxy?.disconnect { $0.failure == .timedOut ? answered($0) : completion($0) }
-            }, answered: answered)
+        let isLeased = lease != nil
+        let mayCall = { [weak self, weak client] in
+            // Not when it has ended meanwhile: there may be a new link soon.
+            guard let self, client?.isCurrent == true, phase == .closing else { return false }
+            guard isLeased, lease == nil else { return true }
+            handle(.kept)  // what BlueZ is at is another program's
+            return false
+        }
+        bus.disconnect(proxy, mayCall: mayCall, answered: answered)
     }
 
     // MARK: The link is there, or has gone
@@ -449,7 +450,8 @@ final class DeviceConnection: CustomStringConvertible {
     func pairingRefused() {
         guard client.pairingRefused() else { return }
         loss.noteOwn(("org.bluez.Reason.Authentication", "pairing was refused"))
-        proxy?.disconnect { _ in }
+        guard let proxy else { return }
+        bus.disconnect(proxy, mayCall: { [weak client] in client?.isCurrent == true })
     }
 
     /// Of the old link nothing is answered or delivered any more.
@@ -474,7 +476,10 @@ final class DeviceConnection: CustomStringConvertible {
         if let lease, let proxy, lease.beginEnding() {
             // BlueZ is at an attempt that another process has made, and has left to this one.
             self.lease = nil
-            proxy.disconnect { if BlueZErrorName.isAnswer($0) { lease.end() } }
+            bus.disconnect(proxy, mayCall: { true }) { [device] result in
+                if BlueZErrorName.isAnswer(result) { return lease.end() }
+                if let error = result.failure { device.noteMayStayConnected(error) }
+            }
         }
         central.drop(self)
     }

@@ -63,21 +63,27 @@ public enum BluezKitLog {
     /// - Parameter limit: How long to wait for room, in milliseconds.
     /// - Returns: Whether there was room for all of it. Other failures cannot be reported anywhere.
     private static func write(_ bytes: [UInt8], within limit: Int32) -> Bool {
-        // A line of the library's fits where poll(2) sees room in a pipe (PIPE_BUF, 4096 bytes) or a socket. Of a terminal it
-        // says nothing.
-        let isTerminal = terminal >= 0 && isatty(STDERR_FILENO) == 1
+        var status = stat()
+        guard fstat(STDERR_FILENO, &status) == 0 else { return true }
+        let kind = status.st_mode & S_IFMT
         var output = pollfd(fd: STDERR_FILENO, events: Int16(POLLOUT), revents: 0)
-        guard poll(&output, 1, limit) > 0 || isTerminal else { return false }
+        // Of a terminal it says nothing.
+        guard poll(&output, 1, limit) != 0 || kind == S_IFCHR else { return false }
+        // A write to a pipe without a reader would be a SIGPIPE.
+        if kind == S_IFIFO, output.revents & Int16(POLLERR) != 0 { return true }
+        // A write must fail instead of waiting, while the app's own still wait. So pipes and terminals are opened again,
+        // each time, as the app may redirect standard error. One that is another user's cannot be opened.
+        let file =
+            kind == S_IFIFO || kind == S_IFCHR
+            ? open("/proc/self/fd/\(STDERR_FILENO)", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1
+        defer { if file >= 0 { close(file) } }
         let count = bytes.withUnsafeBytes {
-            Glibc.write(isTerminal ? terminal : STDERR_FILENO, $0.baseAddress, $0.count)
+            kind == S_IFSOCK
+                ? send(STDERR_FILENO, $0.baseAddress, $0.count, Int32(MSG_DONTWAIT) | Int32(MSG_NOSIGNAL))
+                : Glibc.write(file >= 0 ? file : STDERR_FILENO, $0.baseAddress, $0.count)
         }
-        return count == bytes.count || count < 0 && errno != EAGAIN
+        return count == bytes.count || count < 0 && errno != EAGAIN && errno != EINTR
     }
-
-    /// Of its own, so that a write can fail instead of waiting, while the app's own still wait.
-    private static let terminal =
-        isatty(STDERR_FILENO) == 1
-        ? open("/proc/self/fd/\(STDERR_FILENO)", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1
 
     static func line(_ level: Level, _ text: String) -> String {
         // No control characters, because parts of the text may have been chosen by another program or by a peer.

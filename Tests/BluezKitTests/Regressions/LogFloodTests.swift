@@ -58,10 +58,28 @@ import Testing
             Self.flood(writing: ends[1], reading: ends[0])
         }
         await #expect(processExitsWith: .success) {
+            var ends: [Int32] = [0, 0]
+            precondition(socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &ends) == 0)
+            Self.flood(writing: ends[1], reading: ends[0])
+        }
+        await #expect(processExitsWith: .success) {
             let terminal = open("/dev/ptmx", O_RDWR | O_NOCTTY)
             var isLocked: CInt = 0
             precondition(ioctl(terminal, 0x4004_5431 /* TIOCSPTLCK */, &isLocked) == 0)
             Self.flood(writing: ioctl(terminal, 0x5441 /* TIOCGPTPEER */, O_RDWR | O_NOCTTY), reading: terminal)
+        }
+    }
+
+    @Test("a line that is longer than the room in a pipe does not wait; nor does one without a reader end the process")
+    func longLine() async {
+        await #expect(processExitsWith: .success) {
+            alarm(60)  // ends the process
+            var ends: [Int32] = [0, 0]
+            precondition(pipe(&ends) == 0 && dup2(ends[1], STDERR_FILENO) == STDERR_FILENO)
+            BluezKitLog.writeToStandardError(.warning, String(repeating: "x", count: 4 << 20))
+            close(ends[0])
+            BluezKitLog.writeToStandardError(.warning, "without a reader")
+            exit(0)  // what the testing library writes after this would need one
         }
     }
 

@@ -248,6 +248,35 @@ import Testing
         #expect(!world.heart.isConnected)
     }
 
+    @Test("CN-7 a link that ends soon after its Disconnect was refused for good leaves no lease of an orphan")
+    func lateEnd() async throws {
+        _ = LogCapture.shared
+        let world = try await SimulatedWorld()
+        let central = Central(world)
+        try await central.powerOn()
+        let session = central.manager.session
+        session.queue.sync {
+            session.blueZ.timing.daemon.busyRetry = .milliseconds(1)
+            session.blueZ.timing.link.closing = .seconds(60)
+        }
+        let heart = try await central.find("Rig Heart")
+        try await central.connect(heart)
+        let effect = SimulatorFault.Effect.fail(name: "org.freedesktop.DBus.Error.LimitsExceeded", message: "")
+        world.simulator.inject(SimulatorFault("Disconnect", times: nil, effect))
+        let bus = try #require(session.queue.sync { session.bus?.serverGUID })
+        func leases() throws -> [String] {
+            try FileManager.default.contentsOfDirectory(atPath: #require(LinkLease.directory)).filter {
+                $0.hasPrefix(bus)
+            }
+        }
+        #expect(try leases().count == 1)
+        central.manager.cancelPeripheralConnection(heart)
+        try await LogCapture.shared.expect("\(world.heart.address) may stay connected", "LimitsExceeded")
+        world.heart.disconnect()
+        try await central.next("disconnection") { if case .disconnected(heart, _, _) = $0 { true } else { nil } }
+        #expect(try leases().isEmpty)
+    }
+
     @Test("CE-1 a peer whose properties are refused at first is reported")
     func connectionEvent() async throws {
         let world = try await SimulatedWorld()
