@@ -277,6 +277,51 @@ import Testing
         #expect(try leases().isEmpty)
     }
 
+    private let refusedAtFirst = SimulatorFault(
+        "Disconnect", times: 3, .fail(name: "org.freedesktop.DBus.Error.LimitsExceeded", message: ""))
+
+    @Test(
+        "ST-6 a link that bluetoothd kept while it hung ends before poweredOn, although its Disconnect is refused at first"
+    )
+    func staleLink() async throws {
+        let world = try await SimulatedWorld()
+        let central = Central(world)
+        try await central.powerOn()
+        let heart = try await central.find("Rig Heart")
+        try await central.connect(heart)
+        let location = try await central.characteristic(CBUUID(string: "2A38"), of: CBUUID(string: "180D"), on: heart)
+        let session = central.manager.session
+        session.queue.sync {
+            session.blueZ.timing.daemon.slowCall = .seconds(world_deadline / 10)
+            session.bus?.slowCall = .seconds(world_deadline / 10)
+        }
+        world.simulator.inject(refusedAtFirst)
+        try await world.control("bluetoothd hang")
+        heart.readValue(for: location)
+        try await central.next("resetting") { if case .state(.resetting) = $0 { true } else { nil } }
+        try await world.control("bluetoothd continue")
+        try await central.powerOn()
+        #expect(!world.heart.isConnected)
+    }
+
+    @Test("CN-14 a link that a refused pairing has made useless ends, although its Disconnect is refused at first")
+    func refusedPairing() async throws {
+        let world = try await SimulatedWorld()
+        let central = Central(world)
+        try await central.powerOn()
+        try await world.control("sink pairing justworks")
+        let sink = try await central.find("Rig Sink")
+        try await central.connect(sink)
+        let secret = try await central.characteristic(sinkUUID(0x16), of: sinkUUID(1), on: sink)
+        world.simulator.inject(refusedAtFirst)
+        #expect((try await central.read(secret).failure as? CBATTError)?.code == .insufficientAuthentication)
+        let end = try await central.next("disconnection") {
+            if case .disconnected(sink, _, let error) = $0 { [error] } else { nil }
+        }[0]
+        #expect((end as? CBError)?.code == .encryptionTimedOut)
+        #expect(world.simulator.calls("Disconnect").count == 4)
+    }
+
     @Test("CE-1 a peer whose properties are refused at first is reported")
     func connectionEvent() async throws {
         let world = try await SimulatedWorld()

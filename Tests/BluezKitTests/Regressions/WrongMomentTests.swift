@@ -83,6 +83,7 @@ import Testing
         try bluez.peer.emit("/", removed.interface, removed.member, removed.arguments)
         try bluez.setConnected(true, path)
         try await central.next("connection") { if case .connected(peripheral) = $0 { true } else { nil } }
+        bluez.refusals.withLock { $0["Disconnect"] = "org.freedesktop.DBus.Error.LimitsExceeded" }
         // What is asked now is answered after that.
         if !cancelsFirst { bluez.answerConnects() }
         _ = central.manager.retrieveConnectedPeripherals(withServices: [CBUUID(string: "180D")])
@@ -94,6 +95,9 @@ import Testing
             bluez.answerConnects()
         }
         _ = try await bluez.calls.next("Disconnect") { $0.member == "Disconnect" ? true : nil }
+        // The bus has refused it, and does not refuse it again.
+        bluez.refusals.withLock { $0 = [:] }
+        _ = try await bluez.calls.next("the second Disconnect") { $0.member == "Disconnect" ? true : nil }
     }
 
     // After a restart of bluetoothd some links were reported 6 s after the peer had them: as late as an attempt that was
