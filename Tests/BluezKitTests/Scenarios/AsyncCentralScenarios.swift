@@ -9,7 +9,7 @@ extension Scenarios {
     @Suite struct AsyncCentralScenarios {
         typealias World = any BluezKitTests.World
         /// The rig is emulated.
-        private static let many = Worlds.isRig ? 200 : 1000
+        private static let many = Worlds.isRig ? 150 : 1000
 
         /// A manager, and a peripheral that it has found.
         static func found(

@@ -65,17 +65,20 @@ extension Scenarios {
             let (world, central, sink) = try await connectedSink(bySocket: bySocket)
             let characteristic = try await central.characteristic(sinkUUID(0x13), of: sinkUUID(1), on: sink)
             #expect(try await central.setNotify(true, characteristic) == nil)
-            try await world.control("sink burst 0013 1000 20 250")
-            var counters: [Int] = []
-            while counters.count < 1000 {
-                let value = try await central.next("notification \(counters.count)") {
-                    if case .value(characteristic, let value, nil) = $0 { value } else { nil }
+            for _ in 0..<10 {
+                // As many as Linux keeps for a bluetoothd that does not run for a while; more would be lost there.
+                try await world.control("sink burst 0013 100 20")
+                var counters: [Int] = []
+                while counters.count < 100 {
+                    let value = try await central.next("notification \(counters.count)") {
+                        if case .value(characteristic, let value, nil) = $0 { value } else { nil }
+                    }
+                    #expect(value.count == 20)
+                    counters.append(value.prefix(4).littleEndian)
                 }
-                #expect(value.count == 20)
-                counters.append(value.prefix(4).littleEndian)
+                let first = counters[0]
+                #expect(counters == Array(first..<first + 100))
             }
-            let first = counters[0]
-            #expect(counters == Array(first..<first + 1000))
             try await central.disconnect(sink)
         }
 
