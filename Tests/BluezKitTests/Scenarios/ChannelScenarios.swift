@@ -160,7 +160,7 @@ extension Scenarios {
         func stopsPeer() async throws {
             let (world, _, _, user) = try await opened(isReading: false)
             try await world.control("coc channel mode sink")
-            let size = 2_000_000
+            let size = Worlds.isRig ? 800_000 : 2_000_000
             try await world.control("coc channel send \(size)")
             try await user.awaitReadable()
             let before = residentSize()
