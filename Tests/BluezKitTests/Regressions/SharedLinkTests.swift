@@ -176,4 +176,29 @@ import Testing
         world.sink.comeBack()
         try await world.awaitConnections("sink", 0)
     }
+
+    @Test(
+        "CN-7 a dead process's attempt that this one has joined ends with its cancel, although Disconnect is refused at first"
+    )
+    func joinedAttempt() async throws {
+        let stage = try await Stage()
+        let simulator = stage.world.simulator
+        simulator.remember(stage.world.sink)
+        stage.world.sink.vanish()
+        let (dead, living) = (try await stage.launch(), try await stage.launch())
+        dead.send("connect \(sink)")
+        _ = await simulator.waitForCalls("Connect")
+        try await dead.kill()
+        living.send("connect \(sink)")
+        // The second of its own: BlueZ has answered the first, so that this one has no call open.
+        _ = await simulator.waitForCalls("Connect", count: 3)
+        let refusal = SimulatorFault.Effect.fail(name: "org.freedesktop.DBus.Error.LimitsExceeded", message: "")
+        simulator.inject(SimulatorFault("Disconnect", times: 3, refusal))
+        living.send("cancel \(sink)")
+        try await living.next("disconnected \(sink)")
+        _ = try #require(await simulator.waitForCalls("Disconnect", count: 4))
+        stage.world.sink.comeBack()
+        try await stage.connect(living, heart)
+        #expect(!stage.world.sink.isConnected)
+    }
 }
