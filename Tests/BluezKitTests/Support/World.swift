@@ -20,7 +20,7 @@ protocol World: Sendable {
 }
 
 /// How long to wait for what must come, in seconds: the rig is emulated, and this machine has other work to do.
-let world_deadline: Double = Worlds.isRig ? 40 : 20
+let world_deadline: Double = Worlds.isRig ? 90 : 20
 
 enum Worlds {
     static let isRig = ProcessInfo.processInfo.environment["BLUEZKIT_WORLD"] == "rig"
