@@ -82,6 +82,23 @@ if Context.environment["BLUEZKIT_TOOLS"] != nil {
     ]
     package.products.append(
         .library(name: "PrivilegedEnvironment", type: .dynamic, targets: ["PrivilegedEnvironment"]))
+    // The examples, so that their tests build nothing twice; they are a package of their own for those who read them.
+    for (program, folder) in [
+        "scanner": "Scanner", "beacon-watch": "BeaconWatch", "thermometer-log": "ThermometerLog",
+        "uart-terminal": "UARTTerminal", "thermostat": "Thermostat", "gateway": "Gateway", "restoration": "Restoration",
+    ] {
+        package.targets.append(
+            .executableTarget(
+                name: program,
+                dependencies: ["CoreBluetooth", "CoreBluetoothAsync"]
+                    + (program == "thermometer-log" ? ["CSQLite"] : []),
+                path: "Examples/\(folder)"))
+    }
+    package.targets += [
+        .systemLibrary(
+            name: "CSQLite", path: "Examples/CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
+        .testTarget(name: "ExamplesTests", dependencies: ["BluezKitSimulator", "CSQLite"], path: "Examples/Tests"),
+    ]
 }
 
 // Needs coverage instrumentation, libFuzzer and internal declarations, so only `scripts/fuzz` builds it.
@@ -93,6 +110,16 @@ if Context.environment["BLUEZKIT_FUZZ"] != nil {
                 "BluezKit", "BluezKitProfiles", "BluezKitRestore", "BluezKitSimulator", "CBluezDBus", "BluezDBus",
             ],
             path: "Tests/Fuzz", exclude: ["Corpus"]))
+}
+
+// `swift build -c release --build-tests` optimizes what is tested. To optimize the tests as well takes three times as long.
+if Context.environment["BLUEZKIT_TOOLS"] != nil {
+    for target in package.targets where target.type == .test {
+        target.swiftSettings =
+            (target.swiftSettings ?? []) + [
+                .unsafeFlags(["-Onone"], .when(configuration: .release))
+            ]
+    }
 }
 
 // What the next language mode has, for everything but apps' code, which is to compile as it stands.
