@@ -1,6 +1,6 @@
 # Each target runs the script of the same name in scripts/, which can also be run directly.
 .DEFAULT_GOAL := help
-.PHONY: help build test test-matrix model storm fuzz soak sanitize kill-anywhere demo demo-restore examples gtk gtk-test bench docs lint format rules structure api-check clean
+.PHONY: help build test test-all test-matrix model storm fuzz soak sanitize kill-anywhere demo demo-restore examples gtk gtk-test bench docs lint format rules structure api-check clean
 
 help: ## list the targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -9,8 +9,11 @@ help: ## list the targets
 build: ## build the package (debug)
 	@scripts/build
 
-test: ## build with warnings as errors, unit tests, simulator, real BlueZ in a virtual machine
-	@scripts/test
+test: ## build with warnings as errors; unit tests, simulator, real BlueZ: about ten minutes the first time
+	@scripts/test $(ARGS)
+
+test-all: ## everything there is: other kernels and toolchains, sanitizers, long random runs: hours
+	@scripts/test --all
 
 test-matrix: ## every scenario of the virtual machine on several versions of BlueZ and Linux: about an hour
 	@scripts/test-matrix
