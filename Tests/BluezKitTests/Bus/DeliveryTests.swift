@@ -23,7 +23,9 @@ import Testing
             let manager = CBCentralManager(delegate: nil, queue: queue, options: world.managerOptions)
             let session = manager.session
             // The state is known, so there is an event to deliver.
-            while session.queue.sync(execute: { manager.core.announcedState }) == .unknown { await Task.yield() }
+            try await eventually("the state is announced") {
+                session.queue.sync { manager.core.announcedState } != .unknown
+            }
         }
         #expect(threads < before + 100)
         queue.resume()
@@ -78,9 +80,7 @@ import Testing
         try await central.powerOn()
         weak var core: CentralManagerCore?
         try await follow(world, identifiers, central, &core)
-        let deadline = ContinuousClock.now + .seconds(world_deadline)
-        while core != nil, ContinuousClock.now < deadline { await Task.yield() }
-        #expect(core == nil)
+        try await eventually("the manager's core is released") { core == nil }
     }
 
     private func follow(
@@ -110,7 +110,9 @@ import Testing
         try await central.settleQueues()
         let client = try await BusClient(world.simulator.busAddress)
         let path = "/org/bluez/hci1/dev_F0_F1_F2_00_00_02"
-        while (try? await client.call(path, "org.bluez.Device1", "Connect")) == nil { await Task.yield() }
+        try await eventually("another program has connected") {
+            (try? await client.call(path, "org.bluez.Device1", "Connect")) != nil
+        }
         try await central.connect(heart)
         central.manager.registerForConnectionEvents(options: nil)
         try await central.settle(heart)

@@ -338,10 +338,9 @@ import Testing
             peripheral.writeValue(Data(sent.last ?? []), for: control, type: .withoutResponse)
         }
         var received: [[UInt8]] = []
-        let deadline = ContinuousClock.now + .seconds(world_deadline)
-        while received.count < sent.count, ContinuousClock.now < deadline {
+        try await eventually("\(sent.count) values have come: \(received.count)") {
             received += pair.receiveAll()
-            await Task.yield()
+            return received.count >= sent.count
         }
         #expect(received == sent)
         try await stage.waitFor("ready true")

@@ -135,8 +135,7 @@ import Testing
             if case .ready(peripheral) = $0 { peripheral.canSendWriteWithoutResponse ? true : nil } else { nil }
         }
         peripheral.writeValue(Data([0xEE]), for: characteristic, type: .withoutResponse)
-        let last = ContinuousClock.now + .seconds(20)
-        while received.withLock({ $0.last }) != [0xEE], ContinuousClock.now < last { await Task.yield() }
+        try await eventually("the last value has come") { received.withLock { $0.last } == [0xEE] }
         let expected = (0..<sent).map { [UInt8($0 & 255)] } + [[0xEE]]
         #expect(received.withLock { $0 } == expected)
         #expect(central.count { if case .ready = $0 { true } else { false } } == 1)

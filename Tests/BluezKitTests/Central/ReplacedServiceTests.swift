@@ -327,12 +327,8 @@ import Testing
     }
 
     private func wait(_ session: Session, until condition: @escaping (GATTClient) -> Bool) async throws {
-        let deadline = ContinuousClock.now + .seconds(world_deadline)
-        while !session.queue.sync(execute: {
-            session.central.connected.first?.connection.map { condition($0.client) } ?? false
-        }) {
-            try #require(ContinuousClock.now < deadline)
-            await Task.yield()
+        try await eventually("what the test waits for holds of the services") {
+            session.queue.sync { session.central.connected.first?.connection.map { condition($0.client) } ?? false }
         }
     }
 }

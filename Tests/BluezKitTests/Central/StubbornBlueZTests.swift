@@ -94,7 +94,9 @@ import Testing
         world.simulator.remember(world.sink)
         let sink = "/org/bluez/hci0/dev_F0_F1_F2_00_00_02"
         try await other.call(sink, "org.bluez.Device1", "Connect")
-        while try await other.property(sink, "org.bluez.Device1", "ServicesResolved") != .bool(true) {}
+        try await eventually("the services of the sink are resolved") {
+            try await other.property(sink, "org.bluez.Device1", "ServicesResolved") == .bool(true)
+        }
         await #expect(throws: (any Error).self) {
             try await other.call(
                 sink + "/service0011/char0023", "org.bluez.GattCharacteristic1", "ReadValue", .noOptions,

@@ -30,10 +30,8 @@ import Testing
     /// Waits until `condition` holds on the bus queue.
     private func wait(_ central: Central, until condition: @escaping (Session) -> Bool) async throws {
         let session = central.manager.session
-        let deadline = ContinuousClock.now + .seconds(world_deadline)
-        while !session.queue.sync(execute: { condition(session) }) {
-            try #require(ContinuousClock.now < deadline)
-            await Task.yield()
+        try await eventually("what the test waits for holds on the bus queue") {
+            session.queue.sync { condition(session) }
         }
     }
 
@@ -234,9 +232,8 @@ import Testing
     /// Waits until BlueZ does not scan.
     private func awaitRest(_ world: SimulatedWorld) async throws {
         let client = try await BusClient(world.simulator.busAddress)
-        let deadline = ContinuousClock.now + .seconds(world_deadline)
-        while try await client.property("/org/bluez/hci0", "org.bluez.Adapter1", "Discovering") == .bool(true) {
-            try #require(ContinuousClock.now < deadline, "BlueZ scans without a request")
+        try await eventually("BlueZ does not scan without a request") {
+            try await client.property("/org/bluez/hci0", "org.bluez.Adapter1", "Discovering") != .bool(true)
         }
     }
 
@@ -340,11 +337,7 @@ import Testing
             delegate: app, queue: DispatchQueue(label: "test.restored"),
             options: world.managerOptions.merging(session) { $1 }.merging(after.centralOptions) { $1 })
         try await other.next("connection") { if case .connected = $0 { true } else { nil } }
-        let deadline = ContinuousClock.now + .seconds(world_deadline)
-        while manager.restoration == nil {
-            try #require(ContinuousClock.now < deadline)
-            await Task.yield()
-        }
+        try await eventually("the manager is restored") { manager.restoration != nil }
         #expect(manager.restoration?.peripherals.count == 1)
     }
 

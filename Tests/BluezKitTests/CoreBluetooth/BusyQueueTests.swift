@@ -94,11 +94,7 @@ import Testing
         #expect(await world.simulator.waitForCalls("StopNotify") != nil)
         try await central.connect(heart)
         let new = try await central.characteristic(rate, of: service, on: heart)
-        let deadline = ContinuousClock.now + .seconds(world_deadline)
-        while world.heart.isSubscribed(to: "2A37") {
-            try #require(ContinuousClock.now < deadline)
-            await Task.yield()
-        }
+        try await eventually("the heart has no subscriber") { !world.heart.isSubscribed(to: "2A37") }
         #expect(!new.isNotifying)
         #expect(try await central.setNotify(true, new) == nil)
         #expect(world.heart.notify("2A37", [0, 78]))
@@ -143,11 +139,8 @@ import Testing
     private func awaitBluetooth(
         _ session: Session, _ life: any KeyPath<Session, UInt64> & Sendable, after earlier: UInt64
     ) async throws {
-        let deadline = ContinuousClock.now + .seconds(world_deadline)
-        while session.queue.sync(execute: { session[keyPath: life] == earlier || session.adapter.state != .poweredOn })
-        {
-            try #require(ContinuousClock.now < deadline)
-            await Task.yield()
+        try await eventually("Bluetooth was away and is back") {
+            session.queue.sync { session[keyPath: life] != earlier && session.adapter.state == .poweredOn }
         }
     }
 

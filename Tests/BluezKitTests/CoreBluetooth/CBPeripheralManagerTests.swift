@@ -156,9 +156,7 @@ import Testing
         publisher.release()
         let second = Publisher(world)
         try await second.powerOn()
-        let deadline = ContinuousClock.now + .seconds(world_deadline)
-        while core.object != nil, ContinuousClock.now < deadline { await Task.yield() }
-        #expect(core.object == nil)
+        try await eventually("the manager's core is released") { core.object == nil }
         #expect(publisher.records.count <= 1)
     }
 

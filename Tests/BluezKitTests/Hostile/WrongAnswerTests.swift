@@ -118,15 +118,14 @@ extension Hostile {
         /// Another program connects first: the attributes are not announced to us, so they are read.
         private func connect(_ other: Peer, _ world: HostileWorld) async throws {
             let device = try #require(ObjectPath(world.device))
-            while (try? await other.call("org.bluez", device, "org.bluez.Device1", "Connect")) == nil {
-                await Task.yield()
+            try await eventually("another program has connected") {
+                (try? await other.call("org.bluez", device, "org.bluez.Device1", "Connect")) != nil
             }
             // Its attributes must be there before we look: those are the ones that are read.
             let resolved: [Value] = [.string("org.bluez.Device1"), .string("ServicesResolved")]
-            while try await other.call("org.bluez", device, "org.freedesktop.DBus.Properties", "Get", resolved).first?
-                .boolValue != true
-            {
-                await Task.yield()
+            try await eventually("its services are resolved") {
+                try await other.call("org.bluez", device, "org.freedesktop.DBus.Properties", "Get", resolved).first?
+                    .boolValue == true
             }
         }
 

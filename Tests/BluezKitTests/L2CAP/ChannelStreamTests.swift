@@ -193,9 +193,9 @@ import Testing
             if round % 7 == 0 { await Task.yield() }
             #expect(log.events.all.count { $0 == Stream.Event.endEncountered.rawValue } <= 2)
         }
-        let deadline = ContinuousClock.now + .seconds(world_deadline)
-        while openDescriptors() > before + 4, ContinuousClock.now < deadline { await Task.yield() }
-        #expect(openDescriptors() <= before + 4)
+        try await eventually("the descriptors are closed: \(openDescriptors()), before \(before)") {
+            openDescriptors() <= before + 4
+        }
     }
 
     @Test("the event loop of a program can use the socket itself")

@@ -29,19 +29,13 @@ import Testing
         _ = await world.simulator.waitForCalls("RegisterAgent", count: 3)
         try await awaitPairable(world)
         #expect(try await central.read(secret).get() == Data("encrypted".utf8))
-        let deadline = ContinuousClock.now + .seconds(world_deadline)
-        while !central.manager.retrieveBondedPeripherals().contains(sink) {
-            try #require(ContinuousClock.now < deadline)
-            try await central.settle(sink)
-        }
+        try await eventually("the sink is bonded") { central.manager.retrieveBondedPeripherals().contains(sink) }
     }
 
     private func awaitPairable(_ world: SimulatedWorld) async throws {
         let client = try await BusClient(world.simulator.busAddress)
-        let deadline = ContinuousClock.now + .seconds(world_deadline)
-        while try await client.property("/org/bluez/hci0", "org.bluez.Adapter1", "Pairable")?.boolValue != true {
-            try #require(ContinuousClock.now < deadline)
-            await Task.yield()
+        try await eventually("the adapter is pairable") {
+            try await client.property("/org/bluez/hci0", "org.bluez.Adapter1", "Pairable")?.boolValue == true
         }
     }
 }

@@ -96,16 +96,15 @@ import Testing
 
     /// Links, discovery and subscriptions become what the app requested, and nothing more: what the process that was
     /// killed had released is not kept.
-    private func expectBlueZ(of world: SimulatedWorld, toBe wanted: Set<String>, _ what: String) async {
+    private func expectBlueZ(of world: SimulatedWorld, toBe wanted: Set<String>, _ what: String) async throws {
         let expected = [wanted.contains("connect"), wanted.contains("scan"), wanted.contains("subscribe")]
-        let deadline = ContinuousClock.now + .seconds(world_deadline)
         var now: [Bool] = []
-        repeat {
+        try await eventually(
+            "\(what): connected, discovering, subscribed are \(now), and the app wants \(expected)"
+        ) {
             now = [world.heart.isConnected, world.simulator.isDiscovering(), world.heart.isSubscribed(to: "2A37")]
-            if now == expected { return }
-            await Task.yield()
-        } while ContinuousClock.now < deadline
-        Issue.record("\(what): connected, discovering, subscribed are \(now), and the app wants \(expected)")
+            return now == expected
+        }
     }
 
     /// One run and the relaunch after it.
@@ -138,7 +137,9 @@ import Testing
         #expect(
             restored == before || restored == after,
             "killed at \(point): \(lines.suffix(4)); before \(before), after \(after), came \(first)")
-        if script.isCentral { await expectBlueZ(of: world, toBe: restored, "killed at \(point): \(lines.suffix(4))") }
+        if script.isCentral {
+            try await expectBlueZ(of: world, toBe: restored, "killed at \(point): \(lines.suffix(4))")
+        }
         try await again.kill()
         return (begun > ended, calls)
     }

@@ -206,16 +206,12 @@ extension Scenarios {
         /// Waits until there is a lease of the heart, held or not, or none.
         private func awaitLease(_ isThere: Bool, _ stage: Stage) async throws {
             let bus = try #require(try await Peer.named(stage.world.busAddress).sync(\.serverGUID))
-            let deadline = ContinuousClock.now + .seconds(world_deadline)
-            while true {
-                let names = try FileManager.default.contentsOfDirectory(atPath: #require(LinkLease.directory))
-                if names.contains(where: { $0.hasPrefix(bus) && $0.hasSuffix("dev_F0_F1_F2_00_00_01") }) == isThere {
-                    return
-                }
-                guard ContinuousClock.now < deadline else {
-                    throw RigWorld.Refused(description: "a lease is \(isThere ? "not " : "still ")there: \(names)")
-                }
-                await Task.yield()
+            let directory = try #require(LinkLease.directory)
+            var names: [String] = []
+            try await eventually("a lease is \(isThere ? "" : "no longer ")there: \(names)") {
+                names = try FileManager.default.contentsOfDirectory(atPath: directory)
+                return isThere
+                    == names.contains { $0.hasPrefix(bus) && $0.hasSuffix("dev_F0_F1_F2_00_00_01") }
             }
         }
     }

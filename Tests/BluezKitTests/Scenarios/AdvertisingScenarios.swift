@@ -94,8 +94,9 @@ extension Scenarios {
             #expect(error.localizedDescription.contains("\(publishers.count - 1) advertisements on air"))
             // One makes room for another.
             publishers[0].manager.stopAdvertising()
-            let deadline = ContinuousClock.now + .seconds(world_deadline)
-            while try await publishers[publishers.count - 1].advertise() != nil, ContinuousClock.now < deadline {}
+            try await eventually("there is room for another") {
+                try await publishers[publishers.count - 1].advertise() == nil
+            }
             #expect(publishers[publishers.count - 1].manager.isAdvertising)
             // A manager that is released takes its own away.
             for publisher in publishers { publisher.release() }
@@ -136,9 +137,8 @@ extension Scenarios {
 extension World {
     /// Waits until nothing is heard from the adapter.
     func awaitSilence() async throws {
-        let deadline = ContinuousClock.now + .seconds(world_deadline)
-        while await refusal("central advertisement \(adapterAddress)")?.contains("nothing heard") != true {
-            guard ContinuousClock.now < deadline else { throw RigWorld.Refused(description: "still advertising") }
+        try await eventually("nothing is advertised") {
+            await refusal("central advertisement \(adapterAddress)")?.contains("nothing heard") == true
         }
     }
 }

@@ -59,16 +59,21 @@ extension Scenarios {
             try await stopsScanning(world)
         }
 
+        /// Notes the elements of a sequence, so that each can be awaited with a deadline.
+        private func noted<Element: Sendable>(_ sequence: EventSequence<Element, Never>) -> EventLog<Element> {
+            let log = EventLog<Element>()
+            Task { for await element in sequence { log.append(element) } }
+            return log
+        }
+
         /// Waits until no program discovers.
         private func stopsScanning(_ world: World) async throws {
-            try await within {
-                let peer = try await Peer.named(world.busAddress)
-                while try await peer.call(
+            let peer = try await Peer.named(world.busAddress)
+            try await eventually("no program discovers") {
+                try await peer.call(
                     "org.bluez", "/org/bluez/hci0", "org.freedesktop.DBus.Properties", "Get",
                     [.string("org.bluez.Adapter1"), .string("Discovering")]
-                ).first?.boolValue == true {
-                    try Task.checkCancellation()
-                }
+                ).first?.boolValue == false
             }
         }
 
@@ -113,32 +118,36 @@ extension Scenarios {
         func basics() async throws {
             let (world, central, sink) = try await Self.connectedSink()
             #expect(sink.state == .connected)
-            let services = try await sink.discoverServices([sinkUUID(1)])
+            let services = try await within { try await sink.discoverServices([sinkUUID(1)]) }
             #expect(services.map(\.uuid) == [sinkUUID(1)])
             #expect(await sink.services == services)
-            let read = try await sink.discoverCharacteristic(sinkUUID(0x11), in: sinkUUID(1))
+            let read = try await within { try await sink.discoverCharacteristic(sinkUUID(0x11), in: sinkUUID(1)) }
             try await within { try await sink.writeValue(Data([1, 2, 3]), for: read) }
             #expect(try await within { try await sink.readValue(for: read) } == Data([1, 2, 3]))
-            let described = try await sink.discoverCharacteristic(sinkUUID(0x18), in: sinkUUID(1))
-            let descriptors = try await sink.discoverDescriptors(for: described)
+            let described = try await within { try await sink.discoverCharacteristic(sinkUUID(0x18), in: sinkUUID(1)) }
+            let descriptors = try await within { try await sink.discoverDescriptors(for: described) }
             let text = try #require(descriptors.first { $0.uuid == CBUUID(string: "2901") })
-            #expect(try await sink.readValue(for: text) == .text("A description"))
-            let refusing = try await sink.discoverCharacteristic(sinkUUID(0x1A), in: sinkUUID(1))
-            await #expect(throws: CBATTError.self) { try await sink.writeValue(Data([1]), for: refusing) }
+            #expect(try await within { try await sink.readValue(for: text) } == .text("A description"))
+            let refusing = try await within { try await sink.discoverCharacteristic(sinkUUID(0x1A), in: sinkUUID(1)) }
+            await #expect(throws: CBATTError.self) {
+                try await within { try await sink.writeValue(Data([1]), for: refusing) }
+            }
             #expect(try await within { try await sink.readRSSI() } < 0)
             await #expect(throws: BluetoothError.notFound) {
                 try await sink.discoverCharacteristic(sinkUUID(0x999), in: sinkUUID(1))
             }
             try await within { try await central.cancelPeripheralConnection(sink) }
             #expect(sink.state == .disconnected)
-            await #expect(throws: CBError.self) { try await sink.readValue(for: read) }
+            await #expect(throws: CBError.self) { try await within { try await sink.readValue(for: read) } }
             try await world.awaitConnections("sink", 0)
         }
 
         @Test("NT-1 NT-4 values of notifications, in order and once; leaving the loop unsubscribes")
         func notifies() async throws {
             let (world, central, sink) = try await Self.connectedSink()
-            let characteristic = try await sink.discoverCharacteristic(sinkUUID(0x13), in: sinkUUID(1))
+            let characteristic = try await within {
+                try await sink.discoverCharacteristic(sinkUUID(0x13), in: sinkUUID(1))
+            }
             let values = sink.values(for: characteristic)
             // A request after the subscription is answered after it.
             _ = try await within { try await sink.readRSSI() }
@@ -163,7 +172,7 @@ extension Scenarios {
             }
             #expect(all.map(\.count) == [Self.many, 100])
             #expect(values.droppedCount == 0 && own.droppedCount == 0)
-            try await within { while await sink.isNotifying(characteristic) { _ = try await sink.readRSSI() } }
+            try await eventually("the subscription ends") { await !sink.isNotifying(characteristic) }
             try await within { try await central.cancelPeripheralConnection(sink) }
         }
 
@@ -172,7 +181,9 @@ extension Scenarios {
         )
         func cancelsValues() async throws {
             let (world, central, sink) = try await Self.connectedSink()
-            let characteristic = try await sink.discoverCharacteristic(sinkUUID(0x13), in: sinkUUID(1))
+            let characteristic = try await within {
+                try await sink.discoverCharacteristic(sinkUUID(0x13), in: sinkUUID(1))
+            }
             let values = sink.values(for: characteristic)
             let log = EventLog<Data>()
             func iterate() -> Task<Void, any Error> { Task { for try await value in values { log.append(value) } } }
@@ -181,51 +192,56 @@ extension Scenarios {
             try await world.control("sink notify 0013 01")
             for _ in 0..<2 { _ = try await log.next("a value") { $0 == Data([1]) ? $0 : nil } }
             first.cancel()
-            try await first.value
+            try await within { try await first.value }
             _ = try await within { try await sink.readRSSI() }
             #expect(await sink.isNotifying(characteristic))
             try await within { try await sink.setNotifyValue(true, for: characteristic) }
             second.cancel()
-            try await second.value
+            try await within { try await second.value }
             _ = try await within { try await sink.readRSSI() }
             #expect(await sink.isNotifying(characteristic))
             try await within { try await sink.setNotifyValue(false, for: characteristic) }
             #expect(await !sink.isNotifying(characteristic))
             let third = iterate()
-            try await within { while await !sink.isNotifying(characteristic) { _ = try await sink.readRSSI() } }
+            try await eventually("it is subscribed") { await sink.isNotifying(characteristic) }
             third.cancel()
-            try await within { while await sink.isNotifying(characteristic) { _ = try await sink.readRSSI() } }
+            try await eventually("the subscription ends") { await !sink.isNotifying(characteristic) }
             try await within { try await central.cancelPeripheralConnection(sink) }
         }
 
         @Test("NT-3 a subscription that is impossible throws to each consumer")
         func refusesValues() async throws {
             let (world, central, sink) = try await Self.connectedSink()
-            let characteristic = try await sink.discoverCharacteristic(sinkUUID(0x11), in: sinkUUID(1))
+            let characteristic = try await within {
+                try await sink.discoverCharacteristic(sinkUUID(0x11), in: sinkUUID(1))
+            }
             let values = sink.values(for: characteristic)
             await #expect(throws: CBATTError.self) { try await within { for try await _ in values {} } }
-            await #expect(throws: CBATTError.self) { try await sink.setNotifyValue(true, for: characteristic) }
+            await #expect(throws: CBATTError.self) {
+                try await within { try await sink.setNotifyValue(true, for: characteristic) }
+            }
             try await within { try await central.cancelPeripheralConnection(sink) }
-            await #expect(throws: CBError.self) { for try await _ in sink.values(for: characteristic) {} }
+            await #expect(throws: CBError.self) {
+                try await within { for try await _ in sink.values(for: characteristic) {} }
+            }
             withExtendedLifetime(world) {}  // optimized code would release it after its last use
         }
 
         @Test("IV-1 IV-2 a service that is removed is reported; values of its characteristics end, others continue")
         func servicesChange() async throws {
             let (world, central, sink) = try await Self.connectedSink()
-            let kept = try await sink.discoverCharacteristic(sinkUUID(0x13), in: sinkUUID(1))
-            let changes = sink.serviceChanges
-            var change = changes.makeAsyncIterator()
+            let kept = try await within { try await sink.discoverCharacteristic(sinkUUID(0x13), in: sinkUUID(1)) }
+            let changes = noted(sink.serviceChanges)
             let values = sink.values(for: kept)
             try await world.control("sink services add")
-            #expect(await change.next()?.isEmpty == true)
+            #expect(try await changes.next("the change") { $0 }.isEmpty)
             let gone = try await within { try await sink.discoverCharacteristic(sinkUUID(0x21), in: sinkUUID(3)) }
             let goneValues = sink.values(for: gone)
             _ = try await within { try await sink.readValue(for: gone) }
             try await world.control("sink services remove")
-            #expect(await change.next()?.map(\.uuid) == [sinkUUID(3)])
+            #expect(try await changes.next("the change") { $0 }.map(\.uuid) == [sinkUUID(3)])
             await #expect(throws: CBError.self) { try await within { for try await _ in goneValues {} } }
-            await #expect(throws: CBError.self) { try await sink.readValue(for: gone) }
+            await #expect(throws: CBError.self) { try await within { try await sink.readValue(for: gone) } }
             try await world.control("sink notify 0013 05")
             #expect(try await within { try await values.first { _ in true } } == Data([5]))
             try await within { try await central.cancelPeripheralConnection(sink) }
@@ -261,23 +277,25 @@ extension Scenarios {
         func connectionEvents() async throws {
             let world = try await Worlds.make()
             let watcher = CentralManager(options: world.managerOptions)
-            var events = watcher.connectionEvents(matchingServices: [CBUUID(string: "180D")]).makeAsyncIterator()
+            let events = noted(watcher.connectionEvents(matchingServices: [CBUUID(string: "180D")]))
             try await within { try await watcher.waitUntilReady() }
             let user = CentralManager(options: world.managerOptions)
             let heart = try await Self.find("Rig Heart", CBUUID(string: "180D"), user)
             try await within { try await user.connect(heart) }
-            let connected = await events.next()
-            #expect(connected?.event == .peerConnected && connected?.peripheral.identifier == heart.identifier)
-            #expect(connected?.peripheral !== heart && connected?.peripheral.state == .disconnected)
+            let connected = try await events.next("the connection") { $0 }
+            #expect(connected.event == .peerConnected && connected.peripheral.identifier == heart.identifier)
+            #expect(connected.peripheral !== heart && connected.peripheral.state == .disconnected)
             _ = try await within { try await heart.discoverServices() }
             try await within { try await user.cancelPeripheralConnection(heart) }
-            #expect(await events.next()?.event == .peerDisconnected)
+            #expect(try await events.next("the disconnection") { $0 }.event == .peerDisconnected)
         }
 
         @Test("O-15 CN-9 the peer closes the link: what waits, and each sequence, throw its error")
         func losesLink() async throws {
             let (world, central, sink) = try await Self.connectedSink()
-            let characteristic = try await sink.discoverCharacteristic(sinkUUID(0x13), in: sinkUUID(1))
+            let characteristic = try await within {
+                try await sink.discoverCharacteristic(sinkUUID(0x13), in: sinkUUID(1))
+            }
             let values = sink.values(for: characteristic)
             let more = sink.values(for: characteristic)
             let events = central.events
@@ -295,8 +313,8 @@ extension Scenarios {
             #expect(error is CBError)
             // The same object connects again.
             try await within { try await central.connect(sink) }
-            await #expect(throws: CBError.self) { try await sink.readValue(for: characteristic) }
-            let again = try await sink.discoverCharacteristic(sinkUUID(0x13), in: sinkUUID(1))
+            await #expect(throws: CBError.self) { try await within { try await sink.readValue(for: characteristic) } }
+            let again = try await within { try await sink.discoverCharacteristic(sinkUUID(0x13), in: sinkUUID(1)) }
             #expect(again != characteristic)
             try await within { try await central.cancelPeripheralConnection(sink) }
         }
@@ -318,7 +336,7 @@ extension Scenarios {
             let first = Task { try await central.connect(heart) }
             let second = Task { try await central.connect(heart) }
             first.cancel()
-            await #expect(throws: CancellationError.self) { try await first.value }
+            await #expect(throws: CancellationError.self) { try await within { try await first.value } }
             try await world.control("heart return")
             try await within { try await second.value }
             try await within { try await central.cancelPeripheralConnection(heart) }
@@ -327,8 +345,10 @@ extension Scenarios {
         @Test("RW-8 RW-9 O-27 writes without response wait for room: all arrive, before a read that follows")
         func streams() async throws {
             let (world, central, sink) = try await Self.connectedSink()
-            let characteristic = try await sink.discoverCharacteristic(sinkUUID(0x12), in: sinkUUID(1))
-            let counter = try await sink.discoverCharacteristic(sinkUUID(0x1C), in: sinkUUID(1))
+            let characteristic = try await within {
+                try await sink.discoverCharacteristic(sinkUUID(0x12), in: sinkUUID(1))
+            }
+            let counter = try await within { try await sink.discoverCharacteristic(sinkUUID(0x1C), in: sinkUUID(1)) }
             let count = try await within {
                 let before = try await sink.readValue(for: counter)
                 for _ in 0..<Self.many {
@@ -351,15 +371,15 @@ extension Scenarios {
         )
         func cancelsRead() async throws {
             let (world, central, sink) = try await Self.connectedSink()
-            let slow = try await sink.discoverCharacteristic(sinkUUID(0x1B), in: sinkUUID(1))
-            let hello = try await sink.discoverCharacteristic(sinkUUID(0x10), in: sinkUUID(1))
+            let slow = try await within { try await sink.discoverCharacteristic(sinkUUID(0x1B), in: sinkUUID(1)) }
+            let hello = try await within { try await sink.discoverCharacteristic(sinkUUID(0x10), in: sinkUUID(1)) }
             let cancelled = Task { try await sink.readValue(for: slow) }
             let neverMade = Task { try await sink.writeValue(Data([1]), for: hello) }
             _ = await sink.isNotifying(slow)
             neverMade.cancel()
             cancelled.cancel()
-            await #expect(throws: CancellationError.self) { try await cancelled.value }
-            await #expect(throws: CancellationError.self) { try await neverMade.value }
+            await #expect(throws: CancellationError.self) { try await within { try await cancelled.value } }
+            await #expect(throws: CancellationError.self) { try await within { try await neverMade.value } }
             #expect(try await within { try await sink.readValue(for: hello) } == Data("hello".utf8))
             try await within { try await central.cancelPeripheralConnection(sink) }
             withExtendedLifetime(world) {}  // optimized code would release it after its last use
@@ -368,7 +388,9 @@ extension Scenarios {
         @Test("ST-4 O-18 Bluetooth goes off: everything that waits throws; on again, the same objects work")
         func powersOff() async throws {
             let (world, central, sink) = try await Self.connectedSink()
-            let characteristic = try await sink.discoverCharacteristic(sinkUUID(0x13), in: sinkUUID(1))
+            let characteristic = try await within {
+                try await sink.discoverCharacteristic(sinkUUID(0x13), in: sinkUUID(1))
+            }
             let values = sink.values(for: characteristic)
             let scan = central.scanForPeripherals(withServices: [sinkUUID(0x999)])
             let other = try await Self.find("Rig Heart", CBUUID(string: "180D"), central)
@@ -376,13 +398,19 @@ extension Scenarios {
             let pending = Task { try await central.connect(other) }
             let states = central.states
             try await world.control("rig power off")
-            await #expect(throws: BluetoothError.unavailable(.poweredOff)) { try await pending.value }
+            await #expect(throws: BluetoothError.unavailable(.poweredOff)) {
+                try await within { try await pending.value }
+            }
             await #expect(throws: BluetoothError.unavailable(.poweredOff)) {
                 try await within { for try await _ in values {} }
             }
             await #expect(throws: (any Error).self) { try await within { for try await _ in scan {} } }
-            await #expect(throws: BluetoothError.unavailable(.poweredOff)) { try await central.waitUntilReady() }
-            await #expect(throws: BluetoothError.unavailable(.poweredOff)) { try await central.connect(sink) }
+            await #expect(throws: BluetoothError.unavailable(.poweredOff)) {
+                try await within { try await central.waitUntilReady() }
+            }
+            await #expect(throws: BluetoothError.unavailable(.poweredOff)) {
+                try await within { try await central.connect(sink) }
+            }
             try await world.control("heart return")
             try await world.control("rig power on")
             try await within { for await state in states.dropFirst(2) where state == .poweredOn { return } }
@@ -395,7 +423,9 @@ extension Scenarios {
         )
         func restarts() async throws {
             let (world, central, sink) = try await Self.connectedSink()
-            let characteristic = try await sink.discoverCharacteristic(sinkUUID(0x13), in: sinkUUID(1))
+            let characteristic = try await within {
+                try await sink.discoverCharacteristic(sinkUUID(0x13), in: sinkUUID(1))
+            }
             let values = sink.values(for: characteristic)
             let states = central.states
             for line in ["stop", "start"] { try await world.control("bluetoothd \(line)") }
@@ -412,14 +442,18 @@ extension Scenarios {
             var central: CentralManager? = CentralManager(options: world.managerOptions)
             let sink = try await Self.find("Rig Sink", sinkUUID(1), try #require(central))
             try await within { [central] in try await central?.connect(sink) }
-            let characteristic = try await sink.discoverCharacteristic(sinkUUID(0x13), in: sinkUUID(1))
+            let characteristic = try await within {
+                try await sink.discoverCharacteristic(sinkUUID(0x13), in: sinkUUID(1))
+            }
             let values = sink.values(for: characteristic)
             let states = try #require(central).states
             _ = try await within { try await sink.readRSSI() }
             central = nil
             await #expect(throws: BluetoothError.managerReleased) { try await within { for try await _ in values {} } }
             try await within { for await _ in states {} }
-            await #expect(throws: BluetoothError.managerReleased) { try await sink.discoverServices() }
+            await #expect(throws: BluetoothError.managerReleased) {
+                try await within { try await sink.discoverServices() }
+            }
             try await world.awaitConnections("sink", 0)
         }
 

@@ -28,7 +28,7 @@ extension Scenarios {
             // A read that is cancelled takes nothing.
             let cancelled = Task { try await channel.read() }
             cancelled.cancel()
-            await #expect(throws: CancellationError.self) { try await cancelled.value }
+            await #expect(throws: CancellationError.self) { try await within { try await cancelled.value } }
             try await world.control("coc channel close")
             #expect(try await within { try await channel.read() } == nil)
             await #expect(throws: CBError.self) { try await within { try await channel.write(Data([1])) } }
@@ -61,10 +61,10 @@ extension Scenarios {
                 #expect(count == 10_000)
             }
             try await world.awaitChannel("central", "closed")
-            try await manager.unpublishL2CAPChannel(psm)
+            try await within { try await manager.unpublishL2CAPChannel(psm) }
             // The kernel's listener is closed some moments later.
-            try await within { while (try? await world.openChannel(psm)) != nil {} }
-            await #expect(throws: CBError.self) { try await manager.unpublishL2CAPChannel(psm) }
+            try await eventually("the channel is refused") { (try? await world.openChannel(psm)) == nil }
+            await #expect(throws: CBError.self) { try await within { try await manager.unpublishL2CAPChannel(psm) } }
         }
     }
 }

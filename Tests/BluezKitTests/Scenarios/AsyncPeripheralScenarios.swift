@@ -29,7 +29,7 @@ extension Scenarios {
             let (world, manager, service, requests) = try await Self.published([(0x110, [.read, .write])])
             let characteristic = service.characteristics[0]
             #expect(await manager.isAdvertising)
-            await #expect(throws: CBError.self) { try await manager.startAdvertising() }
+            await #expect(throws: CBError.self) { try await within { try await manager.startAdvertising() } }
             let log = EventLog<ATTRequest.Kind>()
             let server = Task {
                 for await request in requests where request.characteristic == characteristic {
@@ -80,7 +80,9 @@ extension Scenarios {
             #expect(end?.isSubscribed == false)
             #expect(await manager.subscribedCentrals(of: characteristic).isEmpty)
             await manager.remove(service)
-            await #expect(throws: CBError.self) { try await manager.updateValue(Data(), for: characteristic) }
+            await #expect(throws: CBError.self) {
+                try await within { try await manager.updateValue(Data(), for: characteristic) }
+            }
         }
 
         @Test("PB-7 a service that is refused throws; one whose task is cancelled is withdrawn")
@@ -94,12 +96,12 @@ extension Scenarios {
                 withUnsafeCurrentTask { $0?.cancel() }
                 try await manager.add(localService(0x100, [local(0x110, .read)]))
             }
-            await #expect(throws: CancellationError.self) { try await task.value }
+            await #expect(throws: CancellationError.self) { try await within { try await task.value } }
             let advertising = Task {
                 withUnsafeCurrentTask { $0?.cancel() }
                 try await manager.startAdvertising()
             }
-            await #expect(throws: CancellationError.self) { try await advertising.value }
+            await #expect(throws: CancellationError.self) { try await within { try await advertising.value } }
             try await within {
                 try await manager.add(localService(0x101, [local(0x111, .read)]))
                 try await manager.startAdvertising()
@@ -117,7 +119,9 @@ extension Scenarios {
             await #expect(throws: BluetoothError.unavailable(.poweredOff)) {
                 try await manager.updateValue(Data([1]), for: service.characteristics[0])
             }
-            await #expect(throws: BluetoothError.unavailable(.poweredOff)) { try await manager.startAdvertising() }
+            await #expect(throws: BluetoothError.unavailable(.poweredOff)) {
+                try await within { try await manager.startAdvertising() }
+            }
             try await world.control("rig power on")
             try await within { for await state in manager.states where state == .poweredOn { return } }
             try await within { try await manager.startAdvertising() }

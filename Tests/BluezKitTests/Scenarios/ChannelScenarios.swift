@@ -256,11 +256,7 @@ extension Scenarios {
                 user.close()
             }
             central.forgetRecords()
-            let deadline = ContinuousClock.now + .seconds(world_deadline)
-            while channel != nil || input != nil {
-                try #require(ContinuousClock.now < deadline, "something keeps it")
-                await Task.yield()
-            }
+            try await eventually("nothing keeps the channel") { channel == nil && input == nil }
         }
 
         @Test(

@@ -360,12 +360,8 @@ extension Scenarios {
             _ = try await central.discoverServices(heart)
             // The same applies to the attempt that we make when we hear it.
             let session = central.manager.session
-            let deadline = ContinuousClock.now + .seconds(world_deadline)
-            while session.queue.sync(execute: {
-                session.central.connected.contains { $0.connection?.isAttempting == true }
-            }) {
-                try #require(ContinuousClock.now < deadline)
-                await Task.yield()
+            try await eventually("no attempt is under way") {
+                session.queue.sync { !session.central.connected.contains { $0.connection?.isAttempting == true } }
             }
             try await central.disconnect(heart)
             try await disconnectFromOutside(other, world)

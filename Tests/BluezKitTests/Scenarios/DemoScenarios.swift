@@ -111,18 +111,18 @@ extension Scenarios {
             switch victim {
             case "send":
                 kill(sender, SIGKILL)
-                _ = await status(of: sender)
+                _ = try await waitForEnd(of: sender, "the sender")
                 sender = try spawn(transfer.send)
             case "receive":
                 kill(receiver, SIGKILL)
-                _ = await status(of: receiver)
+                _ = try await waitForEnd(of: receiver, "the receiver")
                 #expect(FileManager.default.fileExists(atPath: part))
                 receiver = try spawn(transfer.receive)
             default: try await world.endLink("00:B1:5E:00:00:01", on: "hci1")
             }
-            #expect(await status(of: receiver) == 0)
+            #expect(try await waitForEnd(of: receiver, "the receiver") == 0)
             // Even if all of it was in BlueZ's buffers when the sender was killed: the receiver waits for the new one.
-            #expect(await status(of: sender) == 0)
+            #expect(try await waitForEnd(of: sender, "the sender") == 0)
             #expect(FileManager.default.contents(atPath: transfer.received) == transfer.content)
         }
 
@@ -133,17 +133,6 @@ extension Scenarios {
                     for line in String(decoding: data, as: UTF8.self).split(separator: "\n") {
                         log.append(String(line))
                     }
-                }
-            }
-        }
-
-        /// How a process ends, as `waitpid` says it.
-        private func status(of process: pid_t) async -> Int32 {
-            await withCheckedContinuation { continuation in
-                Thread.detachNewThread {
-                    var status: Int32 = 0
-                    waitpid(process, &status, 0)
-                    continuation.resume(returning: status)
                 }
             }
         }
@@ -210,7 +199,7 @@ extension Scenarios {
             try await expect(#""uid":2,"kind":"added","category":"incomingCall""#, #""negativeAction":"Decline""#)
             try await expect(#""event":"performed""#, #""uid":2,"action":"negative","error":null"#)
             _ = try await world.nextEvent("the action") { $0 == "phone performed 2 negative" }
-            #expect(await status(of: reader) == 0)
+            #expect(try await waitForEnd(of: reader, "the reader") == 0)
             for number in [1, 2] { try await world.control("phone remove \(number)") }
             try await world.forgetPhone()
         }
@@ -228,14 +217,7 @@ extension Scenarios {
                         + ["--json"]))
             #expect(status == 0)
             kill(sensor, SIGINT)
-            let ended = await withCheckedContinuation { continuation in
-                Thread.detachNewThread {
-                    var status: Int32 = 0
-                    waitpid(sensor, &status, 0)
-                    continuation.resume(returning: status)
-                }
-            }
-            #expect(ended == 130 << 8)  // Ctrl-C
+            #expect(try await waitForEnd(of: sensor, "the sensor") == 130 << 8)  // Ctrl-C
         }
     }
 }

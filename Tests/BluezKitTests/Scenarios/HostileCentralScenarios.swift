@@ -57,9 +57,7 @@ extension Scenarios {
             try await world.connect()
             #expect(try await world.control("central read \(characteristics[0].uuid.line)") == "2a")
             _ = try await world.control("central disconnect")
-            let deadline = ContinuousClock.now + .seconds(world_deadline)
-            while leftovers(of: publisher) > 0, ContinuousClock.now < deadline { await Task.yield() }
-            #expect(leftovers(of: publisher) == 0)
+            try await eventually("nothing is left of requests and centrals") { leftovers(of: publisher) == 0 }
         }
 
         @Test(

@@ -18,9 +18,7 @@ extension Scenarios {
 
             /// bluetoothd receives the bond and the value on two sockets, and may signal the value first.
             func expectBond() async throws {
-                let deadline = ContinuousClock.now + .seconds(20)
-                while !isBonded, ContinuousClock.now < deadline { try await central.settle(sink) }
-                #expect(isBonded)
+                try await eventually("the sink is bonded") { isBonded }
             }
 
             /// Reads what needs encryption; the answer comes once.

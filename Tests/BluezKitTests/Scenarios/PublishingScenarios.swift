@@ -272,11 +272,10 @@ extension World {
 
     /// Waits until the central finds a table that fits.
     func awaitTable(_ fits: (String) -> Bool) async throws {
-        let deadline = ContinuousClock.now + .seconds(world_deadline)
-        while true {
-            let table = try await control("central discover")
-            if fits(table) { return }
-            guard ContinuousClock.now < deadline else { throw RigWorld.Refused(description: "the table is \(table)") }
+        var table = ""
+        try await eventually("the central finds a table that fits: \(table)") {
+            table = try await control("central discover")
+            return fits(table)
         }
     }
 }

@@ -127,7 +127,11 @@ struct SimulatorChannelTests {
         #expect(await first == Array(Self.pattern[..<5]))
         async let rest: Void = socket.send(Array(Self.pattern[sent...]))
         var received: [UInt8] = Array(Self.pattern[..<5])
-        while received.count < Self.pattern.count, let bytes = await channel.receive() { received += bytes }
+        while received.count < Self.pattern.count,
+            let bytes = try await within(world_deadline, { await channel.receive() })
+        {
+            received += bytes
+        }
         try await rest
         #expect(received == Self.pattern)
 
@@ -184,9 +188,7 @@ struct SimulatorChannelTests {
         #expect(try await socket.receive() == [1] && setting.sink.isConnected)
         socket.close()
         #expect(await channel.waitForEnd() == .closedByPeer)
-        let deadline = ContinuousClock.now + .seconds(world_deadline)
-        while setting.sink.isConnected, .now < deadline { await Task.yield() }
-        #expect(!setting.sink.isConnected)
+        try await eventually("the sink has no link") { !setting.sink.isConnected }
     }
 
     @Test("a channel that needs encryption pairs, whichever side asks for it", arguments: [true, false])
@@ -403,7 +405,7 @@ struct SimulatorChannelTests {
                 if (round + index) % 2 == 0 { channel.close() } else { sockets[index % sockets.count].close() }
             }
             sockets = []
-            await setting.sink.waitForNoChannels()
+            try await setting.sink.waitForNoChannels()
         }
         channels.forget()
         let after = try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count
@@ -444,10 +446,7 @@ struct SimulatorChannelTests {
 }
 
 extension VirtualPeripheral {
-    fileprivate func waitForNoChannels() async {
-        for channel in channels { await channel.waitForEnd() }
-        let deadline = ContinuousClock.now + .seconds(world_deadline)
-        while !channels.isEmpty, .now < deadline { await Task.yield() }
-        #expect(channels.isEmpty)
+    fileprivate func waitForNoChannels() async throws {
+        try await eventually("no channel is open") { channels.isEmpty }
     }
 }

@@ -125,7 +125,7 @@ struct SimulatorFailureTests {
         let objects = try await client.objects()
         #expect(objects[BusClient.heart]?["org.bluez.Device1"]?["Connected"] == .bool(false))
         #expect(!objects.keys.contains { $0.contains("service") })
-        #expect(await simulator.isGone(heart))
+        try await simulator.awaitGone(heart)
         try await client.device("Connect")
         #expect(await client.hears("dev01: ServicesResolved=true"))
     }
@@ -184,9 +184,7 @@ struct SimulatorFailureTests {
 
 extension Simulator {
     /// Waits until the kernel has dropped a crashed daemon's link.
-    func isGone(_ peripheral: VirtualPeripheral) async -> Bool {
-        let end = ContinuousClock.now + .seconds(20)
-        while peripheral.isConnected, .now < end { await Task.yield() }
-        return !peripheral.isConnected
+    func awaitGone(_ peripheral: VirtualPeripheral) async throws {
+        try await eventually("the link is gone") { !peripheral.isConnected }
     }
 }

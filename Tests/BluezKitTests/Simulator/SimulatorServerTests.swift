@@ -340,8 +340,7 @@ struct SimulatorServerTests {
     func clientGone() async throws {
         let setting = try await Self.connected { try $0.characteristic("/app/s/a", "2a19", ["read"], [1]) }
         setting.app.client.leave()
-        let deadline = ContinuousClock.now + .seconds(20)
-        while await setting.outcome("discover").contains("180f"), ContinuousClock.now < deadline { await Task.yield() }
+        try await eventually("the service is withdrawn") { await !setting.outcome("discover").contains("180f") }
         #expect(!(await setting.outcome("services").contains("180f")))
         #expect(
             await setting.outcome("advertisement \(Self.adapter)", "central2")
@@ -388,8 +387,8 @@ struct SimulatorServerTests {
         ])
         let client = try await BusClient(simulator.busAddress)
         let device = "/org/bluez/hci1/dev_00_B1_5E_00_00_01", short = "hci1/dev_00_B1_5E_00_00_01"
-        while try await client.property("/org/bluez/hci1", "org.bluez.Adapter1", "Powered") != .bool(true) {
-            await Task.yield()
+        try await eventually("the adapter is on") {
+            try await client.property("/org/bluez/hci1", "org.bluez.Adapter1", "Powered") == .bool(true)
         }
         try await client.call("/org/bluez/hci1", "org.bluez.Adapter1", "StartDiscovery")
         #expect(await client.hears("+ \(short) Device1"))

@@ -60,8 +60,8 @@ struct SimulatorToolsTests {
         let simulator = try await Simulator()
         #expect(simulator.addAdapter(address: "00:B1:5E:00:00:02") == 1)
         let client = try await BusClient(simulator.busAddress)
-        while try await client.property("/org/bluez/hci1", "org.bluez.Adapter1", "Powered") != .bool(true) {
-            await Task.yield()
+        try await eventually("the adapter is on") {
+            try await client.property("/org/bluez/hci1", "org.bluez.Adapter1", "Powered") == .bool(true)
         }
         try await client.call("/org/bluez/hci1", "org.bluez.Adapter1", "StartDiscovery")
         let xml = try await client.call("/org/bluez", "org.freedesktop.DBus.Introspectable", "Introspect")
@@ -129,6 +129,10 @@ struct BluetoothControl {
             DispatchQueue.global().async {
                 do {
                     try process.run()
+                    // Its own limit is shorter.
+                    DispatchQueue.global().asyncAfter(deadline: .now() + world_deadline) {
+                        if process.isRunning { kill(process.processIdentifier, SIGKILL) }
+                    }
                     let data = output.fileHandleForReading.readDataToEndOfFile()
                     process.waitUntilExit()
                     continuation.resume(returning: String(decoding: data, as: UTF8.self))

@@ -79,30 +79,23 @@ final class ChannelUser: NSObject, StreamDelegate, @unchecked Sendable {
 
     /// Waits until nothing more can be written, although there is more.
     func awaitFull() async throws {
-        let deadline = ContinuousClock.now + .seconds(world_deadline)
         var last = -1
-        while true {
+        try await eventually("no more can be written") {
             let (left, isFull) = await withCheckedContinuation { continuation in
                 loop.perform { [self] in
                     continuation.resume(returning: (unsent, !channel.outputStream.hasSpaceAvailable))
                 }
             }
             // It stays so: what the kernel had under way has been sent.
-            if isFull, left == last, left > 0 { return }
+            if isFull, left == last, left > 0 { return true }
             last = isFull ? left : -1
-            guard ContinuousClock.now < deadline else {
-                throw RigWorld.Refused(description: "it can always be written")
-            }
+            return false
         }
     }
 
     /// Waits until something can be read.
     func awaitReadable() async throws {
-        let deadline = ContinuousClock.now + .seconds(world_deadline)
-        while !channel.inputStream.hasBytesAvailable {
-            guard ContinuousClock.now < deadline else { throw RigWorld.Refused(description: "nothing has come") }
-            await Task.yield()
-        }
+        try await eventually("something can be read") { channel.inputStream.hasBytesAvailable }
     }
 
     func stream(_ stream: Stream, handle event: Stream.Event) {

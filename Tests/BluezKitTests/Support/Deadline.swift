@@ -1,16 +1,37 @@
-/// Runs `body`, and cancels it if it takes longer than everything that must come: a time limit by the caller's own means.
+/// Runs `body`, and cancels it if it takes longer than everything that must come: a time limit by the caller's own means. It
+/// does not wait for a body that ignores that.
 func within<Value: Sendable>(
     _ seconds: Double = world_deadline, _ body: @escaping @Sendable () async throws -> Value
 ) async throws -> Value {
-    try await withThrowingTaskGroup(of: Value.self) { group in
-        group.addTask { try await body() }
-        group.addTask {
-            try await Task.sleep(for: .seconds(seconds))
-            throw DeadlineExceeded()
+    let ended = EventLog<Result<Value, any Error>>()
+    let task = Task {
+        do { ended.append(.success(try await body())) } catch { ended.append(.failure(error)) }
+    }
+    return try await withTaskCancellationHandler {
+        let result = try? await ended.next("the end", within: seconds) { $0 }
+        guard let result else {
+            task.cancel()
+            throw DeadlineExceeded(description: "not done within \(seconds) s")
         }
-        defer { group.cancelAll() }
-        return try await group.next()!  // holds: two were added
+        return try result.get()
+    } onCancel: {
+        task.cancel()
     }
 }
 
-struct DeadlineExceeded: Error {}
+/// Waits until something is so: for what no event tells of, as it looks again and again, with pauses of milliseconds. Where
+/// one event does, wait for that (``EventLog``).
+/// - Throws: What was awaited, if it is not so in time.
+func eventually(
+    _ what: @autoclosure () -> String, within seconds: Double = world_deadline, _ condition: () async throws -> Bool
+) async throws {
+    let deadline = ContinuousClock.now + .seconds(seconds)
+    while try await !condition() {
+        guard ContinuousClock.now < deadline else {
+            throw DeadlineExceeded(description: "not within \(seconds) s: \(what())")
+        }
+        try await Task.sleep(for: .milliseconds(2))
+    }
+}
+
+struct DeadlineExceeded: Error, CustomStringConvertible { let description: String }

@@ -28,17 +28,24 @@ func spawn(_ words: [String], program: String? = nil, input: Int32? = nil, outpu
     return pid
 }
 
-/// Starts a program and waits for its end, on a thread that may block.
+/// Starts a program and waits for its end.
 /// - Returns: The status that `waitpid` gives.
-func run(_ words: [String]) async throws -> Int32 {
-    let pid = try spawn(words)
-    return await withCheckedContinuation { continuation in
-        Thread.detachNewThread {
-            var status: Int32 = 0
-            waitpid(pid, &status, 0)
-            continuation.resume(returning: status)
-        }
+func run(_ words: [String], within seconds: Double = 5 * world_deadline) async throws -> Int32 {
+    try await waitForEnd(of: spawn(words), words.joined(separator: " "), within: seconds)
+}
+
+/// Waits for the end of a program, and kills it when the time is over or the test is.
+/// - Returns: The status that `waitpid` gives.
+func waitForEnd(of process: pid_t, _ name: String, within seconds: Double = 5 * world_deadline) async throws -> Int32 {
+    var status: Int32 = 0
+    do {
+        try await eventually("\(name) has ended", within: seconds) { waitpid(process, &status, WNOHANG) != 0 }
+    } catch {
+        kill(process, SIGKILL)
+        waitpid(process, &status, 0)
+        throw error
     }
+    return status
 }
 
 /// `restoration-probe`, an app in its own process, or `glib-probe`: controlled line by line, and killed without warning.

@@ -16,7 +16,7 @@ final class RigWorld: World, @unchecked Sendable {  // holds: all its parts are 
         guard let path = ProcessInfo.processInfo.environment["RIG_CONTROL"] else {
             throw Refused(description: "BLUEZKIT_WORLD=rig is for runs inside Tests/Rig/run")
         }
-        commands = try ControlSocket(path: path)
+        commands = try ControlSocket(path: path, patience: Int(10 * world_deadline))
         let watcher = try ControlSocket(path: path)
         watcher.send("watch")
         Thread.detachNewThread { [weak self] in
@@ -81,7 +81,8 @@ final class ControlSocket: @unchecked Sendable {  // holds: `ask` is under `lock
     private let lock = NSLock()
     private var buffer: [UInt8] = []
 
-    init(path: String) throws {
+    /// - Parameter patience: How long to wait for a line, in seconds; 0: for ever.
+    init(path: String, patience: Int = 0) throws {
         descriptor = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
         var address = sockaddr_un()
         address.sun_family = sa_family_t(AF_UNIX)
@@ -91,6 +92,8 @@ final class ControlSocket: @unchecked Sendable {  // holds: `ask` is under `lock
             $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { connect(descriptor, $0, size) }
         }
         guard result == 0 else { throw RigWorld.Refused(description: "cannot connect to \(path)") }
+        var patience = timeval(tv_sec: patience, tv_usec: 0)
+        setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
     }
 
     deinit { close(descriptor) }
@@ -115,7 +118,11 @@ final class ControlSocket: @unchecked Sendable {  // holds: `ask` is under `lock
             }
             var piece = [UInt8](repeating: 0, count: 4096)
             let count = read(descriptor, &piece, piece.count)
-            guard count > 0 else { return nil }
+            guard count > 0 else {
+                // An answer that comes too late is not one to the next question.
+                shutdown(descriptor, Int32(SHUT_RDWR))
+                return nil
+            }
             buffer += piece[..<count]
         }
     }

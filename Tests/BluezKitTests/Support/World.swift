@@ -32,7 +32,7 @@ enum Worlds {
     /// A fresh simulator, or the rig's one world with its peripherals as at the start.
     static func make() async throws -> any World {
         guard isRig else { return try await SimulatedWorld() }
-        try await expectNoManagers()
+        await expectNoManagers()
         let world = try RigWorld()
         try await world.restartCrashedDaemon()
         for line in [
@@ -48,14 +48,9 @@ enum Worlds {
 extension Worlds {
     /// A manager of an earlier test would take part in this one: its agent, say, refuses to pair what it does not know. (A
     /// simulator has its own bus, and other tests run beside the scenarios.)
-    private static func expectNoManagers() async throws {
-        let deadline = ContinuousClock.now + .seconds(5)
-        while Session.count > 0 {
-            guard ContinuousClock.now < deadline else {
-                Issue.record("a manager of an earlier test is still there")
-                return
-            }
-            await Task.yield()
+    private static func expectNoManagers() async {
+        do { try await eventually("no manager of an earlier test is there", within: 5) { Session.count == 0 } } catch {
+            Issue.record(error)
         }
     }
 }
@@ -63,12 +58,8 @@ extension Worlds {
 extension World {
     /// Waits until a peripheral has this many links.
     func awaitConnections(_ peripheral: String, _ count: Int) async throws {
-        let deadline = ContinuousClock.now + .seconds(world_deadline)
-        while try await control("\(peripheral) connections") != String(count) {
-            guard ContinuousClock.now < deadline else {
-                throw RigWorld.Refused(description: "\(peripheral) still has other than \(count) links")
-            }
-            await Task.yield()
+        try await eventually("\(peripheral) has \(count) links") {
+            try await control("\(peripheral) connections") == String(count)
         }
     }
 }
