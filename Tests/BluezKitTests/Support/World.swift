@@ -112,19 +112,21 @@ extension World {
     }
 
     /// Makes an adapter, as soon as it is there, forget a device and its bond.
+    /// - Throws: Anything else that is in the way, such as a bluetoothd that has crashed.
     func forget(_ address: String, on adapter: String = "hci0") async throws {
         guard let path = ObjectPath("/org/bluez/\(adapter)"),
             let device = path.appending("dev_" + address.replacing(":", with: "_"))
         else { return }
         let peer = try await Peer.named(busAddress)
-        let deadline = ContinuousClock.now + .seconds(world_deadline)
-        while ContinuousClock.now < deadline {
+        try await eventually("\(adapter) is there") {
             do {
                 try await peer.call("org.bluez", path, "org.bluez.Adapter1", "RemoveDevice", [.path(device)])
-                return
+                return true
             } catch BusError.remote(name: "org.bluez.Error.DoesNotExist", _) {
-                return
-            } catch {}  // the adapter does not exist yet
+                return true
+            } catch BusError.remote(name: "org.freedesktop.DBus.Error.UnknownObject", _) {
+                return false
+            }
         }
     }
 }
