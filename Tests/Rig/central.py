@@ -204,9 +204,21 @@ class Central(Channels, Virtual):
     async def cmd_churn(self, address, uuid, count):
         """churn ADDRESS[/P] UUID COUNT: so many times: connect, subscribe, disconnect"""
         for _ in range(int(count)):
-            await self.cmd_connect(address)
+            await self.reconnect(address)
             await self.cmd_subscribe(uuid)
             await self.connection.disconnect()
+
+    async def reconnect(self, address):
+        """Connects, and again if bluetoothd refuses to exchange the MTU: it takes a link that is made before it noticed
+        the end of the last one for an EATT bearer of that."""
+        for left in reversed(range(5)):
+            try:
+                return await self.cmd_connect(address)
+            except att.ATT_Error as e:
+                if e.error_code != 0x06 or not left:  # Request Not Supported
+                    raise
+            await self.connection.disconnect()
+            await asyncio.sleep(0.2)
 
     async def cmd_storm(self, count, seed='1'):
         """storm COUNT [SEED]: so many requests that make little sense: writes and prepared writes of any length at any
