@@ -22,8 +22,9 @@ final class Session: @unchecked Sendable {  // holds: constants; what is below t
     var queue: DispatchQueue { blueZ.queue }
     var bus: Connection? { blueZ.connection }
 
-    private init(_ key: Key) {
+    private init(_ key: Key, _ timing: BlueZTiming) {
         blueZ = BlueZBus(address: key.address)
+        blueZ.timing = timing
         adapter = AdapterController(blueZ, choice: key.adapter)
         pairing = PairingService(blueZ, adapter)
         let sockets = L2CAPSockets(blueZ, adapter)
@@ -40,6 +41,12 @@ final class Session: @unchecked Sendable {  // holds: constants; what is below t
 
     private struct Reference { weak var session: Session? }
     private static let sessions = Protected<[Key: Reference]>([:])
+    private static let timings = Protected<[BusAddress: BlueZTiming]>([:])
+
+    /// How long the sessions wait that come to be on a bus; nil: as long as all others. Tests set shorter times.
+    static func setTiming(_ timing: BlueZTiming?, on address: BusAddress) {
+        timings.withLock { $0[address] = timing }
+    }
 
     /// How many there are. Any thread.
     static var count: Int {
@@ -49,10 +56,11 @@ final class Session: @unchecked Sendable {  // holds: constants; what is below t
 
     /// The session for `key`, which all managers share. Any thread.
     static func shared(_ key: Key) -> Session {
-        sessions.withLock { sessions in
+        let timing = timings.withLock { $0[key.address] } ?? BlueZTiming()
+        return sessions.withLock { sessions in
             if let session = sessions[key]?.session { return session }
             sessions = sessions.filter { $0.value.session != nil }
-            let session = Session(key)
+            let session = Session(key, timing)
             sessions[key] = Reference(session: session)
             return session
         }

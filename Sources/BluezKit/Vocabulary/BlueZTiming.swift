@@ -20,7 +20,8 @@ enum BlueZFacts {
     static let applicationAnswer = Duration.seconds(5)
 }
 
-/// Every time that BluezKit waits, in one place. Tests set shorter ones, before the first manager or for what comes next.
+/// Every time that BluezKit waits, in one place. Tests set shorter ones: for a bus (`Session.setTiming`), before the first
+/// manager, or for what comes next.
 struct BlueZTiming: Sendable {
     var daemon = Daemon()
     var adapter = Adapter()
