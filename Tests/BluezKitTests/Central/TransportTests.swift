@@ -202,7 +202,10 @@ private final class Host: @unchecked Sendable {  // holds: used by one test, ste
     private let address = "unix:abstract=bluezkit-test-\(UUID().uuidString)"
     private var bus: ConfiguredBus?
     private var simulator: Simulator?
+    private let times: ShortTimes
     var world: OptionsWorld { OptionsWorld([BluezManagerOptionBusAddressKey: address]) }
+
+    init() { times = ShortTimes(on: BusAddress(address)) }
 
     @discardableResult
     func start(sink: Bool = true) async throws -> Simulator {

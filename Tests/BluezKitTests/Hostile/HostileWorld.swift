@@ -13,6 +13,7 @@ final class HostileWorld: World {
     let victim: VirtualPeripheral
     /// `/org/bluez/hci0/dev_…`.
     let device: String
+    private let times: ShortTimes
 
     static let service = CBUUID(string: "1815")
     static let notifying = CBUUID(string: "2A56")
@@ -27,6 +28,7 @@ final class HostileWorld: World {
         timing.attTimeout = .seconds(60)
         change(&timing)
         simulator = try await Simulator(timing: timing, options: .busy, address: address)
+        times = ShortTimes(on: simulator.busAddress)
         let number = (0..<5).map { _ in UInt8.random(in: 0...255) }
         let hex = ["F0"] + number.map { ($0 < 16 ? "0" : "") + String($0, radix: 16, uppercase: true) }
         device = "/org/bluez/hci0/dev_" + hex.joined(separator: "_")

@@ -10,14 +10,21 @@ final class SimulatedWorld: World {
     let heart = VirtualPeripheral.heart()
     let sink = VirtualPeripheral.sink()
     private let events = EventLog<String>()
+    private let times: ShortTimes?
 
     var managerOptions: [String: Any] { [BluezManagerOptionBusAddressKey: simulator.address] }
     let connectTimeout: Double
 
-    init(_ options: SimulatorOptions = .busy, timing: SimulatorTiming = .fast) async throws {
+    /// - Parameters:
+    ///   - timing: How long the simulated daemon and radio take.
+    ///   - times: How long BluezKit waits.
+    init(
+        _ options: SimulatorOptions = .busy, timing: SimulatorTiming = .fast, times: WaitingTimes = .short
+    ) async throws {
         _ = LogCapture.shared
         connectTimeout = timing.connectTimeout / .seconds(1)
         simulator = try await Simulator(timing: timing, options: options)
+        self.times = times == .short ? ShortTimes(on: simulator.busAddress) : nil
         simulator.add(heart)
         simulator.add(sink)
         simulator.onEvent { [events] in events.append($0) }

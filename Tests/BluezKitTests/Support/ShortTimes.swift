@@ -1,0 +1,71 @@
+import BluezDBus
+import Foundation
+
+@testable import BluezKit
+
+/// Gives the sessions that come to be on a bus the times of ``BlueZTiming/short``, for as long as this is held.
+/// `BLUEZKIT_REAL_TIMES=1` keeps BluezKit's own times everywhere.
+final class ShortTimes: Sendable {
+    static let areUsed = ProcessInfo.processInfo.environment["BLUEZKIT_REAL_TIMES"] != "1"
+
+    private let address: BusAddress
+
+    /// - Parameter change: What a test needs otherwise.
+    init(on address: BusAddress, _ change: (inout BlueZTiming) -> Void = { _ in }) {
+        self.address = address
+        var timing = Self.areUsed ? BlueZTiming.short : BlueZTiming()
+        change(&timing)
+        Session.setTiming(timing, on: address)
+    }
+
+    deinit { Session.setTiming(nil, on: address) }
+}
+
+/// How long BluezKit waits in a simulated world.
+enum WaitingTimes {
+    /// ``BlueZTiming/short``.
+    case short
+    /// As in apps: for a test of such a time. It says why.
+    case real
+}
+
+extension BlueZTiming {
+    /// A tenth of what a test would only sit through, as a simulated bluetoothd takes a tenth or less of its time
+    /// (`SimulatorTiming.fast`). Whatever means a failure when it is over is as long as in apps, however busy the machine
+    /// is: those are the deadlines, and the times that are not named here.
+    static let short: BlueZTiming = {
+        var times = BlueZTiming()
+        times.daemon.reconnect = times.daemon.reconnect / 10
+        times.daemon.longestReconnect = times.daemon.longestReconnect / 10
+        // For a daemon that a test restarts at once, on a busy machine.
+        times.adapter.grace = .milliseconds(500)
+        times.adapter.longGrace = times.adapter.longGrace / 10
+        times.adapter.staleLinks = times.adapter.staleLinks / 10
+        times.adapter.poweredRetry = times.adapter.poweredRetry / 10
+        times.scan.retry = times.scan.retry / 10
+        times.scan.longestRetry = times.scan.longestRetry / 10
+        times.connect.listening = times.connect.listening / 10
+        times.connect.heardAttempt = times.connect.heardAttempt / 10
+        // As in reality, shorter than the attempts of bluetoothd (`SimulatorTiming.connectTimeout`).
+        times.connect.unheardAttempt = times.connect.unheardAttempt / 20
+        times.connect.inRange = times.connect.inRange / 10
+        times.connect.discoveryPause = times.connect.discoveryPause / 10
+        times.connect.bondedPause = times.connect.bondedPause / 10
+        times.link.settling = times.link.settling / 10
+        times.link.backOff = times.link.backOff / 10
+        times.link.longestBackOff = times.link.longestBackOff / 10
+        // The simulated daemon says in one turn that the links have ended and that Bluetooth is off.
+        times.link.heldLoss = .milliseconds(50)
+        times.link.leaseRetry = times.link.leaseRetry / 10
+        times.link.secondAttempt = times.link.secondAttempt / 10
+        times.gatt.tableChange = times.gatt.tableChange / 5
+        times.gatt.idleWriter = times.gatt.idleWriter / 10
+        times.pairing.agentRetry = times.pairing.agentRetry / 10
+        times.pairing.bond = times.pairing.bond / 10
+        // As long as the simulated daemon waits (`SimulatorTiming.applicationTimeout`).
+        times.server.request = .seconds(2)
+        times.server.advertisingRetry = times.server.advertisingRetry / 10
+        times.channel.acceptRetry = times.channel.acceptRetry / 10
+        return times
+    }()
+}
