@@ -25,7 +25,7 @@ import Testing
         let queue = DispatchQueue(label: "test")
         queue.suspend()
         let central = Central(world, queue: queue)
-        _ = await world.simulator.waitForCalls("Get")
+        _ = try #require(await world.simulator.waitForCalls("GetAll"))
         #expect(central.manager.state == .unknown && central.records.isEmpty)
         queue.resume()
         try await central.powerOn()
@@ -221,9 +221,12 @@ import Testing
     @Test("ST-1 ST-6 no adapter: unsupported, after a grace period; no bus: unsupported as well")
     func unsupported() async throws {
         let simulator = try await Simulator(options: .busy, adapterAddresses: [])
+        let nowhere = "unix:path=/nonexistent/\(UUID().uuidString)"
+        let times = [simulator.address, nowhere].map { ShortTimes(on: BusAddress($0)) }
+        defer { withExtendedLifetime(times) {} }
         let central = Central(OptionsWorld([BluezManagerOptionBusAddressKey: simulator.address]))
         try await central.next("unsupported") { if case .state(.unsupported) = $0 { true } else { nil } }
-        let lost = Central(OptionsWorld([BluezManagerOptionBusAddressKey: "unix:path=/nonexistent/bus"]))
+        let lost = Central(OptionsWorld([BluezManagerOptionBusAddressKey: nowhere]))
         try await lost.next("unsupported") { if case .state(.unsupported) = $0 { true } else { nil } }
         #expect(lost.events.count == 1)
     }
