@@ -105,6 +105,8 @@ import Testing
         let path = try #require(world.simulator.calls("Connect").last?.path)
         world.simulator.inject(
             SimulatorFault("Introspect", path: path, times: nil, .fail(name: limit, message: "too many")))
+        let session = central.manager.session
+        session.queue.sync { session.blueZ.timing.daemon.busyRetry = .milliseconds(1) }
         try await central.connect(peripheral)
         peripheral.discoverServices(nil)
         let error = try await central.next("services") {
@@ -191,6 +193,9 @@ import Testing
         let asked = world.simulator.calls("GetAll", path: service).count
         let refusal = SimulatorFault.Effect.fail(name: "org.freedesktop.DBus.Error.LimitsExceeded", message: "too many")
         world.simulator.inject(SimulatorFault("GetAll", path: service, times: nil, refusal))
+        // Between two rounds of questions the refusals must end.
+        let times = ShortTimes(on: world.busAddress) { $0.daemon.busyRetry = .milliseconds(10) }
+        defer { withExtendedLifetime(times) {} }
         // Of another session, as in another process.
         let (after, restored) = try await Central.restored(
             world, options: copy.centralOptions.merging([BluezManagerOptionAdapterKey: "hci0"]) { $1 })
@@ -231,12 +236,15 @@ import Testing
     func refusedDisconnect() async throws {
         _ = LogCapture.shared
         let world = try await SimulatedWorld()
+        let times = ShortTimes(on: world.busAddress) {
+            $0.daemon.busyRetry = .milliseconds(1)
+            $0.link.closing = .seconds(1)
+        }
+        defer { withExtendedLifetime(times) {} }
         let central = Central(world)
         try await central.powerOn()
         let heart = try await central.find("Rig Heart")
         try await central.connect(heart)
-        let session = central.manager.session
-        session.queue.sync { session.blueZ.timing.daemon.busyRetry = .milliseconds(1) }
         let effect = SimulatorFault.Effect.fail(name: "org.freedesktop.DBus.Error.LimitsExceeded", message: "")
         world.simulator.inject(SimulatorFault("Disconnect", times: nil, effect))
         try await central.disconnect(heart)
@@ -292,8 +300,8 @@ import Testing
         let location = try await central.characteristic(CBUUID(string: "2A38"), of: CBUUID(string: "180D"), on: heart)
         let session = central.manager.session
         session.queue.sync {
-            session.blueZ.timing.daemon.slowCall = .seconds(world_deadline / 10)
-            session.bus?.slowCall = .seconds(world_deadline / 10)
+            session.blueZ.timing.daemon.slowCall = .seconds(1)
+            session.bus?.slowCall = .seconds(1)
         }
         world.simulator.inject(refusedAtFirst)
         try await world.control("bluetoothd hang")
