@@ -153,7 +153,7 @@ extension Scenarios {
             _ = try await within { try await sink.readRSSI() }
             #expect(await sink.isNotifying(characteristic))
             let own = sink.values(for: characteristic)
-            try await world.control("sink burst 0013 \(Self.many) 20 250")
+            try await world.control("sink burst 0013 \(Self.many) 20 \(Worlds.isRig ? 250 : 1000)")
             @Sendable func counters(_ count: Int, _ values: EventSequence<Data, any Error>) async throws -> [Int] {
                 var counters: [Int] = []
                 for try await value in values {

@@ -8,7 +8,7 @@ import Foundation
 final class SimulatedWorld: World {
     let simulator: Simulator
     let heart = VirtualPeripheral.heart()
-    let sink = VirtualPeripheral.sink()
+    let sink: VirtualPeripheral
     private let events = EventLog<String>()
     private let times: ShortTimes?
 
@@ -22,6 +22,8 @@ final class SimulatedWorld: World {
         _ options: SimulatorOptions = .busy, timing: SimulatorTiming = .fast, times: WaitingTimes = .short
     ) async throws {
         _ = LogCapture.shared
+        // A tenth of what the rig's takes: a cancelled read returns long before its answer.
+        sink = VirtualPeripheral.sink(slowRead: .milliseconds(500))
         connectTimeout = timing.connectTimeout / .seconds(1)
         simulator = try await Simulator(timing: timing, options: options)
         self.times = times == .short ? ShortTimes(on: simulator.busAddress) : nil
