@@ -87,18 +87,26 @@ extension Scenarios {
             }
         }
 
-        /// The way, and what ends: a program, or the link. In the rig each way and each end once, as each takes 20 s there.
-        private static let interruptions: [(String, String)] =
-            Worlds.isRig
-            ? [("write-without-response", "send"), ("notify", "receive"), ("l2cap", "link")]
-            : ["write-without-response", "notify", "l2cap"].flatMap { way in
-                ["send", "receive", "link"].map { (way, $0) }
-            }
+        // One test for each way, as they take long. In the rig each way and each end once: 20 s.
+        @Test(
+            "a transfer by commands continues after kill -9 of either end, and after the loss of its link",
+            arguments: Worlds.isRig ? ["send"] : ["send", "receive", "link"])
+        func writingGoesOn(_ victim: String) async throws { try await goesOn("write-without-response", victim) }
 
         @Test(
-            "a transfer continues after kill -9 of either end, and after the loss of its link",
-            arguments: interruptions)
-        func transfersGoOn(_ way: String, _ victim: String) async throws {
+            "a transfer by notifications continues after kill -9 of either end, and after the loss of its link",
+            arguments: Worlds.isRig ? ["receive"] : ["send", "receive", "link"])
+        func notifyingGoesOn(_ victim: String) async throws { try await goesOn("notify", victim) }
+
+        @Test(
+            "a transfer by channel continues after kill -9 of either end, and after the loss of its link",
+            arguments: Worlds.isRig ? ["link"] : ["send", "receive", "link"])
+        func channelGoesOn(_ victim: String) async throws { try await goesOn("l2cap", victim) }
+
+        /// - Parameters:
+        ///   - way: Of a transfer.
+        ///   - victim: What ends: a program, or the link.
+        private func goesOn(_ way: String, _ victim: String) async throws {
             let world = try await worldWithTwoAdapters()
             let transfer = try transfer(world, Worlds.isRig ? 100_000 : 500_000, via: way)
             var sender = try spawn(transfer.send)
