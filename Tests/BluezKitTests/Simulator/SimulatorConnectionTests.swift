@@ -9,7 +9,7 @@ struct SimulatorConnectionTests {
     @Test("scan, connect, resolve, read, notify, disconnect: in the real daemon's order")
     func wholeLife() async throws {
         var timing = SimulatorTiming.fast
-        timing.temporaryTimeout = .seconds(8)  // this machine may be busy
+        timing.temporaryTimeout = .seconds(3)  // is waited for; and this machine may be busy
         let simulator = try await Simulator(timing: timing)
         let heart = simulator.add(.heart())
         let client = try await BusClient(simulator.busAddress)

@@ -48,7 +48,9 @@ struct SimulatorDiscoveryTests {
 
     @Test("with a filter everything is signalled; with DuplicateData unchanged data too")
     func filteredDiscovery() async throws {
-        let simulator = try await Simulator()
+        var timing = SimulatorTiming.fast
+        timing.temporaryTimeout = .seconds(3)  // is waited for; and this machine may be busy
+        let simulator = try await Simulator(timing: timing)
         simulator.add(beacon).advertise(false)
         let client = try await BusClient(simulator.busAddress)
         try await client.adapter("SetDiscoveryFilter", .options(["Transport": .string("le")]))

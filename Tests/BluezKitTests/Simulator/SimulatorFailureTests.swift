@@ -65,7 +65,9 @@ struct SimulatorFailureTests {
 
     @Test("the peripheral ends the link: one signal, then Battery1; reads fail at once; objects are removed later")
     func peripheralDisconnects() async throws {
-        let (_, heart, client) = try await Self.connected()
+        var timing = SimulatorTiming.fast
+        timing.temporaryTimeout = .seconds(3)  // is waited for; and this machine may be busy
+        let (_, heart, client) = try await Self.connected(timing: timing)
         heart.disconnect()
         #expect(await client.hears("- dev01 Battery1"))
         _ = try? await client.characteristic(BusClient.heart + "/service000e/char0012", "ReadValue", .noOptions)
