@@ -30,16 +30,20 @@ import Testing
     func writes() async throws {
         let count = 5000
         let written = ProtectedBox<[UInt16]>([])
-        let (world, central, peripheral) = try await connected([
-            VirtualService(
-                "1815",
-                [
-                    VirtualCharacteristic("2A56", .read, value: [1]),
-                    VirtualCharacteristic(
-                        "2A57", .write,
-                        write: { value in written.withLock { $0.append(UInt16(value[0]) << 8 | UInt16(value[1])) } }),
-                ])
-        ])
+        // Calm: each write would wait for what others do, and they are made one after the other.
+        let (world, central, peripheral) = try await connected(
+            [
+                VirtualService(
+                    "1815",
+                    [
+                        VirtualCharacteristic("2A56", .read, value: [1]),
+                        VirtualCharacteristic(
+                            "2A57", .write,
+                            write: { value in
+                                written.withLock { $0.append(UInt16(value[0]) << 8 | UInt16(value[1])) }
+                            }),
+                    ])
+            ], in: .calm)
         let service = CBUUID(string: "1815")
         let slow = try await central.characteristic(CBUUID(string: "2A56"), of: service, on: peripheral)
         let target = try await central.characteristic(CBUUID(string: "2A57"), of: service, on: peripheral)
@@ -133,9 +137,9 @@ import Testing
 
     /// To a peripheral with these.
     private func connected(
-        _ services: [VirtualService]
+        _ services: [VirtualService], in options: SimulatorOptions = .busy
     ) async throws -> (world: SimulatedWorld, central: Central, peripheral: CBPeripheral) {
-        let world = try await SimulatedWorld()
+        let world = try await SimulatedWorld(options)
         world.simulator.add(
             VirtualPeripheral("C0:00:00:09:00:10", VirtualAdvertisement(localName: "Large"), services: services))
         let central = Central(world)
