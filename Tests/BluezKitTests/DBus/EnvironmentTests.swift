@@ -59,15 +59,21 @@ import Testing
     @Test(
         "a program with the privileges of another user takes no adapter and no runtime directory from the environment")
     func adapter() throws {
-        let directory = try TemporaryDirectory()
+        let (own, other) = (try TemporaryDirectory(), try TemporaryDirectory())
         let inspect = "inspect --simulated 426C7A4B-0100-8000-8000-F0F1F2000001"
-        let runtime = ["PATH": "/usr/bin:/bin", "XDG_RUNTIME_DIR": directory.path]
-        let both = runtime.merging(["BLUEZKIT_ADAPTER": "hci7"]) { $1 }
-        #expect(try demo(inspect, by: Launcher.library.words, both).contains("Simulated sensor"))
-        #expect(access(directory.path + "/bluezkit", F_OK) != 0)
-        #expect(try demo(inspect, by: [], both).contains("no Bluetooth adapter"))
-        #expect(try demo(inspect, by: [], runtime).contains("Simulated sensor"))
-        #expect(access(directory.path + "/bluezkit", F_OK) == 0)
+        func environment(_ directory: TemporaryDirectory, _ adapter: [String: String]) -> [String: String] {
+            adapter.merging(["PATH": "/usr/bin:/bin", "XDG_RUNTIME_DIR": directory.path]) { $1 }
+        }
+        let adapter = ["BLUEZKIT_ADAPTER": "hci7"]
+        // Beside each other, as each takes some seconds.
+        let privileged = try begin(inspect, by: Launcher.library.words, environment(own, adapter))
+        let misled = try begin(inspect, by: [], environment(other, adapter))
+        let ordinary = try begin(inspect, by: [], environment(other, [:]))
+        #expect(privileged().contains("Simulated sensor"))
+        #expect(access(own.path + "/bluezkit", F_OK) != 0)
+        #expect(misled().contains("no Bluetooth adapter"))
+        #expect(ordinary().contains("Simulated sensor"))
+        #expect(access(other.path + "/bluezkit", F_OK) == 0)
     }
 
     // The doctor asked the daemon for its version by running the program that is called as its process says, which is
@@ -101,11 +107,20 @@ import Testing
 
     /// - Returns: What `bluez-demo` prints.
     private func demo(_ command: String, by launcher: [String], _ environment: [String: String]) throws -> String {
+        try begin(command, by: launcher, environment)()
+    }
+
+    /// - Returns: What waits for its end, and returns what it has printed.
+    private func begin(
+        _ command: String, by launcher: [String], _ environment: [String: String]
+    ) throws -> () -> String {
         let words = launcher + [Self.demo] + command.split(separator: " ").map(String.init)
         let (process, output) = try start(words, environment: environment)
-        let text = output.readDataToEndOfFile()
-        process.waitUntilExit()
-        return String(decoding: text, as: UTF8.self)
+        return {
+            let text = output.readDataToEndOfFile()
+            process.waitUntilExit()
+            return String(decoding: text, as: UTF8.self)
+        }
     }
 
     private func start(_ words: [String], environment: [String: String]) throws -> (Process, FileHandle) {
