@@ -26,6 +26,15 @@ func residentSize() -> Int {
     return fields.count > 1 ? (Int(fields[1]) ?? 0) * Int(sysconf(Int32(_SC_PAGESIZE))) : 0
 }
 
+/// The processor time of this thread that `body` takes, in seconds: whatever else the machine does.
+func threadTime(_ body: () throws -> Void) rethrows -> Double {
+    var (begin, end) = (timespec(), timespec())
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &begin)
+    try body()
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &end)
+    return Double(end.tv_sec - begin.tv_sec) + Double(end.tv_nsec - begin.tv_nsec) / 1e9
+}
+
 /// As control lines have it.
 func sha256(of data: some Sequence<UInt8>) -> String {
     var hash = SHA256()
