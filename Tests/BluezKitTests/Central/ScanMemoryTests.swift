@@ -49,6 +49,7 @@ import Testing
         }
     }
 
+    // Slow: 200,000 signals pass through a bus.
     @Test("SC-1 SC-6 a day of 100,000 addresses: each is reported once, and only devices that BlueZ knows are kept")
     func day() async throws {
         let bluez = try await FakeBlueZ()

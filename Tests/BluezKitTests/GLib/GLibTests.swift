@@ -116,6 +116,7 @@ import Testing
         try await end(probe)
     }
 
+    // Slow: three seconds until all is quiet, and three in which wake-ups are counted.
     @Test("nothing wakes a program whose link is idle")
     func idle() async throws {
         // No other devices and programs: what they do is read.

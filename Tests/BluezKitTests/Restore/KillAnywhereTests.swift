@@ -68,9 +68,11 @@ import Testing
         ],
         signs: [("0101", "0101[0112"), ("0100", "0100+0101[0110"), ("Kit", "name=Kit"), ("Other", "name=Other")])
 
+    // Slow: 40 runs of an app and 40 relaunches, each in a world of its own.
     @Test("D11 RS-16 a central killed at any system call: the intents before or after the interrupted call come back")
     func killCentralAnywhere() async throws { try await killAnywhere(Self.central, atLeast: 500) }
 
+    // Slow: likewise.
     @Test(
         "D11 RS-16 a peripheral killed at any system call: the intents before or after the interrupted call come back")
     func killPeripheralAnywhere() async throws { try await killAnywhere(Self.peripheral, atLeast: 300) }

@@ -87,6 +87,7 @@ struct SimulatorToolsTests {
         print("10,000 devices: made in \(made - start), listed in \(listed - made)")
     }
 
+    // Slow: bluetoothctl waits for its time limit, a second, in each of seven runs.
     @Test(
         "bluetoothctl works unchanged",
         .enabled(if: BluetoothControl.isInstalled, "not run: bluetoothctl is not installed (package bluez)"))
