@@ -30,12 +30,10 @@ import Testing
             return probe
         }
 
+        /// Without a scan: beside one, a device that BlueZ does not report again is attempted only after 8 s.
         func connect(_ probe: Probe, _ identifier: String) async throws {
-            probe.send("scan all")
             probe.send("connect \(identifier)")
             try await probe.next("connected \(identifier)")
-            probe.send("stopscan")
-            try await probe.next("end stopscan")
         }
     }
 
