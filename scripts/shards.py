@@ -106,6 +106,12 @@ class Times:
         for test, value in seconds.items():
             known[test] = value if test not in known else (known[test] + value) / 2
 
+    def forget(self, world, listed):
+        """Those that are no longer there."""
+        known = self.seconds.get(world, {})
+        for test in set(known) - set(listed):
+            del known[test]
+
     def save(self, file=None, least=0.0, comment=''):
         lines = [f'{world}\t{test}\t{seconds:.2f}' for world, tests in sorted(self.seconds.items())
                  for test, seconds in sorted(tests.items()) if seconds >= least]

@@ -67,10 +67,24 @@ extension Scenarios {
                 receive: demo(world, ["transfer", "receive", received] + options + [receiver]))
         }
 
-        @Test(
-            "a file is transferred in each way, byte for byte",
-            arguments: ["write", "write-without-response", "notify", "l2cap"])
-        func transfers(_ way: String) async throws {
+        // A test for each way, as each takes long in the rig, and others can run beside it there.
+        // Slow: a link ends for BlueZ two to three seconds after it was asked to, three times.
+        @Test("a file is transferred by writes, byte for byte")
+        func transfersByWrites() async throws { try await transfers("write") }
+
+        // Slow: as above.
+        @Test("a file is transferred by writes without response, byte for byte")
+        func transfersByCommands() async throws { try await transfers("write-without-response") }
+
+        // Slow: as above.
+        @Test("a file is transferred by notifications, byte for byte")
+        func transfersByNotifications() async throws { try await transfers("notify") }
+
+        // Slow: as above.
+        @Test("a file is transferred over a channel, byte for byte")
+        func transfersByChannel() async throws { try await transfers("l2cap") }
+
+        private func transfers(_ way: String) async throws {
             let world = try await worldWithTwoAdapters()
             for size in [0, 1, way == "write" ? 5000 : Worlds.isRig ? 20_000 : 200_000] {
                 let transfer = try transfer(world, size, via: way)
