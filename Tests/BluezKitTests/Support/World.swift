@@ -118,14 +118,16 @@ extension World {
             let device = path.appending("dev_" + address.replacing(":", with: "_"))
         else { return }
         let peer = try await Peer.named(busAddress)
-        try await eventually("\(adapter) is there") {
+        try await eventually("\(adapter) is there and powered") {
             do {
                 try await peer.call("org.bluez", path, "org.bluez.Adapter1", "RemoveDevice", [.path(device)])
                 return true
             } catch BusError.remote(name: "org.bluez.Error.DoesNotExist", _) {
                 return true
-            } catch BusError.remote(name: "org.freedesktop.DBus.Error.UnknownObject", _) {
-                return false
+            } catch let error as BusError
+                where ["org.freedesktop.DBus.Error.UnknownObject", "org.bluez.Error.NotReady"].contains(error.name)
+            {
+                return false  // it is not there yet, or not powered
             }
         }
     }
