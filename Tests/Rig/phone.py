@@ -179,8 +179,14 @@ class Phone(Virtual):
 
     async def cmd_permit(self, switch):
         """permit on|off: whether the user lets accessories see the notifications: the service comes or goes"""
-        self.show(switch == 'on')
         changed = self.device.gatt_service.service_changed_characteristic
+        for _ in range(100):
+            # bluetoothd subscribes to Service Changed some milliseconds after it has reported the services: no user is faster.
+            subscribers = self.device.gatt_server.subscribers
+            if not self.device.connections or any(s.get(changed.handle) for s in subscribers.values()):
+                break
+            await asyncio.sleep(0.02)
+        self.show(switch == 'on')
         await self.device.indicate_subscribers(
             changed, struct.pack('<HH', self.service.handle, self.service.end_group_handle))
 

@@ -81,7 +81,7 @@ final class ControlSocket: @unchecked Sendable {  // holds: `ask` is under `lock
     private let lock = NSLock()
     private var buffer: [UInt8] = []
 
-    /// - Parameter patience: How long to wait for a line, in seconds; 0: for ever.
+    /// - Parameter patience: How long to wait for a line, in seconds; 0: without a limit.
     init(path: String, patience: Int = 0) throws {
         descriptor = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
         var address = sockaddr_un()
