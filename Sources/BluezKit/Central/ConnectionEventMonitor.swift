@@ -50,17 +50,20 @@ final class ConnectionEventMonitor {
         guard store.isOurs(path) else { return }
         var properties = properties
         var isConnected: Bool?
-        var hasNewServices = false
+        var (isResolved, hasNewServices) = (false, false)
         try properties.readProperties { (key, value) throws(BusError) in
             if key.matches("Connected") { isConnected = try value.readBool() }
-            if key.matches("ServicesResolved") { hasNewServices = try value.readBool() }
+            if key.matches("ServicesResolved") { isResolved = try value.readBool() }
             if key.matches("UUIDs") { hasNewServices = true }
         }
         if isConnected == false { return peerGone(path) }
-        if isConnected == true, peers[path] == nil { peers[path] = ConnectedPeer() }
+        // BlueZ does not always signal `Connected`: not if it has the ATT socket of a link before the kernel's event (src/device.c,
+        // `att_connect_cb`). Services are resolved with a link only.
+        let isLinked = isConnected == true || isResolved
+        if isLinked, peers[path] == nil { peers[path] = ConnectedPeer() }
         // The services of a new peer are known when they are resolved, and not before. Some come later: a phone shows its
         // notifications when it is paired.
-        if peers[path] != nil, isConnected == true || hasNewServices { lookAtPeer(path) }
+        if peers[path] != nil, isLinked || hasNewServices { lookAtPeer(path) }
     }
 
     private func lookAtPeer(_ path: ObjectPath) {
