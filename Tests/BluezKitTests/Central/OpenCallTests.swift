@@ -175,6 +175,7 @@ import Testing
         #expect(restoration.peripherals.filter { $0.outcome == .dropped }.isEmpty)
     }
 
+    // Slow: a question that BlueZ refuses is repeated after pauses that double, until BluezKit gives up.
     @Test(
         "IV-1 R-16 a restored app does not hear that services have changed because BlueZ's answer was refused",
         arguments: [false, true])

@@ -26,6 +26,7 @@ import Testing
         #expect(pool.count == UUIDPool.limit)
     }
 
+    // Slow: 5,000 calls pass a bus one after the other.
     @Test("RW-1 RW-4 thousands of writes with response that wait behind a slow read are all answered, in order")
     func writes() async throws {
         let count = 5000

@@ -167,6 +167,7 @@ extension Hostile {
             #expect(try await app.central.read(characteristic).get() == Data([0]))
         }
 
+        // Slow: a simulated bluetoothd is killed and started twenty times.
         @Test("killed twenty times in a row, at random times: powered on again each time")
         func killedOften() async throws {
             let world = try await HostileWorld()

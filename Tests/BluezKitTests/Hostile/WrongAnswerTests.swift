@@ -66,6 +66,7 @@ extension Hostile {
             return try #require(found.first { $0.uuid == HostileWorld.writable })
         }
 
+        // Slow: each wrong answer, one of every type, needs a link of its own.
         @Test("GetAll, Get and Introspect of attributes answered with anything: invalid parts are ignored")
         func attributes() async throws {
             let world = try await HostileWorld()

@@ -115,6 +115,7 @@ import Testing
         }
     }
 
+    // Slow: 100,000 files are made and read.
     @Test("R-26 100,000 mutated files: each is read or refused, and what is read can be written and read again")
     func mutated() throws {
         var generator = SeededGenerator(seed: 20_261_121)

@@ -18,6 +18,7 @@ extension Scenarios {
         // `Disconnect` was sent after the call had returned, and if the process exited first, nothing recorded the
         // link: it stayed up forever, and the peripheral was no longer found. Now the lease exists until BlueZ has
         // answered.
+        // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to, two in each of four cases.
         @Test(
             "CN-7 D11 an app cancels and exits immediately: the next one finds the peripheral again",
             arguments: End.allCases, ["app", nil])
@@ -29,6 +30,7 @@ extension Scenarios {
             try await findsAgain(stage, identifier)
         }
 
+        // Slow: as for `cancelled`.
         @Test(
             "CN-15 D11 an app releases the peripheral, or all it has, and exits immediately: the next one finds it again",
             arguments: End.allCases, ["release " + RestorationScenarios.heart, "releasemanager"])
@@ -40,6 +42,7 @@ extension Scenarios {
             try await findsAgain(stage, nil)
         }
 
+        // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.
         @Test(
             "CN-7 D11 an app cancels an attempt and exits immediately: no link is made when the peripheral appears",
             arguments: End.allCases, ["app", nil])
@@ -54,6 +57,7 @@ extension Scenarios {
             try await findsAgain(stage, identifier, again)
         }
 
+        // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.
         @Test(
             "RS-1 an app without a restore identifier is killed: its link ends when another app starts, and so does its attempt"
         )
@@ -87,6 +91,7 @@ extension Scenarios {
             #expect(!again.callbacks.contains("disconnected"))
         }
 
+        // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.
         @Test(
             "RS-6 a link listed in preserved state waits for its app, and ends if it is not claimed"
         )
@@ -118,6 +123,8 @@ extension Scenarios {
         }
 
         // A restored link was treated as one of ours, regardless of the program that had made it.
+        // Slow: in the rig, connecting takes seconds while a scan is running, and BlueZ ends the link two to three
+        // seconds after it was asked to.
         @Test("O-43 RS-3 a restored link that a program without BluezKit made: a cancel leaves it alone")
         func foreignLink() async throws {
             let stage = try await Stage()

@@ -9,6 +9,7 @@ extension Scenarios {
             try await world.control("central advertisement \(world.adapterAddress)")
         }
 
+        // Slow: in the rig, silence means that nothing was heard for five seconds.
         @Test("AD-1 AD-2 AD-3 AD-4 O-35 advertising is confirmed once, refused twice, and ends at once")
         func starting() async throws {
             let world = try await Worlds.make()
@@ -76,6 +77,7 @@ extension Scenarios {
             #expect(!publisher.manager.isAdvertising)
         }
 
+        // Slow: in the rig, silence means that nothing was heard for five seconds.
         @Test("AD-7 each manager has its own advertisement, until the adapter has no room")
         func several() async throws {
             let world = try await Worlds.make()

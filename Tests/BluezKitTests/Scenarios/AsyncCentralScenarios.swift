@@ -369,6 +369,8 @@ extension Scenarios {
             withExtendedLifetime(world) {}  // optimized code would release it after its last use
         }
 
+        // Slow: in the rig, the sink answers the cancelled read after five seconds, and BlueZ ends the link two to
+        // three seconds after it was asked to.
         @Test(
             "RW-1 a cancelled read returns at once, a cancelled write is never made; what waits behind them is answered"
         )
@@ -421,6 +423,8 @@ extension Scenarios {
             try await within { try await central.cancelPeripheralConnection(sink) }
         }
 
+        // Slow: in the rig, bluetoothd ends its link before it exits, and BlueZ ends the next one two to three seconds
+        // after it was asked to.
         @Test(
             "ST-6 O-44 bluetoothd restarts: everything that waits throws; afterwards the same peripheral connects again"
         )

@@ -13,6 +13,7 @@ extension Scenarios {
         /// Values that a central has sent, and the app has not received.
         private static let mostUnderWay = 64
 
+        // Slow: the rig carries 50 to 100 KB/s, and the sink pauses.
         @Test(
             "RW-9 RW-10 O-26 an app that writes without response whenever it can loses nothing",
             .timeLimit(.minutes(20)))

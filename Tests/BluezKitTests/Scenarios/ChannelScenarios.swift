@@ -175,6 +175,7 @@ extension Scenarios {
 
         enum End: String, CaseIterable { case closed, disconnected, cancelled, off, vanished }
 
+        // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.
         @Test(
             "L2-6 O-42 what had arrived is read, then each stream ends once, whatever ends the channel",
             arguments: End.allCases)
@@ -208,6 +209,7 @@ extension Scenarios {
             if end == .vanished { try await world.control("coc return") }
         }
 
+        // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.
         @Test("L2-7 a released channel is closed when everything has been sent", arguments: [true, false])
         func released(byClosing closes: Bool) async throws {
             let (world, central, device) = try await connected()
@@ -259,6 +261,7 @@ extension Scenarios {
             try await eventually("nothing keeps the channel") { channel == nil && input == nil }
         }
 
+        // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.
         @Test(
             "L2-9 a channel that demands encryption is opened after pairing, or refused without",
             arguments: [0x81, 0x82] as [CBL2CAPPSM])
@@ -287,6 +290,7 @@ extension Scenarios {
             #expect(!user.events.all.contains(.ended(isInput: true)))
         }
 
+        // Slow: in the rig, each of 21 channels is opened and closed over the air.
         @Test("O-42 a peer that closes as it opens: the channel is delivered and ends, or is refused")
         func closesAtOnce() async throws {
             let (world, central, device) = try await connected()
@@ -308,6 +312,7 @@ extension Scenarios {
             try await user.awaitBytes(1)
         }
 
+        // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.
         @Test(
             "L2-11 a peer that breaks the protocol harms nothing: what is sound arrives, or the channel ends",
             .enabled(if: Worlds.isRig, "the simulator's channels are streams"),

@@ -5,6 +5,8 @@ import Testing
 /// A second independent client library (bleak, `Tests/Rig/client.py`) on another adapter.
 extension Scenarios {
     @Suite(.enabled(if: Worlds.isRig)) struct ClientScenarios {
+        // Slow: in the rig, bleak scans, connects, subscribes and pairs on another adapter, and BlueZ ends its link two
+        // to three seconds after it was asked to.
         @Test("PB-1 PB-10 RQ-3 UP-1 another client library finds, reads, writes, subscribes and pairs")
         func bleak() async throws {
             let world = try await Worlds.make()

@@ -12,6 +12,7 @@ extension Scenarios {
         let heartRate = CBUUID(string: "180D")
         let heartPath: ObjectPath = "/org/bluez/hci0/dev_F0_F1_F2_00_00_01"
 
+        // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.
         @Test("O-10 CN-3 connect: connecting at once, didConnect once, connected and no services inside it")
         func connects() async throws {
             let world = try await Worlds.make()
@@ -95,6 +96,7 @@ extension Scenarios {
             try await world.control("heart return")
         }
 
+        // Slow: a connect outlasts BlueZ's own attempt, which takes 40 s in the rig.
         @Test("O-12 CN-2 LX-15 a connect waits for an absent peripheral, and completes when it appears")
         func waitsForAbsent() async throws {
             let world = try await Worlds.make()
@@ -136,6 +138,7 @@ extension Scenarios {
             #expect(central.count { if case .disconnected = $0 { true } else { false } } == 1)
         }
 
+        // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.
         @Test(
             "O-11 CN-7 a connect that is cancelled at the moment the link is made: one didDisconnect, no didConnect",
             .enabled(if: Worlds.isRig, "the simulator's attempts end when they are called off"),
@@ -200,6 +203,8 @@ extension Scenarios {
             #expect(central.count { if case .disconnected = $0 { true } else { false } } == 0)
         }
 
+        // Slow: in the rig, five links are made one after the other, and BlueZ ends them two to three seconds after it
+        // was asked to.
         @Test("D7 CN-5 a hundred pending connects, five in range: those five connect, and the others keep waiting")
         func hundredPending() async throws {
             let world = try await Worlds.make()
@@ -289,6 +294,7 @@ extension Scenarios {
             try await world.awaitConnections("heart", 0)
         }
 
+        // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.
         @Test(
             "O-43 CN-15 a manager released with a link or an attempt: another program's next link is not ended",
             arguments: [true, false])
@@ -386,6 +392,8 @@ extension Scenarios {
             try await world.awaitConnections("heart", 0)
         }
 
+        // Slow: in the rig, the adapter has three seconds to come back, and BlueZ ends the link two to three seconds
+        // after it was asked to.
         @Test("ST-6 D10 the adapter is replaced by another one: resetting, powered on, and everything works")
         func otherAdapter() async throws {
             let world = try await Worlds.make()
@@ -409,6 +417,7 @@ extension Scenarios {
             try await world.control("rig plug 0")
         }
 
+        // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.
         @Test("CE-1 CE-2 a registered manager is informed of matching links of other programs, and no longer after nil")
         func connectionEvents() async throws {
             let world = try await Worlds.make()
@@ -447,6 +456,7 @@ extension Scenarios {
             #expect(watcher.count { if case .connectionEvent = $0 { true } else { false } } == 3)
         }
 
+        // Slow: in the rig, a call and then a `Ping` wait nine seconds each before bluetoothd counts as hung.
         @Test("D10 ST-6 bluetoothd hangs: resetting, no other callback; when it resumes, everything works again")
         func hungDaemon() async throws {
             let world = try await Worlds.make()

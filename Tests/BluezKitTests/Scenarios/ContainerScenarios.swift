@@ -13,6 +13,7 @@ extension Scenarios {
     /// An app in a container, as far as namespaces make one: the host's bus is all that it has of the host.
     @Suite(.enabled("namespaces cannot be made here", canMakeNamespaces))
     struct ContainerScenarios {
+        // Slow: in the rig, three programs start one after the other, each in namespaces of its own.
         @Test(
             "R-3 D11 without /sys, a runtime directory and a login session, among processes of its own: killed, restored"
         )

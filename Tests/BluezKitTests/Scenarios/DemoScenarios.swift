@@ -22,6 +22,8 @@ extension Scenarios {
             return world
         }
 
+        // Slow: in the rig, two programs find each other for each card, and BlueZ ends their link two to three seconds
+        // after it was asked to.
         @Test(
             "a card arrives byte for byte, of any size",
             arguments: Worlds.isRig ? [0, 21, 512, 20_000] : [0, 1, 19, 20, 21, 512, 513, 100_000])
@@ -102,16 +104,20 @@ extension Scenarios {
         }
 
         // One test for each way, as they take long. In the rig each way and each end once: 20 s.
+        // Slow: two programs with real times transfer, lose one of them or the link, find each other again and go on;
+        // in the rig, BlueZ ends each link two to three seconds after it was asked to.
         @Test(
             "a transfer by commands continues after kill -9 of either end, and after the loss of its link",
             arguments: Worlds.isRig ? ["send"] : ["send", "receive", "link"])
         func writingGoesOn(_ victim: String) async throws { try await goesOn("write-without-response", victim) }
 
+        // Slow: as above.
         @Test(
             "a transfer by notifications continues after kill -9 of either end, and after the loss of its link",
             arguments: Worlds.isRig ? ["receive"] : ["send", "receive", "link"])
         func notifyingGoesOn(_ victim: String) async throws { try await goesOn("notify", victim) }
 
+        // Slow: as above.
         @Test(
             "a transfer by channel continues after kill -9 of either end, and after the loss of its link",
             arguments: Worlds.isRig ? ["link"] : ["send", "receive", "link"])
@@ -163,6 +169,8 @@ extension Scenarios {
             }
         }
 
+        // Slow: in the rig, the sink answers one of the reads after five seconds, others end in a failed pairing, and
+        // BlueZ ends the link two to three seconds after it was asked to.
         @Test("inspect shows everything, without values that need pairing, and reports those")
         func inspects() async throws {
             let world = try await Worlds.make()
@@ -230,6 +238,8 @@ extension Scenarios {
             try await world.forgetPhone()
         }
 
+        // Slow: in the rig, two programs find each other, and BlueZ ends their link two to three seconds after it was
+        // asked to.
         @Test("a virtual heart-rate sensor is found and its measurements are read")
         func measures() async throws {
             let world = try await worldWithTwoAdapters()

@@ -8,6 +8,7 @@ import Testing
 /// page it. The simulator has no classic Bluetooth: what the library does about that is in `StubbornBlueZTests`.
 extension Scenarios {
     @Suite(.enabled(if: Worlds.isRig, "the simulator has no classic Bluetooth")) struct DualModeScenarios {
+        // Slow: bluetoothd stops and starts twice, and three attempts have failed before the error is reported.
         @Test("D9 BlueZ 5.66 pages a dual-mode peripheral: the error says what to change, and has all attempts")
         func paged() async throws {
             try await withDualMode("dual") { world in
@@ -28,6 +29,7 @@ extension Scenarios {
             }
         }
 
+        // Slow: bluetoothd stops and starts twice, and ends the link two to three seconds after it was asked to.
         @Test("D9 with the suggested ControllerMode = le, a dual-mode peripheral is connected by LE")
         func byLE() async throws {
             try await withDualMode("le") { world in

@@ -37,6 +37,7 @@ extension Scenarios {
             }
         }
 
+        // Slow: in the rig, 300 hostile requests go over the air while the other central reads all the time.
         @Test(
             "RQ-9 writes of any length, unexecuted prepared ones, invalid requests: the other central is served",
             .timeLimit(.minutes(10)))
@@ -60,6 +61,7 @@ extension Scenarios {
             try await eventually("nothing is left of requests and centrals") { leftovers(of: publisher) == 0 }
         }
 
+        // Slow: in the rig, the central connects, subscribes and disappears ten times over the air.
         @Test(
             "UP-7 a central that repeatedly subscribes and disappears: reported and removed each time",
             .timeLimit(.minutes(10)))

@@ -19,6 +19,7 @@ extension Scenarios {
             bySocket.map { [BluezManagerOptionNotificationSocketsKey: $0] } ?? [:]
         }
 
+        // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.
         @Test(
             "NT-1 NT-4 O-23 D6 a notification arrives after the confirmation; none after the confirmation of the end",
             arguments: [false, true])
@@ -58,6 +59,7 @@ extension Scenarios {
             try await central.disconnect(sink)
         }
 
+        // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.
         @Test(
             "O-22 O-24 NT-4 DL-4 D6 1,000 notifications in order, none merged or duplicated, each with its own value",
             arguments: [false, true])
@@ -82,6 +84,7 @@ extension Scenarios {
             try await central.disconnect(sink)
         }
 
+        // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.
         @Test("RW-3 O-24 reading while subscribed neither duplicates nor loses a value", arguments: [false, true])
         func readsWhileNotifying(bySocket: Bool) async throws {
             let (world, central, sink) = try await connectedSink(bySocket: bySocket)
@@ -107,6 +110,7 @@ extension Scenarios {
             try await central.disconnect(sink)
         }
 
+        // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.
         @Test("NT-7 a subscription ends with the link, and must be made again", arguments: [false, true])
         func endsWithLink(bySocket: Bool) async throws {
             let (world, central, sink) = try await connectedSink(bySocket: bySocket)
@@ -127,6 +131,7 @@ extension Scenarios {
             try await central.disconnect(sink)
         }
 
+        // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.
         @Test(
             "NT-8 D6 two managers subscribe to one characteristic: each gets every value once; one unsubscribes",
             arguments: [false, true])

@@ -70,6 +70,7 @@ extension Scenarios {
             return Setting(world: world, central: central, sink: sink, secret: secret)
         }
 
+        // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.
         @Test("CN-14 O-32 GD-10 just works, which the app allows: one answer; the bond is listed, kept and removed")
         func justWorks() async throws {
             let setting = try await prepare("justworks", .justWorks)
@@ -98,6 +99,7 @@ extension Scenarios {
             try await prepare("justworks", BluezPairing()).expectRefusal()
         }
 
+        // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.
         @Test(
             "CN-14 consent: the app is asked on its queue; false is a refusal, true creates a bond",
             arguments: [true, false])
@@ -154,6 +156,7 @@ extension Scenarios {
             try await setting.central.removeBond(setting.sink)
         }
 
+        // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.
         @Test("CN-14 both show a number, and the app confirms it", arguments: [true, false])
         func compares(areEqual: Bool) async throws {
             let shown = EventLog<String>()
@@ -180,6 +183,7 @@ extension Scenarios {
             try await setting.world.control("sink pairing justworks")
         }
 
+        // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.
         @Test("CN-9 the peripheral has lost its keys: peerRemovedPairingInformation, although bluetoothd crashes")
         func lostKeys() async throws {
             let setting = try await prepare("justworks", .justWorks)
@@ -221,6 +225,8 @@ extension Scenarios {
             try await setting.central.removeBond(sink)
         }
 
+        // Slow: in the rig, bluetoothd restarts, and BlueZ ends each of three links two to three seconds after it was
+        // asked to.
         @Test("ID-2 D8 a private address: bonded, it is found with the next one, and after a restart of bluetoothd")
         func privateAddress() async throws {
             let world = try await Worlds.make()

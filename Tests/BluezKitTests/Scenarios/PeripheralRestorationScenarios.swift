@@ -103,6 +103,7 @@ extension Scenarios {
             #expect(!again.callbacks.contains("read"))
         }
 
+        // Slow: in the rig, two programs publish one after the other, and a central finds and connects to each.
         @Test("BlueZ ends a subscription with the process; the report says so, and subscribing again works")
         func subscriber() async throws {
             let stage = try await Stage()
@@ -193,6 +194,7 @@ extension Scenarios {
 
         // MARK: What happens to Bluetooth itself
 
+        // Slow: in the rig, bluetoothd restarts in both cases, and a central finds what is published again.
         @Test(
             "D10 bluetoothd exits while the app is running: services and advertisement come back on their own",
             arguments: ["kill", "stop"])
@@ -222,6 +224,7 @@ extension Scenarios {
             #expect(try await stage.countOfServices() == 1)
         }
 
+        // Slow: in the rig, bluetoothd restarts, and two programs start one after the other.
         @Test("bluetoothd is killed and restarted while the app is not running: everything returns")
         func daemonRestartWhileDead() async throws {
             let stage = try await Stage()

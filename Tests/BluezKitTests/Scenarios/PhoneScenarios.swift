@@ -13,6 +13,7 @@ extension Scenarios {
             case ofDaemon = "the phone refuses bluetoothd's own read"
         }
 
+        // Slow: in the rig, the phone finds and connects to the accessory twice in each of three cases, and pairs.
         @Test(
             "CE-1 CN-14 ID-3 an accessory uses a phone's service over the link that the phone has made, now and after it has come again",
             arguments: Bonding.allCases)

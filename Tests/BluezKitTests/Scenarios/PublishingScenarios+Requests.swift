@@ -137,6 +137,7 @@ extension Scenarios {
             #expect(publisher.records.count == count)
         }
 
+        // Slow: in the rig, BlueZ waits five seconds for an answer of the app.
         @Test(
             "RQ-1 RQ-10 MIS-18 a request that the app does not answer fails in time; late and second answers are ignored"
         )

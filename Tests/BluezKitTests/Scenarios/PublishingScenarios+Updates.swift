@@ -101,6 +101,7 @@ extension Scenarios {
             #expect(try await heard(world, "notified").hasSuffix(characteristic.uuid.line + " "))
         }
 
+        // Slow: in the rig, 400 updates go over the air one after the other.
         @Test("UP-2 UP-3 UP-8 O-37 send until false, wait for readiness: all arrives in order")
         func flow() async throws {
             let characteristic = local(0x110, .notify)

@@ -313,6 +313,7 @@ extension Scenarios {
             try await again.next("state poweredOn", "scanning=false")
         }
 
+        // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.
         @Test(
             "R-15 RS-6 of two managers one is not created again: its links end after the claim period, its state stays")
         func unclaimed() async throws {
@@ -398,6 +399,7 @@ extension Scenarios {
 
         // MARK: Files and disks
 
+        // Slow: in the rig, three programs start one after the other for each kind of damage.
         @Test(
             "R-26 RS-10 a damaged state file is treated as absent: didUpdateState, a log line, and it is set aside",
             arguments: ["truncated", "another version", "not readable"])
@@ -462,6 +464,8 @@ extension Scenarios {
 
         // MARK: What happens to Bluetooth itself
 
+        // Slow: in the rig, bluetoothd restarts, its links last two seconds longer than it, and connecting takes
+        // seconds while a scan is running.
         @Test("D10 bluetoothd is killed while the app is running: resetting, poweredOn, didConnect; no call by the app")
         func daemonRestart() async throws {
             try await comesThrough("bluetoothd kill", "bluetoothd start")
@@ -503,6 +507,7 @@ extension Scenarios {
             #expect(!again.callbacks.contains("disconnected"))
         }
 
+        // Slow: in the rig, bluetoothd ends its link before it exits, which takes seconds, and starts again.
         @Test(
             "bluetoothd exits normally and comes back, with the app running: what looks like switching off is a restart"
         )
@@ -515,6 +520,7 @@ extension Scenarios {
             try await probe.next("connected \(heart)", "same=true")
         }
 
+        // Slow: the bus and bluetoothd restart, and connecting takes seconds while a scan is running.
         @Test(
             "D10 ST-6 the bus and bluetoothd are restarted: resetting, poweredOn, didConnect; no call by the app",
             .enabled(if: Worlds.isRig, "TransportTests restart the simulator's bus"))
@@ -631,6 +637,7 @@ extension Scenarios {
             try await again.next("report", "no longer paired")
         }
 
+        // Slow: in the rig, BlueZ's attempt that misses the new address lasts 40 s.
         @Test("ID-2 D8 RS-12 a private address: bonded, it is restored with the next one, also after a restart")
         func privateAddress() async throws {
             let stage = try await Stage()

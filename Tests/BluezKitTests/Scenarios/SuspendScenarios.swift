@@ -45,6 +45,7 @@ extension Scenarios {
             }
         }
 
+        // Slow: in the rig, both peripherals are connected again, one after the other, only seconds after the resume.
         @Test(
             "CN-9 CN-12 AR-2 AR-4 links end with peripheralDisconnected, once; with auto-reconnect they are back after resume",
             arguments: signalsDisconnectReason)

@@ -215,6 +215,7 @@ import Testing
         #expect(link.phase == .idle)
     }
 
+    // Slow: there are 2.5 million sequences of five among 19 events.
     /// Every sequence of five events: whatever comes, the machine keeps its promises.
     @Test("every interleaving: a link is reported only if requested, ends once, and an unrequested one is closed")
     func everyInterleaving() {
