@@ -15,12 +15,14 @@ class Job:
 
     command: a list, or a function that makes one when the job begins.
     cores: how many processors it keeps busy, at the most. `alone`: it measures, so nothing runs beside it.
+    guess: seconds that it may take, where it has never run.
     check: called with the job when it has succeeded; returns what is wrong, or None.
     """
 
-    def __init__(self, name, command, needs=(), cores=1.0, limit=600, alone=False, what='', check=None, repeat=None):
+    def __init__(self, name, command, needs=(), cores=1.0, limit=600, alone=False, what='', check=None, repeat=None,
+                 guess=30.0):
         self.name, self.command, self.needs, self.cores, self.limit = name, command, tuple(needs), cores, limit
-        self.alone, self.what, self.check = alone, what, check
+        self.alone, self.what, self.check, self.guess = alone, what, check, guess
         self.repeat = repeat or (lambda job: f'scripts/test {job.name}')
         self.state, self.seconds, self.process, self.problem, self.began = 'waiting', 0.0, None, None, 0.0
         self.tries = 0
@@ -166,10 +168,9 @@ class Runner:
         waiting = [job for job in self.jobs if job.state == 'waiting']
         lines = []
         for job in running:
-            expected = self.expected(job.name)
-            lines.append(f'  {job.name} {duration(job.seconds)}' + (f' of about {duration(expected)}' if expected else ''))
-        rest = sum((self.expected(job.name) or 30) * min(job.cores, self.cores) for job in waiting)
-        longest = max([max((self.expected(job.name) or 30) - job.seconds, 0) for job in running] or [0])
+            lines.append(f'  {job.name} {duration(job.seconds)} of about {duration(self.expected(job))}')
+        rest = sum(self.expected(job) * min(job.cores, self.cores) for job in waiting)
+        longest = max((max(self.expected(job) - job.seconds, 0) for job in running), default=0)
         left = max(longest, rest / self.cores + longest / 2)
         ended = sum(job.state not in ('waiting', 'running') for job in self.jobs)
         lines.append(f'{self.at()} elapsed; {ended} of {len(self.jobs)} jobs done, {len(running)} running; about {duration(left)} left')

@@ -8,7 +8,7 @@ import Testing
 extension Scenarios {
     @Suite struct AsyncCentralScenarios {
         typealias World = any BluezKitTests.World
-        /// The rig is emulated.
+        /// Fewer in the rig, where every value passes a radio.
         private static let many = Worlds.isRig ? 150 : 1000
 
         /// A manager, and a peripheral that it has found.

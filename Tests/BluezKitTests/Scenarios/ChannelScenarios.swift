@@ -6,7 +6,7 @@ import Testing
 extension Scenarios {
     /// L2CAP channels that an app opens, as a central.
     @Suite struct ChannelScenarios {
-        /// More in the simulator; the rig is emulated.
+        /// More in the simulator than in the rig.
         private static let bulk = Worlds.bulkBytes
 
         /// A central that is connected to the device with channels.

@@ -19,7 +19,7 @@ protocol World: Sendable {
     func nextEvent(_ what: String, where matches: @escaping @Sendable (String) -> Bool) async throws -> String
 }
 
-/// How long to wait for what must come, in seconds: the rig is emulated, and this machine has other work to do.
+/// How long to wait for what must come, in seconds: the rig has bluetoothd's own pace, and this machine other work to do.
 let world_deadline: Double = Worlds.isRig ? 90 : 20
 
 enum Worlds {
