@@ -22,7 +22,8 @@ import Testing
         try await script.powerOn()
         core = PeripheralCore(identity: Self.identity, manager: script.manager())
         script.answerRoutinely([
-            "RegisterAgent": [], "Get": [.variant(.bool(false))], "Introspect": [.string("<node/>")],
+            "RegisterAgent": [], "UnregisterAgent": [], "Get": [.variant(.bool(false))],
+            "Introspect": [.string("<node/>")],
             "SetDiscoveryFilter": [],
         ])
     }
