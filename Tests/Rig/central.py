@@ -98,7 +98,23 @@ class Central(Channels, Virtual):
 
     # Connecting
     async def cmd_connect(self, address, mtu='517'):
-        """connect ADDRESS[/P] [MTU]: /P for a public address; answers when services are discovered: mtu=N UUID…"""
+        """connect ADDRESS[/P] [MTU]: /P for a public address; answers when services are discovered: mtu=N UUID…; connects
+        again, at most four times, if the link does not come that far"""
+        # bluetoothd takes a link that is made before it noticed the end of the last one for an EATT bearer of that: it refuses to
+        # exchange the MTU, or ends both.
+        for left in reversed(range(5)):
+            try:
+                return await self.connect(address, mtu)
+            except att.ATT_Error as e:
+                if e.error_code != 0x06 or not left:  # Request Not Supported
+                    raise
+                await self.connection.disconnect()
+            except asyncio.CancelledError:  # bumble's way to say that the link has ended
+                if not left or asyncio.current_task().cancelling():
+                    raise
+            await asyncio.sleep(0.2)
+
+    async def connect(self, address, mtu):
         self.device.gatt_server.max_mtu = int(mtu)  # bluetoothd asks as well
         connection = await asyncio.wait_for(self.device.connect(
             Address(address.upper()), transport=PhysicalTransport.LE,
@@ -204,21 +220,9 @@ class Central(Channels, Virtual):
     async def cmd_churn(self, address, uuid, count):
         """churn ADDRESS[/P] UUID COUNT: so many times: connect, subscribe, disconnect"""
         for _ in range(int(count)):
-            await self.reconnect(address)
+            await self.cmd_connect(address)
             await self.cmd_subscribe(uuid)
             await self.connection.disconnect()
-
-    async def reconnect(self, address):
-        """Connects, and again if bluetoothd refuses to exchange the MTU: it takes a link that is made before it noticed
-        the end of the last one for an EATT bearer of that."""
-        for left in reversed(range(5)):
-            try:
-                return await self.cmd_connect(address)
-            except att.ATT_Error as e:
-                if e.error_code != 0x06 or not left:  # Request Not Supported
-                    raise
-            await self.connection.disconnect()
-            await asyncio.sleep(0.2)
 
     async def cmd_storm(self, count, seed='1'):
         """storm COUNT [SEED]: so many requests that make little sense: writes and prepared writes of any length at any
