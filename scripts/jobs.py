@@ -16,16 +16,17 @@ class Job:
     command: a list, or a function that makes one when the job begins.
     cores: how many processors it keeps busy, at the most. `alone`: it measures, so nothing runs beside it.
     guess: seconds that it may take, where it has never run.
+    second_try: called with the job when it has failed the first time; whether it is run once more (`tries` is 1 then).
     check: called with the job when it has succeeded; returns what is wrong, or None.
     """
 
     def __init__(self, name, command, needs=(), cores=1.0, limit=600, alone=False, what='', check=None, repeat=None,
-                 guess=30.0):
+                 guess=30.0, second_try=None):
         self.name, self.command, self.needs, self.cores, self.limit = name, command, tuple(needs), cores, limit
         self.alone, self.what, self.check, self.guess = alone, what, check, guess
         self.repeat = repeat or (lambda job: f'scripts/test {job.name}')
         self.state, self.seconds, self.process, self.problem, self.began = 'waiting', 0.0, None, None, 0.0
-        self.tries = 0
+        self.tries, self.second_try = 0, second_try
 
 
 def duration(seconds):
@@ -136,6 +137,11 @@ class Runner:
             job.problem = job.check(job)
         self.end(job)  # what it has left running
         job.output.close()
+        if job.problem and job.tries == 1 and job.second_try and job.second_try(job):
+            job.log.rename(job.log.with_suffix('.first.log'))
+            self.display.say(f'{self.at()} {job.name}: {job.problem}; what failed, once more ({job.log.with_suffix(".first.log")})')
+            job.state, job.problem = 'waiting', None
+            return
         job.state = 'failed' if job.problem else 'passed'
         mark = f'{self.display.red}✘' if job.problem else f'{self.display.green}✔'
         self.display.say(f'{self.at()} {mark} {job.name}{self.display.plain}'

@@ -8,7 +8,7 @@ import pathlib
 import re
 import subprocess
 
-DEFAULT = 0.03  # seconds, of a test whose time is not known
+DEFAULT = 0.03  # seconds, of a test whose time is not known, and at least of any
 
 
 def listed(program, work):
@@ -67,15 +67,17 @@ class Outcome:
 def spread(tests, count, seconds):
     """Lists of tests that take about equally long: the longest first, each to the list that is shortest so far."""
     lists, sums = [[] for _ in range(count)], [0.0] * count
-    for test in sorted(tests, key=lambda test: (-seconds.get(test, DEFAULT), test)):
+    expected = {test: max(seconds.get(test, 0), DEFAULT) for test in tests}
+    for test in sorted(tests, key=lambda test: (-expected[test], test)):
         shortest = sums.index(min(sums))
         lists[shortest].append(test)
-        sums[shortest] += seconds.get(test, DEFAULT)
+        sums[shortest] += expected[test]
     return lists
 
 
 def pattern(tests):
     """A regular expression that matches the identifiers of these tests, and no others."""
+    assert tests, 'there are fewer tests than processes'
     suites = {}
     for test in tests:
         suite, _, function = test.rpartition('/')

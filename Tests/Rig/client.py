@@ -6,6 +6,7 @@ response), notify, indicate, guarded (read over an encrypted link). ClientScenar
 everything was as it should be."""
 
 import asyncio
+import contextlib
 import sys
 
 from bleak import BleakClient, BleakScanner
@@ -24,13 +25,31 @@ def check(what, found, expected):
     print(f'{what}: as expected', flush=True)
 
 
+@contextlib.asynccontextmanager
+async def connected(device, adapter):
+    """A client that has found the services. bluetoothd, which is at both ends, at times ends a link before that."""
+    client = BleakClient(device, timeout=60, bluez={'adapter': adapter})
+    for left in reversed(range(3)):
+        try:
+            await client.connect()
+            break
+        except BleakError as error:
+            if not left:
+                raise
+            print('again:', error, flush=True)
+    try:
+        yield client
+    finally:
+        await client.disconnect()
+
+
 async def main(adapter, number):
     service, fixed, dynamic, command, notify, indicate, guarded = (rig_uuid(number + i) for i in range(7))
     device = await BleakScanner.find_device_by_filter(
         lambda device, advertisement: service in advertisement.service_uuids, timeout=60, bluez={'adapter': adapter})
     if device is None:
         sys.exit('not found')
-    async with BleakClient(device, timeout=60, bluez={'adapter': adapter}) as client:
+    async with connected(device, adapter) as client:
         found = {c.uuid: sorted(c.properties) for c in client.services.get_service(service).characteristics}
         check('properties', found, {
             fixed: ['read'], dynamic: ['read', 'write'], command: ['write-without-response'], notify: ['notify'],
