@@ -106,6 +106,30 @@ import Testing
         #expect(script.turn { script.session.adapter.generation } == 1)
     }
 
+    @Test("D10 the links of each bluetoothd that comes back are mistrusted, and not only those of the first")
+    func restartsAgain() async throws {
+        let script = try await ScriptedBus()
+        try await script.powerOn()
+        func restart() async throws {
+            try await script.own(false)
+            #expect(try await script.states.next("reset") { $0 } == .resetting)
+            try await script.own(true)
+            try await script.expect("GetAll", at: ScriptedBus.hci0).answer(isOn)
+            #expect(try await next(script) == .poweredOn)
+        }
+        try await restart()
+        let first = ContinuousClock.now
+        try await script.settle()
+        let second = ContinuousClock.now
+        try await restart()
+        // So long that the second restart counts, and the first does not.
+        let isMistrusted = script.turn {
+            script.bus.timing.adapter.staleLinks = (.now - second) + (second - first) / 2
+            return script.session.adapter.mayReportStaleLinks
+        }
+        #expect(isMistrusted)
+    }
+
     @Test("a power cycle switches on again when the adapter has gone off, and is a reset for the app")
     func powerCycle() async throws {
         let script = try await ScriptedBus()

@@ -27,6 +27,15 @@ import Testing
         #expect(machine.state == .poweredOn)
     }
 
+    @Test("ST-6 after a restart the adapters are listed again if the one that was used is gone")
+    func listsAgain() {
+        var machine = machine(
+            .owner(present: true), .powered("hci0", false), .listed(["hci0", "hci1"]), .powered("hci1", true),
+            .owner(present: false))
+        #expect(machine.handle(.owner(present: true)).contains(.askPowered("hci1")))
+        #expect(machine.handle(.powered("hci1", nil)) == [.list])
+    }
+
     @Test("if none is powered, the first one is used, and is off")
     func noneIsPowered() {
         var machine = machine(.owner(present: true), .powered("hci0", false))

@@ -34,4 +34,18 @@ import Testing
         }
         #expect(order == [0, 1, 3, 5, 7, 9])
     }
+
+    @Test("operations can be withdrawn after others have finished, and the rest keeps its order")
+    func withdrawsLater() {
+        var queue = AttributeQueue<Int>()
+        for n in 0..<10 { _ = queue.add(n) }
+        for n in 0..<3 { _ = queue.finish(n) }
+        queue.removeWaiting { $0 % 2 == 0 }
+        var order: [Int] = []
+        while let running = queue.running {
+            order.append(running.operation)
+            _ = queue.finish(running.id)
+        }
+        #expect(order == [3, 5, 7, 9] && queue.isEmpty)
+    }
 }

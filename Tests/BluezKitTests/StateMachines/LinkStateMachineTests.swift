@@ -84,6 +84,12 @@ import Testing
         #expect(asked.handle(.deviceRead(connected: true)) == [.stopTimer, .linkUp])
         #expect(link.handle(.deviceRead(connected: false)) == [])
         #expect(link.handle(.timerFired) == [.startBackOff(.milliseconds(250))])
+        // The next attempt is asked about as well.
+        for event in [.timerFired, .deviceRead(connected: false), .turn, .connectReply(nil)] as [LinkStateMachine.Event]
+        {
+            _ = link.handle(event)
+        }
+        #expect(link.handle(.timerFired) == [.startTimer(.milliseconds(4500)), .readDevice])
     }
 
     @Test("an answer that arrives before the signal has the same effect", arguments: [0, 1, 2, 3])
