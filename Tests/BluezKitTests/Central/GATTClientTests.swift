@@ -179,6 +179,8 @@ import Testing
     func removed() async throws {
         let stage = try await Stage()
         let (heart, control) = try await stage.discover()
+        // Long enough that both removals are one change on a busy machine as well.
+        stage.script.turn { stage.script.bus.timing.gatt.tableChange = .seconds(1) }
         stage.app.peripheral.readValue(for: heart)
         let read = try await stage.script.expect("ReadValue", at: stage.heart)
         stage.app.peripheral.readValue(for: control)
