@@ -27,7 +27,7 @@ public final class Message {
         UnsafeMutableRawBufferPointer(start: block.start, count: bytes.count).copyMemory(from: bytes)
         var header = cdbus_message_t()
         guard cdbus_message_length(block.start, bytes.count) == bytes.count, bytes.count > 0,
-            cdbus_message_parse(block.start, bytes.count, 0, &header) == 0
+            cdbus_message_parse(block.start, bytes.count, &header) == 0, header.descriptors == 0
         else { return nil }
         self.init(header, in: block, descriptors: [])
     }

@@ -22,50 +22,71 @@ final class MessageStream {
     private var block = Block(capacity: blockSize)
     /// Where in ``block`` is what was received, and is no message yet.
     private var (begin, end) = (0, 0)
-    /// What was received with it.
-    private var descriptors: [Int32] = []
+    /// How many bytes have been received.
+    private var received = 0
+    /// Descriptors of messages that have not arrived completely.
+    private var arrivals: [Arrival] = []
     /// The last message without descriptors, used again if it is not kept.
     private var last: Message?
 
-    deinit { for descriptor in descriptors { close(descriptor) } }
+    /// What came with one read. It belongs to the message that has the last byte of the read: a read ends with the data that
+    /// carries descriptors, and no sender puts two messages into that.
+    private struct Arrival {
+        /// The number of bytes that had been received then.
+        let position: Int
+        /// Nil: lost, because this process may open no more.
+        let descriptors: [Int32]?
+    }
+
+    deinit { for arrival in arrivals { closeAll(arrival.descriptors) } }
 
     /// Whether the last block had no room for more, which is likely to be there.
     var isFull: Bool { end == block.capacity }
 
     /// Receives what is there, at most a block.
+    /// - Parameter limit: Fewer bytes than that, for tests.
     /// - Returns: Whether anything was.
-    func receive(from socket: Int32) throws(BusError) -> Bool {
+    func receive(from socket: Int32, atMost limit: Int = .max) throws(BusError) -> Bool {
         try makeRoom()
-        let result = withUnsafeTemporaryAllocation(of: Int32.self, capacity: Int(CDBUS_MAX_DESCRIPTORS)) { received in
-            guard let first = received.baseAddress else { return -Int(ENOMEM) }
-            var count = Int32(received.count - descriptors.count)
-            let result = cdbus_receive(socket, block.start + end, block.capacity - end, first, &count)
-            descriptors += received.prefix(Int(count))
-            return result
+        let (result, descriptors) = withUnsafeTemporaryAllocation(
+            of: Int32.self, capacity: Int(CDBUS_MAX_DESCRIPTORS)
+        ) { room -> (Int, [Int32]?) in
+            guard let first = room.baseAddress else { return (-Int(ENOMEM), []) }
+            var count: Int32 = 0
+            let result = cdbus_receive(socket, block.start + end, min(block.capacity - end, limit), first, &count)
+            return (result, count < 0 ? nil : Array(room.prefix(Int(count))))
         }
         if result == -Int(EAGAIN) { return false }
         guard result > 0 else { throw result == 0 ? Self.ended : Self.failed(Int32(-result)) }
         end += result
+        received += result
+        if descriptors?.isEmpty != true { arrivals.append(Arrival(position: received, descriptors: descriptors)) }
         return true
     }
 
     /// The next message that has arrived completely. It is valid until the next one is asked for, unless it is retained.
+    ///
+    /// One that is not valid, or that lacks descriptors, is left out: no other program must end this connection with it. Only a
+    /// stream in which no message begins where one should is at its end.
     func next() throws(BusError) -> Message? {
-        let length = try lengthOfNext()
-        guard length > 0, end - begin >= length else {
-            if block.capacity > Self.blockSize, begin == end { try makeRoom() }  // a large message is done with
-            return nil
+        while true {
+            let length = try lengthOfNext()
+            guard length > 0, end - begin >= length else {
+                if block.capacity > Self.blockSize, begin == end { try makeRoom() }  // a large message is done with
+                return nil
+            }
+            var header = cdbus_message_t()
+            let isValid = cdbus_message_parse(block.start + begin, length, &header) == 0
+            begin += length
+            if !arrivals.isEmpty || header.descriptors > 0 {
+                if let message = takeDescriptors(header, isValid) { return message }
+            } else if isValid {
+                return message(header)
+            }
         }
-        var header = cdbus_message_t()
-        guard cdbus_message_parse(block.start + begin, length, descriptors.count, &header) == 0 else {
-            throw Self.invalid
-        }
-        begin += length
-        if header.descriptors > 0 {
-            let own = Array(descriptors.prefix(Int(clamping: header.descriptors)))
-            descriptors.removeFirst(own.count)
-            return Message(header, in: block, descriptors: own)
-        }
+    }
+
+    private func message(_ header: cdbus_message_t) -> Message {
         if isKnownUniquelyReferenced(&last), let last {
             last.become(header, in: block)
             return last
@@ -73,6 +94,26 @@ final class MessageStream {
         let message = Message(header, in: block, descriptors: [])
         last = message
         return message
+    }
+
+    /// The message before ``begin``, with its descriptors, of which those that it does not announce are closed. Nil: it lacks
+    /// some that have not been lost here, or is not valid.
+    private func takeDescriptors(_ header: cdbus_message_t, _ isValid: Bool) -> Message? {
+        let position = received - (end - begin)
+        let own = arrivals.prefix { $0.position <= position }
+        arrivals.removeFirst(own.count)
+        let (present, isLost) = (own.flatMap { $0.descriptors ?? [] }, own.contains { $0.descriptors == nil })
+        let announced = Int(clamping: header.descriptors)
+        guard isValid, !isLost, announced > 0, announced <= present.count else {
+            closeAll(present)
+            return isValid && (isLost || announced == 0) ? message(header) : nil
+        }
+        closeAll(Array(present.dropFirst(announced)))
+        return Message(header, in: block, descriptors: Array(present.prefix(announced)))
+    }
+
+    private func closeAll(_ descriptors: [Int32]?) {
+        for descriptor in descriptors ?? [] { close(descriptor) }
     }
 
     /// 0: not known yet.

@@ -18,27 +18,20 @@ static uint32_t aligned(uint32_t position, uint32_t alignment) { return (positio
 
 // receiving ---------------------------------------------------------------------------------------------------
 
-static int note_descriptors(struct msghdr *header, int *fds, int *count) {
-    int room = *count;
-    bool is_truncated = header->msg_flags & MSG_CTRUNC;
-    *count = 0;
+/// Notes the descriptors that came with a read. -1: some were lost, because this process may open no more; those that came
+/// are closed.
+static int take_descriptors(struct msghdr *header, int *fds) {
+    int count = 0;
     for (struct cmsghdr *part = CMSG_FIRSTHDR(header); part; part = CMSG_NXTHDR(header, part)) {
         if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+        // There is room for as many as the kernel lets pass at a time.
         int received = (int)((part->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-        for (int i = 0; i < received; i++) {
-            int fd;
-            memcpy(&fd, CMSG_DATA(part) + (size_t)i * sizeof fd, sizeof fd);
-            if (*count < room) {
-                fds[(*count)++] = fd;
-            } else {
-                close(fd);
-                is_truncated = true;
-            }
-        }
+        memcpy(fds + count, CMSG_DATA(part), (size_t)received * sizeof(int));
+        count += received;
     }
-    if (!is_truncated) return 0;
-    while (*count) close(fds[--*count]);
-    return -EMSGSIZE;
+    if (!(header->msg_flags & MSG_CTRUNC)) return count;
+    while (count) close(fds[--count]);
+    return -1;
 }
 
 ssize_t cdbus_receive(int fd, void *buffer, size_t size, int *fds, int *count) {
@@ -52,12 +45,8 @@ ssize_t cdbus_receive(int fd, void *buffer, size_t size, int *fds, int *count) {
     ssize_t received;
     do received = recvmsg(fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     while (received < 0 && errno == EINTR);
-    if (received < 0) {
-        *count = 0;
-        return -errno;
-    }
-    int result = note_descriptors(&header, fds, count);
-    return result ? result : received;
+    *count = received < 0 ? 0 : take_descriptors(&header, fds);
+    return received < 0 ? -errno : received;
 }
 
 // types -------------------------------------------------------------------------------------------------------
@@ -225,11 +214,10 @@ static bool note_field(cdbus_message_t *message, uint32_t field, unsigned *seen)
     switch (code) {
         case DBUS_HEADER_FIELD_PATH:
             message->path = text;
-            return strncmp(text, DBUS_PATH_LOCAL, sizeof DBUS_PATH_LOCAL - 1) != 0;
+            return strcmp(text, DBUS_PATH_LOCAL) != 0;
         case DBUS_HEADER_FIELD_INTERFACE:
             message->interface = text;
-            return strncmp(text, DBUS_INTERFACE_LOCAL, sizeof DBUS_INTERFACE_LOCAL - 1) != 0 &&
-                   cdbus_interface_length(text) == length;
+            return strcmp(text, DBUS_INTERFACE_LOCAL) != 0 && cdbus_interface_length(text) == length;
         case DBUS_HEADER_FIELD_MEMBER: message->member = text; return cdbus_member_length(text) == length;
         case DBUS_HEADER_FIELD_ERROR_NAME: message->error_name = text; return cdbus_interface_length(text) == length;
         case DBUS_HEADER_FIELD_REPLY_SERIAL: message->reply_serial = number; return number != 0;
@@ -254,7 +242,7 @@ static bool has_what_it_needs(const cdbus_message_t *message) {
     }
 }
 
-int cdbus_message_parse(const uint8_t *start, size_t length, size_t descriptors, cdbus_message_t *message) {
+int cdbus_message_parse(const uint8_t *start, size_t length, cdbus_message_t *message) {
     uint32_t position = FIXED_HEADER;
     unsigned seen = 0;
     *message = (cdbus_message_t){.start = start, .length = (uint32_t)length, .signature = ""};
@@ -278,7 +266,7 @@ int cdbus_message_parse(const uint8_t *start, size_t length, size_t descriptors,
     message->body = position = body;
     for (const char *type = message->signature; *type;)
         if (!(position = check(message, &type, position, message->length, 0))) return -EBADMSG;
-    return position == message->length && message->descriptors <= descriptors ? 0 : -EBADMSG;
+    return position == message->length ? 0 : -EBADMSG;
 }
 
 // reading -----------------------------------------------------------------------------------------------------

@@ -159,12 +159,14 @@ bool cdbus_is_signature(const char *text, size_t length);
 
 // wire.c ------------------------------------------------------------------------------------------------------
 
-/// So many descriptors may have arrived that no message has yet; a system bus sends as many with one message.
-enum { CDBUS_MAX_DESCRIPTORS = 16 };
+/// So many descriptors come with one read at most (SCM_MAX_FD of the kernel). Buses let 16 (dbus-daemon) or all of them
+/// (dbus-broker) pass with a message.
+enum { CDBUS_MAX_DESCRIPTORS = 253 };
 
-/// Receives what is there, at most `size` bytes, and the descriptors that came with it, at most `count`, which is set to
-/// their number; they are close-on-exec. Returns the number of bytes, 0 at the end of the stream, or -errno: -EAGAIN if
-/// nothing is there, -EMSGSIZE if descriptors were lost.
+/// Receives what is there, at most `size` bytes, and the descriptors that came with the last of them (unix(7): a read ends with
+/// the data that carries descriptors). `fds` has room for `CDBUS_MAX_DESCRIPTORS`; they are close-on-exec. `count` is set to
+/// their number; -1: they were lost, because this process may open no more. Returns the number of bytes, 0 at the end of the
+/// stream, or -errno: -EAGAIN if nothing is there.
 ssize_t cdbus_receive(int fd, void *buffer, size_t size, int *fds, int *count);
 
 /// A received message, where it was received: nothing of it is copied. The texts are zero-terminated.
@@ -182,9 +184,8 @@ typedef struct {
 /// so.
 ssize_t cdbus_message_length(const uint8_t *bytes, size_t count);
 
-/// Checks a message of `length` bytes, as strictly as libdbus, and whether it has at most `descriptors` descriptors.
-/// -EBADMSG if anything is wrong.
-int cdbus_message_parse(const uint8_t *start, size_t length, size_t descriptors, cdbus_message_t *message);
+/// Checks a message of `length` bytes, as strictly as libdbus. -EBADMSG if anything is wrong.
+int cdbus_message_parse(const uint8_t *start, size_t length, cdbus_message_t *message);
 
 /// Where a reader is in a message that has been checked: before a value, or at the end of a container or of the message.
 typedef struct {

@@ -74,7 +74,7 @@ struct MessageStreamTests {
         #expect(kept.count == 85)
     }
 
-    @Test("descriptors come with their messages, 16 wait at most, and what is not taken is closed")
+    @Test("descriptors come with their messages, and what is not taken is closed")
     func descriptors() throws {
         let (ends, pipe) = (try socketPair(), try socketPair())
         defer { (ends + [pipe[0]]).forEach { close($0) } }
@@ -83,63 +83,107 @@ struct MessageStreamTests {
         try sendDescriptors([], RandomMessage.signal(), to: ends[0])
         try sendDescriptors([pipe[1]], RandomMessage.signal(descriptors: 1), to: ends[0])
         close(pipe[1])
-        var found: [Int] = []
-        while try stream.receive(from: ends[1]) {
-            while let message = try stream.next() {
-                found.append(
-                    (0..<5).count { index in message.duplicateDescriptor(UInt32(index)).map { close($0) } != nil })
-            }
-        }
-        #expect(found == [2, 0, 1])
+        #expect(try descriptorCounts(stream, from: ends[1]) == [2, 0, 1])
         #expect(recv(pipe[0], UnsafeMutableRawPointer(bitPattern: 0), 0, 0) == 0)
     }
 
-    @Test(
-        "more descriptors than announced, or fewer, end the stream, as does what is no message, after those before it")
+    @Test("a stream ends where no message begins, after those before it")
     func garbage() throws {
-        let fewer = RandomMessage.signal(descriptors: 1)
-        var wrong = RandomMessage.signal()
-        wrong[0] = 0
-        for bad in [fewer, wrong] {
-            let ends = try socketPair()
-            defer { ends.forEach { close($0) } }
-            let stream = MessageStream()
-            try sendDescriptors([], RandomMessage.signal(serial: 7) + bad, to: ends[0])
-            #expect(try stream.receive(from: ends[1]))
-            #expect(try stream.next()?.serial == 7)
-            #expect(throws: BusError.self) { try stream.next() }
-        }
         let ends = try socketPair()
         defer { ends.forEach { close($0) } }
         let stream = MessageStream()
-        try sendDescriptors([Int32](repeating: ends[0], count: 17), RandomMessage.signal(), to: ends[0])
-        #expect(throws: BusError.self) { try stream.receive(from: ends[1]) }
+        var wrong = RandomMessage.signal()
+        wrong[0] = 0
+        try sendDescriptors([], RandomMessage.signal(serial: 7) + wrong, to: ends[0])
+        #expect(try stream.receive(from: ends[1]))
+        #expect(try stream.next()?.serial == 7)
+        #expect(throws: BusError.self) { try stream.next() }
     }
 
-    private func socketPair() throws -> [Int32] {
-        var ends: [Int32] = [-1, -1]
-        try #require(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)
-        return ends
+    @Test("a message that is not valid, or has fewer descriptors than it announces, is left out, with its descriptors")
+    func oddMessages() throws {
+        let (ends, pipe) = (try socketPair(), try socketPair())
+        defer { (ends + [pipe[0]]).forEach { close($0) } }
+        let stream = MessageStream()
+        var wrong = RandomMessage.signal(serial: 1, descriptors: 1, bytes: [1])
+        wrong[3] = 9  // of another version of the protocol
+        try sendDescriptors([pipe[1]], wrong, to: ends[0])
+        try sendDescriptors([], RandomMessage.signal(descriptors: 1), to: ends[0])
+        try sendDescriptors([pipe[1]], RandomMessage.signal(descriptors: 2), to: ends[0])
+        try sendDescriptors([pipe[1]], RandomMessage.signal(serial: 7, descriptors: 1, bytes: []), to: ends[0])
+        try sendDescriptors([pipe[1], pipe[1]], RandomMessage.signal(), to: ends[0])
+        try sendDescriptors([pipe[1], pipe[1]], RandomMessage.signal(descriptors: 1), to: ends[0])
+        close(pipe[1])
+        #expect(try descriptorCounts(stream, from: ends[1]) == [1, 0, 1])
+        #expect(recv(pipe[0], UnsafeMutableRawPointer(bitPattern: 0), 0, 0) == 0)
     }
 
-    private func sendDescriptors(_ descriptors: [Int32], _ bytes: [UInt8], to socket: Int32) throws {
-        let length = MemoryLayout<cmsghdr>.size + descriptors.count * 4
-        let control = UnsafeMutableRawBufferPointer.allocate(byteCount: (length + 7) & ~7, alignment: 8)
-        defer { control.deallocate() }
-        var part = cmsghdr()
-        (part.cmsg_len, part.cmsg_level, part.cmsg_type) = (length, SOL_SOCKET, Int32(SCM_RIGHTS))
-        control.storeBytes(of: part, as: cmsghdr.self)
-        descriptors.withUnsafeBytes { control[MemoryLayout<cmsghdr>.size...].copyBytes(from: $0) }
-        var bytes = bytes
-        let sent = bytes.withUnsafeMutableBytes { bytes in
-            var part = iovec(iov_base: bytes.baseAddress, iov_len: bytes.count)
-            return withUnsafeMutablePointer(to: &part) { part in
-                var header = msghdr()
-                (header.msg_iov, header.msg_iovlen) = (part, 1)
-                if !descriptors.isEmpty { (header.msg_control, header.msg_controllen) = (control.baseAddress, length) }
-                return sendmsg(socket, &header, 0)
+    @Test("as many descriptors as the kernel lets pass are received, whatever waits")
+    func manyDescriptors() throws {
+        let ends = try socketPair()
+        defer { ends.forEach { close($0) } }
+        let stream = MessageStream()
+        let large = RandomMessage.signal(serial: 1, descriptors: 253, bytes: [UInt8](repeating: 0, count: 40_000))
+        let descriptors = [Int32](repeating: ends[0], count: 253)
+        try sendDescriptors(descriptors, Array(large.prefix(100)), to: ends[0])
+        #expect(try stream.receive(from: ends[1]) && stream.next() == nil)
+        try sendDescriptors([], Array(large.dropFirst(100)), to: ends[0])
+        try sendDescriptors(descriptors, RandomMessage.signal(descriptors: 253), to: ends[0])
+        #expect(try descriptorCounts(stream, from: ends[1]) == [253, 253])
+    }
+
+    @Test("without a free descriptor a message loses its own, and those after it have theirs")
+    func noDescriptorFree() throws {
+        let ends = try socketPair()
+        defer { ends.forEach { close($0) } }
+        let stream = MessageStream()
+        try sendDescriptors(
+            [ends[0], ends[0]], RandomMessage.signal(serial: 1, descriptors: 2, bytes: []), to: ends[0])
+        try sendDescriptors([ends[0]], RandomMessage.signal(serial: 2, descriptors: 1, bytes: []), to: ends[0])
+        #expect(try withResourceLimit(RLIMIT_NOFILE, 0) { try stream.receive(from: ends[1]) })
+        let first = try #require(try stream.next())
+        #expect(first.serial == 1 && first.duplicateDescriptor(0) == nil)
+        #expect(throws: BusError.self) { try first.values(takesFileDescriptors: true) }
+        #expect(try descriptorCounts(stream, from: ends[1]) == [1])
+    }
+
+    /// How many descriptors each message has that is there.
+    private func descriptorCounts(_ stream: MessageStream, from socket: Int32) throws -> [Int] {
+        var counts: [Int] = []
+        while try stream.receive(from: socket) {
+            while let message = try stream.next() {
+                counts.append(
+                    (0..<300).count { index in message.duplicateDescriptor(UInt32(index)).map { close($0) } != nil })
             }
         }
-        try #require(sent == bytes.count)
+        return counts
     }
+}
+
+func socketPair() throws -> [Int32] {
+    var ends: [Int32] = [-1, -1]
+    try #require(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0, &ends) == 0)
+    return ends
+}
+
+/// Sends bytes with descriptors in one call.
+func sendDescriptors(_ descriptors: [Int32], _ bytes: [UInt8], to socket: Int32) throws {
+    let length = MemoryLayout<cmsghdr>.size + descriptors.count * 4
+    let control = UnsafeMutableRawBufferPointer.allocate(byteCount: (length + 7) & ~7, alignment: 8)
+    defer { control.deallocate() }
+    var part = cmsghdr()
+    (part.cmsg_len, part.cmsg_level, part.cmsg_type) = (length, SOL_SOCKET, Int32(SCM_RIGHTS))
+    control.storeBytes(of: part, as: cmsghdr.self)
+    descriptors.withUnsafeBytes { control[MemoryLayout<cmsghdr>.size...].copyBytes(from: $0) }
+    var bytes = bytes
+    let sent = bytes.withUnsafeMutableBytes { bytes in
+        var part = iovec(iov_base: bytes.baseAddress, iov_len: bytes.count)
+        return withUnsafeMutablePointer(to: &part) { part in
+            var header = msghdr()
+            (header.msg_iov, header.msg_iovlen) = (part, 1)
+            if !descriptors.isEmpty { (header.msg_control, header.msg_controllen) = (control.baseAddress, length) }
+            return sendmsg(socket, &header, 0)
+        }
+    }
+    try #require(sent == bytes.count)
 }

@@ -44,11 +44,17 @@ struct RandomMessage {
             4, isBig: false, serial: serial, fields: fields, numbers: numbers, signature: signature, body: body)
     }
 
-    /// A signal with an `ay`.
-    static func signal(serial: UInt32, bytes: [UInt8]) -> [UInt8] {
+    /// A signal with an `ay`, and an `ah` if it has descriptors.
+    static func signal(serial: UInt32, descriptors: UInt32 = 0, bytes: [UInt8]) -> [UInt8] {
         var body = RandomMessage(isBig: false)
         body.add(UInt32(bytes.count))
-        return signal(serial: serial, signature: "ay", body: body.bytes + bytes)
+        body.bytes += bytes
+        if descriptors > 0 {
+            body.add(descriptors * 4)
+            for index in 0..<descriptors { body.add(index) }
+        }
+        return signal(
+            serial: serial, descriptors: descriptors, signature: descriptors > 0 ? "ayah" : "ay", body: body.bytes)
     }
 
     private static func message(

@@ -84,6 +84,31 @@ extension Hostile {
             #expect(app.central.manager.state == .poweredOn)
         }
 
+        @Test("signals with descriptors, and from reserved places, as any user may send them, end nothing")
+        func descriptors() async throws {
+            let world = try await HostileWorld()
+            let app = try await Subscriber(world)
+            let isBroker = ProcessInfo.processInfo.environment["BLUEZKIT_TEST_BUS"] == "dbus-broker"
+            let descriptor = Value.fileDescriptor(0)
+            // As many as the bus lets pass; the message is so long that it comes in pieces.
+            let large =
+                [.bytes([UInt8](repeating: 7, count: 40_000))]
+                + [Value](repeating: descriptor, count: isBroker ? 253 : 16)
+            for _ in 0..<5 {
+                // Another one each time: a bus may end who sends what it does not let pass.
+                let forger = try await Peer.named(world.simulator.busAddress)
+                try forger.emit("/", "a.b", "Large", to: world.centralName, large)
+                try forger.emit("/", "a.b", "Small", to: world.centralName, [descriptor])
+                try forger.emit("/", "a.b", "Plain", to: world.centralName, [])
+                _ = try await forger.bus("GetId")  // the bus has passed them on
+                try await app.goesOn("descriptors")
+                try? forger.emit("/org/freedesktop/DBus/Locally", "a.b", "Plain", to: world.centralName, [])
+                try? forger.emit("/", "org.freedesktop.DBus.Locally", "Plain", to: world.centralName, [])
+                _ = try? await forger.bus("GetId")
+                try await app.goesOn("reserved places")
+            }
+        }
+
         @Test("method calls to the app's connection are refused, not obeyed")
         func calls() async throws {
             let world = try await HostileWorld()

@@ -177,7 +177,7 @@ extension Hostile {
         func vanishing(givesSockets: Bool) async throws {
             let victim = try await Victim(version: BlueZVersion(5, givesSockets ? 79 : 66))
             let path = victim.path(victim.notifying)
-            let open = openDescriptors()
+            let open = openSockets()
             for number in 0..<1000 {
                 let device = FakeBlueZ.device(number)
                 let socket = try await victim.fake.acquire(path, device)
@@ -193,7 +193,7 @@ extension Hostile {
             try victim.fake.setConnected(false, FakeBlueZ.device)
             try await victim.fake.settle(at: path)
             #expect(victim.isEmpty())
-            #expect(openDescriptors() <= open + 8)
+            #expect(openSockets() <= open + 8)
         }
 
         @Test("CN-15 O-45 requests during the manager's release are answered, and nothing follows")

@@ -174,7 +174,7 @@ import Testing
         "O-42 a channel that is closed at any moment, from either side, 1,000 times: no descriptor stays, one end each")
     func closedAnytime() async throws {
         _ = try pair()
-        let before = openDescriptors()
+        let before = openSockets()
         for round in 0..<1000 {
             let (channel, end) = try pair()
             let log = Log()
@@ -193,8 +193,8 @@ import Testing
             if round % 7 == 0 { await Task.yield() }
             #expect(log.events.all.count { $0 == Stream.Event.endEncountered.rawValue } <= 2)
         }
-        try await eventually("the descriptors are closed: \(openDescriptors()), before \(before)") {
-            openDescriptors() <= before + 4
+        try await eventually("the sockets are closed: \(openSockets()), before \(before)") {
+            openSockets() <= before + 4
         }
     }
 

@@ -70,13 +70,15 @@ import Testing
 
     // Slow: 40 runs of an app and 40 relaunches, each in a world of its own.
     @Test("D11 RS-16 a central killed at any system call: the intents before or after the interrupted call come back")
-    func killCentralAnywhere() async throws { try await killAnywhere(Self.central, atLeast: 500) }
+    func killCentralAnywhere() async throws { try await killAnywhere(Self.central, atLeast: 400) }
 
     // Slow: likewise.
     @Test(
         "D11 RS-16 a peripheral killed at any system call: the intents before or after the interrupted call come back")
-    func killPeripheralAnywhere() async throws { try await killAnywhere(Self.peripheral, atLeast: 300) }
+    func killPeripheralAnywhere() async throws { try await killAnywhere(Self.peripheral, atLeast: 200) }
 
+    /// How many system calls a run makes depends on how much arrives at a time: `fewest` only shows that they are counted.
+    ///
     /// The environment's `BLUEZKIT_KILL_POINTS` says how many of the system calls are tried; they are spread evenly.
     private func killAnywhere(_ script: Script, atLeast fewest: Int) async throws {
         let total = try await run(script, killedAt: .max).calls ?? 0

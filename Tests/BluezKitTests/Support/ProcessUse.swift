@@ -1,9 +1,13 @@
 import BluezKitSimulator
 import Foundation
 
-/// How many descriptors this process has open.
-func openDescriptors() -> Int {
-    (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").count) ?? 0
+/// How many sockets this process has open. Other descriptors come and go: each thread with a run loop has three.
+func openSockets() -> Int {
+    let directory = "/proc/self/fd/"
+    let all = (try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []
+    return all.count {
+        (try? FileManager.default.destinationOfSymbolicLink(atPath: directory + $0))?.hasPrefix("socket:") ?? false
+    }
 }
 
 /// Runs `body` while the kernel limits this process further.
