@@ -317,7 +317,9 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     private func failOverdueCalls() {
         let (now, turnEnd) = (DispatchTime.now(), onTurnEnd)
         let waited = open.filter { $0.value.completion != nil }
-        let overdue = waited.filter { $0.value.deadline <= now }.keys.sorted()
+        // In the order of their deadlines, however late this is.
+        let overdue = waited.filter { $0.value.deadline <= now }
+            .sorted { ($0.value.deadline, $0.key) < ($1.value.deadline, $1.key) }.map(\.key)
         for serial in overdue {
             let completion = open[serial]?.completion
             open[serial]?.completion = nil
