@@ -106,7 +106,7 @@ extension Scenarios {
             try await before.powerOn()
             let lowest = try await before.publishChannel()
             before.release()
-            let sockets = openSockets()
+            let sockets = channelSockets()
             for _ in 0..<20 {
                 let publisher = Publisher(world)
                 try await publisher.powerOn()
@@ -124,7 +124,7 @@ extension Scenarios {
                 psm = try await publisher.publishChannel()
             }
             #expect(psm <= lowest)
-            #expect(openSockets() < sockets + 20)
+            #expect(channelSockets() < sockets + 20)
         }
 
         @Test("L2-9 only an encrypted link may open a channel that demands encryption")
@@ -179,7 +179,7 @@ extension Scenarios {
                 ended.withLock { $0 += 1 }
                 pulse.beat()
             }
-            let sockets = openSockets()
+            let sockets = channelSockets()
             try await world.control("central channel churn \(String(psm, radix: 16)) 100")
             await wait { ended.withLock { $0 } > 0 }
             publisher.onEvent { _, _ in }
@@ -198,9 +198,9 @@ extension Scenarios {
             // socket that listens on the other PSM, and those of the last channel until both ends have been released.
             await wait {
                 publisher.forgetRecords()
-                return openSockets() <= sockets + 3
+                return channelSockets() <= sockets + 3
             }
-            #expect(openSockets() <= sockets + 3)
+            #expect(channelSockets() <= sockets + 3)
         }
     }
 }

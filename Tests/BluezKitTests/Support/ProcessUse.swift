@@ -2,11 +2,25 @@ import BluezKitSimulator
 import Foundation
 
 /// How many sockets this process has open. Other descriptors come and go: each thread with a run loop has three.
-func openSockets() -> Int {
-    let directory = "/proc/self/fd/"
-    let all = (try? FileManager.default.contentsOfDirectory(atPath: directory)) ?? []
-    return all.count {
-        (try? FileManager.default.destinationOfSymbolicLink(atPath: directory + $0))?.hasPrefix("socket:") ?? false
+func openSockets() -> Int { socketNames().count }
+
+/// How many of them are of L2CAP channels, the simulator's included: of others a busy simulator makes some at any time.
+func channelSockets() -> Int {
+    socketNames().count { $0.family == sa_family_t(AF_BLUETOOTH) || $0.name.hasPrefix("\0bluezkit-l2cap/") }
+}
+
+private func socketNames() -> [(family: sa_family_t, name: String)] {
+    let all = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")) ?? []
+    return all.compactMap(Int32.init).compactMap { descriptor in
+        var address = sockaddr_un()
+        var size = socklen_t(MemoryLayout.size(ofValue: address))
+        return withUnsafeMutableBytes(of: &address) { bytes in
+            guard let start = bytes.baseAddress?.assumingMemoryBound(to: sockaddr.self),
+                getsockname(descriptor, start, &size) == 0
+            else { return nil }
+            let name = bytes[MemoryLayout<sa_family_t>.size..<min(Int(size), bytes.count)]
+            return (start.pointee.sa_family, String(decoding: name, as: UTF8.self))
+        }
     }
 }
 
