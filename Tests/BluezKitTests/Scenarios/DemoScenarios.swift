@@ -41,7 +41,7 @@ extension Scenarios {
                 ["card", "receive", "--output", received.path, "--min-rssi", "-127", "--adapter", "hci1", "--json"]
                     + ["--timeout", String(4 * world_deadline)])
             async let sharing = run(share)
-            #expect(try await run(receive) == 0)
+            try #require(try await run(receive) == 0)
             #expect(try Data(contentsOf: received) == card)
             #expect(try await sharing == 0)
         }
@@ -91,7 +91,7 @@ extension Scenarios {
             for size in [0, 1, way == "write" ? 5000 : Worlds.isRig ? 20_000 : 200_000] {
                 let transfer = try transfer(world, size, via: way)
                 async let receiving = run(transfer.receive)
-                #expect(try await run(transfer.send) == 0)
+                try #require(try await run(transfer.send) == 0)
                 #expect(try await receiving == 0)
                 #expect(FileManager.default.contents(atPath: transfer.received) == transfer.content)
                 #expect(!FileManager.default.fileExists(atPath: transfer.received + ".part"))
