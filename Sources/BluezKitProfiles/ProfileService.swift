@@ -110,8 +110,10 @@ public final class ProfileService<Profile: ServiceProfile>: StandardService {
 
     /// Sets what happens with writes. Without it they are refused. Values that cannot be read are refused with "value not
     /// allowed" (0x13), or with "invalid attribute value length" if they are too short.
-    /// - Parameter handler: Returns the result to respond with. Called on the queue that calls `answer(_:of:)`. The
-    ///   service should not be held by it.
+    /// - Parameters:
+    ///   - type: The type of the values that are written.
+    ///   - handler: Returns the result to respond with. Called on the queue that calls `answer(_:of:)`. The service should
+    ///     not be held by it.
     public func onWrite<V: CharacteristicValue>(of type: V.Type, _ handler: @escaping (V) -> CBATTError.Code) {
         onWrite(of: V.uuid) { value in
             do throws(CharacteristicValueError) {
@@ -125,7 +127,9 @@ public final class ProfileService<Profile: ServiceProfile>: StandardService {
     }
 
     /// Sets what happens with writes of any bytes. Without it they are refused.
-    /// - Parameter handler: Returns the result to respond with. Called on the queue that calls `answer(_:of:)`.
+    /// - Parameters:
+    ///   - uuid: The characteristic.
+    ///   - handler: Returns the result to respond with. Called on the queue that calls `answer(_:of:)`.
     public func onWrite(of uuid: CBUUID, _ handler: @escaping (Data) -> CBATTError.Code) { handlers[uuid] = handler }
 
     /// What was set or sent last, or what a central has written.

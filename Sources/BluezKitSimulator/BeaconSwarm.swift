@@ -55,7 +55,10 @@ final class BeaconSwarm {
 extension Simulator {
     /// Replaces all beacons by this many. Each advertises manufacturer data of company 0xFFFF: its number and a
     /// counter, two bytes each.
-    /// - Parameter change: The counter is incremented with every `change`-th advertisement; 0: never.
+    /// - Parameters:
+    ///   - count: The number of beacons; 0: none.
+    ///   - interval: The time between two advertisements of a beacon.
+    ///   - change: The counter is incremented with every `change`-th advertisement; 0: never.
     public func setCrowd(_ count: Int, interval: Duration = .seconds(1), change: Int = 1) {
         sync {
             beacons?.stop()

@@ -28,7 +28,7 @@ extension Simulator {
     ///   `value NUMBER [HEX]`, `private`, which returns the address from which it now advertises, `identity`, which
     ///   ends that, `notify NUMBER HEX`, `indicate NUMBER HEX`, `burst NUMBER COUNT [SIZE [PER_SECOND]]`; only here:
     ///   `once [DBM]`, one advertisement now
-    /// - `coc channel VERB`: L2CAP channels, see ``ChannelControl``
+    /// - `coc channel VERB`: L2CAP channels
     /// - `heart beat PER_SECOND`, `heart measure BPM`, `sink services add|remove`
     /// - `crowd set COUNT [INTERVAL_MS [CHANGE]]`; only here: `crowd known COUNT`
     /// - `central` and `central2`: see ``VirtualCentral``, which lists their lines

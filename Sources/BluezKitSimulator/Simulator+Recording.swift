@@ -49,7 +49,11 @@ public struct SimulatorFault: Sendable {
     /// The number of calls that it affects; nil: all.
     public var times: Int?
 
-    /// - Parameter member: `Connect`, or `org.bluez.Device1.Connect`.
+    /// - Parameters:
+    ///   - member: `Connect`, or `org.bluez.Device1.Connect`; nil: any.
+    ///   - path: Of the object that is called; nil: any.
+    ///   - times: The number of calls that it affects; nil: all.
+    ///   - effect: What happens to them.
     public init(_ member: String? = nil, path: String? = nil, times: Int? = 1, _ effect: Effect) {
         if let member, let dot = member.lastIndex(of: ".") {
             interface = String(member[..<dot])
@@ -86,7 +90,9 @@ extension Simulator {
     public var calls: [RecordedCall] { sync { recorded } }
 
     /// The calls of one method so far.
-    /// - Parameter member: `StartDiscovery`.
+    /// - Parameters:
+    ///   - member: `StartDiscovery`.
+    ///   - path: Of the object that is called; nil: any.
     public func calls(_ member: String, path: String? = nil) -> [RecordedCall] {
         sync { matching(member, path) }
     }

@@ -70,7 +70,10 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
 
     /// Starts a simulated bluetoothd with one powered adapter, `hci0`.
     /// - Parameters:
+    ///   - timing: How long BlueZ takes; shortened by default.
+    ///   - options: What it is like.
     ///   - address: The bus to use. Nil: a private bus, which ends with the simulator.
+    ///   - adapterAddresses: One for each adapter.
     public init(
         timing: SimulatorTiming = .fast, options: SimulatorOptions = SimulatorOptions(), address: String? = nil,
         adapterAddresses: [String] = ["00:B1:5E:00:00:01"]

@@ -3,7 +3,9 @@ extension VirtualCentral {
     /// Sends `count` random requests to random attributes: writes and prepared writes of any length at any offset,
     /// reads at any offset, invalid configurations, executes without prepared writes. It connects again when the link
     /// ends.
-    /// - Parameter seed: The same seed sends the same requests.
+    /// - Parameters:
+    ///   - count: The number of requests.
+    ///   - seed: The same seed sends the same requests.
     /// - Returns: The number of answers, and how many of them were errors.
     @discardableResult
     public func storm(_ count: Int, seed: UInt64 = 1) async throws -> (answers: Int, errors: Int) {

@@ -40,7 +40,11 @@ public struct VirtualService: Sendable {
     /// UUIDs of included services of the same peripheral, which must precede this one.
     public var includes: [String]
 
-    /// - Parameter uuid: `180D`, or all 36 characters.
+    /// - Parameters:
+    ///   - uuid: `180D`, or all 36 characters.
+    ///   - isPrimary: Whether it is a primary service.
+    ///   - includes: UUIDs of services of the same peripheral, which must precede this one.
+    ///   - characteristics: In the order of their handles.
     public init(
         _ uuid: String, isPrimary: Bool = true, includes: [String] = [], _ characteristics: [VirtualCharacteristic] = []
     ) {

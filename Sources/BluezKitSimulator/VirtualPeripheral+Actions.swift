@@ -151,7 +151,10 @@ extension VirtualPeripheral {
 
     /// Notifies `value(0)`, `value(1)`… repeatedly; the previous stream of that characteristic ends.
     /// - Parameters:
+    ///   - uuid: Of the characteristic.
+    ///   - interval: The time between two notifications.
     ///   - count: The number of notifications; nil: until ``stopNotifying(_:)``.
+    ///   - value: Makes the values, with their numbers.
     public func notifyRepeatedly(
         _ uuid: String, every interval: Duration, count: Int? = nil, value: @escaping @Sendable (Int) -> [UInt8]
     ) {

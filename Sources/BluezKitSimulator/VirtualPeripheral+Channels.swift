@@ -16,6 +16,7 @@ extension VirtualPeripheral {
     /// - Parameters:
     ///   - psm: 0x01 to 0xFF; 0: the first free one from 0x80 on.
     ///   - security: What the link must provide; a program that opens a channel then pairs, or is refused.
+    ///   - handler: Gets each channel.
     /// - Returns: The PSM.
     /// - Throws: ``VirtualChannelError/psmInUse``
     @discardableResult
@@ -79,8 +80,10 @@ extension VirtualPeripheral {
 extension VirtualCentral {
     /// Opens an L2CAP channel to a PSM of the connected peripheral: one that a program has published there, or one that
     /// ``VirtualPeripheral/serveChannels(psm:security:_:)`` serves.
-    /// - Parameter pairs: If the PSM is for encrypted links only, and this one is not encrypted, the central pairs;
-    ///   otherwise it is refused.
+    /// - Parameters:
+    ///   - psm: Of the channel.
+    ///   - pairs: If the PSM is for encrypted links only, and this one is not encrypted, the central pairs; otherwise it is
+    ///     refused.
     /// - Throws: ``VirtualChannelError/refused(result:)``, ``VirtualCentralError``
     public func openChannel(_ psm: UInt16, pairs: Bool = true) async throws -> VirtualChannel {
         let simulator = try simulator

@@ -58,7 +58,11 @@ public final class VirtualPeripheral: @unchecked Sendable {  // holds: all state
 
     /// - Parameters:
     ///   - address: Such as `F0:00:00:00:00:01`; the path of its BlueZ object is derived from it.
+    ///   - advertisement: What it advertises.
+    ///   - services: Its attributes.
     ///   - interval: The time between two advertisements; nil: ``SimulatorTiming/advertisingInterval``.
+    ///   - addressType: `random` or `public`.
+    ///   - key: The name with which its events begin; nil: made of its address.
     public init(
         _ address: String, _ advertisement: VirtualAdvertisement = VirtualAdvertisement(),
         services: [VirtualService] = [], interval: Duration? = nil, addressType: String = "random", key: String? = nil

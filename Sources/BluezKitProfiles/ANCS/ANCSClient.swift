@@ -23,7 +23,7 @@ public struct ANCSNotification: Sendable {
 /// It is the delegate of the peripheral. Use it only on the queue of the peripheral's manager, where it calls its handler.
 ///
 /// The phone connects to this computer, which solicits the service; `connect` to it then, as to any peripheral. A phone that
-/// is not paired refuses the subscription, and BlueZ pairs with it, if ``CBCentralManager/pairing`` allows that.
+/// is not paired refuses the subscription, and BlueZ pairs with it, if `CBCentralManager.pairing` allows that.
 public final class ANCSClient: NSObject, CBPeripheralDelegate {
     /// What happens. BluezKit addition.
     public enum Event {

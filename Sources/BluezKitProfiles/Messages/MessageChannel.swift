@@ -31,6 +31,7 @@ public final class MessageChannel: NSObject, StreamDelegate {
     private var hasEnded = false
 
     /// - Parameters:
+    ///   - channel: An open channel; its streams belong to this object from now on.
     ///   - limit: The longest message in bytes, in both directions; the same as at the other end.
     ///   - queue: A serial queue.
     public init(_ channel: CBL2CAPChannel, limit: Int = MessageDecoder.usualLimit, queue: DispatchQueue = .main) {
