@@ -11,7 +11,8 @@ struct Line: Equatable, ExpressibleByStringLiteral {
     private(set) var pieces: [Piece] = []
 
     init(_ text: String = "", _ style: Style = .plain) {
-        pieces = text.isEmpty ? [] : [Piece(text: text, style: style)]
+        // Not `text.isEmpty ? [] : [...]`: Swift 6.0 can free an array that one branch makes before it is used.
+        if !text.isEmpty { pieces.append(Piece(text: text, style: style)) }
     }
     init(stringLiteral text: String) { self.init(text) }
 
@@ -25,6 +26,8 @@ struct Line: Equatable, ExpressibleByStringLiteral {
 
     /// The text alone.
     var text: String { pieces.map(\.text).joined() }
+    /// The number of spaces at its beginning.
+    var indent: Int { text.prefix { $0 == " " }.count }
     var width: Int { pieces.reduce(0) { $0 + $1.text.displayWidth } }
 
     /// At most this wide; what is cut off is replaced by "…".
@@ -44,6 +47,48 @@ struct Line: Equatable, ExpressibleByStringLiteral {
     /// Padded with spaces to this width.
     func padded(to width: Int) -> Line {
         self.width < width ? self + Line(String(repeating: " ", count: width - self.width)) : self
+    }
+
+    /// Lines of at most this width, broken between words; all but the first begin with `indent` spaces. A longer word stays
+    /// whole, so that it can be copied.
+    func wrapped(to width: Int, indent: Int) -> [Line] {
+        guard self.width > width else { return [self] }
+        var lines: [Line] = []
+        var line = Line(), space = Line(), word = Line()
+        func endWord() {
+            guard !word.pieces.isEmpty else { return }
+            if line.width + space.width + word.width > width, line.width > indent {
+                lines.append(line)
+                (line, space) = (Line(String(repeating: " ", count: indent)), Line())
+            }
+            line += space + word
+            (space, word) = (Line(), Line())
+        }
+        for piece in pieces {
+            for character in piece.text {
+                if character == " " {
+                    endWord()
+                    space += Line(" ", piece.style)
+                } else {
+                    word += Line(String(character), piece.style)
+                }
+            }
+        }
+        endWord()
+        return (lines + [line]).map(\.joined)
+    }
+
+    /// With as few pieces as possible.
+    private var joined: Line {
+        var result = Line()
+        for piece in pieces {
+            if result.pieces.last?.style == piece.style {
+                result.pieces[result.pieces.count - 1].text += piece.text
+            } else {
+                result.pieces.append(piece)
+            }
+        }
+        return result
     }
 
     func rendered(colour: Bool) -> String {

@@ -26,6 +26,25 @@ import Testing
         #expect("abcd".clipped(to: 3) == "ab…")
     }
 
+    @Test("long lines are broken between words, never in one, and keep their styles")
+    func wraps() {
+        let line = Line("ok  ") + Line("red words", .red) + Line(", and more") + Line(" of them", .dim)
+        #expect(line.wrapped(to: 80, indent: 4) == [line])
+        #expect(line.wrapped(to: 14, indent: 4).map(\.text) == ["ok  red words,", "    and more", "    of them"])
+        #expect(line.wrapped(to: 14, indent: 4)[0] == Line("ok  ") + Line("red words", .red) + ",")
+        #expect(line.wrapped(to: 14, indent: 4)[2] == Line("    ") + Line("of them", .dim))
+        #expect(
+            Line("a bus at unix:path=/tmp/x/bus").wrapped(to: 10, indent: 0).map(\.text) == [
+                "a bus at", "unix:path=/tmp/x/bus",
+            ])
+        #expect(Line("  心拍 心拍").wrapped(to: 9, indent: 2).map(\.text) == ["  心拍", "  心拍"])
+        for width in 0...30 {
+            let parts = line.wrapped(to: width, indent: 2)
+            #expect(parts.map(\.text).joined().filter { $0 != " " } == line.text.filter { $0 != " " })
+            #expect(parts.allSatisfy { $0.width <= max(width, "  words,".count) })
+        }
+    }
+
     @Test("colours are written only if requested")
     func rendersColours() {
         let line = Line("a", .red) + Line("b")
