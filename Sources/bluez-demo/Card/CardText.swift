@@ -2,19 +2,9 @@ import Foundation
 
 /// A card as shown to people. It may come from another device, so control characters are neutralized.
 enum CardText {
-    /// The name on the card (vCard, `FN`); nil: there is none, or it is not a vCard.
-    /// - SeeAlso: RFC 6350, 6.2.1.
+    /// The name on the card; nil: there is none, or it is not a vCard.
     static func name(_ card: Data) -> String? {
-        for line in lines(card) ?? [] {
-            let parts = line.split(separator: ":", maxSplits: 1)
-            // A group and parameters may precede the value: `item1.FN;LANGUAGE=en:Ada`.
-            guard parts.count == 2, let property = parts[0].split(separator: ";").first?.split(separator: ".").last,
-                property.uppercased() == "FN"
-            else { continue }
-            let name = parts[1].trimmingCharacters(in: .whitespaces).clipped(to: 60)
-            if !name.isEmpty { return name }
-        }
-        return nil
+        String(validating: card, as: UTF8.self).flatMap { VCard($0).name }.map { $0.harmless.clipped(to: 60) }
     }
 
     /// The lines of a text; nil: it is not a text.

@@ -185,10 +185,28 @@ import Testing
         #expect(name("BEGIN:VCARD\r\nVERSION:4.0\r\nFN:Ada Lovelace\r\nEND:VCARD\r\n") == "Ada Lovelace")
         #expect(name("N:x\nitem1.fn;LANGUAGE=en: Ada: Countess\n") == "Ada: Countess")
         #expect(name("FN:\u{1B}[31mAda") == "\u{FFFD}[31mAda")
-        #expect(name("FN:\nFN:Ada") == "Ada" && name("FN: \n") == nil && name("FNX:Ada") == nil)
+        #expect(name("FN:\nFN:Ada") == "Ada" && name("FN:\n") == nil && name("FNX:Ada") == nil)
         #expect(name("") == nil && name(":") == nil && name(";:x") == nil)
         #expect(CardText.name(Data([0x46, 0x4E, 0x3A, 0xFF])) == nil)
         #expect(name("FN:" + String(repeating: "x", count: 1000))?.count == 60)
+    }
+
+    @Test("the name on a card of any version is found: folded, escaped, quoted-printable, in parts")
+    func writtenNames() {
+        func name(_ lines: String...) -> String? { CardText.name(Data(lines.joined(separator: "\r\n").utf8)) }
+        #expect(name("VERSION:3.0", #"FN:Example\, Sons \; Daughters"#) == "Example, Sons ; Daughters")
+        #expect(name(#"FN:a\nb\\c"#) == #"a b\c"#)
+        let folded = ["FN:Dr. Hubert Blaine Wolfe", " schlegelsteinhausen"]
+        #expect(name("VERSION:4.0", folded[0], folded[1]) == "Dr. Hubert Blaine Wolfeschlegelsteinhausen")
+        #expect(name("VERSION:2.1", folded[0], folded[1]) == "Dr. Hubert Blaine Wolfe schlegelsteinhausen")
+        let quoted = "FN;CHARSET=UTF-8;ENCODING=QUOTED-PRINTABLE:=41=6E=6E=61=20=4D=C3=BC=6C=6C=65=72"
+        #expect(name("VERSION:2.1", quoted) == "Anna Müller")
+        #expect(name("VERSION:2.1", "FN;QUOTED-PRINTABLE;CHARSET=ISO-8859-1:Anna =", "M=FCller") == "Anna Müller")
+        #expect(name("FN;ENCODING=QUOTED-PRINTABLE:100=", "=25=2G=") == "100%=2G=")
+        #expect(name("VERSION:2.1", "N:Müller;Anna;;;", "TEL:1") == "Anna Müller")
+        #expect(name(#"FN;SORT-AS="a:b;c";LANGUAGE=en:Ada"#) == "Ada")
+        #expect(name("N:;;;;", "FN:Ada") == "Ada" && name("N:;;;;") == nil)
+        #expect(name("FN;ENCODING=QUOTED-PRINTABLE:=1B[31mAda") == "\u{FFFD}[31mAda")
     }
 
     @Test("progress fits the terminal")
