@@ -24,7 +24,8 @@ enum Beacon: Equatable {
     case iBeacon(UUID, major: UInt16, minor: UInt16, power: Int8)
     case uid(namespace: String, instance: String, power: Int8)
     case url(String, power: Int8)
-    case telemetry(millivolts: Int, celsius: Double, packets: UInt32, seconds: Double)
+    /// A beacon without a battery or a thermometer says so: 0 mV, and the lowest temperature.
+    case telemetry(millivolts: Int?, celsius: Double?, packets: UInt32, seconds: Double)
 
     /// - Returns: nil if it is no beacon.
     init?(_ advertisement: AdvertisementData) throws {
@@ -56,9 +57,11 @@ enum Beacon: Equatable {
         case (0x00, 18...): self = .uid(namespace: hex(2..<12), instance: hex(12..<18), power: power)
         case (0x10, 3...): self = .url(try Self.url(data[2...]), power: power)
         case (0x20, 14...) where data[1] == 0:
+            let (millivolts, temperature) = (Int(number(2..<4)), Int16(truncatingIfNeeded: number(4..<6)))
             self = .telemetry(
-                millivolts: Int(number(2..<4)), celsius: Double(Int16(truncatingIfNeeded: number(4..<6))) / 256,
-                packets: number(6..<10), seconds: Double(number(10..<14)) / 10)
+                millivolts: millivolts == 0 ? nil : millivolts,
+                celsius: temperature == .min ? nil : Double(temperature) / 256, packets: number(6..<10),
+                seconds: Double(number(10..<14)) / 10)
         default:
             throw Malformed(
                 description: "an Eddystone frame of type \(data[0]) with \(data.count) bytes is unknown or too short")
@@ -89,7 +92,8 @@ extension Beacon: CustomStringConvertible {
         case .uid(let namespace, let instance, let power): "Eddystone UID \(namespace) \(instance) power \(power)"
         case .url(let url, let power): "Eddystone URL \(url) power \(power)"
         case .telemetry(let millivolts, let celsius, let packets, let seconds):
-            "Eddystone TLM \(millivolts) mV \(celsius) °C \(packets) packets \(seconds) s"
+            "Eddystone TLM" + (millivolts.map { " \($0) mV" } ?? "") + (celsius.map { " \($0) °C" } ?? "")
+                + " \(packets) packets \(seconds) s"
         }
     }
 }

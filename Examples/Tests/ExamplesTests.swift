@@ -82,7 +82,7 @@ import Testing
         terminal.stop()
     }
 
-    @Test("beacon-watch: iBeacon and Eddystone; damaged ones are reported and do no harm")
+    @Test("beacon-watch: iBeacon and Eddystone, as far as they have sensors; damaged ones are reported and do no harm")
     func beacons() async throws {
         let simulator = try await Simulator()
         let uuid = UUID()
@@ -90,7 +90,8 @@ import Testing
         let apple: [[UInt8]] = [[2, 21] + bytes + [1, 2, 0, 7, 0xC5], [2, 21, 1, 2, 3]]
         let eddystone: [[UInt8]] = [
             [0x00, 0xE7] + Array(1...16), [0x10, 0xEE, 3] + Array("swift".utf8) + [1],
-            [0x20, 0, 0x0B, 0xB8, 0x15, 0x80, 0, 0, 0, 5, 0, 0, 0, 100], [0x30, 1, 2], [0x10], [0x10, 0, 9],
+            [0x20, 0, 0x0B, 0xB8, 0x15, 0x80, 0, 0, 0, 5, 0, 0, 0, 100],
+            [0x20, 0, 0, 0, 0x80, 0, 0, 0, 0, 6, 0, 0, 0, 200], [0x30, 1, 2], [0x10], [0x10, 0, 9],
         ]
         for (number, data) in apple.enumerated() {
             simulator.add(
@@ -106,6 +107,7 @@ import Testing
         try await example.expectLines([
             "iBeacon \(uuid) 258 7 power -59", "Eddystone UID 0102030405060708090a 0b0c0d0e0f10 power -25",
             "Eddystone URL https://swift.org/ power -18", "Eddystone TLM 3000 mV 21.5 °C 5 packets 10.0 s",
+            "Eddystone TLM 6 packets 20.0 s",
         ])
         try await example.expectProblems([
             "an iBeacon has 7 bytes, not 25", "an Eddystone frame of type 48 with 3 bytes is unknown or too short",
@@ -167,7 +169,9 @@ import Testing
             "F0:00:00:00:04:01",
             VirtualAdvertisement(localName: "Modem", serviceUUIDs: ["6e400001-b5a3-f393-e0a9-e50e24dcca9e"]))
         let answer: @Sendable ([UInt8]) -> Void = { [unowned device] bytes in
-            device.notify("6e400003-b5a3-f393-e0a9-e50e24dcca9e", bytes.map { $0 == 0x7E ? 0x1B : $0 })
+            for byte in bytes {
+                device.notify("6e400003-b5a3-f393-e0a9-e50e24dcca9e", [byte == 0x7E ? 0x1B : byte])
+            }
         }
         device.addService(
             VirtualService(
@@ -181,6 +185,9 @@ import Testing
         let example = try Example("uart-terminal", ["Modem"], simulator)
         example.type("hello ~[2J\n")
         #expect(try await example.nextLine() == "hello \u{FFFD}[2J")
+        // A character that two values share.
+        example.type("23 °C \u{1F600}, \u{FF}\n")
+        #expect(try await example.nextLine() == "23 °C \u{1F600}, \u{FF}")
         let long = String(repeating: "0123456789", count: 100)
         example.type(long + "\n")
         #expect(try await example.nextLine() == long)

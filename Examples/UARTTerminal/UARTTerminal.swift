@@ -17,12 +17,34 @@ func fail(_ problem: String) -> Never {
     exit(1)
 }
 
-/// What may be shown: a device must not control the terminal.
-func printable(_ data: Data) -> Data {
-    let scalars = String(decoding: data, as: UTF8.self).unicodeScalars.map { scalar -> Unicode.Scalar in
-        scalar == "\n" || scalar == "\t" || scalar.properties.generalCategory != .control ? scalar : "\u{FFFD}"
+/// What may be shown of a stream of bytes: a device must not control the terminal.
+struct Screen {
+    /// The beginning of a character, whose end comes with the next value.
+    private var rest = Data()
+
+    mutating func take(_ data: Data) -> Data {
+        rest += data
+        let bytes = Array(rest)
+        // A first byte says how many there are.
+        let lengths = bytes.suffix(3).reversed().enumerated().first { $1 & 0xC0 != 0x80 }
+        var open = 0
+        if let (following, first) = lengths {
+            let length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : first >= 0xC0 ? 2 : 1
+            open = length > following + 1 ? following + 1 : 0
+        }
+        rest = Data(bytes.suffix(open))
+        return Self.printable(bytes.dropLast(open))
     }
-    return Data(String(String.UnicodeScalarView(scalars)).utf8)
+
+    /// What is left at the end.
+    var end: Data { Self.printable(Array(rest)[...]) }
+
+    private static func printable(_ bytes: ArraySlice<UInt8>) -> Data {
+        let scalars = String(decoding: bytes, as: UTF8.self).unicodeScalars.map { scalar -> Unicode.Scalar in
+            scalar == "\n" || scalar == "\t" || scalar.properties.generalCategory != .control ? scalar : "\u{FFFD}"
+        }
+        return Data(String(String.UnicodeScalarView(scalars)).utf8)
+    }
 }
 
 /// Lines of the terminal. Reading blocks, so it has a thread of its own.
@@ -73,7 +95,9 @@ enum UARTTerminal {
         let answers = device.values(for: output)
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask {
-                for try await data in answers { FileHandle.standardOutput.write(printable(data)) }
+                var screen = Screen()
+                for try await data in answers { FileHandle.standardOutput.write(screen.take(data)) }
+                FileHandle.standardOutput.write(screen.end)
             }
             group.addTask {
                 for await line in typedLines() {
