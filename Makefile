@@ -37,7 +37,7 @@ kill-anywhere: ## kill an app at every system call, restart it, and check what i
 	@scripts/kill-anywhere
 
 demo: ## show a heart-rate sensor: a real one if there is an adapter, otherwise a simulated one
-	@scripts/demo
+	@trap : INT; scripts/demo || [ $$? -eq 130 ] # Ctrl-C is how it ends, and no error
 
 demo-restore: ## kill the demo while measurements arrive, restart it, and check that it resumes
 	@scripts/demo-restore
@@ -54,7 +54,7 @@ gtk-test: ## run the GTK app without a display, kill it, and take screenshots
 bench: ## measure the release build
 	@scripts/bench
 
-docs: ## build the documentation into .build/docs
+docs: ## build the documentation, a web site, into .build/docs
 	@scripts/docs
 
 lint: ## check style and doc comments; changes nothing

@@ -101,6 +101,12 @@ if Context.environment["BLUEZKIT_TOOLS"] != nil {
     ]
 }
 
+// `make demo` builds with what the demo needs: a machine without GLib has nothing to warn about.
+if Context.environment["BLUEZKIT_DEMO"] != nil {
+    package.products.removeAll { $0.name == "BluezKitGLib" }
+    package.targets.removeAll { $0.type == .test || ["BluezKitGLib", "CBluezGLib"].contains($0.name) }
+}
+
 // Needs coverage instrumentation, libFuzzer and internal declarations, so only `scripts/fuzz` builds it.
 if Context.environment["BLUEZKIT_FUZZ"] != nil {
     package.targets.append(
