@@ -33,7 +33,8 @@ public final class PrivateBus: Sendable {
     /// Starts a daemon and returns when it is listening.
     public init(policy: Policy = .system) throws(StartError) {
         guard let program = Self.program() else { throw .notInstalled }
-        var template = Array((NSTemporaryDirectory() + "/bluezkit-bus-XXXXXX").utf8CString)
+        let folder = URL(fileURLWithPath: NSTemporaryDirectory()).path  // without a slash at its end
+        var template = Array((folder + "/bluezkit-bus-XXXXXX").utf8CString)
         guard mkdtemp(&template) != nil else { throw .failed("no temporary directory: \(Self.errnoText)") }
         directory = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
         do {

@@ -15,7 +15,7 @@ enum Program {
     /// Runs a command, which ends the process.
     static func run(_ command: any Command, output: Output) -> Never {
         (self.command, self.output) = (command, output)
-        output.onClosed = { command.stop(.success) }  // the reader of a pipe has closed it
+        output.onClosed = { command.stop(.success) }
         // The command reports what matters; the library's own log is shown only if requested.
         BluezKitLog.handler = { level, text in
             if level == .misuse || BluezKitLog.level == .debug { BluezKitLog.writeToStandardError(level, text) }
@@ -38,10 +38,20 @@ enum Program {
         dispatchMain()
     }
 
+    /// Writes a text, and ends the process.
+    static func print(_ text: String) -> Never {
+        let output = Output(mode: .plain, colour: false)
+        output.say(Line(text))
+        self.output = output
+        quit(.success)
+    }
+
     /// Restores the terminal and ends the process.
     static func quit(_ status: ExitStatus) -> Never {
         output?.restoreTerminal()
-        exit(status.rawValue)
+        guard status == .success, let output, let problem = output.problem else { exit(status.rawValue) }
+        output.complain(problem)
+        exit(ExitStatus.failure.rawValue)
     }
 
     private static func watch(_ number: Int32, _ body: @escaping () -> Void) {

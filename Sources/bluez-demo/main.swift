@@ -10,8 +10,11 @@ do {
     switch try Invocation(Array(CommandLine.arguments.dropFirst())) {
     case .help(let name):
         let spec = CommandSpec.all.first { $0.name == name }
-        print(spec.map(HelpText.of) ?? HelpText.general)
-    case .version: print("bluez-demo \(Program.version)")
+        Program.print(spec.map(HelpText().of) ?? HelpText().general)
+    case .nothing:
+        Terminal.write(HelpText().general + "\n", to: STDERR_FILENO)
+        exit(ExitStatus.usage.rawValue)
+    case .version: Program.print("bluez-demo \(Program.version)")
     case .scan(let options, let common):
         run(common) { ScanCommand(options, common: common, output: $0) }
     case .heartRate(let options, let common):

@@ -31,12 +31,13 @@ extension CommandSpec {
     static let adapter = OptionSpec(
         name: "--adapter", value: "hciN", help: "use this adapter instead of the first one that is on")
     static let help = OptionSpec(name: "--help", help: "show this help")
+    static let version = OptionSpec(name: "--version", help: "show the version")
     static let common = [json, simulated, adapter, help]
 
     static let scan = CommandSpec(
         name: "scan", summary: "show the devices in range and their signal strength",
         options: [
-            OptionSpec(name: "--duration", value: "SECONDS", help: "end after this long (default: with Ctrl-C)"),
+            OptionSpec(name: "--duration", value: "SECONDS", help: "end after this long (default: until Ctrl-C)"),
             OptionSpec(
                 name: "--service", value: "UUID",
                 help: "show only devices that advertise this service; may be repeated",
@@ -50,9 +51,10 @@ extension CommandSpec {
     static let heartRate = CommandSpec(
         name: "heart-rate", summary: "find a heart-rate sensor and show what it measures",
         options: [
-            OptionSpec(name: "--count", value: "N", help: "end after N measurements (default: with Ctrl-C)"),
+            OptionSpec(name: "--count", value: "N", help: "end after N measurements (default: until Ctrl-C)"),
             OptionSpec(
-                name: "--device", value: "IDENTIFIER", help: "use this sensor instead of the first one found"),
+                name: "--device", value: "DEVICE",
+                help: "use this sensor, by its identifier or Bluetooth address, instead of the first one found"),
             OptionSpec(
                 name: "--timeout", value: "SECONDS", help: "give up if there is no measurement for this long"),
             OptionSpec(
@@ -74,12 +76,14 @@ extension CommandSpec {
         ])
 
     static let inspect = CommandSpec(
-        name: "inspect", summary: "show the services and values of a device", operand: "IDENTIFIER",
+        name: "inspect", summary: "show the services and values of a device", operand: "DEVICE",
         options: [
             OptionSpec(
                 name: "--timeout", value: "SECONDS", help: "give up if nothing happens for this long (default: 30)")
         ] + common,
-        notes: "IDENTIFIER is what `bluez-demo scan` shows. Reads every value that can be read.")
+        notes:
+            "DEVICE is an identifier, as `bluez-demo scan` shows it, or a Bluetooth address. Reads every value that can be read."
+    )
 
     static let doctor = CommandSpec(
         name: "doctor", summary: "check whether Bluetooth works, and suggest remedies",
@@ -97,14 +101,14 @@ extension CommandSpec {
         options: [
             OptionSpec(name: "--name", value: "NAME", help: "its name (default: BluezKit Heart)"),
             OptionSpec(name: "--rate", value: "BPM", help: "approximate beats per minute (30 to 220; default: 72)"),
-            OptionSpec(name: "--duration", value: "SECONDS", help: "end after this long (default: with Ctrl-C)"),
+            OptionSpec(name: "--duration", value: "SECONDS", help: "end after this long (default: until Ctrl-C)"),
         ] + common,
         notes: "Heart rate with RR intervals and energy, battery, and device information. One measurement a second.")
 
     static let cardShare = CommandSpec(
         name: "card share", summary: "send a business card to machines nearby", operand: "FILE",
         options: [
-            OptionSpec(name: "--count", value: "N", help: "end when N have received it (default: with Ctrl-C)")
+            OptionSpec(name: "--count", value: "N", help: "end when N have received it (default: until Ctrl-C)")
         ] + common,
         notes: """
             FILE is a vCard (.vcf), or anything else up to 1,000,000 bytes: it arrives byte for byte. Everybody who is
@@ -145,7 +149,7 @@ extension CommandSpec {
         notes: """
             Receive it with `bluez-demo transfer receive FILE` on the other machine. After a lost link or a kill it
             continues where it was, when the same command is started again. The link is not encrypted. Without adapters: run
-            both ends on the bus of `bluez-demo simulate two-adapters`.
+            both ends on the bus of `bluez-demo simulate two-adapters`, with --adapter hci0 and --adapter hci1.
             """)
 
     static let transferReceive = CommandSpec(
@@ -159,7 +163,8 @@ extension CommandSpec {
         ],
         notes: """
             FILE is replaced when everything has arrived and its SHA-256 is right. Until then it is FILE.part, from
-            which the same file is continued, also after a kill. Ends when it has received a file.
+            which the same file is continued, also after a kill. Ends when it has received a file. Without adapters: as
+            `bluez-demo transfer send --help` says.
             """)
 
     static let notifications = CommandSpec(
@@ -169,7 +174,7 @@ extension CommandSpec {
             OptionSpec(
                 name: "--perform", value: "ACTION",
                 help: "perform an action of each new one that has it: positive (answer) or negative (dismiss)"),
-            OptionSpec(name: "--count", value: "N", help: "end after N notifications (default: with Ctrl-C)"),
+            OptionSpec(name: "--count", value: "N", help: "end after N notifications (default: until Ctrl-C)"),
             OptionSpec(name: "--timeout", value: "SECONDS", help: "give up if there is no notification for this long"),
         ] + common,
         notes: """

@@ -4,6 +4,8 @@ import Foundation
 
 /// The validated command line.
 enum Invocation: Equatable {
+    /// No arguments at all.
+    case nothing
     case help(command: String?)
     case version
     case scan(ScanOptions, CommonOptions)
@@ -21,6 +23,10 @@ enum Invocation: Equatable {
 
     /// - Parameter arguments: Without the name of the program.
     init(_ arguments: [String]) throws(UsageError) {
+        guard !arguments.isEmpty else {
+            self = .nothing
+            return
+        }
         // Options of every command may also precede its name.
         var leading: [String] = []
         var rest = arguments[...]
@@ -28,7 +34,7 @@ enum Invocation: Equatable {
             rest.removeFirst()
             switch first {
             case "--help", "-h":
-                self = .help(command: Self.takeSpec(&rest)?.name)
+                self = try Self.help(&rest)
                 return
             case "--version":
                 self = .version
@@ -44,18 +50,10 @@ enum Invocation: Equatable {
         guard let name = rest.first else { throw UsageError(message: "which command?") }
         if name == "help" {
             rest.removeFirst()
-            self = .help(command: Self.takeSpec(&rest)?.name)
+            self = try Self.help(&rest)
             return
         }
-        guard let spec = Self.takeSpec(&rest) else {
-            let family = CommandSpec.all.filter { $0.name.hasPrefix(name + " ") }.map(\.name)
-            guard family.isEmpty else {
-                throw UsageError(message: "\(name) what? There is " + family.joined(separator: " and "))
-            }
-            let similar = CommandSpec.all.first { $0.name.hasPrefix(name) }
-            throw UsageError(
-                message: "there is no command '\(name)'" + (similar.map { "; did you mean \($0.name)?" } ?? ""))
-        }
+        let spec = try Self.takeKnownSpec(&rest)
         let parsed = try ParsedArguments(leading + rest, of: spec)
         if parsed.has(CommandSpec.help) {
             self = .help(command: spec.name)
@@ -77,6 +75,26 @@ enum Invocation: Equatable {
         case "ladder": self = .ladder(try LadderOptions(parsed), common)
         default: self = .simulate(try SimulateOptions(parsed), common)
         }
+    }
+
+    /// About the command that follows, or about all.
+    private static func help(_ arguments: inout ArraySlice<String>) throws(UsageError) -> Invocation {
+        guard let next = arguments.first, !next.hasPrefix("-") else { return .help(command: nil) }
+        return .help(command: try takeKnownSpec(&arguments).name)
+    }
+
+    private static func takeKnownSpec(_ arguments: inout ArraySlice<String>) throws(UsageError) -> CommandSpec {
+        if let spec = takeSpec(&arguments) { return spec }
+        let name = arguments.first ?? ""
+        let family = CommandSpec.all.filter { $0.name.hasPrefix(name + " ") }.map(\.name)
+        guard family.isEmpty else {
+            throw UsageError(message: "\(name) what? There is " + family.joined(separator: " and "))
+        }
+        // Perhaps both words of a command are there, and one is not right.
+        let candidates = CommandSpec.all.map(\.name)
+        let written = [name, arguments.prefix(2).joined(separator: " ")]
+        let meant = written.compactMap { Spelling.nearest(to: $0, of: candidates) }.first
+        throw UsageError(message: "there is no command '\(name)'" + (meant.map { "; did you mean \($0)?" } ?? ""))
     }
 
     /// The command at the start of the arguments, in one word or two.
@@ -128,7 +146,7 @@ struct ScanOptions: Equatable {
 
 struct HeartRateOptions: Equatable {
     var count: Int?
-    var device: UUID?
+    var device: DeviceName?
     var timeout: Double?
     /// The restore identifier.
     var restore: String?
@@ -136,7 +154,7 @@ struct HeartRateOptions: Equatable {
     init(_ parsed: ParsedArguments) throws(UsageError) {
         count = try parsed.count("--count")
         timeout = try parsed.seconds("--timeout")
-        if let text = parsed.first("--device") { device = try parsed.identifier(text) }
+        if let text = parsed.first("--device") { device = try parsed.device(text) }
         restore = parsed.first("--restore")
         if restore != nil, parsed.has(CommandSpec.simulated) {
             throw parsed.error(
@@ -156,15 +174,15 @@ struct StateOptions: Equatable {
 }
 
 struct InspectOptions: Equatable {
-    var device: UUID
+    var device: DeviceName
     var timeout: Double
 
     init(_ parsed: ParsedArguments) throws(UsageError) {
         guard let text = parsed.operands.first else {
             throw parsed.error("inspect which device? `bluez-demo scan` shows identifiers")
         }
-        guard parsed.operands.count == 1 else { throw parsed.error("inspect takes one identifier") }
-        device = try parsed.identifier(text)
+        guard parsed.operands.count == 1 else { throw parsed.error("inspect takes one device") }
+        device = try parsed.device(text)
         timeout = try parsed.seconds("--timeout") ?? 30
     }
 }
@@ -181,7 +199,7 @@ struct SimulateOptions: Equatable {
         }
         let rest = parsed.operands.dropFirst()
         if case .crowd = scenario, let size = rest.first {
-            scenario = .crowd(try parsed.count(size, name: "crowd"))
+            scenario = .crowd(try parsed.integer(size, of: "crowd", in: 1...Scenario.largestCrowd))
         }
         let allowed = if case .crowd = scenario { 1 } else { 0 }
         guard rest.count <= allowed else { throw parsed.error("simulate does not take '\(rest.last ?? "")'") }

@@ -58,7 +58,7 @@ struct ParsedArguments: Equatable {
     func seconds(_ name: String) throws(UsageError) -> Double? {
         guard let text = first(name) else { return nil }
         guard let seconds = Double(text), seconds.isFinite, seconds > 0, seconds <= 1e9 else {
-            throw error("\(name) needs a number of seconds, not '\(text)'")
+            throw error("\(name) needs a number of seconds above 0, not '\(text)'")
         }
         return seconds
     }
@@ -66,10 +66,6 @@ struct ParsedArguments: Equatable {
     /// A positive whole number.
     func count(_ name: String) throws(UsageError) -> Int? {
         guard let text = first(name) else { return nil }
-        return try count(text, name: name)
-    }
-
-    func count(_ text: String, name: String) throws(UsageError) -> Int {
         guard let count = Int(text), count > 0 else { throw error("\(name) needs a number from 1 up, not '\(text)'") }
         return count
     }
@@ -77,22 +73,25 @@ struct ParsedArguments: Equatable {
     /// A whole number within a range.
     func integer(_ name: String, in range: ClosedRange<Int>) throws(UsageError) -> Int? {
         guard let text = first(name) else { return nil }
+        return try integer(text, of: name, in: range)
+    }
+
+    func integer(_ text: String, of name: String, in range: ClosedRange<Int>) throws(UsageError) -> Int {
         guard let number = Int(text), range.contains(number) else {
             throw error("\(name) needs a number from \(range.lowerBound) to \(range.upperBound), not '\(text)'")
         }
         return number
     }
 
-    /// An identifier of a device.
-    func identifier(_ text: String) throws(UsageError) -> UUID {
-        guard let identifier = UUID(uuidString: text) else {
-            throw error("'\(text)' is not an identifier; `bluez-demo scan` shows them")
+    func device(_ text: String) throws(UsageError) -> DeviceName {
+        guard let device = DeviceName(text) else {
+            throw error("'\(text)' is neither an identifier nor a Bluetooth address; `bluez-demo scan` shows them")
         }
-        return identifier
+        return device
     }
 
     private static func suggestion(for name: String, in spec: CommandSpec) -> String {
-        let similar = spec.options.first { $0.name.hasPrefix(name) || name.hasPrefix($0.name) }
-        return similar.map { "; did you mean \($0.name)?" } ?? ""
+        if name == CommandSpec.simulated.name { return "; run it on the bus of `bluez-demo simulate`" }
+        return Spelling.nearest(to: name, of: spec.options.map(\.name)).map { "; did you mean \($0)?" } ?? ""
     }
 }

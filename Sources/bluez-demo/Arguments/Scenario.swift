@@ -10,6 +10,8 @@ enum Scenario: Equatable, Sendable {
     /// This many beacons.
     case crowd(Int)
 
+    static let largestCrowd = 10_000
+
     static let all: [Scenario] = [.heartRate, .kitchenSink, .card, .phone, .twoAdapters, .crowd(20)]
 
     init?(name: String) {

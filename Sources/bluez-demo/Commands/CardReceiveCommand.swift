@@ -36,10 +36,7 @@ final class CardReceiveCommand: PeerCommand, CBPeripheralDelegate {
         super.start()
         if let timeout = options.timeout {
             after(timeout) { [self] _ in
-                guard ending == nil else { return }
-                output.complain(
-                    "no card for \(JSONValue.double(timeout)) s; is `bluez-demo card share` running, and near?")
-                stop(.failure)
+                timeIsUp("no card for \(JSONValue.double(timeout)) s; is `bluez-demo card share` running, and near?")
             }
         }
     }

@@ -10,8 +10,8 @@ final class DoctorCommand: Command {
             let report = DoctorReport(surroundings)
             for check in report.checks {
                 output.report(.check(check))
-                output.say(check.line)
-                if let remedy = check.remedyLine { output.say(remedy) }
+                output.say(check.line, indent: DoctorCheck.indent)
+                if let remedy = check.remedyLine { output.say(remedy, indent: DoctorCheck.indent + 3) }
             }
             output.report(.verdict(isUsable: report.isUsable))
             output.say("")

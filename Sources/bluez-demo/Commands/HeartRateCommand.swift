@@ -17,7 +17,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
 
     init(_ options: HeartRateOptions, common: CommonOptions, output: Output) {
         self.options = options
-        identifier = options.device
+        identifier = options.device?.identifier
         super.init(common: common, output: output)
     }
 
@@ -37,8 +37,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
         let before = progress
         after(timeout) { [self] _ in
             guard progress == before, ending == nil else { return }
-            output.complain("no measurement for \(JSONValue.double(timeout)) s")
-            stop(.failure)
+            timeIsUp("no measurement for \(JSONValue.double(timeout)) s")
         }
     }
 
@@ -55,15 +54,18 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
             return connect(known)
         }
         // A device that another program is connected to does not advertise.
-        if let connected = central.retrieveConnectedPeripherals(withServices: [HeartRateService.uuid]).first {
-            return connect(connected)
-        }
-        output.say("Looking for a heart-rate sensor...")
-        central.scanForPeripherals(withServices: [HeartRateService.uuid])
+        let connected = central.retrieveConnectedPeripherals(withServices: [HeartRateService.uuid])
+        if let sensor = connected.first(where: isChosen) { return connect(sensor) }
+        output.say(Line("Looking for \(options.device?.description ?? "a heart-rate sensor")..."))
+        central.scanForPeripherals(withServices: options.device == nil ? [HeartRateService.uuid] : nil)
         after(10) { [self] _ in
             guard sensor == nil, ending == nil else { return }
             output.say(Line("None so far. Most advertise only while they are worn.", .dim))
         }
+    }
+
+    private func isChosen(_ peripheral: CBPeripheral) -> Bool {
+        options.device?.identifiers.contains(peripheral.identifier) ?? true
     }
 
     override func bluetoothWentOff() {
@@ -76,7 +78,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
         _ central: CBCentralManager, didDiscover peripheral: CBPeripheral, advertisementData: [String: Any],
         rssi RSSI: NSNumber
     ) {
-        guard sensor == nil, ending == nil else { return }
+        guard sensor == nil, ending == nil, isChosen(peripheral) else { return }
         central.stopScan()
         let advertisement = Advertisement(peripheral, advertisementData, rssi: RSSI)
         output.report(.discovered(advertisement))

@@ -33,10 +33,29 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
     override var simulatedScenario: Scenario { .crowd(SimulatedNeighbour.all.count) }
 
     override func bluetoothIsOn(_ central: CBCentralManager) {
-        guard let device = central.retrievePeripherals(withIdentifiers: [options.device]).first else {
+        guard let identifier = options.device.identifier else {
+            // An address: which of two devices it is shows when one is heard.
+            output.say(Line("Looking for \(options.device)..."))
+            central.scanForPeripherals(withServices: nil)
+            return limitWaiting()
+        }
+        guard let device = central.retrievePeripherals(withIdentifiers: [identifier]).first else {
             output.complain("\(options.device) is not an identifier that BluezKit made; `bluez-demo scan` shows some")
             return stop(.failure)
         }
+        begin(with: device)
+    }
+
+    override func centralManager(
+        _ central: CBCentralManager, didDiscover peripheral: CBPeripheral, advertisementData: [String: Any],
+        rssi RSSI: NSNumber
+    ) {
+        guard device == nil, ending == nil, options.device.identifiers.contains(peripheral.identifier) else { return }
+        central.stopScan()
+        begin(with: peripheral)
+    }
+
+    private func begin(with device: CBPeripheral) {
         self.device = device
         device.delegate = self
         output.say(Line("Connecting to \(device.name?.harmless ?? device.identifier.uuidString)..."))
@@ -54,9 +73,9 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
         progress += 1
         let before = progress
         after(options.timeout) { [self] _ in
-            guard progress == before, ending == nil, let device else { return }
+            guard progress == before, ending == nil else { return }
             let waited = "waited \(JSONValue.double(options.timeout)) s"
-            guard device.state == .connected else {
+            guard device?.state == .connected else {
                 return fail(
                     "the device cannot be reached (\(waited)); is it in range and not connected to another device?")
             }

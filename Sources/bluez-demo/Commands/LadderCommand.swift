@@ -51,9 +51,7 @@ final class LadderCommand: CentralCommand, CBPeripheralDelegate {
         guard let timeout = options.timeout else { return }
         after(timeout) { [self] _ in
             guard ending == nil, peer?.state != .connected else { return }
-            output.complain(
-                "no peer for \(JSONValue.double(timeout)) s; is `bluez-demo ladder --peer` running, and near?")
-            stop(.failure)
+            timeIsUp("no peer for \(JSONValue.double(timeout)) s; is `bluez-demo ladder --peer` running, and near?")
         }
     }
 

@@ -93,10 +93,19 @@ class ManagerCommand: NSObject, Command {
         }
     }
 
+    /// A time limit is over: ends, with this sentence, or with the reason why Bluetooth was not on in that time.
+    func timeIsUp(_ sentence: String) {
+        guard ending == nil else { return }
+        guard hasBeenOn else { return explain(.unknown) }
+        output.complain(sentence)
+        stop(.failure)
+    }
+
     /// Reports why Bluetooth cannot be used, and ends.
     private func explain(_ state: CBManagerState) {
         let address = simulatedBus.map { BusAddress($0.address) } ?? .system
         Surroundings.examine(address, adapter: common.adapter, onlyBus: true) { [self] surroundings in
+            guard ending == nil else { return }
             let problem = DoctorReport(surroundings).checks.first { $0.verdict == .problem }
             output.complain(problem?.sentence ?? Self.sentence(state) + ". Run `bluez-demo doctor` for details.")
             stop(.unavailable)
@@ -108,6 +117,7 @@ class ManagerCommand: NSObject, Command {
         case .unauthorized: "this user may not use Bluetooth"
         case .poweredOff: "Bluetooth is switched off"
         case .resetting: "bluetoothd or the adapter is not available"
+        case .unknown: "Bluetooth is not ready yet"
         default: "there is no Bluetooth adapter that can be used"
         }
     }

@@ -42,8 +42,7 @@ final class NotificationsCommand: CentralCommand, CBPeripheralManagerDelegate {
         let before = count
         after(timeout) { [self] _ in
             guard count == before, ending == nil else { return }
-            output.complain("no notification for \(JSONValue.double(timeout)) s")
-            stop(.failure)
+            timeIsUp("no notification for \(JSONValue.double(timeout)) s")
         }
     }
 
@@ -163,7 +162,7 @@ final class NotificationsCommand: CentralCommand, CBPeripheralManagerDelegate {
         guard count != options.count else { return }
         let report = NotificationReport(notification)
         output.report(.notification(phone.identifier, report))
-        output.say(report.line)
+        output.say(report.line, indent: 7)
         let uid = notification.event.notification
         if titles[phone.identifier, default: [:]].count == 1024 { titles[phone.identifier] = [:] }
         titles[phone.identifier, default: [:]][uid] = report.summary

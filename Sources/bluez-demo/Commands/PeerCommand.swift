@@ -17,6 +17,8 @@ class PeerCommand: CentralCommand {
     var service: CBUUID { preconditionFailure("a subclass says which") }
     /// Why a silent link is left: "Nothing arrived".
     var silence: String { "Nothing has moved" }
+    /// How long it waits before it looks again, in seconds.
+    var pause: Double { 1 }
     func scan(_ central: CBCentralManager) { central.scanForPeripherals(withServices: [service]) }
     /// The link has ended: nothing of it is true any more.
     func forget() { peer = nil }
@@ -63,7 +65,7 @@ class PeerCommand: CentralCommand {
     private func lookAgain(_ what: String, _ error: (any Error)?) {
         output.say(Line(what + (error.map { " (\($0.sentence))" } ?? "") + ". Looking again.", .yellow))
         forget()
-        after(1) { [self] _ in
+        after(pause) { [self] _ in
             if ending == nil, peer == nil, let central, central.state == .poweredOn { scan(central) }
         }
     }

@@ -9,6 +9,10 @@ final class StateCommand: Command {
     init(_ options: StateOptions, output: Output) { (self.options, self.output) = (options, output) }
 
     func start() {
+        if let directory = options.directory, !FileManager.default.fileExists(atPath: directory) {
+            output.complain("there is no directory '\(directory)'")
+            Program.quit(.failure)
+        }
         let place: [String: Any] = options.directory.map { [BluezManagerOptionStateDirectoryKey: $0] } ?? [:]
         if let identifier = options.discard { discard(identifier, place) }
         let states = BluezPreservedState.all(options: place).map(PreservedReport.init)

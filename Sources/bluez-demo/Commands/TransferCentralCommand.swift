@@ -27,6 +27,10 @@ final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
         super.init(common: common, output: output)
     }
 
+    private var otherEnd: String { options.isSending ? "receiver" : "sender" }
+    /// In the end it has waited longer than a receiver waits for another central that is silent.
+    override var pause: Double { 1 + Double(failures) }
+
     override var service: CBUUID { options.way == .notify ? TransferProtocol.sender : TransferProtocol.receiver }
 
     override func start() {
@@ -46,10 +50,9 @@ final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
         after(timeout) { [self] _ in
             guard ending == nil else { return }
             guard events == before else { return limitWaiting() }
-            output.complain(
+            timeIsUp(
                 "nothing has moved for \(JSONValue.double(timeout)) s; is `bluez-demo transfer "
                     + "\(options.isSending ? "receive" : "send")` running, and near?")
-            stop(.failure)
         }
     }
 
@@ -112,6 +115,7 @@ final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
     }
 
     override func end() -> Bool {
+        reporter.stopped()
         guard let central, central.state == .poweredOn else { return false }
         central.stopScan()
         guard let peer, peer.state != .disconnected else { return false }
@@ -126,7 +130,7 @@ final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
         guard ending == nil else { return }
         if let error { return leave(peripheral, "the services cannot be discovered: \(error.sentence)") }
         guard let found = peripheral.services?.first(where: { $0.uuid == service }) else {
-            return leave(peripheral, "it no longer offers a transfer")
+            return leave(peripheral, "the \(otherEnd) has ended", isError: false)
         }
         peripheral.discoverCharacteristics(nil, for: found)
     }
@@ -172,8 +176,12 @@ final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
     }
 
     /// Gives up on this link, and searches again.
-    private func leave(_ peripheral: CBPeripheral, _ reason: String) {
-        output.complain(reason)
+    private func leave(_ peripheral: CBPeripheral, _ reason: String, isError: Bool = true) {
+        if isError {
+            output.complain(reason)
+        } else {
+            output.say(Line(reason.prefix(1).uppercased() + reason.dropFirst() + ".", .yellow))
+        }
         failures = transfer.count > countBefore ? 1 : failures + 1
         countBefore = transfer.count
         if failures == Self.attempts {
@@ -219,7 +227,13 @@ final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
         guard ending == nil, peer === peripheral, characteristic === toPeripheral else { return }
         isWriting = false
         events += 1
-        if let error { return leave(peripheral, "the other end did not take it: \(error.sentence)") }
+        if let error {
+            // Its services are gone, as it or BlueZ says: a user has ended it.
+            if (error as? CBATTError)?.code == .invalidHandle || (error as? CBError)?.code == .invalidHandle {
+                return leave(peripheral, "the \(otherEnd) has ended", isError: false)
+            }
+            return leave(peripheral, "the other end did not take it: \(error.sentence)")
+        }
         pump()
     }
 
@@ -263,7 +277,7 @@ final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
             ended: { [weak self] in
                 guard let self, ending == nil, peer === peripheral, self.channel != nil else { return }
                 self.channel = nil
-                leave(peripheral, "the other end closed the channel")
+                leave(peripheral, "the \(otherEnd) closed the channel: it has ended, or is busy", isError: false)
             })
     }
 

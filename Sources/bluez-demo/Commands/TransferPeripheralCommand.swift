@@ -16,6 +16,8 @@ final class TransferPeripheralCommand: PeripheralCommand {
     /// The central whose turn it is.
     private var peer: CBCentral?
     private var heard = ContinuousClock.now
+    /// Incremented with each channel.
+    private var turn = 0
     private var events = 0
     private var isLeaving = false
     private var channel: TransferChannel?
@@ -51,8 +53,7 @@ final class TransferPeripheralCommand: PeripheralCommand {
         after(timeout) { [self] _ in
             guard ending == nil else { return }
             guard events == before else { return limitWaiting() }
-            output.complain("nothing has moved for \(JSONValue.double(timeout)) s")
-            stop(.failure)
+            timeIsUp("nothing has moved for \(JSONValue.double(timeout)) s")
         }
     }
 
@@ -79,24 +80,36 @@ final class TransferPeripheralCommand: PeripheralCommand {
 
     override func didOpen(_ channel: CBL2CAPChannel) {
         // One at a time: another one is closed when it is released.
-        guard self.channel == nil, let central = channel.peer as? CBCentral else { return }
-        events += 1
+        guard let central = channel.peer as? CBCentral, takesTurn(isSame: false) else { return }
         peer = central
+        // What a channel that has lost its turn still says is not for the present one.
+        turn += 1
         self.channel = TransferChannel(
             channel, transfer,
-            moved: { [weak self] error in
-                guard let self, ending == nil else { return }
-                events += 1
+            moved: { [weak self, turn] error in
+                guard let self, ending == nil, turn == self.turn else { return }
+                (heard, events) = (.now, events + 1)
                 if let error {
                     output.complain(error.sentence)
                     return lose()
                 }
                 update(central, isIdle: self.channel?.isIdle ?? false)
             },
-            ended: { [weak self] in
-                guard let self, ending == nil, self.channel != nil else { return }
+            ended: { [weak self, turn] in
+                guard let self, ending == nil, self.channel != nil, turn == self.turn else { return }
                 peerLeft("The channel was closed. Waiting for another one.")
             })
+    }
+
+    /// Whether a central may go on, or begin because no other one does something.
+    private func takesTurn(isSame: Bool) -> Bool {
+        if !isSame {
+            guard peer == nil || heard.duration(to: .now) > .seconds(Self.silenceLimit) else { return false }
+            lose()
+        }
+        heard = .now
+        events += 1
+        return true
     }
 
     override func bluetoothWentOff() { lose() }
@@ -149,14 +162,14 @@ final class TransferPeripheralCommand: PeripheralCommand {
 
     /// Whether it is this central's turn.
     private func accepts(_ central: CBCentral, _ value: Data) -> Bool {
-        if central.identifier != peer?.identifier {
-            guard peer == nil || heard.duration(to: .now) > .seconds(Self.silenceLimit) else { return false }
-            lose()
-            peer = central
-        }
-        heard = .now
-        events += 1
+        guard takesTurn(isSame: central.identifier == peer?.identifier) else { return false }
+        peer = central
         return true
+    }
+
+    override func end() -> Bool {
+        reporter.stopped()
+        return super.end()
     }
 
     private func take(_ value: Data) {

@@ -20,6 +20,9 @@ struct DoctorCheck: Equatable {
         ]
     }
 
+    /// Where a finding begins.
+    static let indent = 9
+
     var line: Line {
         let mark: Line =
             switch verdict {
@@ -31,5 +34,5 @@ struct DoctorCheck: Equatable {
     }
 
     /// The second line, with the remedy if there is one.
-    var remedyLine: Line? { remedy.map { Line("         ") + Line("-> " + $0, .bold) } }
+    var remedyLine: Line? { remedy.map { Line(String(repeating: " ", count: Self.indent)) + Line("-> " + $0, .bold) } }
 }

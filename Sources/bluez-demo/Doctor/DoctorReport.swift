@@ -38,10 +38,14 @@ struct DoctorReport: Equatable {
         add(
             "bus", .problem, "the system bus cannot be reached (\(error))",
             found.isContainer
-                ? "start the container with -v /run/dbus/system_bus_socket:/run/dbus/system_bus_socket"
-                : "sudo systemctl start dbus")
+                ? Self.sharedBus
+                : found.hasSystemd
+                    ? "sudo systemctl start dbus" : "sudo service dbus start; in a container: " + Self.sharedBus)
         return false
     }
+
+    private static let sharedBus =
+        "start the container with -v /run/dbus/system_bus_socket:/run/dbus/system_bus_socket"
 
     private mutating func checkDaemon(_ found: Surroundings) -> Bool {
         switch found.daemon {
@@ -53,10 +57,14 @@ struct DoctorReport: Equatable {
                 "daemon", .problem, "the policy of the bus does not let this user talk to bluetoothd",
                 "sudo usermod -aG bluetooth $USER, then log in again")
         case .silent(let message)?:
-            add("daemon", .problem, "bluetoothd does not answer (\(message))", "sudo systemctl restart bluetooth")
+            add(
+                "daemon", .problem, "bluetoothd does not answer (\(message))",
+                found.hasSystemd ? "sudo systemctl restart bluetooth" : "sudo service bluetooth restart")
         case .notRunning?, nil:
             if found.isDaemonInstalled {
-                add("daemon", .problem, "bluetoothd is not running", "sudo systemctl enable --now bluetooth")
+                add(
+                    "daemon", .problem, "bluetoothd is not running",
+                    found.hasSystemd ? "sudo systemctl enable --now bluetooth" : "sudo service bluetooth start")
             } else if found.isContainer {
                 add(
                     "daemon", .problem, "bluetoothd is not running", "start bluetoothd on the host of this container")

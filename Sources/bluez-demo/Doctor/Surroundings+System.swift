@@ -10,6 +10,7 @@ extension Surroundings {
         isContainer =
             access("/.dockerenv", F_OK) == 0 || access("/run/.containerenv", F_OK) == 0
             || environment("container") != nil
+        hasSystemd = access("/run/systemd/system", F_OK) == 0
         isDaemonInstalled = Self.installedDaemons.contains { access($0, X_OK) == 0 }
         if !onlyBus { sockets = Self.socketFamily() }
     }

@@ -55,6 +55,8 @@ struct Surroundings: Equatable, Sendable {
     /// Nil: not tried.
     var sockets: SocketFamily?
     var isContainer = false
+    /// Whether services are systemd's.
+    var hasSystemd = true
     /// Nil: it does not say.
     var kernel: LinuxVersion?
 }

@@ -41,7 +41,7 @@ struct LadderRow: Equatable {
         return tenths % 10 == 0 ? String(tenths / 10) : "\(tenths / 10).\(tenths % 10)"
     }
 
-    static let nameWidth = 42
+    static let nameWidth = 40
 
     /// For a column of 8.
     var rateText: String { Self.right(Self.text(rate), 8) }
@@ -53,22 +53,31 @@ struct LadderRow: Equatable {
     /// All rows, in the width of the terminal; nothing, if there are none.
     static func table(_ rows: [LadderRow], width: Int = Terminal.size.columns - 1) -> [Line] {
         guard let first = rows.first else { return [] }
-        let name = "kbit/s".padding(toLength: nameWidth, withPad: " ", startingAt: 0)
-        let heading = Line("  " + name + (first.published == nil ? "measured" : "  Apple   calculated"), .dim)
+        let numbers = first.published == nil ? "measured" : " Apple calculated"
+        let heading = Line("  ") + Line("kbit/s").padded(to: Self.nameWidth(first, width)) + Line(numbers, .dim)
         let fastest = rows.map(\.rate).max() ?? 0
         return [heading] + rows.flatMap { $0.lines(fastest: fastest, width: width) }
     }
 
-    /// Two lines: the rate with a bar, which fills the width for the fastest; and the limit.
+    /// The names get what the numbers leave of a narrow terminal.
+    private static func nameWidth(_ row: LadderRow, _ width: Int) -> Int {
+        min(nameWidth, max(8, width - 2 - (row.published == nil ? 8 : 17)))
+    }
+
+    /// Two lines: the rate with a bar, which fills the width for the fastest, if there is room for one; and the limit.
     private func lines(fastest: Double, width: Int) -> [Line] {
-        var line = Line("  ") + Line(name).padded(to: Self.nameWidth)
-        if let published { line += Line(Self.right(Self.text(published), 7)) }
-        line += Line(rateText, .bold)
-        let room = max(4, min(40, width - line.width - 3))
-        let filled = fastest > 0 ? Int((rate / fastest * Double(room)).rounded()) : 0
-        return [
-            line + "  " + Line(String(repeating: "\u{2588}", count: max(rate > 0 ? 1 : 0, filled)), .cyan),
-            Line("    " + limit, .dim),
-        ]
+        let nameWidth = Self.nameWidth(self, width)
+        var line = Line("  ") + Line(name).clipped(to: nameWidth).padded(to: nameWidth)
+        if let published {
+            line += Line(Self.right(Self.text(published), 6)) + Line(Self.right(Self.text(rate), 11), .bold)
+        } else {
+            line += Line(rateText, .bold)
+        }
+        let room = min(40, width - line.width - 2)
+        if room >= 8 {
+            let filled = fastest > 0 ? Int((rate / fastest * Double(room)).rounded()) : 0
+            line += "  " + Line(String(repeating: "\u{2588}", count: max(rate > 0 ? 1 : 0, filled)), .cyan)
+        }
+        return [line] + Line("    " + limit, .dim).wrapped(to: width, indent: 4)
     }
 }

@@ -1,3 +1,5 @@
+import BluezDBus
+import Dispatch
 import Glibc
 
 /// The output of a command: JSON lines, plain lines, or lines and a live view on a terminal.
@@ -5,18 +7,21 @@ final class Output {
     enum Mode { case json, plain, live }
 
     let mode: Mode
-    /// Called when standard output has no reader any more.
+    /// Called on the main queue, later, when nothing can be written any more.
     var onClosed: (() -> Void)?
+    /// Why nothing can be written any more. Nil: there is no reader, and the program has done what it was to do.
+    private(set) var problem: String?
 
     private var view: LiveView
     private let errorColour: Bool
+    private let isErrorTerminal = isatty(STDERR_FILENO) == 1
     private var isClosed = false
     private var latestBlock: [Line] = []
 
     init(mode: Mode, colour: Bool) {
         self.mode = mode
         view = LiveView(colour: colour)
-        errorColour = colour && isatty(STDERR_FILENO) == 1
+        errorColour = colour && isErrorTerminal
     }
 
     convenience init(isJSON: Bool) {
@@ -28,12 +33,15 @@ final class Output {
         if mode == .json { write(event.json.description + "\n") }
     }
 
-    /// For people: a permanent line.
-    func say(_ line: Line) {
+    /// For people: a permanent line. On a terminal it is broken between words where it has to be.
+    /// - Parameter indent: Of the parts after the first; nil: that of the line.
+    func say(_ line: Line, indent: Int? = nil) {
         switch mode {
         case .json: break
         case .plain: write(line.rendered(colour: view.colour) + "\n")
-        case .live: write(view.insert([line], size: Terminal.size))
+        case .live:
+            let size = Terminal.size
+            write(view.insert(line.wrapped(to: size.columns - 1, indent: indent ?? line.indent), size: size))
         }
     }
 
@@ -50,7 +58,9 @@ final class Output {
         report(.error(sentence))
         if mode == .live { write(view.draw([], size: Terminal.size)) }
         let line = Line("bluez-demo: ", .red) + Line(sentence)
-        Terminal.write(line.rendered(colour: errorColour) + "\n", to: STDERR_FILENO)
+        for part in isErrorTerminal ? line.wrapped(to: Terminal.size.columns - 1, indent: 2) : [line] {
+            Terminal.write(part.rendered(colour: errorColour) + "\n", to: STDERR_FILENO)
+        }
         if mode == .live { write(view.draw(latestBlock, size: Terminal.size)) }
     }
 
@@ -69,8 +79,12 @@ final class Output {
     }
 
     private func write(_ text: String) {
-        guard !isClosed, !text.isEmpty, !Terminal.write(text, to: STDOUT_FILENO) else { return }
+        guard !isClosed, !text.isEmpty else { return }
+        let error = Terminal.write(text, to: STDOUT_FILENO)
+        guard error != 0 else { return }
         isClosed = true
-        onClosed?()
+        if error != EPIPE { problem = "the output cannot be written: " + String(cString: strerror(error)) }
+        // Later, because a command writes in the middle of what it does.
+        DispatchQueue.main.later { [self] in onClosed?() }
     }
 }

@@ -39,9 +39,25 @@ struct ScanTable {
             let (a, b) = (Self.rank(left, at: time), Self.rank(right, at: time))
             return a != b ? a > b : left.advertisement.identifier.uuidString < right.advertisement.identifier.uuidString
         }
-        let nameWidth = min(max(sorted.map { Self.name($0).displayWidth }.max() ?? 0, 12), max(12, width - 64))
-        var lines = [Self.line("RSSI", "NAME", "IDENTIFIER", "SERVICES", nameWidth, .bold)]
-        for row in sorted.prefix(available) { lines.append(Self.line(row, nameWidth, at: time)) }
+        // The address is most of an identifier, and the rest of the command line takes it as well.
+        let isNarrow = width < 80
+        let identifierWidth = isNarrow ? 17 : 36
+        let nameWidth = min(
+            max(sorted.map { Self.name($0).displayWidth }.max() ?? 0, 12), max(12, width - identifierWidth - 28))
+        func line(_ rssi: Line, _ name: Line, _ identifier: Line, _ services: Line) -> Line {
+            Self.column(rssi, 4) + Self.column(name, nameWidth) + Self.column(identifier, identifierWidth) + services
+        }
+        let headings = ["RSSI", "NAME", isNarrow ? "ADDRESS" : "IDENTIFIER", "SERVICES"].map { Line($0, .bold) }
+        var lines = [line(headings[0], headings[1], headings[2], headings[3])]
+        for row in sorted.prefix(available) {
+            let isSilent = time - row.seen >= Self.silence
+            let identifier = row.advertisement.identifier
+            lines.append(
+                line(
+                    Self.strength(row, isSilent), Line(Self.name(row), isSilent ? .dim : .bold),
+                    Line(isNarrow ? identifier.bluetoothAddress ?? identifier.uuidString : identifier.uuidString, .dim),
+                    Line(row.advertisement.services.map(\.label).joined(separator: ", "), isSilent ? .dim : .plain)))
+        }
         let hidden = sorted.count - available
         let devices = sorted.count == 1 ? "1 device" : "\(sorted.count) devices"
         lines.append(Line(devices + (hidden > 0 ? ", \(hidden) of them not shown" : "") + ", \(Int(time)) s", .dim))
@@ -65,10 +81,7 @@ struct ScanTable {
 
     private static func name(_ row: Row) -> String { row.advertisement.name?.harmless ?? "-" }
 
-    private static func line(_ row: Row, _ nameWidth: Int, at time: Double) -> Line {
-        let isSilent = time - row.seen >= silence
-        let rssi = row.strength.map { String(Int($0.rounded())) } ?? "-"
-        let services = row.advertisement.services.map(\.label).joined(separator: ", ")
+    private static func strength(_ row: Row, _ isSilent: Bool) -> Line {
         let style: Line.Style =
             switch row.strength ?? -100 {
             case _ where isSilent: .dim
@@ -76,16 +89,7 @@ struct ScanTable {
             case (-80.0)...: .plain
             default: .yellow
             }
-        let text: Line.Style = isSilent ? .dim : .plain
-        return column(Line(padLeft(rssi, 4), style), 4) + column(Line(name(row), isSilent ? .dim : .bold), nameWidth)
-            + column(Line(row.advertisement.identifier.uuidString, .dim), 36) + Line(services, text)
-    }
-
-    private static func line(
-        _ rssi: String, _ name: String, _ identifier: String, _ services: String, _ nameWidth: Int, _ style: Line.Style
-    ) -> Line {
-        column(Line(rssi, style), 4) + column(Line(name, style), nameWidth) + column(Line(identifier, style), 36)
-            + Line(services, style)
+        return Line(padLeft(row.strength.map { String(Int($0.rounded())) } ?? "-", 4), style)
     }
 
     private static func column(_ line: Line, _ width: Int) -> Line { line.clipped(to: width).padded(to: width) + "  " }

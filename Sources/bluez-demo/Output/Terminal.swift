@@ -32,9 +32,10 @@ enum Terminal {
         tcsetattr(STDIN_FILENO, TCSANOW, &attributes)
     }
 
-    /// Writes everything, or reports that there is no reader any more.
+    /// Writes everything.
+    /// - Returns: 0, or the error number: EPIPE if there is no reader any more.
     @discardableResult
-    static func write(_ text: String, to descriptor: Int32) -> Bool {
+    static func write(_ text: String, to descriptor: Int32) -> Int32 {
         var bytes = Array(text.utf8)[...]
         while !bytes.isEmpty {
             let count = bytes.withUnsafeBytes { Glibc.write(descriptor, $0.baseAddress, $0.count) }
@@ -44,9 +45,9 @@ enum Terminal {
                 var poll = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
                 Glibc.poll(&poll, 1, -1)
             } else if errno != EINTR {
-                return false
+                return errno
             }
         }
-        return true
+        return 0
     }
 }

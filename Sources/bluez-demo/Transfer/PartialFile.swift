@@ -10,7 +10,8 @@ final class PartialFile {
 
     let path: String
     private let offer: TransferOffer
-    private let handle: FileHandle
+    /// Nil until the first bytes are there: an offer alone does not replace a part of another file.
+    private var handle: FileHandle?
     private var hash = SHA256()
     /// The number of bytes that are there.
     private(set) var count = 0
@@ -21,18 +22,9 @@ final class PartialFile {
     /// Begins, or continues if the same file was begun before.
     init(_ path: String, _ offer: TransferOffer) throws(Failure) {
         (self.path, self.offer) = (path, offer)
-        let (part, info) = (path + ".part", path + ".part.info")
-        let description = Self.describe(offer)
+        guard (try? Data(contentsOf: URL(fileURLWithPath: info))) == Self.describe(offer) else { return }
         do {
-            if (try? Data(contentsOf: URL(fileURLWithPath: info))) != description {
-                try? FileManager.default.removeItem(atPath: part)
-                // First, because a part without it, or with that of another file, is of no use.
-                try description.write(to: URL(fileURLWithPath: info), options: .atomic)
-            }
-            // Not through a symbolic link that another user has put there.
-            let descriptor = open(part, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o644)
-            guard descriptor >= 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
-            handle = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
+            let handle = try opened()
             while let bytes = try handle.read(upToCount: 1 << 20), !bytes.isEmpty {
                 hash.update(bytes)
                 count += bytes.count
@@ -42,8 +34,31 @@ final class PartialFile {
                 (hash, count) = (SHA256(), 0)
             }
         } catch {
-            throw Failure(message: "'\(part)' cannot be written: \(CardFile.reason(error))")
+            throw failure(error)
         }
+    }
+
+    private func opened() throws -> FileHandle {
+        if let handle { return handle }
+        // Not through a symbolic link that another user has put there.
+        let descriptor = open(part, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o644)
+        guard descriptor >= 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
+        let handle = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
+        self.handle = handle
+        return handle
+    }
+
+    /// The file to write to, in place of a part of another file.
+    private func begun() throws -> FileHandle {
+        if let handle { return handle }
+        try? FileManager.default.removeItem(atPath: part)
+        // First, because a part without it, or with that of another file, is of no use.
+        try Self.describe(offer).write(to: URL(fileURLWithPath: info), options: .atomic)
+        return try opened()
+    }
+
+    private func failure(_ error: any Error) -> Failure {
+        Failure(message: "'\(part)' cannot be written: \(CardFile.reason(error))")
     }
 
     /// The same text for the same file.
@@ -55,9 +70,9 @@ final class PartialFile {
 
     func append(_ bytes: Data) throws(Failure) {
         do {
-            try handle.write(contentsOf: bytes)
+            try begun().write(contentsOf: bytes)
         } catch {
-            throw Failure(message: "'\(part)' cannot be written: \(CardFile.reason(error))")
+            throw failure(error)
         }
         hash.update(bytes)
         count += bytes.count
@@ -66,6 +81,12 @@ final class PartialFile {
     /// Everything is there: gives it its name, if it is what was offered.
     /// - Returns: False: it is damaged, and was deleted.
     func finish() throws(Failure) -> Bool {
+        let handle: FileHandle
+        do {
+            handle = try begun()  // also of an empty file
+        } catch {
+            throw failure(error)
+        }
         guard count == offer.size, hash.digest == offer.digest else {
             unlink(part)
             unlink(info)

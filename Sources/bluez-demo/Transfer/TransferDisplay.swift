@@ -97,6 +97,14 @@ final class TransferReporter {
         output.show([display.line(end.count, of: offer.size, width: Terminal.size.columns - 1)])
     }
 
+    /// The command ends: says what becomes of a part.
+    func stopped() {
+        guard options.isSending == false, !end.isDone, end.count > 0, let offer = end.offer else { return }
+        output.show([])
+        let arrived = "\(CardText.size(end.count)) of \(CardText.size(offer.size))"
+        output.say(Line("\(arrived) are in \(options.file.harmless).part. To continue: the same command again."))
+    }
+
     func finished() {
         guard let offer = end.offer else { return }
         output.show([])

@@ -45,6 +45,12 @@ import Testing
     @Test("each problem comes with its remedy")
     func knowsRemedies() {
         #expect(remedy { $0.busError = "no such file" } == "sudo systemctl start dbus")
+        #expect(
+            remedy { ($0.busError, $0.hasSystemd) = ("no such file", false) }
+                == "sudo service dbus start; in a container: start the container with "
+                + "-v /run/dbus/system_bus_socket:/run/dbus/system_bus_socket")
+        #expect(
+            remedy { ($0.daemon, $0.hasSystemd) = (.notRunning(message: ""), false) } == "sudo service bluetooth start")
         #expect(remedy { ($0.busError, $0.isContainer) = ("no", true) }?.contains("system_bus_socket") == true)
         #expect(remedy { $0.daemon = .notRunning(message: "") } == "sudo systemctl enable --now bluetooth")
         #expect(

@@ -45,7 +45,9 @@ import Testing
     func readsLeadingOptions() throws {
         #expect(try parse("--simulated --json scan") == parse("scan --json --simulated"))
         #expect(try parse("--adapter hci3 doctor") == parse("doctor --adapter hci3"))
-        #expect(complaint("--simulated doctor") == "doctor has no option --simulated")
+        #expect(
+            complaint("--simulated doctor")
+                == "doctor has no option --simulated; run it on the bus of `bluez-demo simulate`")
     }
 
     @Test("help and version are found in any position")
@@ -56,6 +58,7 @@ import Testing
         #expect(try parse("--help scan") == .help(command: "scan"))
         #expect(try parse("scan --duration 3 -h") == .help(command: "scan"))
         #expect(try parse("inspect --help") == .help(command: "inspect"))
+        #expect(try parse("--help --json") == .help(command: nil))
         #expect(try parse("--version") == .version)
     }
 
@@ -65,10 +68,36 @@ import Testing
             Issue.record("not inspect")
             return
         }
-        #expect(options.device == UUID(uuidString: Self.identifier) && options.timeout == 30)
+        #expect(options.device.identifier == UUID(uuidString: Self.identifier) && options.timeout == 30)
         #expect(complaint("inspect") == "inspect which device? `bluez-demo scan` shows identifiers")
-        #expect(complaint("inspect \(Self.identifier) \(Self.identifier)") == "inspect takes one identifier")
-        #expect(complaint("inspect -- --json") == "'--json' is not an identifier; `bluez-demo scan` shows them")
+        #expect(complaint("inspect \(Self.identifier) \(Self.identifier)") == "inspect takes one device")
+        #expect(
+            complaint("inspect -- --json")
+                == "'--json' is neither an identifier nor a Bluetooth address; `bluez-demo scan` shows them")
+    }
+
+    @Test("a device may be named by its address, of either type")
+    func namesDevices() throws {
+        guard case .heartRate(let options, _) = try parse("heart-rate --device f0:f1:f2:00:00:01") else {
+            Issue.record("not heart-rate")
+            return
+        }
+        #expect(
+            options.device?.identifiers.map(\.uuidString) == [
+                "426C7A4B-0000-8000-8000-F0F1F2000001", "426C7A4B-0100-8000-8000-F0F1F2000001",
+            ])
+        #expect(options.device?.identifier == nil)
+        #expect(options.device?.identifiers.map(\.bluetoothAddress) == ["F0:F1:F2:00:00:01", "F0:F1:F2:00:00:01"])
+        for bad in ["F0:F1:F2:00:00", "F0:F1:F2:00:00:01:02", "F0:F1:F2:00:00:0G", "F0:F1:F2:00:00:-0", ":::::"] {
+            #expect(complaint("inspect \(bad)")?.contains("neither an identifier nor a Bluetooth address") == true)
+        }
+    }
+
+    @Test("without arguments there is the list of commands; help for what does not exist is a mistake")
+    func listsCommands() throws {
+        #expect(try parse("") == .nothing)
+        #expect(complaint("help nosuch") == "there is no command 'nosuch'")
+        #expect(complaint("--help scna") == "there is no command 'scna'; did you mean scan?")
     }
 
     @Test("a scenario may have a size if it is a crowd")
@@ -80,7 +109,7 @@ import Testing
         #expect(try scenario("simulate") == .heartRate)
         #expect(try scenario("simulate kitchen-sink") == .kitchenSink)
         #expect(try scenario("simulate crowd 300") == .crowd(300))
-        #expect(complaint("simulate crowd 0") == "crowd needs a number from 1 up, not '0'")
+        #expect(complaint("simulate crowd 0") == "crowd needs a number from 1 to 10000, not '0'")
         #expect(complaint("simulate crowd 1 2") == "simulate does not take '2'")
         #expect(complaint("simulate heart-rate 3") == "simulate does not take '3'")
         #expect(complaint("simulate zoo") == "there is no scenario 'zoo'; --list shows them")
@@ -132,7 +161,20 @@ import Testing
     @Test(
         "a mistake is named in one sentence",
         arguments: [
-            ("", "which command?"),
+            ("--json", "which command?"),
+            ("heartrate", "there is no command 'heartrate'; did you mean heart-rate?"),
+            ("scna", "there is no command 'scna'; did you mean scan?"),
+            ("transfer sned a", "transfer what? There is transfer send and transfer receive"),
+            ("hart-rate --count 3", "there is no command 'hart-rate'; did you mean heart-rate?"),
+            ("trasnfer send a", "there is no command 'trasnfer'; did you mean transfer send?"),
+            ("x", "there is no command 'x'"),
+            ("scan --duraton 3", "scan has no option --duraton; did you mean --duration?"),
+            ("scan --duration 0", "--duration needs a number of seconds above 0, not '0'"),
+            ("simulate crowd 99999999", "crowd needs a number from 1 to 10000, not '99999999'"),
+            (
+                "transfer send a --simulated",
+                "transfer send has no option --simulated; run it on the bus of `bluez-demo simulate`"
+            ),
             ("heart", "there is no command 'heart'; did you mean heart-rate?"),
             ("fly", "there is no command 'fly'"),
             ("--count 3 scan", "there is no option --count before a command"),
@@ -140,10 +182,10 @@ import Testing
             ("scan --duration", "--duration needs a value: --duration SECONDS"),
             ("scan --duration --json", "--duration needs a value: --duration SECONDS"),
             ("scan --duration=", "--duration needs a value: --duration SECONDS"),
-            ("scan --duration soon", "--duration needs a number of seconds, not 'soon'"),
-            ("scan --duration -1", "--duration needs a number of seconds, not '-1'"),
-            ("scan --duration inf", "--duration needs a number of seconds, not 'inf'"),
-            ("scan --duration nan", "--duration needs a number of seconds, not 'nan'"),
+            ("scan --duration soon", "--duration needs a number of seconds above 0, not 'soon'"),
+            ("scan --duration -1", "--duration needs a number of seconds above 0, not '-1'"),
+            ("scan --duration inf", "--duration needs a number of seconds above 0, not 'inf'"),
+            ("scan --duration nan", "--duration needs a number of seconds above 0, not 'nan'"),
             ("scan --duration 1 --duration 2", "--duration is given twice"),
             ("scan --json=yes", "--json takes no value"),
             ("scan here", "scan does not take 'here'"),
@@ -187,18 +229,31 @@ import Testing
             ("ladder --peer --simulated", "--simulated needs no peer"),
             ("peripheral heart-rate --rate 29", "--rate needs a number from 30 to 220, not '29'"),
             ("peripheral heart-rate --name 123456789012345678901", "--name has room for 20 bytes, not 21"),
-            ("heart-rate --device Polar", "'Polar' is not an identifier; `bluez-demo scan` shows them"),
+            (
+                "heart-rate --device Polar",
+                "'Polar' is neither an identifier nor a Bluetooth address; `bluez-demo scan` shows them"
+            ),
         ])
     func namesMistakes(_ line: String, _ message: String) {
         #expect(complaint(line) == message)
     }
 
-    @Test("the help names every command and every option")
-    func helpIsComplete() {
+    @Test(
+        "the help names every command and every option, in lines that fit the terminal", arguments: [40, 60, 80, 100])
+    func helpIsComplete(width: Int) {
+        let help = HelpText(width: width)
+        func words(_ text: String) -> String { text.split { $0.isWhitespace }.joined(separator: " ") }
+        let general = words(help.general)
         for spec in CommandSpec.all {
-            #expect(HelpText.general.contains(spec.name) && HelpText.general.contains(spec.summary))
-            for option in spec.options { #expect(HelpText.of(spec).contains(option.name)) }
+            #expect(general.contains(spec.name) && general.contains(spec.summary))
+            let text = words(help.of(spec))
+            for option in spec.options { #expect(text.contains(option.name) && text.contains(option.help)) }
+            #expect(text.hasSuffix(words(spec.notes)))
         }
-        for scenario in Scenario.all { #expect(HelpText.of(.simulate).contains(scenario.name)) }
+        #expect(general.contains("--version"))
+        for scenario in Scenario.all { #expect(help.of(.simulate).contains(scenario.name)) }
+        for line in ([help.general] + CommandSpec.all.map(help.of)).flatMap({ $0.split(separator: "\n") }) {
+            #expect(line.count <= width)
+        }
     }
 }

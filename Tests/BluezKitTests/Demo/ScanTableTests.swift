@@ -34,6 +34,18 @@ import Testing
         #expect(width < 40 || lines.last?.text == "60 devices, \(60 - (height - 3)) of them not shown, 1 s")
     }
 
+    @Test("a narrow terminal has the address instead of the identifier, and room for names and services")
+    func narrow() throws {
+        var lamp = Advertisement(identifier: try #require(UUID(uuidString: "426C7A4B-0100-8000-8000-F0F1F2000001")))
+        (lamp.name, lamp.rssiDBm, lamp.services) = ("A lamp in the hall", -50, [.init(uuid: "180D", name: nil)])
+        #expect(table([lamp]).lines(width: 80, height: 24, at: 1)[1].text.contains(lamp.identifier.uuidString))
+        #expect(
+            table([lamp]).lines(width: 60, height: 24, at: 1).map(\.text)[...1] == [
+                "RSSI  NAME             ADDRESS            SERVICES",
+                " -50  A lamp in the …  F0:F1:F2:00:00:01  180D",
+            ])
+    }
+
     @Test("a device is new once, and keeps its last known name")
     func remembersDevices() {
         var table = ScanTable()

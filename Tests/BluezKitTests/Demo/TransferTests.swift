@@ -130,6 +130,30 @@ struct TransferTests {
         for _ in 0..<70_000 { #expect(try order.take(numbering.number([])).count == 1) }
     }
 
+    @Test("a stranger's offer of another file does not delete a part; its first bytes do")
+    func stranger() throws {
+        let receiver = TransferReceiver(target, limit: 1_000_000, asks: false)
+        let offer = try SentFile(source).offer
+        func begin(_ offer: TransferOffer) throws -> TransferMessage? {
+            receiver.begin()
+            try receiver.take(.offer(offer))
+            return receiver.nextMessage()
+        }
+        #expect(try begin(offer) == .accept(offset: 0))
+        try receiver.take(.data(content.prefix(4096)))
+        let other = TransferOffer(name: "b", size: 10, digest: [UInt8](repeating: 7, count: 32))
+        #expect(try begin(other) == .accept(offset: 0))
+        #expect(try begin(offer) == .accept(offset: 4096))
+        // Also if the command was started again in the meantime.
+        #expect(try begin(other) == .accept(offset: 0))
+        let next = TransferReceiver(target, limit: 1_000_000, asks: false)
+        next.begin()
+        try next.take(.offer(offer))
+        #expect(next.nextMessage() == .accept(offset: 4096))
+        try receiver.take(.data(Data([1])))
+        #expect(try begin(offer) == .accept(offset: 0))
+    }
+
     @Test("a sender that has not heard of the end hears of it over the next link", arguments: [true, false])
     func unheardEnd(_ sendingIsCentral: Bool) throws {
         let (sender, receiver) = try ends(sendingIsCentral)

@@ -1,0 +1,204 @@
+import BluezKitSimulator
+import Foundation
+import Glibc
+import Testing
+
+@testable import bluez_demo
+
+/// Each command as a program of its own, with simulated devices. The optimized ring runs them optimized.
+@Suite struct CommandTests {
+    private let folder: TemporaryDirectory
+    private static let card = "BEGIN:VCARD\nFN:Ada\nEND:VCARD\n"
+
+    init() throws {
+        folder = try TemporaryDirectory()
+        try Self.card.write(toFile: folder.path + "/a.vcf", atomically: true, encoding: .utf8)
+    }
+
+    private struct Outcome {
+        let status: Int32
+        let output: String
+        let errors: String
+    }
+
+    /// Runs the demo until it ends.
+    /// - Parameter redirection: What a shell does with its output, such as `>/dev/full`.
+    private func demo(_ words: [String], bus: String? = nil, redirection: String = "") async throws -> Outcome {
+        let name = folder.path + "/" + UUID().uuidString
+        let program = URL(fileURLWithPath: Probe.path).deletingLastPathComponent().path + "/bluez-demo"
+        // The status of the demo, not of what reads its output.
+        let script =
+            "{ \"$0\" \"$@\" 2>\(name).err; echo $? >\(name).status; } \(redirection.isEmpty ? ">\(name).out" : redirection)"
+        _ = try await run(
+            [
+                "/usr/bin/env", "DBUS_SYSTEM_BUS_ADDRESS=\(bus ?? "unix:path=/nowhere")", "/bin/sh", "-c", script,
+                program,
+            ] + words,
+            within: 6 * world_deadline)
+        func content(_ suffix: String) -> String {
+            FileManager.default.contents(atPath: name + suffix).map { String(decoding: $0, as: UTF8.self) } ?? ""
+        }
+        let status = Int32(content(".status").trimmingCharacters(in: .whitespacesAndNewlines))
+        return Outcome(status: try #require(status), output: content(".out"), errors: content(".err"))
+    }
+
+    /// What follows the name of a command, and what a person and a program read of it.
+    private static let work: [String: (words: [String], text: String, json: String)] = [
+        "scan": (["--simulated", "--duration", "1"], "Simulated Heart\tHeart Rate, Battery", #""event":"discovered""#),
+        "heart-rate": (["--simulated", "--count", "2"], " bpm   RR ", #""event":"measurement""#),
+        "inspect": (["--simulated", "F0:F1:F2:00:00:01"], "Body Sensor Location", #""event":"characteristic""#),
+        "state": (["--directory", "FOLDER"], "Nothing is preserved.", ""),
+        "peripheral heart-rate": (
+            ["--simulated", "--duration", "3"], "A central has subscribed", #""event":"subscribed""#
+        ),
+        "card share": (["FOLDER/a.vcf", "--simulated", "--count", "1"], "Sharing Ada", #""event":"sent""#),
+        "card receive": (["--simulated"], "BEGIN:VCARD", #""event":"received""#),
+        "notifications": (["--simulated", "--count", "1"], "Ada Lovelace", #""event":"notification""#),
+        "ladder": (["--simulated"], "L2CAP", #""event":"rung""#),
+        "doctor": ([], "Bluetooth is usable. Next: bluez-demo scan", #""event":"verdict","usable":true"#),
+        "simulate": (["--list"], "two-adapters: ", #""event":"scenario""#),
+    ]
+    private static let names = CommandSpec.all.map(\.name)
+
+    @Test("each command does its work, for people and for programs", arguments: names, [false, true])
+    func works(_ name: String, isJSON: Bool) async throws {
+        guard let work = Self.work[name] else {
+            // With two programs.
+            #expect(name.hasPrefix("transfer "))
+            return
+        }
+        let simulator = try await Simulator()
+        let words = work.words.map { $0.replacingOccurrences(of: "FOLDER", with: folder.path) }
+        let outcome = try await demo(
+            name.split(separator: " ").map(String.init) + words + (isJSON ? ["--json"] : []), bus: simulator.address)
+        #expect(outcome.status == 0, "\(outcome)")
+        #expect(outcome.errors.isEmpty)
+        #expect(outcome.output.contains(isJSON ? work.json : work.text) || (isJSON && work.json.isEmpty), "\(outcome)")
+    }
+
+    @Test("a file is transferred on the bus of two adapters, for people and for programs", arguments: [false, true])
+    func transfers(isJSON: Bool) async throws {
+        let simulator = try await Simulator(adapterAddresses: ["00:B1:5E:00:00:01", "00:B1:5E:00:00:02"])
+        let options = ["--timeout", String(4 * world_deadline)] + (isJSON ? ["--json"] : [])
+        async let receiving = demo(
+            ["transfer", "receive", folder.path + "/b", "--adapter", "hci0"] + options, bus: simulator.address)
+        let sending = try await demo(
+            ["transfer", "send", folder.path + "/a.vcf", "--adapter", "hci1"] + options, bus: simulator.address)
+        for outcome in [sending, try await receiving] {
+            #expect(outcome.status == 0, "\(outcome)")
+            #expect(
+                outcome.output.contains(isJSON ? #""event":"transferred""# : "The SHA-256 is the same at both ends"))
+        }
+        #expect(try String(contentsOfFile: folder.path + "/b", encoding: .utf8) == Self.card)
+    }
+
+    // A central that opened the channel and said nothing kept every sender away.
+    // Slow: a central may be silent for ten seconds before another one gets its turn.
+    @Test("a central that opens the channel and says nothing loses its turn to a sender")
+    func silentChannel() async throws {
+        let simulator = try await Simulator(adapterAddresses: ["00:B1:5E:00:00:01", "00:B1:5E:00:00:02"])
+        let limit = ["--via", "l2cap", "--timeout", String(4 * world_deadline)]
+        async let receiving = demo(
+            ["transfer", "receive", folder.path + "/b", "--adapter", "hci0"] + limit, bus: simulator.address)
+        let hog = simulator.central()
+        var psm: [UInt8] = []
+        try await eventually("the channel is published", within: 4 * world_deadline) {
+            do {
+                _ = try await hog.connect(to: "00:B1:5E:00:00:01")
+                psm = try await hog.read("abdd3056-28fa-441d-a470-55a75a52553a")
+                return true
+            } catch { return false }
+        }
+        let channel = try await hog.openChannel(UInt16(psm[0]) | UInt16(psm[1]) << 8)
+        let sending = try await demo(
+            ["transfer", "send", folder.path + "/a.vcf", "--adapter", "hci1"] + limit, bus: simulator.address)
+        #expect(sending.status == 0, "\(sending)")
+        #expect(try await receiving.status == 0)
+        #expect(try String(contentsOfFile: folder.path + "/b", encoding: .utf8) == Self.card)
+        withExtendedLifetime(channel) {}
+    }
+
+    @Test(
+        "output that cannot be written is an error",
+        arguments: [
+            ["scan", "--simulated", "--duration", "1"], ["state", "--directory", "/"], ["--help"],
+            ["simulate", "--list"],
+        ])
+    func fullDisk(_ words: [String]) async throws {
+        let outcome = try await demo(words, redirection: ">/dev/full")
+        #expect(outcome.status == 1)
+        #expect(outcome.errors == "bluez-demo: the output cannot be written: No space left on device\n")
+    }
+
+    @Test("a reader that has read enough ends the program, quietly")
+    func closedPipe() async throws {
+        for count in 1...5 {
+            let outcome = try await demo(
+                ["heart-rate", "--simulated", "--json"], redirection: "| head -\(count) >/dev/null")
+            #expect(outcome.status == 0 && outcome.errors.isEmpty, "\(outcome)")
+        }
+    }
+
+    @Test("a directory of state that is not there is an error")
+    func missingDirectory() async throws {
+        let outcome = try await demo(["state", "--directory", "/nonexistent"])
+        #expect(outcome.status == 1 && outcome.output.isEmpty)
+        #expect(outcome.errors == "bluez-demo: there is no directory '/nonexistent'\n")
+    }
+
+    @Test("a time limit that ends before Bluetooth was on names the adapter, not what did not come")
+    func earlyTimeLimit() async throws {
+        let simulator = try await Simulator()
+        let outcome = try await demo(
+            ["heart-rate", "--adapter", "hci7", "--timeout", "0.5"], bus: simulator.address)
+        #expect(outcome.status == 3)
+        #expect(outcome.errors == "bluez-demo: there is no adapter hci7: choose one of these: hci0\n")
+    }
+
+    @Test("without arguments the commands are listed, as a mistake")
+    func noArguments() async throws {
+        let outcome = try await demo([])
+        #expect(outcome.status == 2 && outcome.output.isEmpty && outcome.errors.contains("usage: bluez-demo COMMAND"))
+    }
+
+    @Test("a receiver that is interrupted says where the part is and how to go on; its sender looks for it again")
+    func interrupted() async throws {
+        let simulator = try await Simulator(adapterAddresses: ["00:B1:5E:00:00:01", "00:B1:5E:00:00:02"])
+        let content = Data((0..<2_000_000).map { UInt8(truncatingIfNeeded: $0) })
+        try content.write(to: URL(fileURLWithPath: folder.path + "/a"))
+        let program = URL(fileURLWithPath: Probe.path).deletingLastPathComponent().path + "/bluez-demo"
+        func start(_ words: [String], _ name: String) throws -> pid_t {
+            let file = open(folder.path + "/" + name, O_WRONLY | O_CREAT | O_APPEND, 0o644)
+            defer { close(file) }
+            return try spawn(
+                [
+                    "/usr/bin/env", "DBUS_SYSTEM_BUS_ADDRESS=\(simulator.address)", "/bin/sh", "-c",
+                    "exec \"$0\" \"$@\" 2>&1", program,
+                ]
+                    + words, output: file)
+        }
+        func said(_ name: String) -> String {
+            (try? String(contentsOfFile: folder.path + "/" + name, encoding: .utf8)) ?? ""
+        }
+        let receive = ["transfer", "receive", folder.path + "/b", "--adapter", "hci0", "--via", "write"]
+        var receiver = try start(receive, "receiver")
+        let sender = try start(
+            ["transfer", "send", folder.path + "/a", "--adapter", "hci1", "--via", "write"], "sender")
+        defer { kill(sender, SIGKILL) }
+        try await eventually("a part of it", within: 4 * world_deadline) {
+            (FileManager.default.contents(atPath: folder.path + "/b.part")?.count ?? 0) > 10_000
+        }
+        kill(receiver, SIGINT)
+        #expect(try await waitForEnd(of: receiver, "the receiver") == 130 << 8)
+        #expect(said("receiver").contains("bytes are in \(folder.path)/b.part. To continue: the same command again."))
+        try await eventually("the sender looks again", within: 4 * world_deadline) {
+            said("sender").contains("Looking again.")
+        }
+        #expect(!said("sender").contains("bluez-demo: "), "\(said("sender"))")
+        receiver = try start(receive, "receiver")
+        defer { kill(receiver, SIGKILL) }
+        try await eventually("it continues", within: 4 * world_deadline) {
+            said("receiver").contains(", continuing at ")
+        }
+    }
+}
