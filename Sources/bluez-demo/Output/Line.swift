@@ -11,7 +11,7 @@ struct Line: Equatable, ExpressibleByStringLiteral {
     private(set) var pieces: [Piece] = []
 
     init(_ text: String = "", _ style: Style = .plain) {
-        // Not `text.isEmpty ? [] : [...]`: Swift 6.0 can free an array that one branch makes before it is used.
+        // Not `text.isEmpty ? [] : [...]`: Swift 6.0 may free an array that one branch makes before it is used.
         if !text.isEmpty { pieces.append(Piece(text: text, style: style)) }
     }
     init(stringLiteral text: String) { self.init(text) }
