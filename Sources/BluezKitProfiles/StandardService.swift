@@ -74,17 +74,12 @@ extension StandardService {
     /// }
     /// ```
     /// - Parameter state: From `peripheralManager(_:willRestoreState:)`.
-    /// - Returns: False if there is no such service, or if its characteristics are others, as those of an earlier version
-    ///   of the app can be. ``service`` has not changed then.
+    /// - Returns: False if there is no such service, or only with other contents, as an earlier version of the app can have
+    ///   published: other characteristics, permissions or fixed values. Add ``service`` then, which has not changed, when
+    ///   Bluetooth is on; the earlier one is withdrawn. See `CBMutableService.restored(from:)`.
     public func restore(from state: [String: Any]) -> Bool {
-        func table(_ service: CBMutableService) -> [String] {
-            (service.characteristics ?? []).map { "\($0.uuid) \($0.properties.rawValue)" }.sorted()
-        }
-        let services = state[CBPeripheralManagerRestoredStateServicesKey] as? [CBMutableService] ?? []
-        guard let service = services.first(where: { $0.uuid == Self.uuid && table($0) == table(self.service) }) else {
-            return false
-        }
-        self.service = service
+        guard let restored = service.restored(from: state) else { return false }
+        service = restored
         return true
     }
 

@@ -7,6 +7,8 @@ final class PublishingProbe: NSObject, CBPeripheralManagerDelegate {
     let arguments = Arguments()
     var manager: CBPeripheralManager?
     var services: [CBMutableService] = []
+    /// Those that take the place of restored ones of an earlier version.
+    private var new: [CBMutableService] = []
     private var channels: [CBL2CAPChannel] = []
 
     func start() {
@@ -50,20 +52,25 @@ final class PublishingProbe: NSObject, CBPeripheralManagerDelegate {
         tell("end", line)
     }
 
-    private func makeServices() -> [CBMutableService] {
+    private var isRevised: Bool { arguments.has("--revised") }
+
+    /// - Parameter state: What was restored, with which the app continues where it is the same.
+    private func makeServices(_ state: [String: Any] = [:]) -> [CBMutableService] {
         let description = CBMutableDescriptor(type: CBUUID(string: "2901"), value: "Level")
         let dynamic = CBMutableCharacteristic(
-            type: uuid("0111"), properties: [.read, .write, .notify], value: nil, permissions: [.readable, .writeable])
+            type: uuid("0111"), properties: [.read, .write, .notify], value: nil,
+            permissions: [.readable, isRevised ? .writeEncryptionRequired : .writeable])
         dynamic.descriptors = [description]
         func fixed(_ number: String) -> CBMutableCharacteristic {
             CBMutableCharacteristic(
                 type: uuid(number), properties: .read, value: Data(number.utf8), permissions: .readable)
         }
-        let included = CBMutableService(type: uuid("0101"), primary: false)
+        var included = CBMutableService(type: uuid("0101"), primary: false)
         included.characteristics = [fixed("0112")]
+        included = included.restored(from: state) ?? included
         let main = CBMutableService(type: uuid("0100"), primary: true)
         (main.characteristics, main.includedServices) = ([fixed("0110"), dynamic], [included])
-        return [included, main]
+        return [included, main.restored(from: state) ?? main]
     }
 
     private var dynamic: CBMutableCharacteristic? {
@@ -121,10 +128,25 @@ final class PublishingProbe: NSObject, CBPeripheralManagerDelegate {
         if let psms = dict[BluezPeripheralManagerRestoredStateChannelsKey] as? [NSNumber] {
             tell("restoredchannels", psms.map(\.stringValue).joined(separator: ","))
         }
+        if isRevised { revise(peripheral, dict) }
+    }
+
+    /// Continues what is the same, and withdraws channels that anyone can open.
+    private func revise(_ peripheral: CBPeripheralManager, _ dict: [String: Any]) {
+        let restored = services
+        services = makeServices(dict)
+        new = services.filter { service in !restored.contains { $0 === service } }
+        let encrypted = dict[BluezPeripheralManagerRestoredStateEncryptedChannelsKey] as? [NSNumber] ?? []
+        let channels = dict[BluezPeripheralManagerRestoredStateChannelsKey] as? [NSNumber] ?? []
+        for psm in Set(channels).subtracting(encrypted) { peripheral.unpublishL2CAPChannel(psm.uint16Value) }
+        peripheral.stopAdvertising()
     }
 
     func peripheralManagerDidUpdateState(_ peripheral: CBPeripheralManager) {
         tell("state", peripheral.state, summary())
+        guard peripheral.state == .poweredOn else { return }
+        new.forEach { peripheral.add($0) }
+        new = []
     }
 
     func peripheralManager(_ peripheral: CBPeripheralManager, didAdd service: CBService, error: (any Error)?) {

@@ -7,12 +7,12 @@ import Foundation
 //     restoration-probe [--restore ID] [--bus ADDRESS] [--state-dir DIR] [--claim SECONDS] [--resume yes|no]
 //                       [--second ID] [--let-go] [--scan-early] [--background] [--follow SERVICE,CHARACTERISTIC]
 //                       [--pair]
-//     restoration-probe --publish ID [--bus ADDRESS] [--state-dir DIR]
+//     restoration-probe --publish ID [--bus ADDRESS] [--state-dir DIR] [--revised]
 //
 // `--let-go` does not keep restored peripherals, `--scan-early` scans inside `willRestoreState`, `--background` creates
 // the manager on another thread, `--second` creates another manager with that identifier, `--follow` scans, connects,
 // discovers and subscribes automatically unless something was restored. `--pair` allows just works. `--publish` makes
-// it a peripheral (PublishingProbe.swift).
+// it a peripheral (PublishingProbe.swift), `--revised` a later version of that, which wants encryption.
 
 setvbuf(stdout, nil, _IONBF, 0)
 

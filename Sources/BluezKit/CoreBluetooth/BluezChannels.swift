@@ -6,6 +6,12 @@ import Foundation
 /// unless another program has taken it meanwhile.
 public let BluezPeripheralManagerRestoredStateChannelsKey: String = "BluezRestoredChannels"
 
+/// **BluezKit addition.** In the dictionary of `peripheralManager(_:willRestoreState:)`, with
+/// ``BluezPeripheralManagerRestoredStateChannelsKey``: those of its PSMs that only a central on an encrypted link can open. A
+/// version of the app that wants it otherwise unpublishes the channel in that callback, and publishes another one when Bluetooth
+/// is on.
+public let BluezPeripheralManagerRestoredStateEncryptedChannelsKey: String = "BluezRestoredEncryptedChannels"
+
 /// **BluezKit addition.** In the dictionary of `centralManager(_:willRestoreState:)`: the L2CAP channels that were open when the
 /// earlier process ended, which ended them. A dictionary from the identifiers of the peripherals (`UUID`) to arrays of PSMs
 /// (`NSNumber`); open them again when you need them.

@@ -1,8 +1,14 @@
 import Foundation
+import Synchronization
 
 /// A service of this app, for ``CBPeripheralManager/add(_:)``. It must not be changed after it has been added.
 /// - SeeAlso: Apple, `CBMutableService`.
-open class CBMutableService: CBService, @unchecked Sendable {  // holds: the base class keeps it all, under a lock
+open class CBMutableService: CBService, @unchecked Sendable {  // holds: what changes is under a lock
+    /// Of a restored service: whether this version of the app continues with it.
+    enum Claim { case none, refused, taken }
+
+    let claim = Mutex(Claim.none)
+
     /// A service without characteristics.
     /// - Parameters:
     ///   - UUID: The type of the service.

@@ -38,6 +38,8 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         var adapterGeneration: UInt64 = 0
         /// Services and advertisement are to be registered with BlueZ when Bluetooth is on.
         var mustGoOn = false
+        /// `willRestoreState` is being called: what is restored has not begun, and can be withdrawn.
+        var isTellingRestored = false
         /// The published L2CAP channels, in the order in which they were published.
         var channels: [Snapshot.PublishedChannel] = []
         var restoration: BluezRestoration?
@@ -124,11 +126,14 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     }
 
     /// MIS-1: whether commands are accepted; logs if not.
-    private func accepts(_ command: StaticString) -> Bool {
-        if state == .poweredOn { return true }
+    /// - Parameter whileRestoring: Whether the command is accepted in `willRestoreState` as well.
+    private func accepts(_ command: StaticString, whileRestoring: Bool = false) -> Bool {
+        if state == .poweredOn || whileRestoring && isTellingRestored { return true }
         Log.misuse("CBPeripheralManager \(command): can only accept this command while in the powered on state")
         return false
     }
+
+    private final var isTellingRestored: Bool { shared.withLock { $0.isTellingRestored } }
 
     // MARK: Advertising
 
@@ -159,9 +164,10 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         }
     }
 
-    /// Stops advertising, at once and without a callback. Links stay up.
+    /// Stops advertising, at once and without a callback. Links stay up. In `willRestoreState`: the restored advertisement does not
+    /// go on.
     open func stopAdvertising() {
-        guard accepts("stopAdvertising") else { return }
+        guard accepts("stopAdvertising", whileRestoring: true) else { return }
         endAdvertising()
         preserveAdvertisement()
         let core = core
@@ -234,9 +240,10 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     }
 
     /// Withdraws a service. Unknown ones are ignored. Its subscribers are reported with `didUnsubscribeFrom`, and
-    /// connected centrals are informed that services have changed. Withdraw services that include it first.
+    /// connected centrals are informed that services have changed. Withdraw services that include it first. A service that is
+    /// withdrawn in `willRestoreState` is not published again.
     open func remove(_ service: CBMutableService) {
-        guard accepts("remove") else { return }
+        guard accepts("remove", whileRestoring: true) else { return }
         forget { $0.service === service }
         let core = core
         core.bus.run { core.gattServer.perform(.remove(service)) }
@@ -244,7 +251,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
 
     /// Withdraws all services of this manager; see ``remove(_:)``.
     open func removeAllServices() {
-        guard accepts("removeAllServices") else { return }
+        guard accepts("removeAllServices", whileRestoring: true) else { return }
         forgetServices()
         let core = core
         core.bus.run { core.gattServer.perform(.removeAll) }
@@ -257,7 +264,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         forget { $0.service === published.service && $0.call == published.call }
     }
 
-    private func forget(where isGone: (Shared.Added) -> Bool) {
+    func forget(where isGone: (Shared.Added) -> Bool) {
         let gone = shared.withLock { shared in
             defer { shared.added.removeAll(where: isGone) }
             return shared.added.filter(isGone)
@@ -348,10 +355,12 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     }
 
     /// Stops listening, and closes open channels. Answered by `peripheralManager(_:didUnpublishL2CAPChannel:error:)`, with
-    /// `CBError.invalidParameters` if this manager has not published the PSM.
+    /// `CBError.invalidParameters` if this manager has not published the PSM. A channel that is unpublished in `willRestoreState`
+    /// is not published again, and there is no answer.
     open func unpublishL2CAPChannel(_ PSM: CBL2CAPPSM) {
-        guard accepts("unpublishL2CAPChannel") else { return }
+        guard accepts("unpublishL2CAPChannel", whileRestoring: true) else { return }
         forgetPublished(PSM)
+        if isTellingRestored { return }
         let core = core
         core.bus.run { core.channels.unpublish(PSM) }
     }

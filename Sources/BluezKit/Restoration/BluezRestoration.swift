@@ -36,7 +36,10 @@ public struct BluezRestoration: Sendable, CustomStringConvertible {
     /// All preserved peripherals, in the order in which the app connected to them.
     public let peripherals: [Peripheral]
     /// The services that are published again, in the order in which the app added them.
-    public let services: [CBUUID]
+    public private(set) var services: [CBUUID]
+    /// The services that are not, because this version of the app has other contents for them; see
+    /// ``CBMutableService/restored(from:)``.
+    public private(set) var outdatedServices: [CBUUID] = []
     /// Whether advertising resumes.
     public let isAdvertising: Bool
     /// The centrals that were subscribed. BlueZ ended the subscriptions together with the process: the centrals must
@@ -60,6 +63,11 @@ public struct BluezRestoration: Sendable, CustomStringConvertible {
         channels = plan.channels.map(\.psm)
     }
 
+    mutating func withdraw(_ outdated: [CBUUID]) {
+        for uuid in outdated { services.firstIndex(of: uuid).map { _ = services.remove(at: $0) } }
+        outdatedServices += outdated
+    }
+
     /// A line for the scan, for each peripheral and its channels, for each service, for the advertisement, for each lost
     /// subscriber and for each published channel.
     public var description: String {
@@ -72,6 +80,9 @@ public struct BluezRestoration: Sendable, CustomStringConvertible {
             }
         }
         lines += services.map { "\($0): published again" }
+        lines += outdatedServices.map {
+            "\($0): not published again, because this version of the app has other contents"
+        }
         if isAdvertising { lines.append("advertisement: resumes") }
         lines += lostSubscribers.map {
             "central \($0): no longer subscribed, because BlueZ ended the subscription with the process"

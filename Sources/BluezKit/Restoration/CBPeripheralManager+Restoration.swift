@@ -1,5 +1,6 @@
 import BluezKitRestore
 import Foundation
+import Synchronization
 
 /// Preserving the work of a peripheral manager, and resuming it.
 extension CBPeripheralManager {
@@ -153,9 +154,72 @@ extension CBPeripheralManager {
         dictionary[CBPeripheralManagerRestoredStateAdvertisementDataKey] = advertisement?.dictionary
         if !channels.isEmpty {
             dictionary[BluezPeripheralManagerRestoredStateChannelsKey] = channels.map { NSNumber(value: $0.psm) }
+            dictionary[BluezPeripheralManagerRestoredStateEncryptedChannelsKey] = channels.filter(\.isEncrypted)
+                .map { NSNumber(value: $0.psm) }
         }
         guard !dictionary.isEmpty else { return }
+        shared.withLock { $0.isTellingRestored = true }
         delegate?.peripheralManager(self, willRestoreState: dictionary)
+        shared.withLock { $0.isTellingRestored = false }
+        withdraw(services.filter { $0.claim.withLock { $0 == .refused } })
+    }
+
+    /// An earlier version of the app has published these with other contents, which no central is to see again: it may have
+    /// protected them less.
+    private func withdraw(_ outdated: [CBMutableService]) {
+        guard !outdated.isEmpty else { return }
+        forget { added in outdated.contains { $0 === added.service } }
+        shared.withLock { $0.restoration?.withdraw(outdated.map(\.uuid)) }
+        let names = outdated.map { "\($0.uuid)" }.joined(separator: ", ")
+        Log.debug("not published again, because this version of the app has other contents for them: \(names)")
+    }
+}
+
+extension CBMutableService {
+    /// **BluezKit addition.** The restored service that takes the place of this one, for `willRestoreState`: one of an earlier
+    /// process with the same contents.
+    ///
+    /// ```swift
+    /// func peripheralManager(_ manager: CBPeripheralManager, willRestoreState dict: [String: Any]) {
+    ///     if let restored = lamp.restored(from: dict) {
+    ///         lamp = restored  // it is published already; requests refer to it
+    ///     } else {
+    ///         mustAddLamp = true  // when Bluetooth is powered on
+    ///     }
+    /// }
+    /// ```
+    /// The contents are the characteristics in their order, with properties, permissions, fixed values and descriptors, and the
+    /// included services, which must be the restored objects. Restored services of this type with other contents, and further
+    /// ones that are not asked for, are withdrawn when the callback returns, before a central sees them: an earlier version of the
+    /// app may have protected them less. Services of other types stay.
+    /// - Parameter state: From `peripheralManager(_:willRestoreState:)`.
+    /// - Returns: Nil: there is none. Each restored service is returned to one caller only.
+    public func restored(from state: [String: Any]) -> CBMutableService? {
+        let services = state[CBPeripheralManagerRestoredStateServicesKey] as? [CBMutableService] ?? []
+        if services.contains(where: { $0 === self }) { return self }
+        var result: CBMutableService?
+        for service in services where service.uuid == uuid {
+            let isSame = result == nil && service.hasContents(of: self)
+            service.claim.withLock { claim in
+                guard claim != .taken else { return }
+                claim = isSame ? .taken : .refused
+                if isSame { result = service }
+            }
+        }
+        return result
+    }
+
+    private func hasContents(of other: CBMutableService) -> Bool {
+        func contents(_ service: CBMutableService) -> Snapshot.LocalService? {
+            var contents = Snapshot.LocalService(service, among: [])
+            for index in contents?.characteristics.indices ?? 0..<0 {
+                contents?.characteristics[index].subscribers = []
+            }
+            return contents
+        }
+        return contents(self) == contents(other)
+            && (includedServices ?? []).map(ObjectIdentifier.init)
+                == (other.includedServices ?? []).map(ObjectIdentifier.init)
     }
 }
 

@@ -135,6 +135,41 @@ import Testing
         #expect(other.service === service)
     }
 
+    // Restoring compared types and properties only: a service kept the permissions and values of an earlier version of the app,
+    // and an unpaired central's write reached the app. Everything that can differ is compared now.
+    @Test("R-19 a service that this version of the app makes otherwise is not continued")
+    func outdated() {
+        let pairs: [(any StandardService, any StandardService)] = [
+            (HealthThermometerService(), HealthThermometerService(requiresEncryption: true)),
+            (LinkLossService(), LinkLossService(requiresEncryption: true)),
+            (LinkLossService(requiresEncryption: true), LinkLossService()),
+            (HeartRateService(location: .chest), HeartRateService(location: .wrist)),
+            (HeartRateService(location: .chest), HeartRateService()),
+            (HeartRateService(), HeartRateService(resetEnergyExpended: {})),
+            (
+                DeviceInformationService(DeviceInformation([.firmwareRevision: "1"])),
+                DeviceInformationService(DeviceInformation([.firmwareRevision: "2"]))
+            ), (GlucoseService(), GlucoseService(including: [GlucoseMeasurementContext.uuid])),
+        ]
+        for (earlier, new) in pairs {
+            let (service, state) = (new.service, [CBPeripheralManagerRestoredStateServicesKey: [earlier.service]])
+            #expect(!new.restore(from: state), "\(type(of: new))")
+            #expect(new.service === service)
+            #expect(earlier.restore(from: state))
+        }
+    }
+
+    @Test("R-19 two services of one type continue with a restored one each, and a third with none")
+    func twins() {
+        func battery() -> BatteryService { BatteryService(level: BatteryLevel(percent: 1)) }
+        let restored = [battery().service, battery().service]
+        let twins = [battery(), battery(), battery()]
+        let results = twins.map { $0.restore(from: [CBPeripheralManagerRestoredStateServicesKey: restored]) }
+        #expect(results == [true, true, false])
+        #expect(twins[0].service === restored[0] && twins[1].service === restored[1])
+        #expect(!restored.contains { $0 === twins[2].service })
+    }
+
     @Test("a store of records answers each request of the record access control point")
     func records() throws {
         var store = RecordStore<GlucoseMeasurement>(sequenceNumber: \.sequenceNumber)

@@ -18,8 +18,8 @@ extension Scenarios {
                 directory = try TemporaryDirectory()
             }
 
-            func launch(with launcher: [String] = []) throws -> Probe {
-                try Probe(world, ["--publish", "app", "--state-dir", directory.path], launcher: launcher)
+            func launch(with launcher: [String] = [], _ arguments: String...) throws -> Probe {
+                try Probe(world, ["--publish", "app", "--state-dir", directory.path] + arguments, launcher: launcher)
             }
 
             /// An app with its services in BlueZ's table, and on air.
@@ -89,6 +89,37 @@ extension Scenarios {
             try await stage.world.openChannel(psm)
             try await again.next("channel psm=\(psm)")
             try await stage.world.resetChannels()
+        }
+
+        // A restored service kept the permissions of the version that had published it, also where a later version of the app
+        // protects it, so that an unpaired central's writes reached the app. What differs is withdrawn now before it is
+        // published, and so is what the app withdraws in `willRestoreState`.
+        @Test("R-19 a version of the app that protects more: no central sees what the earlier one has left open")
+        func revised() async throws {
+            let stage = try await Stage()
+            let probe = try await stage.launchPublishing()
+            probe.send("channel")
+            let psm = try #require(
+                UInt16(try await probe.next("published psm=").split(separator: "psm=")[1].split(separator: " ")[0]))
+            try await probe.kill()
+            let again = try stage.launch("--revised")
+            try await again.next("restoredchannels \(psm)")
+            try await again.next("state poweredOn", "advertising=false")
+            try await again.next("added 0100 error=none")
+            again.send("log")
+            try await again.next("report", "0101-5D3B-4C6F-9A5E-000000000000: published again", "not published again")
+            again.send("advertise New")
+            try await again.next("advertising error=none")
+            try await stage.awaitService(name: "New")
+            #expect(try await stage.countOfServices() == 1)
+            #expect(try await stage.world.control("central read \(sinkUUID(0x112).line)") == "30313132")
+            let refusal = await stage.world.refusal("central write \(sinkUUID(0x111).line) 0a")
+            #expect(
+                ["0x05", "0x0f"].contains { refusal?.contains("att \($0)") == true }, "\(refusal ?? "written")")
+            #expect(await stage.world.refusal("central channel \(psm)") != nil)
+            #expect(!again.callbacks.contains("wrote") && !again.callbacks.contains("published"))
+            try await again.kill()
+            try await stage.launch("--revised").next("restored", "0111:26:9")
         }
 
         @Test("R-23 PB-3 a fixed value is answered without the app, and is still present in the restored object")
