@@ -11,7 +11,7 @@ import Foundation
 /// try messages.send(Data("hello".utf8))
 /// ```
 /// Everything happens on one queue: the callbacks come on it, and the methods are called on it. Keep the object: releasing it
-/// closes the channel, unless that is kept.
+/// closes the channel, unless that is kept, and drops what waits for the other end. ``close()`` does not drop it.
 public final class MessageChannel: NSObject, StreamDelegate {
     /// The channel.
     public let channel: CBL2CAPChannel
@@ -28,7 +28,16 @@ public final class MessageChannel: NSObject, StreamDelegate {
     /// What there was no space for.
     private var waiting = Data()
     private var isAwaited = false
+    /// No callbacks are made any more.
     private var hasEnded = false
+    /// The input has ended: so does this, when the messages that have arrived have been delivered.
+    private var isInputAtEnd = false
+    /// Messages are being delivered.
+    private var isDelivering = false
+    /// This object, while it only waits for the other end to take what was sent before ``close()``.
+    private var keeper: MessageChannel?
+    /// How long it waits for that with no byte taken.
+    var patience = Duration.seconds(10)
 
     /// - Parameters:
     ///   - channel: An open channel; its streams belong to this object from now on.
@@ -49,19 +58,46 @@ public final class MessageChannel: NSObject, StreamDelegate {
         }
     }
 
-    /// Closes the channel, when what was sent before has left. ``onEnd`` is not called.
+    /// Closes the channel, when everything has left for which ``send(_:)`` has returned true; or when the other end has taken
+    /// nothing for 10 s. No callback is made any more. The object need not be kept.
     public func close() {
+        guard !hasEnded else { return }
         hasEnded = true
+        guard !waiting.isEmpty else { return closeStreams() }
+        channel.inputStream?.close()
+        // Without effect if it is open already.
+        open()
+        keeper = self
+        giveUpWithoutProgress()
+    }
+
+    private func closeStreams() {
         channel.inputStream?.close()
         channel.outputStream?.close()
+        (waiting, keeper) = (Data(), nil)
+    }
+
+    private func giveUpWithoutProgress() {
+        let count = waiting.count
+        // holds: the object is used on this queue only
+        nonisolated(unsafe) let look = { [weak self] in
+            guard let self, keeper != nil else { return }
+            if waiting.count < count { giveUpWithoutProgress() } else { closeStreams() }
+        }
+        queue.asyncAfter(
+            deadline: .now() + Double(patience.components.seconds) + Double(patience.components.attoseconds) / 1e18
+        ) {
+            look()
+        }
     }
 
     /// Whether all messages have been handed to the system.
     public var isIdle: Bool { waiting.isEmpty }
 
-    /// Whether messages are received. While it is false, the other end soon has no room for more.
+    /// Whether messages are received. While it is false, none is delivered, and the other end soon has no room for more; the end
+    /// of the channel is reported after the messages that were there before it.
     public var isReading = true {
-        didSet { if isReading, !oldValue, channel.inputStream?.hasBytesAvailable == true { read() } }
+        didSet { if isReading, !oldValue { resume() } }
     }
 
     /// Sends a message, unless one before it still waits for the other end.
@@ -69,7 +105,7 @@ public final class MessageChannel: NSObject, StreamDelegate {
     /// - Throws: ``MessageError/tooLong(_:limit:)``
     public func send(_ message: some Collection<UInt8>) throws(MessageError) -> Bool {
         let bytes = try encoder.encode(message)
-        guard waiting.isEmpty, !hasEnded else {
+        guard waiting.isEmpty, !hasEnded, !isInputAtEnd else {
             isAwaited = true
             return false
         }
@@ -88,6 +124,12 @@ public final class MessageChannel: NSObject, StreamDelegate {
         }
     }
 
+    /// Delivers what has arrived while reading was stopped.
+    private func resume() {
+        deliver()
+        if isReading, !isDelivering, channel.inputStream?.hasBytesAvailable == true { read() }
+    }
+
     private func read() {
         guard let input = channel.inputStream, isReading, !hasEnded else { return }
         var count = 0
@@ -97,8 +139,17 @@ public final class MessageChannel: NSObject, StreamDelegate {
         }
         guard count > 0 else { return }
         decoder.append(piece)
+        deliver()
+    }
+
+    /// Delivers the messages that are complete, unless a callback stops that.
+    private func deliver() {
+        guard !isDelivering else { return }  // a callback has resumed reading
+        isDelivering = true
+        defer { isDelivering = false }
         do throws(MessageError) {
-            while !hasEnded, let message = try decoder.next() { onMessage?(message) }
+            while isReading, !hasEnded, let message = try decoder.next() { onMessage?(message) }
+            if isReading, isInputAtEnd { finish(decoder.count > 0 ? .endedEarly(decoder.count) : nil) }
         } catch {
             finish(error)
         }
@@ -116,12 +167,16 @@ public final class MessageChannel: NSObject, StreamDelegate {
         case .hasBytesAvailable: read()
         case .hasSpaceAvailable:
             write()
-            guard waiting.isEmpty, isAwaited, !hasEnded else { return }
+            guard waiting.isEmpty else { return }
+            if hasEnded { return closeStreams() }
+            guard isAwaited else { return }
             isAwaited = false
             onRoom?()
+        case .endEncountered where hasEnded, .errorOccurred where hasEnded: closeStreams()
         case .endEncountered where stream === channel.inputStream, .errorOccurred:
-            // What had arrived has been read, unless reading was stopped.
-            finish(decoder.count > 0 ? .endedEarly(decoder.count) : nil)
+            waiting = Data()  // no one takes it any more
+            isInputAtEnd = true
+            deliver()
         default: break
         }
     }

@@ -1,8 +1,9 @@
-import BluezKitProfiles
 import BluezKitSimulator
 import CoreBluetooth
 import Foundation
 import Testing
+
+@testable import BluezKitProfiles
 
 /// Over channels of the simulator.
 @Suite("Messages over an L2CAP channel")
@@ -13,7 +14,7 @@ struct MessageChannelTests {
     private final class Messages: @unchecked Sendable {  // holds: a constant, used on its queue, and a log
         let log = EventLog<Event>()
         let queue = DispatchQueue(label: "messages")
-        private let messages: MessageChannel
+        private var messages: MessageChannel!  // nil only after `release`
 
         init(_ channel: CBL2CAPChannel, limit: Int = MessageDecoder.usualLimit) {
             messages = MessageChannel(channel, limit: limit, queue: queue)
@@ -32,6 +33,8 @@ struct MessageChannelTests {
                 return try body(messages)
             }
         }
+
+        func release() { queue.sync { messages = nil } }
 
         /// Sends a message as soon as there is room.
         func send(_ message: Data) async throws {
@@ -115,5 +118,86 @@ struct MessageChannelTests {
             #expect(events.filter { if case .end = $0 { true } else { false } }.count == 1)
             withExtendedLifetime(central) {}
         }
+    }
+
+    // `close()` closed the streams at once, although some of a message that `send` had accepted waited for space. Now it waits
+    // until that has left.
+    @Test(
+        "what send has accepted arrives, although the channel is closed and released in the next line",
+        arguments: [1_000, 65_536, 3_000_000], [true, false])
+    func accepted(_ length: Int, _ isReadAtOnce: Bool) async throws {
+        let received = EventLog<Int>()
+        let (central, messages) = try await open(limit: length) { channel in
+            channel.isReading = isReadAtOnce
+            var decoder = MessageDecoder(limit: length)
+            while let bytes = await channel.receive(upTo: 65_536) {
+                decoder.append(bytes)
+                while let message = try? decoder.next() { received.append(message.count) }
+            }
+            received.append(-1)
+        }
+        #expect(try messages.perform { try $0.send(Data(count: length)) })
+        messages.perform { $0.close() }
+        #expect(try messages.perform { try !$0.send(Data([1])) })
+        messages.release()
+        // Unless it has read everything.
+        (central.world as? SimulatedWorld)?.sink.channels.first?.isReading = true
+        try await received.next("the end") { $0 == -1 ? true : nil }
+        #expect(received.all == [length, -1])
+        #expect(messages.log.all.isEmpty)
+    }
+
+    @Test("a channel that is closed does not wait forever for an end that does not read")
+    func stuck() async throws {
+        let (central, messages) = try await open(limit: 3_000_000) { channel in
+            channel.isReading = false
+            await channel.echo()
+        }
+        messages.perform { $0.patience = .milliseconds(50) }
+        #expect(try messages.perform { try $0.send(Data(count: 3_000_000)) })
+        messages.perform { $0.close() }
+        let channel = try #require((central.world as? SimulatedWorld)?.sink.channels.first)
+        #expect(await channel.waitForEnd() == .closedByPeer)
+    }
+
+    // Reading was stopped for what follows in the socket, not for the messages that had arrived with the one that stopped it.
+    @Test(
+        "a callback that stops reading gets no further message until it is resumed, and the end comes after all of them"
+    )
+    func pauses() async throws {
+        let all = try (0..<100).reduce(into: Data()) { $0 += try MessageEncoder().encode([UInt8($1)]) }
+        let closed = EventLog<Bool>()
+        let (central, messages) = try await open { channel in
+            _ = await channel.receive()
+            try? await channel.send([UInt8](all))
+            channel.close()
+            closed.append(true)
+        }
+        let isAsked = try messages.perform { channel in
+            channel.isReading = false
+            return try channel.send(Data([1]))
+        }
+        #expect(isAsked)
+        try await closed.next("the end at the other side") { $0 }
+        messages.perform { channel in
+            channel.onMessage = { [log = messages.log] message in
+                #expect(channel.isReading)
+                log.append(.message(message))
+                channel.isReading = false
+                if message[0] == 50 { channel.isReading = true }
+            }
+            channel.isReading = true
+        }
+        for number in UInt8(0)..<100 {
+            #expect(try await messages.next() == Data([number]))
+            if number == 50 { continue }
+            messages.perform { channel in
+                #expect(!channel.isReading)
+                channel.isReading = true
+            }
+        }
+        #expect(try await messages.end() == nil)
+        #expect(messages.log.all.count == 101)
+        withExtendedLifetime(central) {}
     }
 }
