@@ -60,14 +60,27 @@ package final class SnapshotStore: Sendable {
     ) throws(Failure) {
         (self.directory, self.role, self.identifier, self.disk) = (directory, role, identifier, disk)
         path = directory.file(role, identifier)
-        try Self.makeDirectory(directory.path)
-        try Self.check(directory.path)
-        let lockPath = path.dropLast(5) + ".lock"
-        let lock = open(String(lockPath), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
-        guard lock >= 0 else { throw Self.failure("cannot open \(lockPath)") }
+        let lock = try Self.lock(directory, path, role, identifier)
+        state = Mutex(State(lock: lock))
+        unlink(temporary)  // left by a process that was killed
+    }
+
+    deinit { close() }
+
+    private static func lockPath(_ path: String) -> String { path.dropLast(5) + ".lock" }
+
+    /// Makes the directory if it is missing, and locks the file.
+    private static func lock(
+        _ directory: StateDirectory, _ path: String, _ role: Snapshot.Role, _ identifier: String
+    ) throws(Failure) -> Int32 {
+        try makeDirectory(directory.path)
+        try check(directory.path)
+        let lockPath = lockPath(path)
+        let lock = open(lockPath, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
+        guard lock >= 0 else { throw failure("cannot open \(lockPath)") }
         guard flock(lock, LOCK_EX | LOCK_NB) == 0 else {
             let isInUse = errno == EWOULDBLOCK
-            var failure = Self.failure("cannot lock \(lockPath)")
+            var failure = failure("cannot lock \(lockPath)")
             Glibc.close(lock)
             if isInUse {
                 failure = Failure(
@@ -76,11 +89,24 @@ package final class SnapshotStore: Sendable {
             }
             throw failure
         }
-        state = Mutex(State(lock: lock))
-        unlink(temporary)  // left by a process that was killed
+        return lock
     }
 
-    deinit { close() }
+    /// Whether the lock keeps others out: someone may have deleted its file, or the directory. Then the files there, if any, belong
+    /// to the process that has made them since.
+    private func isLockInPlace(_ state: State) -> Bool {
+        var (locked, present) = (stat(), stat())
+        guard let lock = state.lock, fstat(lock, &locked) == 0, lstat(Self.lockPath(path), &present) == 0 else {
+            return false
+        }
+        return locked.st_ino == present.st_ino && locked.st_dev == present.st_dev
+    }
+
+    private func lockAgain(_ state: inout State) throws(Failure) {
+        let lock = try Self.lock(directory, path, role, identifier)
+        state.lock.map { _ = Glibc.close($0) }
+        (state.lock, state.length) = (lock, nil)
+    }
 
     /// Releases the lock: nothing is saved any more. The lock also ends with the process. The lock file stays, because
     /// removing it could remove the one that another process has just locked.
@@ -205,25 +231,37 @@ package final class SnapshotStore: Sendable {
 
     // MARK: Writing
 
-    /// Makes the file match `snapshot`; removes it if there is nothing to preserve.
+    /// Makes the file match `snapshot`; removes it if there is nothing to preserve. What was deleted meanwhile is made again.
     /// - Parameter changes: The changes since the last save, or since ``load()``; nil: the whole file is written.
-    package func save(_ snapshot: Snapshot, _ changes: [Snapshot.Change]? = nil) throws(Failure) {
+    /// - Returns: Whether the directory, or the lock, had been deleted. Until now another process could use the file.
+    @discardableResult
+    package func save(_ snapshot: Snapshot, _ changes: [Snapshot.Change]? = nil) throws(Failure) -> Bool {
         try state.withLock { (state) throws(Failure) in
-            guard state.lock != nil else { return }
-            guard !snapshot.isEmpty else { return try remove(&state) }
-            let before = state.length
-            state.length = nil
-            if let changes, let before {
-                let lines = try Self.encode { try Snapshot.lines(changes, saved: snapshot.saved) }
-                state.length = try append(lines, at: before)
-                if state.length != nil { state.late?.append(lines) }
+            guard state.lock != nil else { return false }
+            let isInPlace = isLockInPlace(state)
+            if snapshot.isEmpty {
+                if isInPlace { try remove(&state) }
+                return false
             }
-            guard let length = state.length else { return try replace(with: snapshot, &state) }
-            if state.late == nil, length - state.headLength > max(Self.leastRewriting, state.headLength) {
-                rewrite(snapshot, &state)
-            }
-            flush(&state)
+            if !isInPlace { try lockAgain(&state) }
+            try write(snapshot, changes, &state)
+            return !isInPlace
         }
+    }
+
+    private func write(_ snapshot: Snapshot, _ changes: [Snapshot.Change]?, _ state: inout State) throws(Failure) {
+        let before = state.length
+        state.length = nil
+        if let changes, let before {
+            let lines = try Self.encode { try Snapshot.lines(changes, saved: snapshot.saved) }
+            state.length = try append(lines, at: before)
+            if state.length != nil { state.late?.append(lines) }
+        }
+        guard let length = state.length else { return try replace(with: snapshot, &state) }
+        if state.late == nil, length - state.headLength > max(Self.leastRewriting, state.headLength) {
+            rewrite(snapshot, &state)
+        }
+        flush(&state)
     }
 
     private static func encode(_ body: () throws -> Data) throws(Failure) -> Data {
@@ -337,7 +375,7 @@ package final class SnapshotStore: Sendable {
     private func beginRewriting(_ generation: UInt64) -> Int32? {
         state.withLock { state in
             guard state.generation == generation else { return nil }
-            let descriptor = try? create()
+            let descriptor = isLockInPlace(state) ? try? create() : nil
             if descriptor == nil { giveUpRewriting(&state) }
             return descriptor
         }
@@ -348,8 +386,8 @@ package final class SnapshotStore: Sendable {
         state.withLock { state in
             guard state.generation == generation, let late = state.late else { return }
             // Late changes are not flushed first: the present file does not have them on disk either.
-            guard let length, state.length != nil, (try? Self.write(late, to: descriptor, temporary)) != nil,
-                disk.rename(temporary, path) == 0
+            guard let length, state.length != nil, isLockInPlace(state),
+                (try? Self.write(late, to: descriptor, temporary)) != nil, disk.rename(temporary, path) == 0
             else { return giveUpRewriting(&state) }
             (state.length, state.headLength, state.late) = (length + late.count, length, nil)
             flush(&state)
@@ -366,7 +404,7 @@ package final class SnapshotStore: Sendable {
         state.generation += 1
         guard state.late != nil else { return }
         state.late = nil
-        unlink(temporary)
+        if isLockInPlace(state) { unlink(temporary) }
     }
 
     /// Flushes the file to disk, once for all changes that arrive before the flush begins.

@@ -167,10 +167,15 @@ final class IntentBook: Sendable {
         guard let store = state.store, state.isOnDisk || !state.snapshot.isEmpty else { return nil }
         state.snapshot.saved = Date()
         do throws(SnapshotStore.Failure) {
-            try store.save(state.snapshot, changes)
+            let wasDeleted = try store.save(state.snapshot, changes)
             state.isOnDisk = !state.snapshot.isEmpty
             defer { state.hasFailed = false }
-            return state.hasFailed ? "state is preserved again, in \(store.path)" : nil
+            if wasDeleted {
+                return
+                    "the directory of the preserved state, or the lock in it, was deleted while it was in use; both are there "
+                    + "again, and state is preserved in \(store.path)"
+            }
+            return state.hasFailed && state.isOnDisk ? "state is preserved again, in \(store.path)" : nil
         } catch {
             defer { state.hasFailed = true }
             retryLater(&state)

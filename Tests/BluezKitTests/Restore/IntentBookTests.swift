@@ -203,6 +203,27 @@ import Testing
         book = nil
     }
 
+    // The log said that state was preserved again, with no directory there, when the manager was released.
+    @Test(
+        "D11 a directory that is deleted comes back with the next change, which is said, and not with the end of the work"
+    )
+    func deletedDirectory() async throws {
+        _ = LogCapture.shared
+        let directory = try TemporaryDirectory()
+        let book = try book(directory)
+        book.note { [.scan(is: scan)] }
+        try FileManager.default.removeItem(atPath: directory.path)
+        book.note { [.peripheral(is: record(1))] }
+        try await LogCapture.shared.expect(
+            "was deleted while it was in use; both are there again, and state is preserved in \(directory.path)")
+        let copy = try TemporaryDirectory(copying: directory)
+        let preserved = open("app", [BluezManagerOptionStateDirectoryKey: copy.path]).preserved
+        #expect(preserved?.scan == scan && preserved?.peripherals.count == 1)
+        try FileManager.default.removeItem(atPath: directory.path)
+        book.end()
+        #expect(!FileManager.default.fileExists(atPath: directory.path))
+    }
+
     /// Runs `body` while this process can open no file.
     private func withoutDescriptors<Result>(_ body: () -> Result) -> Result {
         withResourceLimit(RLIMIT_NOFILE, rlim_t(STDERR_FILENO + 1), body)

@@ -404,6 +404,76 @@ import Testing
         #expect(try store.load() == snapshot)
     }
 
+    // The directory was made when the store was opened, and never again; its lock, in a deleted file, kept no process out any more.
+    @Test(
+        "R-29 what is deleted under a store is there again with the next change, and others are kept out again",
+        arguments: ["central-app.json", "central-app.lock", ".", ".."])
+    func deleted(_ name: String) throws {
+        let parent = try TemporaryDirectory()
+        let directory = StateDirectory(path: parent.path + "/a/b")
+        let store = try SnapshotStore(directory, .central, "app")
+        var snapshot = try snapshot()
+        try store.save(snapshot)
+        let path = [".": directory.path, "..": parent.path + "/a"][name] ?? "\(directory.path)/\(name)"
+        try FileManager.default.removeItem(atPath: path)
+        let change = Snapshot.Change.peripheral(is: pending(9))
+        let isNew = snapshot.apply(change)
+        #expect(isNew)
+        #expect(try store.save(snapshot, [change]) == (name != "central-app.json"))
+        #expect(try store.load() == snapshot)
+        #expect { try SnapshotStore(directory, .central, "app") } throws: {
+            ($0 as? SnapshotStore.Failure)?.isInUse == true
+        }
+        #expect(try !store.save(snapshot))
+        #expect(mode(directory.path) == 0o700 && mode(store.path) == 0o600)
+    }
+
+    @Test("R-29 a store whose place another one has taken writes and removes nothing until that is gone")
+    func takenOver() throws {
+        let directory = try TemporaryDirectory()
+        let first = try store(directory)
+        let mine = try snapshot()
+        try first.save(mine)
+        try FileManager.default.removeItem(atPath: directory.path)
+        var empty = mine
+        empty.switchOff()
+        empty.services = []
+        try first.save(empty)
+        #expect(!FileManager.default.fileExists(atPath: directory.path), "there is nothing to preserve")
+        var theirs = mine
+        theirs.scan = nil
+        do {
+            let second = try store(directory)
+            try second.save(theirs)
+            #expect { try first.save(mine) } throws: { ($0 as? SnapshotStore.Failure)?.isInUse == true }
+            try first.save(empty)
+            #expect(try second.load() == theirs)
+        }
+        #expect(try first.save(mine))
+        #expect(try first.load() == mine)
+        first.close()
+        #expect(try store(directory).load() == mine)
+    }
+
+    @Test("R-29 a rewrite that ends after the directory was deleted does not write into that of another store")
+    func deletedDuringRewrite() throws {
+        let directory = try TemporaryDirectory()
+        let first = try store(directory)
+        var snapshot = try snapshot()
+        try first.save(snapshot)
+        try whileDiskHangs {
+            var number = 0
+            while try bytes(first.path) < 3 * SnapshotStore.leastRewriting {
+                number += 1
+                try save(.peripheral(is: pending(number, name: String(repeating: "x", count: 200))), &snapshot, first)
+            }
+            try FileManager.default.removeItem(atPath: directory.path)
+            try store(directory).save(try self.snapshot())
+        }
+        SnapshotStore.background.sync {}
+        #expect(try store(directory).load() == self.snapshot())
+    }
+
     @Test("a file that is too large to be read is not written: an error says so, and the old file stays")
     func tooMuch() throws {
         let directory = try TemporaryDirectory()
