@@ -14,30 +14,68 @@ final class ContextPlace: CallbackPlace, @unchecked Sendable {
         self.priority = priority
     }
 
-    deinit { g_main_context_unref(context) }
-
-    private final class Work {
-        let run: @Sendable () -> Void
-        init(_ run: @escaping @Sendable () -> Void) { self.run = run }
+    deinit {
+        if let last = exchange(nil) { g_source_unref(last.source) }
+        g_main_context_unref(context)
     }
+
+    /// Work that runs once, unless it is cancelled before.
+    private final class Work: Sendable {
+        private let body: Protected<(@Sendable () -> Void)?>
+
+        init(_ body: @escaping @Sendable () -> Void) { self.body = Protected(body) }
+
+        func take() -> (@Sendable () -> Void)? {
+            body.withLock { body in
+                defer { body = nil }
+                return body
+            }
+        }
+    }
+
+    // holds: GLib's functions for sources may be called by any thread
+    private struct Pending: @unchecked Sendable {
+        let source: UnsafeMutablePointer<GSource>
+        let work: Work
+    }
+
+    /// The work that was handed over last: it, the manager's events and this context keep each other while it waits.
+    private let pending = Protected<Pending?>(nil)
 
     /// Not `g_main_context_invoke`, which would call back within a call of the app's on the context's own thread.
     func perform(_ work: @escaping @Sendable () -> Void) {
+        let work = Work(work)
         let source = bluez_idle_source()
         g_source_set_priority(source, priority)
         g_source_set_callback(
             source,
             { work in
                 // holds: ``perform(_:)`` has set it
-                if let work { Unmanaged<Work>.fromOpaque(work).takeUnretainedValue().run() }
+                if let work { Unmanaged<Work>.fromOpaque(work).takeUnretainedValue().take()?() }
                 return 0  // G_SOURCE_REMOVE
-            }, Unmanaged.passRetained(Work(work)).toOpaque(),
+            }, Unmanaged.passRetained(work).toOpaque(),
             { work in
                 if let work { Unmanaged<Work>.fromOpaque(work).release() }
             })
         g_source_set_name(source, "bluezkit.callbacks")
+        let previous = exchange(Pending(source: source, work: work))
         g_source_attach(source, context)
-        g_source_unref(source)
+        if let previous { g_source_unref(previous.source) }
+    }
+
+    func cancel() -> Bool {
+        guard let last = exchange(nil) else { return false }
+        let isCancelled = last.work.take() != nil
+        if isCancelled { g_source_destroy(last.source) }
+        g_source_unref(last.source)
+        return isCancelled
+    }
+
+    private func exchange(_ new: Pending?) -> Pending? {
+        pending.withLock { pending in
+            defer { pending = new }
+            return pending
+        }
     }
 
     var queueOfAnyThread: DispatchQueue? { nil }

@@ -38,6 +38,24 @@ func after(
     }
 }
 
+/// Calls `body` when the context is freed, which ends its sources.
+func whenFreed(_ context: OpaquePointer?, _ body: @escaping () -> Void) {
+    guard let source = g_timeout_source_new_seconds(1_000_000) else { return }
+    g_source_set_callback(
+        source, { _ in 1 },
+        Unmanaged.passRetained(
+            Body {
+                body(); return false
+            }
+        ).toOpaque(),
+        { body in
+            guard let body else { return }
+            _ = Unmanaged<Body>.fromOpaque(body).takeRetainedValue().run()
+        })
+    g_source_attach(source, context)
+    g_source_unref(source)
+}
+
 /// A `GMainLoop`.
 final class Loop {
     private let loop: OpaquePointer?

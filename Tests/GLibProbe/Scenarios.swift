@@ -355,3 +355,20 @@ var processorTime: Double {
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time)
     return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
 }
+
+/// Contexts that the program makes, gives to a manager and never runs.
+func contextUnused() {
+    let freed = Protected(UInt32(0))
+    for _ in 0..<number {
+        guard let context = g_main_context_new() else { fail("no context") }
+        whenFreed(context) { freed.withLock { $0 += 1 } }
+        let app = App()
+        app.start(on: context)
+        // Its state waits.
+        while g_main_context_pending(context) == 0 { usleep(100) }
+        app.manager = nil
+        g_main_context_unref(context)
+    }
+    while freed.withLock({ $0 }) < number { usleep(100) }
+    tell("freed", number)
+}

@@ -127,7 +127,8 @@ func attach(priority: Int32 = 0) {
 let scenarios: [String: () -> Void] = [
     "scan": scan, "by-hand": byHand, "timers": timers, "nested": nested, "again": again, "priority": priority,
     "blocked": blocked, "release": release, "idle": idle, "context": context, "context-by-hand": contextByHand,
-    "wrong-thread": wrongThread, "within-queue": { within { DispatchQueue.main.async(execute: $0) } },
+    "context-unused": contextUnused, "wrong-thread": wrongThread,
+    "within-queue": { within { DispatchQueue.main.async(execute: $0) } },
     "within-task": { within { body in Task { @MainActor in body() } } },
 ]
 guard let scenario = arguments.first.flatMap({ scenarios[$0] }) else {

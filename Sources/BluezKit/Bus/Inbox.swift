@@ -11,6 +11,8 @@ protocol Recipient: AnyObject, Sendable {
     func flush(mayDeliver: () -> Bool) -> (() -> Void)?
     /// On the app's queue. If the manager is gone nothing of it follows (CN-15).
     func deliver(_ event: Event)
+    /// Whether the event means something without the manager.
+    static func outlivesManager(_ event: Event) -> Bool
 }
 
 /// Where a manager's callbacks are made.
@@ -20,12 +22,15 @@ package protocol CallbackPlace: Sendable {
     /// Asked while work runs there. A queue that may run on any thread, for which it costs less to wait on a thread of one's
     /// own than to hand over work; nil: one thread runs this place, and is woken.
     var queueOfAnyThread: DispatchQueue? { get }
+    /// Lets go of the work that was handed over last. - Returns: Whether it had not begun, and does not run.
+    func cancel() -> Bool
 }
 
 extension DispatchQueue: CallbackPlace {
     package func perform(_ work: @escaping @Sendable () -> Void) { async(execute: work) }
     /// `dispatchMain()` makes the main queue one of any thread.
     package var queueOfAnyThread: DispatchQueue? { isMain && Thread.isMainThread ? nil : self }
+    package func cancel() -> Bool { false }
     /// By name: every mention of `.main` makes an object of its own.
     var isMain: Bool { label == DispatchQueue.main.label }
 }
@@ -50,10 +55,12 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
         var queue: DispatchQueue?
         var hasThread = false
         var hasEnded = false
+        /// The app has released the manager.
+        var isAbandoned = false
     }
 
     /// Who brings what there is to the app's queue, one at a time.
-    private enum Carrier {
+    private enum Carrier: Equatable {
         /// No one yet: a block must be handed over.
         case none
         /// A block on the queue, which may not run.
@@ -101,9 +108,11 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
         return nil
     }
 
-    /// - Returns: Who was to bring events before that.
+    /// - Returns: Who was to bring events before that; or a block, if there is nothing to bring.
     private func post(_ events: [Owner.Event], to recipient: Owner) -> Carrier {
         state.withLock { state in
+            let events = state.isAbandoned ? events.filter(Owner.outlivesManager) : events
+            guard !events.isEmpty else { return .block }
             if state.events.isEmpty { state.events = events } else { state.events += events }
             state.recipient = recipient
             defer {
@@ -115,6 +124,31 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
             }
             return state.carrier
         }
+    }
+
+    /// The app has released the manager. Events that only it would have heard of are dropped, so that a place that does not run
+    /// keeps nothing alive, which may keep that place.
+    func abandon() {
+        let (dropped, recipient, isIdle) = state.withLock { state in
+            let events = state.events
+            state.isAbandoned = true
+            state.events = events.filter(Owner.outlivesManager)
+            guard state.events.isEmpty else { return (events, nil as Owner?, false) }
+            defer { state.recipient = nil }
+            return (events, state.recipient, state.carrier == .block)
+        }
+        // Outside the lock: they may be the last references to the app's objects.
+        withExtendedLifetime((dropped, recipient)) {}
+        if isIdle, place.cancel() { restart() }
+    }
+
+    /// The block does not come. An event may have been posted for it meanwhile.
+    private func restart() {
+        let mustGoOn = state.withLock { state in
+            if state.events.isEmpty { state.carrier = .none }
+            return !state.events.isEmpty
+        }
+        if mustGoOn { place.perform { [self] in deliverBlock() } }
     }
 
     /// Nothing follows: the manager is gone.

@@ -99,6 +99,11 @@ final class CentralManagerCore: Recipient, @unchecked Sendable {
 
     func flush(mayDeliver: () -> Bool) -> (() -> Void)? { inbox.flush(to: self, mayDeliver: mayDeliver) }
 
+    /// The app has released the manager.
+    func abandon() { inbox.abandon() }
+
+    static func outlivesManager(_ event: Event) -> Bool { if case .answer = event { true } else { false } }
+
     func deliver(_ event: Event) {
         switch event {
         case .run(let body): if let manager { body(manager) }

@@ -89,6 +89,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     deinit {
         book?.end()
         let core = core
+        core.abandon()
         core.central.bus.run { core.central.remove(core) }
     }
 

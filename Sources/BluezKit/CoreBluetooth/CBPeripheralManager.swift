@@ -108,6 +108,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     deinit {
         book?.end()
         let core = core
+        core.abandon()
         core.bus.run { core.role.remove(core) }
     }
 

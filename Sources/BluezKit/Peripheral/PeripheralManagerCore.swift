@@ -55,6 +55,11 @@ final class PeripheralManagerCore: Recipient, @unchecked Sendable {
 
     func flush(mayDeliver: () -> Bool) -> (() -> Void)? { inbox.flush(to: self, mayDeliver: mayDeliver) }
 
+    /// The app has released the manager.
+    func abandon() { inbox.abandon() }
+
+    static func outlivesManager(_ event: Event) -> Bool { false }
+
     func deliver(_ event: Event) { if let manager { event(manager) } }
 
     // MARK: The state

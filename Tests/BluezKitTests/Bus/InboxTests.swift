@@ -14,7 +14,7 @@ import Testing
         private let onEvent: (@Sendable (Int) -> Void)?
 
         init(
-            _ queue: DispatchQueue, _ log: EventLog<String>, onEvent: (@Sendable (Int) -> Void)? = nil,
+            _ queue: any CallbackPlace, _ log: EventLog<String>, onEvent: (@Sendable (Int) -> Void)? = nil,
             makeThread: @escaping Inbox<Recorder>.MakeThread = startThread
         ) {
             (inbox, self.log, self.onEvent) = (Inbox(queue, makeThread: makeThread), log, onEvent)
@@ -26,6 +26,9 @@ import Testing
         }
 
         func flush(mayDeliver: () -> Bool) -> (() -> Void)? { inbox.flush(to: self, mayDeliver: mayDeliver) }
+
+        /// Numbers from 100 on.
+        static func outlivesManager(_ event: Int) -> Bool { event >= 100 }
 
         func deliver(_ event: Int) {
             log.append("\(event)")
@@ -229,5 +232,43 @@ import Testing
         try await wait(for: "1")
         recorder = nil
         try await wait(for: "queue released")
+    }
+
+    // A place that did not run kept the events, and through them the manager's core and the place itself.
+    @Test(
+        "events of a released manager are dropped, but for those that mean something without it",
+        arguments: [false, true])
+    func abandoned(_ hasAnswer: Bool) async throws {
+        queue.suspend()
+        var recorder: Recorder? = Recorder(queue, log)
+        recorder?.post(1, 2)
+        if hasAnswer { recorder?.post(100) }
+        recorder?.inbox.abandon()
+        recorder?.post(3)
+        recorder = nil
+        #expect(log.all == (hasAnswer ? [] : ["released"]))
+        queue.resume()
+        try await wait(for: "released")
+        #expect(log.all == (hasAnswer ? ["100", "released"] : ["released"]))
+    }
+
+    @Test("an answer that comes after the release of the manager is delivered, also where its block was cancelled")
+    func answered() async throws {
+        let place = CancellingPlace()
+        let recorder = Recorder(place, log)
+        recorder.post(1)
+        recorder.inbox.abandon()
+        #expect(place.works.withLock { $0.isEmpty })
+        recorder.post(2, 101)
+        for work in place.works.withLock({ $0 }) { work() }
+        #expect(log.all == ["101"])
+    }
+
+    /// Runs nothing on its own.
+    private final class CancellingPlace: CallbackPlace {
+        let works = ProtectedBox<[@Sendable () -> Void]>([])
+        func perform(_ work: @escaping @Sendable () -> Void) { works.withLock { $0.append(work) } }
+        func cancel() -> Bool { works.withLock { $0.popLast() != nil } }
+        var queueOfAnyThread: DispatchQueue? { nil }
     }
 }

@@ -149,6 +149,14 @@ import Testing
         try await end(probe)
     }
 
+    // Waiting callbacks kept the context that they waited in.
+    @Test("a context that never ran is freed with its manager, although callbacks wait in it")
+    func unused() async throws {
+        let probe = try probe("context-unused", "20")
+        try await probe.next("freed 20")
+        try await end(probe)
+    }
+
     @Test(
         "a default context that another thread runs leaves the main queue alone, says so, and serves its own managers")
     func wrongThread() async throws {
