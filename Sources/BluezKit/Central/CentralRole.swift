@@ -79,7 +79,21 @@ final class CentralRole: @unchecked Sendable {  // holds: confined to the bus qu
 
     // MARK: Connections
 
-    /// `connect(_:options:)`.
+    /// `connect(_:options:)`, of which the start delay may have to pass.
+    func startConnecting(_ core: PeripheralCore, link token: UInt64, _ request: ConnectRequest) {
+        bus.assertOnQueue()
+        core.delayedStart = nil
+        guard request.startDelay > .zero else { return connect(core, link: token, request) }
+        let (start, generation) = (PeripheralCore.DelayedStart(link: token), adapter.generation)
+        core.delayedStart = start
+        bus.after(request.startDelay) { [weak self] in
+            guard let self, core.delayedStart === start, adapter.generation == generation else { return }
+            core.delayedStart = nil
+            connect(core, link: token, request)
+        }
+    }
+
+    /// `connect(_:options:)`, when its start delay is over.
     /// - Parameter link: Which of the app's connects this is. Answers to an earlier one are not delivered.
     func connect(_ core: PeripheralCore, link token: UInt64, _ request: ConnectRequest) {
         bus.assertOnQueue()
@@ -101,13 +115,15 @@ final class CentralRole: @unchecked Sendable {  // holds: confined to the bus qu
         connection(of: device).pursue(core)
     }
 
-    /// `connect(_:options:)` of a peripheral that is connected, as far as the app knows (CN-4). If it is not any more the app
-    /// hears of that.
-    func connectAgain(_ core: PeripheralCore, link token: UInt64, _ request: ConnectRequest) {
+    /// `connect(_:options:)` of a peripheral that is connecting or connected, as far as the app knows (CN-4). If it is not any more
+    /// the app hears of that.
+    /// - Parameter isAnswered: Whether a `didConnect` of its own is due: not where that of an earlier call is.
+    func connectAgain(_ core: PeripheralCore, link token: UInt64, _ request: ConnectRequest, isAnswered: Bool) {
         bus.assertOnQueue()
-        guard core.isUp, core.request?.link == token else { return }
+        if core.delayedStart?.link == token { return startConnecting(core, link: token, request) }
+        guard core.request?.link == token else { return }
         core.renew(request)
-        core.announceConnection()
+        if core.isUp, isAnswered { core.announceConnection() }
     }
 
     /// `cancelPeripheralConnection(_:)`: the app hears of it when the link is down, or at once if others use it. Each cancel

@@ -37,6 +37,15 @@ final class PeripheralCore: @unchecked Sendable {
     }
 
     private(set) var request: CurrentRequest?
+
+    /// A connect whose start delay is not over.
+    final class DelayedStart {
+        let link: UInt64
+        init(link: UInt64) { self.link = link }
+    }
+
+    /// The last one; an earlier one with the same link does not begin any more.
+    var delayedStart: DelayedStart?
     /// Whether the app was told that it is connected.
     private(set) var isUp = false
     /// How many cancels wait for the end of the link.
@@ -61,7 +70,7 @@ final class PeripheralCore: @unchecked Sendable {
         self.request = CurrentRequest(request: request, link: link)
     }
 
-    /// A repeated connect of one that is connected.
+    /// A repeated connect of one that is connecting or connected.
     func renew(_ request: ConnectRequest) { self.request?.request = request }
 
     /// A connection of an earlier process is this one's.

@@ -251,25 +251,24 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     /// Connects, without a time limit: the attempt ends with `didConnect`, with ``cancelPeripheralConnection(_:)``, or
     /// when Bluetooth is switched off. `peripheral.state` is `.connecting` when this returns. Keep the peripheral:
     /// releasing it cancels the attempt.
+    ///
+    /// While it is connecting or connected, a further call replaces the options of the one before, and its start delay if that is
+    /// not over yet. There is one `didConnect` for a pending connect, however many calls there were. Apple does not document this.
     /// - Parameters:
     ///   - peripheral: One that this manager has discovered or retrieved.
     ///   - options: `CBConnectPeripheralOption…` keys. `StartDelay` and `EnableAutoReconnect` have an effect;
     ///     the others are for Apple's services.
     open func connect(_ peripheral: CBPeripheral, options: [String: Any]? = nil) {
         let request = ConnectRequest(options)
-        guard accepts("connect"), isMine(peripheral), let (token, isRepeated) = peripheral.beginConnecting(request)
-        else {
-            return
-        }
+        guard accepts("connect"), isMine(peripheral) else { return }
+        let (token, previous) = peripheral.beginConnecting(request)
         preserve(peripheral)
         let core = peripheral.core
         command { central in
-            if isRepeated { return central.connectAgain(core, link: token, request) }
-            guard request.startDelay > .zero else { return central.connect(core, link: token, request) }
-            let generation = central.adapter.generation
-            central.bus.after(request.startDelay) { [weak central] in
-                guard let central, central.adapter.generation == generation else { return }
-                central.connect(core, link: token, request)
+            if previous == .disconnected {
+                central.startConnecting(core, link: token, request)
+            } else {
+                central.connectAgain(core, link: token, request, isAnswered: previous == .connected)
             }
         }
     }

@@ -11,20 +11,19 @@ extension CBPeripheral {
     /// ATT_MTU of the link, in bytes; nil until it is known.
     var mtuBytes: Int? { shared.withLock { $0.mtuBytes } }
 
-    /// - Returns: The generation of this connect, and whether it is already connected; nil if a connect is
-    ///   pending already (CN-4).
-    func beginConnecting(_ request: ConnectRequest) -> (token: UInt64, isRepeated: Bool)? {
+    /// - Returns: The generation of this connect, and the state before it: `.connecting` or `.connected` if it is a further one
+    ///   (CN-4).
+    func beginConnecting(_ request: ConnectRequest) -> (token: UInt64, previous: CBPeripheralState) {
         shared.withLock { shared in
             switch shared.state {
-            case .connecting: return nil
-            case .connected:
+            case .connecting, .connected:
                 shared.connectRequest = request
-                return (core.link.load(ordering: .relaxed), true)
+                return (core.link.load(ordering: .relaxed), shared.state)
             default:
                 shared.state = .connecting
                 shared.connectRequest = request
                 (shared.commands, shared.mtuBytes) = (CommandFlow(), nil)
-                return (core.begin(), false)
+                return (core.begin(), .disconnected)
             }
         }
     }

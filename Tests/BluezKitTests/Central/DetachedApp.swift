@@ -40,7 +40,7 @@ final class DetachedApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegat
     @discardableResult
     func connect(reconnects: Bool = false) -> UInt64 {
         let request = ConnectRequest.test(reconnects: reconnects)
-        let token = peripheral.beginConnecting(request)?.token ?? 0
+        let token = peripheral.beginConnecting(request).token
         turn { core.connect(request, link: token, to: device) }
         return token
     }

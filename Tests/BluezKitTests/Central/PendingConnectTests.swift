@@ -12,6 +12,41 @@ import Testing
         return DeviceIdentity(address: address, isRandom: true).identifier
     }
 
+    // A connect while one was pending did nothing: it waited for the start delay of the earlier one, with that one's options.
+    @Test("CN-4 a further connect replaces the start delay and the options of one that is pending")
+    func again() async throws {
+        let world = try await SimulatedWorld()
+        let central = Central(world)
+        try await central.powerOn()
+        let heart = try await central.find("Rig Heart")
+        func connect(delay: Double, reconnects: Bool) {
+            central.manager.connect(
+                heart,
+                options: [
+                    CBConnectPeripheralOptionStartDelayKey: delay,
+                    CBConnectPeripheralOptionEnableAutoReconnect: reconnects,
+                ])
+        }
+        connect(delay: 1000, reconnects: true)
+        connect(delay: 2000, reconnects: true)
+        connect(delay: 0, reconnects: false)
+        // The attempt is under way: it continues.
+        connect(delay: 1000, reconnects: true)
+        try await central.next("connection") { if case .connected(heart) = $0 { true } else { nil } }
+        _ = try await central.discoverServices(heart)
+        try await world.control("heart disconnect")
+        try await central.next("a loss that is followed by a new link") {
+            if case .disconnected(heart, true, _?) = $0 { true } else { nil }
+        }
+        try await central.next("connection") { if case .connected(heart) = $0 { true } else { nil } }
+        _ = try await central.discoverServices(heart)
+        #expect(central.records.filter { if case .connected = $0.event { true } else { false } }.count == 2)
+        central.manager.cancelPeripheralConnection(heart)
+        connect(delay: 1000, reconnects: false)
+        connect(delay: 0.001, reconnects: false)
+        try await central.next("connection") { if case .connected(heart) = $0 { true } else { nil } }
+    }
+
     @Test("D7 CN-5 a hundred pending, five in range: the five connect, and no two attempts run at once")
     func hundred() async throws {
         let world = try await SimulatedWorld()

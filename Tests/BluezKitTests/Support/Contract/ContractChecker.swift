@@ -187,6 +187,8 @@ struct ContractChecker {
                     if peripheral.reconnects != reconnects { peripheral.reconnects = nil }
                 } else if !peripheral.isWanted {
                     (peripheral.isWanted, peripheral.hasLeft, peripheral.reconnects) = (true, false, reconnects)
+                } else if peripheral.reconnects != reconnects {
+                    peripheral.reconnects = nil  // from some moment on
                 }
             }
         case .cancel(let id, let number):
