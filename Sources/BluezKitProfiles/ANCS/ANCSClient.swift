@@ -86,6 +86,9 @@ public final class ANCSClient: NSObject, CBPeripheralDelegate {
     /// The last one that was written to.
     private var controlPoint: CBCharacteristic?
     private var session = ANCSSession()
+    /// Counts the calls of ``stop()``, after which nothing that was decided before is asked of the phone.
+    private var stops = 0
+    private var isReady = false
 
     /// A client.
     /// - Parameters:
@@ -106,7 +109,8 @@ public final class ANCSClient: NSObject, CBPeripheralDelegate {
 
     /// Call this when the link has ended: reports the actions of which the phone has not said what became.
     public func stop() {
-        points = [:]
+        (points, isReady) = ([:], false)
+        stops += 1
         handle(.ended)
     }
 
@@ -116,8 +120,12 @@ public final class ANCSClient: NSObject, CBPeripheralDelegate {
     }
 
     private func handle(_ event: ANCSSession.Event) {
+        let before = stops
         for action in session.handle(event) {
             switch action {
+            case .report(let event): handler(event)
+            // The handler has called `stop()`.
+            case .send where stops != before, .limitTime where stops != before: break
             case .send(let command):
                 if let controlPoint { peripheral.writeValue(command.data, for: controlPoint, type: .withResponse) }
             case .limitTime(let number):
@@ -126,7 +134,6 @@ public final class ANCSClient: NSObject, CBPeripheralDelegate {
                 queue.asyncAfter(deadline: .now() + .seconds(Int(clamping: ANCS.answerTimeLimit.components.seconds))) {
                     expire()
                 }
-            case .report(let event): handler(event)
             }
         }
     }
@@ -163,7 +170,11 @@ public final class ANCSClient: NSObject, CBPeripheralDelegate {
         if let error { return handler(.failed(error)) }
         guard characteristic.isNotifying else { return }
         if characteristic.uuid == ANCSEvent.uuid {
-            handler(.ready)
+            // Once, although `start()` was called again before that.
+            if !isReady {
+                isReady = true
+                handler(.ready)
+            }
         } else if let source = points[ANCSEvent.uuid] {
             peripheral.setNotifyValue(true, for: source)
         }

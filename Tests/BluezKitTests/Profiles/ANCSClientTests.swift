@@ -9,16 +9,23 @@ final class NotificationReader: @unchecked Sendable {
     let log = EventLog<String>()
     private let central: Central
     private var client: ANCSClient?
+    private let handlers = ProtectedBox<[String: @Sendable (ANCSClient) -> Void]>([:])
 
     init(_ central: Central) { self.central = central }
 
     /// Reads the notifications of a connected phone.
     func start(_ phone: CBPeripheral) async {
         await central.perform { [self] in
-            client = ANCSClient(phone, queue: central.queue) { [log] in log.append(Self.line($0)) }
+            client = ANCSClient(phone, queue: central.queue) { [log, handlers, weak self] event in
+                let line = Self.line(event)
+                log.append(line)
+                if let client = self?.client { handlers.withLock { $0[line] }?(client) }
+            }
             client?.start()
         }
     }
+
+    func startAgain() async { await central.perform { [self] in client?.start() } }
 
     private static func line(_ event: ANCSClient.Event) -> String {
         switch event {
@@ -36,6 +43,11 @@ final class NotificationReader: @unchecked Sendable {
             return "\(action) \(number): \(error.map { "\($0)" } ?? "done")"
         case .failed(let error): return "failed: \(error)"
         }
+    }
+
+    /// Calls `body` with the client in the event with this line.
+    func on(_ line: String, _ body: @escaping @Sendable (ANCSClient) -> Void) {
+        handlers.withLock { $0[line] = body }
     }
 
     func perform(_ action: ANCSCommand.Action, of number: UInt32) async {
@@ -85,6 +97,36 @@ struct ANCSClientServiceTests {
         try await world.control("phone data 0001000000" + texts)
         try await reader.expect("added, 2, new, Messages, Ada, , Hello")
         #expect(reader.log.all == ["ready", "added, 1, new, no app, , , ", "added, 2, new, Messages, Ada, , Hello"])
+        try await accessory.end(phone)
+    }
+}
+
+@Suite("Notifications of a phone whose app starts twice, and stops in its handler")
+struct ANCSClientHandlerTests {
+    // Commands that were decided on before the handler called `stop()` were still written.
+    @Test("after start() twice it is ready once; after stop() in the handler nothing is asked of the phone")
+    func stops() async throws {
+        let accessory = try await Accessory()
+        let world = accessory.world
+        for number in 1...2 { try await world.control("phone post \(number) 4 0 com.apple.MobileSMS Ada||Hello") }
+        try await world.control("phone find pair")
+        let phone = try await accessory.nextPhone()
+        try await accessory.central.connect(phone)
+        let point = try await accessory.central.characteristic(ANCS.controlPoint, of: ANCS.uuid, on: phone)
+        let reader = NotificationReader(accessory.central)
+        let first = "added, 1, earlier, Messages, Ada, , Hello"
+        reader.on(first) { $0.stop() }
+        await reader.start(phone)
+        await reader.startAgain()
+        try await reader.expect(first)
+        // The handler has returned when this is written. The phone refuses it.
+        await accessory.central.perform { phone.writeValue(Data([9]), for: point, type: .withResponse) }
+        let next = try await world.nextEvent("the next question") {
+            $0.hasPrefix("phone command 0002") || $0.hasPrefix("phone refused 09")
+        }
+        #expect(next.hasPrefix("phone refused 09"))
+        #expect(reader.log.all == ["ready", first])
+        for number in 1...2 { try await world.control("phone remove \(number)") }
         try await accessory.end(phone)
     }
 }
