@@ -109,7 +109,7 @@ public final class ProfileService<Profile: ServiceProfile>: StandardService {
     }
 
     /// Sets what happens with writes. Without it they are refused. Values that cannot be read are refused with "value not
-    /// allowed" (0x13), or with "invalid attribute value length" if they are too short.
+    /// allowed" (0x13), or with "invalid attribute value length" if they are too short or, for a control point, too long.
     /// - Parameters:
     ///   - type: The type of the values that are written.
     ///   - handler: Returns the result to respond with. Called on the queue that calls `answer(_:of:)`. The service should
@@ -119,9 +119,11 @@ public final class ProfileService<Profile: ServiceProfile>: StandardService {
             do throws(CharacteristicValueError) {
                 return handler(try V(value))
             } catch {
-                if case .truncated = error { return .invalidAttributeValueLength }
+                return switch error {
+                case .truncated, .trailing: .invalidAttributeValueLength
                 // `!`: an enum that is imported from C takes every number.
-                return CBATTError.Code(rawValue: 0x13)!
+                case .missing, .reserved: CBATTError.Code(rawValue: 0x13)!
+                }
             }
         }
     }

@@ -63,8 +63,13 @@ public struct ANCSEvent: StructuredValue, Hashable {
     public var kind = Kind.added
     /// How it is shown, and its actions.
     public var flags: Flags = []
-    /// What it is about.
-    public var category = Category.other
+    /// What it is about: ``category``, or a number of a later version.
+    public var categoryNumber: UInt8 = 0
+    /// What it is about; a number that is not known is ``Category/other``.
+    public var category: Category {
+        get { Category(rawValue: categoryNumber) ?? .other }
+        set { categoryNumber = newValue.rawValue }
+    }
     /// The active notifications of the category.
     public var count: UInt8 = 0
     /// Names the notification until the link ends.
@@ -81,11 +86,11 @@ public struct ANCSEvent: StructuredValue, Hashable {
         public init() { self = .added }
     }
 
-    /// What a notification is about. Numbers of later versions are ``other``. BluezKit addition.
+    /// What a notification is about. BluezKit addition.
     public enum Category: UInt8, CaseIterable, Sendable {
         /// A category.
         case other, incomingCall, missedCall, voicemail, social, schedule, email, news, healthAndFitness,
-            businessAndFinance, location, entertainment
+            businessAndFinance, location, entertainment, activeCall
     }
 
     /// How a notification is shown, and its actions. BluezKit addition.
@@ -113,9 +118,7 @@ public struct ANCSEvent: StructuredValue, Hashable {
     public mutating func code(_ fields: inout FieldCoder) throws(CharacteristicValueError) {
         try fields.field("event ID", &kind)
         try fields.field("event flags", &flags)
-        var number = category.rawValue
-        try fields.field("category ID", &number)
-        category = Category(rawValue: number) ?? .other
+        try fields.field("category ID", &categoryNumber)
         try fields.field("category count", &count)
         try fields.field("notification UID", &notification)
     }
@@ -191,7 +194,8 @@ public struct ANCSResponse: Sendable {
         case trailingBytes
     }
 
-    /// The attributes that are complete. Invalid UTF-8 becomes U+FFFD.
+    /// The attributes that are complete. The phone cuts them to the length that was asked for: a character of which the end is missing
+    /// is left out. Other invalid UTF-8 becomes U+FFFD.
     public private(set) var texts: [ANCSCommand.Attribute: String] = [:]
     /// Of ``ANCSCommand/appName(_:)``: the name.
     public private(set) var appName: String?
@@ -240,12 +244,13 @@ public struct ANCSResponse: Sendable {
             guard rest.count >= 3 else { return }
             let bytes = [UInt8](rest.prefix(3))
             let length = Int(bytes[1]) | Int(bytes[2]) << 8
-            guard length <= Self.limit else { throw .tooLong(length) }
+            let known = isApp ? nil : ANCSCommand.Attribute(rawValue: attribute)
+            guard length <= known?.limit.map(Int.init) ?? Self.limit else { throw .tooLong(length) }
             guard rest.count >= 3 + length else { return }
-            let text = String(decoding: rest.dropFirst(3).prefix(length), as: UTF8.self)
+            let text = String(cut: rest.dropFirst(3).prefix(length))
             rest = Data(rest.dropFirst(3 + length))
             missing.remove(attribute)
-            if isApp { appName = text } else { ANCSCommand.Attribute(rawValue: attribute).map { texts[$0] = text } }
+            if isApp { appName = text } else { known.map { texts[$0] = text } }
         }
         guard rest.isEmpty else { throw .trailingBytes }
     }

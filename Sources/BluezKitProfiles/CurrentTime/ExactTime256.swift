@@ -3,22 +3,32 @@ public import Foundation
 /// A date and a time of day, to 1/256 s, without a time zone. BluezKit addition.
 /// - SeeAlso: Bluetooth SIG, GATT Specification Supplement, "Exact Time 256", "Day Date Time", "Date Time".
 public struct ExactTime256: Hashable, Sendable {
-    /// 1582 to 9999, of the Gregorian calendar; nil: unknown.
-    public let year: Int?
-    /// 1 to 12; nil: unknown.
-    public let month: Int?
-    /// 1 to 31; nil: unknown.
-    public let day: Int?
-    /// 0 to 23.
-    public let hours: Int
-    /// 0 to 59.
-    public let minutes: Int
-    /// 0 to 59.
-    public let seconds: Int
-    /// 1, Monday, to 7, Sunday; nil: unknown.
-    public let dayOfWeek: Int?
+    /// The date and the time of day as transmitted, with 0 for what is unknown. Devices whose clock was never set also send a year,
+    /// month or day that is out of range.
+    public let transmitted: DateTime
+    /// The day of the week as transmitted: 0, unknown; 1, Monday, to 7, Sunday; other numbers are reserved.
+    public let dayOfWeekNumber: UInt8
     /// 0 to 255, in 1/256 s.
     public let fractions256: Int
+
+    /// 1582 to 9999, of the Gregorian calendar; nil: unknown.
+    public var year: Int? { Self.known(transmitted.year, in: Self.years) }
+    /// 1 to 12; nil: unknown.
+    public var month: Int? { Self.known(transmitted.month, in: 1...12) }
+    /// 1 to 31; nil: unknown.
+    public var day: Int? { Self.known(transmitted.day, in: 1...31) }
+    /// 0 to 23.
+    public var hours: Int { Int(transmitted.hours) }
+    /// 0 to 59.
+    public var minutes: Int { Int(transmitted.minutes) }
+    /// 0 to 59.
+    public var seconds: Int { Int(transmitted.seconds) }
+    /// 1, Monday, to 7, Sunday; nil: unknown.
+    public var dayOfWeek: Int? { Self.known(dayOfWeekNumber, in: 1...7) }
+
+    private static func known(_ number: some BinaryInteger, in range: ClosedRange<Int>) -> Int? {
+        range.contains(Int(number)) ? Int(number) : nil
+    }
 
     /// A date and time; nil if a number is out of range. Whether the day exists in the month is not checked.
     public init?(
@@ -29,9 +39,18 @@ public struct ExactTime256: Hashable, Sendable {
             day.map((1...31).contains) ?? true, (0...23).contains(hours), (0...59).contains(minutes),
             (0...59).contains(seconds), dayOfWeek.map((1...7).contains) ?? true, (0...255).contains(fractions256)
         else { return nil }
-        (self.year, self.month, self.day) = (year, month, day)
-        (self.hours, self.minutes, self.seconds) = (hours, minutes, seconds)
-        (self.dayOfWeek, self.fractions256) = (dayOfWeek, fractions256)
+        self.init(year, month, day, hours, minutes, seconds, dayOfWeek, fractions256)
+    }
+
+    /// Numbers in their ranges.
+    private init(
+        _ year: Int?, _ month: Int?, _ day: Int?, _ hours: Int, _ minutes: Int, _ seconds: Int, _ dayOfWeek: Int?,
+        _ fractions256: Int
+    ) {
+        var transmitted = DateTime()
+        (transmitted.year, transmitted.month, transmitted.day) = (UInt16(year ?? 0), UInt8(month ?? 0), UInt8(day ?? 0))
+        (transmitted.hours, transmitted.minutes, transmitted.seconds) = (UInt8(hours), UInt8(minutes), UInt8(seconds))
+        (self.transmitted, dayOfWeekNumber, self.fractions256) = (transmitted, UInt8(dayOfWeek ?? 0), fractions256)
     }
 
     /// The date and time in a time zone. Years outside 1582 to 9999 are unknown.
@@ -40,11 +59,11 @@ public struct ExactTime256: Hashable, Sendable {
         let parts = Self.calendar(timeZone).dateComponents(
             [.era, .year, .month, .day, .hour, .minute, .second, .weekday],
             from: Date(timeIntervalSinceReferenceDate: whole))
-        year = parts.era == 1 ? parts.year.flatMap { Self.years.contains($0) ? $0 : nil } : nil
-        (month, day) = (parts.month, parts.day)
-        (hours, minutes, seconds) = (parts.hour ?? 0, parts.minute ?? 0, parts.second ?? 0)
-        dayOfWeek = parts.weekday.map { ($0 + 5) % 7 + 1 }  // Foundation starts with Sunday
-        fractions256 = min(255, Int((date.timeIntervalSinceReferenceDate - whole) * 256))
+        self.init(
+            parts.era == 1 ? parts.year.flatMap { Self.years.contains($0) ? $0 : nil } : nil, parts.month, parts.day,
+            parts.hour ?? 0, parts.minute ?? 0, parts.second ?? 0,
+            parts.weekday.map { ($0 + 5) % 7 + 1 },  // Foundation starts with Sunday
+            min(255, Int((date.timeIntervalSinceReferenceDate - whole) * 256)))
     }
 
     /// The point in time in a time zone; nil if the date is incomplete or does not exist. For an hour that a zone skips
@@ -69,23 +88,23 @@ public struct ExactTime256: Hashable, Sendable {
 
 extension ExactTime256 {
     init(_ fields: inout FieldReader) throws(CharacteristicValueError) {
-        func known(_ number: Int) -> Int? { number == 0 ? nil : number }
-        let year = Int(try fields.uint16("year"))
-        guard year == 0 || Self.years.contains(year) else { throw .reserved(field: "year", value: year) }
-        self.year = known(year)
-        month = known(try fields.uint8("month", in: 0...12))
-        day = known(try fields.uint8("day", in: 0...31))
-        hours = try fields.uint8("hours", in: 0...23)
-        minutes = try fields.uint8("minutes", in: 0...59)
-        seconds = try fields.uint8("seconds", in: 0...59)
-        dayOfWeek = known(try fields.uint8("day of week", in: 0...7))
+        var transmitted = DateTime()
+        transmitted.year = try fields.uint16("year")
+        transmitted.month = try fields.uint8("month")
+        transmitted.day = try fields.uint8("day")
+        transmitted.hours = UInt8(try fields.uint8("hours", in: 0...23))
+        transmitted.minutes = UInt8(try fields.uint8("minutes", in: 0...59))
+        transmitted.seconds = UInt8(try fields.uint8("seconds", in: 0...59))
+        self.transmitted = transmitted
+        dayOfWeekNumber = try fields.uint8("day of week")
         fractions256 = Int(try fields.uint8("fractions of a second"))
     }
 
     var data: Data {
+        let time = transmitted
         var data = Data()
-        data.append(UInt16(year ?? 0))
-        data += [month ?? 0, day ?? 0, hours, minutes, seconds, dayOfWeek ?? 0, fractions256].map { UInt8($0) }
+        data.append(time.year)
+        data += [time.month, time.day, time.hours, time.minutes, time.seconds, dayOfWeekNumber, UInt8(fractions256)]
         return data
     }
 }

@@ -22,10 +22,17 @@ public struct LocalTimeInformation: CharacteristicValue, Hashable {
         case unknown = 255
     }
 
+    /// The time zone as transmitted: ``standardOffset``; -128, unknown; other numbers are reserved.
+    public let timeZoneNumber: Int8
+    /// The daylight saving time as transmitted, of which some numbers are assigned.
+    public let daylightSavingNumber: UInt8
+
     /// How far standard time is ahead of UTC, in units of 15 minutes, -48 to 56; nil: unknown.
-    public let standardOffset: Int?
+    public var standardOffset: Int? {
+        Self.offsets.contains(Int(timeZoneNumber)) ? Int(timeZoneNumber) : nil
+    }
     /// How far clocks are ahead of standard time.
-    public let daylightSaving: DaylightSaving
+    public var daylightSaving: DaylightSaving { DaylightSaving(rawValue: daylightSavingNumber) ?? .unknown }
 
     /// An offset; nil if it is out of range.
     /// - Parameters:
@@ -33,7 +40,8 @@ public struct LocalTimeInformation: CharacteristicValue, Hashable {
     ///   - daylightSaving: How far clocks are ahead of standard time.
     public init?(standardOffset: Int?, daylightSaving: DaylightSaving) {
         guard standardOffset.map(Self.offsets.contains) ?? true else { return nil }
-        (self.standardOffset, self.daylightSaving) = (standardOffset, daylightSaving)
+        timeZoneNumber = standardOffset.map { Int8($0) } ?? Self.unknown
+        daylightSavingNumber = daylightSaving.rawValue
     }
 
     /// The offset in a time zone. Values that are not multiples of 15 minutes are unknown.
@@ -41,25 +49,22 @@ public struct LocalTimeInformation: CharacteristicValue, Hashable {
         let saving = Int(timeZone.daylightSavingTimeOffset(for: date))
         let standard = timeZone.secondsFromGMT(for: date) - saving
         let offset = standard.isMultiple(of: 900) ? standard / 900 : nil
-        standardOffset = offset.flatMap { Self.offsets.contains($0) ? $0 : nil }
-        daylightSaving =
+        timeZoneNumber = offset.flatMap { Self.offsets.contains($0) ? Int8($0) : nil } ?? Self.unknown
+        let known =
             saving.isMultiple(of: 900)
             ? UInt8(exactly: saving / 900).flatMap(DaylightSaving.init) ?? .unknown : .unknown
+        daylightSavingNumber = known.rawValue
     }
 
     /// Reads an offset.
     public init(_ value: Data?) throws(CharacteristicValueError) {
         var fields = try FieldReader(value)
-        let offset = Int(Int8(bitPattern: try fields.uint8("time zone")))
-        guard offset == Self.unknown || Self.offsets.contains(offset) else {
-            throw .reserved(field: "time zone", value: offset)
-        }
-        standardOffset = offset == Self.unknown ? nil : offset
-        daylightSaving = try fields.one("DST offset", of: DaylightSaving.self)
+        timeZoneNumber = Int8(bitPattern: try fields.uint8("time zone"))
+        daylightSavingNumber = try fields.uint8("DST offset")
     }
 
     /// The offset as transmitted.
-    public var data: Data { Data([UInt8(bitPattern: Int8(standardOffset ?? Self.unknown)), daylightSaving.rawValue]) }
+    public var data: Data { Data([UInt8(bitPattern: timeZoneNumber), daylightSavingNumber]) }
 
     /// How far clocks are ahead of UTC, in seconds; nil if one of the offsets is unknown.
     public var secondsFromGMT: Int? {
@@ -71,5 +76,5 @@ public struct LocalTimeInformation: CharacteristicValue, Hashable {
     public var timeZone: TimeZone? { secondsFromGMT.flatMap { TimeZone(secondsFromGMT: $0) } }
 
     private static let offsets = -48...56
-    private static let unknown = -128
+    private static let unknown: Int8 = -128
 }

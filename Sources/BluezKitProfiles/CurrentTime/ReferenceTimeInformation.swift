@@ -41,11 +41,17 @@ public struct ReferenceTimeInformation: CharacteristicValue, Hashable {
         public var seconds: Double? { rawValue <= 253 ? Double(rawValue) / 8 : nil }
     }
 
-    /// The source of the time.
-    public var source: Source
+    /// The source of the time as transmitted, of which some numbers are assigned.
+    public var sourceNumber: UInt8
+    /// The source of the time; unknown as well if its number is not assigned.
+    public var source: Source {
+        get { Source(rawValue: sourceNumber) ?? .unknown }
+        set { sourceNumber = newValue.rawValue }
+    }
     /// The accuracy of the clock.
     public var accuracy: Accuracy
-    /// The time since the last update, in hours: up to 6119, which is 254 days and 23 hours; nil: 255 days or more.
+    /// The time since the last update, in hours: up to 6119, which is 254 days and 23 hours; nil: 255 days or more, or
+    /// the hours are not valid.
     public let hoursSinceUpdate: Int?
 
     /// Information about a clock.
@@ -55,27 +61,24 @@ public struct ReferenceTimeInformation: CharacteristicValue, Hashable {
     ///   - hoursSinceUpdate: The time since the last update. 6120 hours (255 days) and more become nil, less than 0
     ///     becomes 0.
     public init(source: Source, accuracy: Accuracy, hoursSinceUpdate: Int?) {
-        (self.source, self.accuracy) = (source, accuracy)
+        (sourceNumber, self.accuracy) = (source.rawValue, accuracy)
         self.hoursSinceUpdate = hoursSinceUpdate.flatMap { $0 < 255 * 24 ? max(0, $0) : nil }
     }
 
     /// Reads the information about a clock.
     public init(_ value: Data?) throws(CharacteristicValueError) {
         var fields = try FieldReader(value)
-        source = try fields.one("time source", of: Source.self)
+        sourceNumber = try fields.uint8("time source")
         accuracy = Accuracy(rawValue: try fields.uint8("time accuracy"))
         let days = Int(try fields.uint8("days since update"))
         let hours = Int(try fields.uint8("hours since update"))
         // 255 in both fields: 255 days or more.
-        guard hours <= 23 || (days == 255 && hours == 255) else {
-            throw .reserved(field: "hours since update", value: hours)
-        }
-        hoursSinceUpdate = days == 255 ? nil : days * 24 + hours
+        hoursSinceUpdate = days == 255 || hours > 23 ? nil : days * 24 + hours
     }
 
     /// The information as transmitted.
     public var data: Data {
         let (days, hours) = hoursSinceUpdate.map { ($0 / 24, $0 % 24) } ?? (255, 255)
-        return Data([source.rawValue, accuracy.rawValue, UInt8(days), UInt8(hours)])
+        return Data([sourceNumber, accuracy.rawValue, UInt8(days), UInt8(hours)])
     }
 }

@@ -9,6 +9,13 @@ public protocol ControlPointOperation: RawRepresentable<UInt8>, Hashable, Sendab
     static var response: Self { get }
     /// Any number: a server answers what it does not know with ``ControlPointResult/notSupported``.
     init(rawValue: UInt8)
+    /// The bytes of a request's parameter. A request with more or less cannot be read. Nil: any number of bytes.
+    var parameterLength: Int? { get }
+}
+
+extension ControlPointOperation {
+    /// Any number of bytes.
+    public var parameterLength: Int? { nil }
 }
 
 /// A request to a sensor, written with response; or the sensor's response, indicated. BluezKit addition.
@@ -21,8 +28,8 @@ public struct ControlPoint<Operation: ControlPointOperation>: StructuredValue, H
     public var operation: Operation
     /// Of a response: to what. Nil for a request.
     public private(set) var request: Operation?
-    /// Of a response. Nil for a request.
-    public private(set) var result: ControlPointResult?
+    /// Of a response. Nil for a request, or a number that is not assigned.
+    @Assigned public private(set) var result: ControlPointResult?
     /// As the operation defines it, little-endian.
     public var parameter: Data
 
@@ -34,7 +41,8 @@ public struct ControlPoint<Operation: ControlPointOperation>: StructuredValue, H
 
     /// A response.
     public init(to request: Operation, _ result: ControlPointResult, parameter: Data = Data()) {
-        (operation, self.request, self.result, self.parameter) = (.response, request, result, parameter)
+        (operation, self.request, self.parameter) = (.response, request, parameter)
+        self.result = result
     }
 
     /// Operation 0.
@@ -42,16 +50,20 @@ public struct ControlPoint<Operation: ControlPointOperation>: StructuredValue, H
 
     /// The fields.
     public mutating func code(_ fields: inout FieldCoder) throws(CharacteristicValueError) {
-        var (number, asked, result) = (operation.rawValue, request?.rawValue ?? 0, result ?? .failed)
+        var (number, asked) = (operation.rawValue, request?.rawValue ?? 0)
         try fields.field("operation", &number)
         operation = Operation(rawValue: number)
-        (request, self.result) = (nil, nil)
         if operation == .response {
             try fields.field("requested operation", &asked)
-            try fields.field("response value", &result)
-            (request, self.result) = (Operation(rawValue: asked), result)
+            try fields.field("response value", &_result)
+            request = Operation(rawValue: asked)
+        } else {
+            (request, result) = (nil, nil)
         }
         fields.rest(&parameter)
+        guard fields.isReading, operation != .response, let length = operation.parameterLength else { return }
+        if parameter.count < length { throw .truncated(field: "parameter") }
+        if parameter.count > length { throw .trailing(bytes: parameter.count - length) }
     }
 }
 
@@ -82,6 +94,16 @@ public struct SCOperation: ControlPointOperation {
     public static let requestSupportedSensorLocations = Self(rawValue: 4)
     /// The response.
     public static let response = Self(rawValue: 16)
+
+    /// That of the operation.
+    public var parameterLength: Int? {
+        switch self {
+        case .setCumulativeValue: 4
+        case .updateSensorLocation: 1
+        case .startSensorCalibration, .requestSupportedSensorLocations: 0
+        default: nil
+        }
+    }
 }
 
 /// An operation of the control point of power meters, 2A66. BluezKit addition.
@@ -127,6 +149,20 @@ public struct CyclingPowerOperation: ControlPointOperation {
     public static let startEnhancedOffsetCompensation = Self(rawValue: 16)
     /// The response.
     public static let response = Self(rawValue: 32)
+
+    /// That of the operation.
+    public var parameterLength: Int? {
+        switch self {
+        case .setCumulativeValue: 4
+        case .setCrankLength, .setChainLength, .setChainWeight, .setSpanLength, .maskMeasurementContent: 2
+        case .updateSensorLocation: 1
+        case .requestSupportedSensorLocations, .requestCrankLength, .requestChainLength, .requestChainWeight,
+            .requestSpanLength, .startOffsetCompensation, .requestSamplingRate, .requestFactoryCalibrationDate,
+            .startEnhancedOffsetCompensation:
+            0
+        default: nil
+        }
+    }
 }
 
 /// The control point of speed and cadence sensors, 2A55. BluezKit addition.

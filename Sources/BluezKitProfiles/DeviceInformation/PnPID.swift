@@ -15,8 +15,8 @@ public struct PnPID: CharacteristicValue, Hashable {
         case usb = 2
     }
 
-    /// The authority that assigned ``vendor``.
-    public var source: VendorSource
+    /// The authority that assigned ``vendor``; nil: its number is not assigned.
+    @Assigned public var source: VendorSource?
     /// The vendor.
     public var vendor: UInt16
     /// The product, as numbered by the vendor.
@@ -26,13 +26,14 @@ public struct PnPID: CharacteristicValue, Hashable {
 
     /// A product.
     public init(source: VendorSource, vendor: UInt16, product: UInt16, version: UInt16) {
-        (self.source, self.vendor, self.product, self.version) = (source, vendor, product, version)
+        _source = Assigned(wrappedValue: source)
+        (self.vendor, self.product, self.version) = (vendor, product, version)
     }
 
     /// Reads an ID.
     public init(_ value: Data?) throws(CharacteristicValueError) {
         var fields = try FieldReader(value)
-        source = try fields.one("vendor ID source", of: VendorSource.self)
+        _source = Assigned(number: try fields.uint8("vendor ID source"))
         vendor = try fields.uint16("vendor ID")
         product = try fields.uint16("product ID")
         version = try fields.uint16("product version")
@@ -40,7 +41,7 @@ public struct PnPID: CharacteristicValue, Hashable {
 
     /// The ID as transmitted.
     public var data: Data {
-        var data = Data([source.rawValue])
+        var data = Data([$source ?? 0])
         for number in [vendor, product, version] { data.append(number) }
         return data
     }

@@ -8,14 +8,14 @@ public struct EnvironmentalMeasurement: StructuredValue, Hashable {
     /// 290C.
     public static let uuid = CBUUID(string: "290C")
 
-    /// What a reading is of the samples in the measurement period.
-    public var function = Function.unspecified
+    /// What a reading is of the samples in the measurement period; nil: a number that is not assigned.
+    @Assigned public var function: Function? = .unspecified
     /// The measurement period in seconds, 1 to 16,777,215; 0: not in use.
     public var period: UInt32 = 0
     /// The time between two updates inside the sensor, in seconds, 1 to 16,777,215; 0: not in use.
     public var updateInterval: UInt32 = 0
-    /// What is measured, or where.
-    public var application = Application.unspecified
+    /// What is measured, or where; nil: a number that is not assigned.
+    @Assigned public var application: Application? = .unspecified
     /// In steps of 0.5 %, 0 to 254; nil: not known.
     public var uncertainty: UInt8?
 
@@ -45,10 +45,10 @@ public struct EnvironmentalMeasurement: StructuredValue, Hashable {
     /// The fields.
     public mutating func code(_ fields: inout FieldCoder) throws(CharacteristicValueError) {
         try fields.flags(bytes: 2)  // none is assigned
-        try fields.field("sampling function", &function)
+        try fields.field("sampling function", &_function)
         try fields.seconds("measurement period", &period)
         try fields.seconds("update interval", &updateInterval)
-        try fields.field("application", &application)
+        try fields.field("application", &_application)
         try fields.field("uncertainty", &uncertainty, unknown: 0xFF)
     }
 }

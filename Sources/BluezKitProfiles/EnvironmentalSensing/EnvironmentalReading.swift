@@ -107,11 +107,15 @@ public enum EnvironmentalQuantity: CaseIterable, Sendable {
 public struct EnvironmentalReading: Hashable, Sendable {
     /// What was measured.
     public let quantity: EnvironmentalQuantity
-    /// In units of ``EnvironmentalQuantity/resolution``; nil: unknown.
-    private let steps: Int64?
+    /// As transmitted, in units of ``EnvironmentalQuantity/resolution``: also a number that means "unknown", and one that the Bluetooth
+    /// SIG has reserved, such as the 10,300 of a humidity sensor with an offset.
+    public let number: Int64
 
-    /// In ``EnvironmentalQuantity/unit``; nil: the sensor does not know it.
-    public var value: Double? { steps.map { Double($0) / quantity.row.perUnit } }
+    /// In ``EnvironmentalQuantity/unit``; nil: the sensor does not know it, or its number is reserved.
+    public var value: Double? {
+        let row = quantity.row
+        return row.range.contains(number) && number != row.unknown ? Double(number) / row.perUnit : nil
+    }
 
     /// A reading, rounded to ``EnvironmentalQuantity/resolution``; nil if it is out of range.
     /// - Parameters:
@@ -120,18 +124,18 @@ public struct EnvironmentalReading: Hashable, Sendable {
     public init?(_ quantity: EnvironmentalQuantity, _ value: Double?) {
         self.quantity = quantity
         guard let value else {
-            guard quantity.row.unknown != nil else { return nil }
-            steps = nil
+            guard let unknown = quantity.row.unknown else { return nil }
+            number = unknown
             return
         }
         guard let steps = Int64(exactly: (value * quantity.row.perUnit).rounded()), quantity.row.range.contains(steps)
         else { return nil }
-        self.steps = steps
+        number = steps
     }
 
     /// What a server has before its first reading: unknown, or 0.
     init(initial quantity: EnvironmentalQuantity) {
-        (self.quantity, steps) = (quantity, quantity.row.unknown == nil ? 0 : nil)
+        (self.quantity, number) = (quantity, quantity.row.unknown ?? 0)
     }
 
     /// Reads a reading as it was received.
@@ -139,18 +143,15 @@ public struct EnvironmentalReading: Hashable, Sendable {
         var fields = try FieldReader(value)
         let row = quantity.row
         let bits = Int64(try fields.number(row.name, bytes: row.bytes))  // at most four bytes
-        let steps = row.isSigned && bits >> (8 * row.bytes - 1) == 1 ? bits - 1 << (8 * row.bytes) : bits
-        guard row.range.contains(steps) || steps == row.unknown else {
-            throw .reserved(field: row.name, value: Int(clamping: steps))  // wider fields take every number
-        }
-        (self.quantity, self.steps) = (quantity, steps == row.unknown ? nil : steps)
+        number = row.isSigned && bits >> (8 * row.bytes - 1) == 1 ? bits - 1 << (8 * row.bytes) : bits
+        self.quantity = quantity
     }
 
     /// The reading as transmitted.
     public var data: Data {
         let row = quantity.row
         var data = Data()
-        data.append(number: UInt64(truncatingIfNeeded: steps ?? row.unknown ?? 0), bytes: row.bytes)
+        data.append(number: UInt64(truncatingIfNeeded: number), bytes: row.bytes)
         return data
     }
 }

@@ -47,16 +47,16 @@ public struct GlucoseMeasurement: StructuredValue, Hashable {
     public struct Result: FieldValue, Hashable {
         /// In kg/l, or in mol/l if ``GlucoseMeasurement/isMolar``: 5.5 mmol/l is `MedFloat(0.0055, digits: 4)`.
         public var concentration = MedFloat16.notANumber
-        /// What was measured.
-        public var sample = Sample.capillaryWholeBlood
-        /// Where the sample is from.
-        public var location = Location.notAvailable
+        /// What was measured; nil: a number that is not assigned.
+        @Assigned public var sample: Sample? = .capillaryWholeBlood
+        /// Where the sample is from; nil: a number that is not assigned.
+        @Assigned public var location: Location? = .notAvailable
         /// No number.
         public init() {}
         /// The fields.
         public mutating func code(_ fields: inout FieldCoder, as name: String) throws(CharacteristicValueError) {
             try fields.field(name, &concentration)
-            try fields.halves("type and sample location", &sample, &location)
+            try fields.halves("type and sample location", &_sample, &_location)
         }
     }
 

@@ -12,8 +12,8 @@ public struct GlucoseMeasurementContext: StructuredValue, Hashable {
     public var extendedFlags: UInt8?
     /// What was eaten; nil: not included.
     public var carbohydrate: Carbohydrate?
-    /// When, in relation to a meal; nil: not included.
-    public var meal: Meal?
+    /// When, in relation to a meal; nil: not included, or a number that is not assigned.
+    @Assigned public var meal: Meal?
     /// Who measured, and the health; nil: not included.
     public var tester: TesterAndHealth?
     /// The exercise before; nil: not included.
@@ -30,15 +30,15 @@ public struct GlucoseMeasurementContext: StructuredValue, Hashable {
 
     /// What was eaten. BluezKit addition.
     public struct Carbohydrate: FieldValue, Hashable {
-        /// The meal.
-        public var kind = Kind.breakfast
+        /// The meal; nil: a number that is not assigned.
+        @Assigned public var kind: Kind? = .breakfast
         /// In kg.
         public var amount = MedFloat16()
         /// A breakfast of 0 kg.
         public init() {}
         /// The fields.
         public mutating func code(_ fields: inout FieldCoder, as name: String) throws(CharacteristicValueError) {
-            try fields.field("carbohydrate ID", &kind)
+            try fields.field("carbohydrate ID", &_kind)
             try fields.field(name, &amount)
         }
 
@@ -61,15 +61,15 @@ public struct GlucoseMeasurementContext: StructuredValue, Hashable {
 
     /// Who measured, and the health. BluezKit addition.
     public struct TesterAndHealth: FieldValue, Hashable {
-        /// Who measured.
-        public var tester = Tester.notAvailable
-        /// The health.
-        public var health = Health.notAvailable
+        /// Who measured; nil: a number that is not assigned.
+        @Assigned public var tester: Tester? = .notAvailable
+        /// The health; nil: a number that is not assigned.
+        @Assigned public var health: Health? = .notAvailable
         /// Not known.
         public init() {}
         /// The fields.
         public mutating func code(_ fields: inout FieldCoder, as name: String) throws(CharacteristicValueError) {
-            try fields.halves(name, &tester, &health)
+            try fields.halves(name, &_tester, &_health)
         }
 
         /// Who measured. BluezKit addition.
@@ -97,28 +97,33 @@ public struct GlucoseMeasurementContext: StructuredValue, Hashable {
     public struct Exercise: FieldValue, Hashable {
         /// In seconds; 65535: at least that much.
         public var duration: UInt16 = 0
-        /// In %, 0 to 100.
-        public var intensity: UInt8 = 0
+        /// The intensity as transmitted: in %, 0 to 100; other numbers are reserved.
+        public var intensityNumber: UInt8 = 0
+        /// In %, 0 to 100; nil: reserved. More than 100 becomes 100, nil becomes 0.
+        public var intensity: UInt8? {
+            get { intensityNumber <= 100 ? intensityNumber : nil }
+            set { intensityNumber = min(newValue ?? 0, 100) }
+        }
         /// None.
         public init() {}
         /// The fields.
         public mutating func code(_ fields: inout FieldCoder, as name: String) throws(CharacteristicValueError) {
             try fields.field("exercise duration", &duration)
-            try fields.field("exercise intensity", &intensity, in: 0...100)
+            try fields.field("exercise intensity", &intensityNumber)
         }
     }
 
     /// The insulin. BluezKit addition.
     public struct Medication: FieldValue, Hashable {
-        /// How it acts.
-        public var kind = Kind.rapidActing
+        /// How it acts; nil: a number that is not assigned.
+        @Assigned public var kind: Kind? = .rapidActing
         /// In kg, or in l if ``GlucoseMeasurementContext/isMedicationInLiters``.
         public var amount = MedFloat16()
         /// 0 kg.
         public init() {}
         /// The fields.
         public mutating func code(_ fields: inout FieldCoder, as name: String) throws(CharacteristicValueError) {
-            try fields.field("medication ID", &kind)
+            try fields.field("medication ID", &_kind)
             try fields.field(name, &amount)
         }
 
@@ -138,7 +143,7 @@ public struct GlucoseMeasurementContext: StructuredValue, Hashable {
         try fields.field("sequence number", &sequenceNumber)
         try fields.field("extended flags", &extendedFlags, ifBit: 7)
         try fields.field("carbohydrate", &carbohydrate, ifBit: 0)
-        try fields.field("meal", &meal, ifBit: 1)
+        try fields.field("meal", &_meal, ifBit: 1)
         try fields.field("tester and health", &tester, ifBit: 2)
         try fields.field("exercise", &exercise, ifBit: 3)
         try fields.field("medication", &medication, ifBit: 4)

@@ -107,22 +107,31 @@ public struct RecordAccessControlPoint: StructuredValue, Hashable {
         guard operand.isEmpty != isNumbered else { throw Invalid(result: .invalidOperand) }
         guard !isNumbered || operand.first == 1 else { throw Invalid(result: .operandNotSupported) }
         var fields = FieldReader(bytes: operand.dropFirst())
-        func number() throws(Invalid) -> UInt16 {
-            do { return try fields.uint16("operand") } catch { throw Invalid(result: .invalidOperand) }
+        /// As many as the operator has, and no byte more.
+        func numbers(_ count: Int) throws(Invalid) -> [UInt16] {
+            let numbers = (0..<count).compactMap { _ in try? fields.uint16("operand") }
+            guard numbers.count == count, fields.isAtEnd else { throw Invalid(result: .invalidOperand) }
+            return numbers
         }
         switch operatorNumber {
         case 0: throw Invalid(result: .invalidOperator)
         case 1: return .all
-        case 2: return .upTo(try number())
-        case 3: return .from(try number())
+        case 2: return .upTo(try numbers(1)[0])
+        case 3: return .from(try numbers(1)[0])
         case 4:
-            let (low, high) = (try number(), try number())
-            guard low <= high else { throw Invalid(result: .invalidOperand) }
-            return .within(low, high)
+            let numbers = try numbers(2)
+            guard numbers[0] <= numbers[1] else { throw Invalid(result: .invalidOperand) }
+            return .within(numbers[0], numbers[1])
         case 5: return .first
         case 6: return .last
         default: throw Invalid(result: .operatorNotSupported)
         }
+    }
+
+    /// Of ``abort``, which has neither operator nor operand.
+    fileprivate func checkAbort() throws(Invalid) {
+        guard operatorNumber == 0 else { throw Invalid(result: .invalidOperator) }
+        guard operand.isEmpty else { throw Invalid(result: .invalidOperand) }
     }
 
     /// Of the response to ``Operation/count``: the number of records. Nil: another operation.
@@ -196,9 +205,12 @@ public struct RecordStore<Record> {
         func respond(_ result: RecordAccessControlPoint.Result) -> (
             records: [Record], response: RecordAccessControlPoint
         ) { ([], RecordAccessControlPoint(to: operation, result)) }
-        if operation == .abort { return respond(.success) }
-        guard [.report, .delete, .count].contains(operation) else { return respond(.operationNotSupported) }
+        guard [.report, .delete, .count, .abort].contains(operation) else { return respond(.operationNotSupported) }
         do throws(RecordAccessControlPoint.Invalid) {
+            if operation == .abort {
+                try request.checkAbort()
+                return respond(.success)
+            }
             let filter = try request.filter()
             let found = records.indices.filter { matches($0, filter) }
             if operation == .count { return ([], RecordAccessControlPoint(count: UInt16(clamping: found.count))) }

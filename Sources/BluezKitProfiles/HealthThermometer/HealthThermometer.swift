@@ -32,8 +32,8 @@ public struct TemperatureMeasurement: StructuredValue, Hashable {
     public var isFahrenheit = false
     /// When it was measured; nil: not included.
     public var time: DateTime?
-    /// Where it was measured; nil: not included.
-    public var type: TemperatureType?
+    /// Where it was measured; nil: not included, or a number that is not assigned.
+    @Assigned public var type: TemperatureType?
 
     /// 0 °C.
     public init() {}
@@ -47,7 +47,7 @@ public struct TemperatureMeasurement: StructuredValue, Hashable {
         fields.flag(0, &isFahrenheit)
         try fields.field("temperature", &temperature)
         try fields.field("time stamp", &time, ifBit: 1)
-        try fields.field("temperature type", &type, ifBit: 2)
+        try fields.field("temperature type", &_type, ifBit: 2)
     }
 }
 

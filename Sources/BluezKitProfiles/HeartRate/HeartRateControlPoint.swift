@@ -20,6 +20,7 @@ public enum HeartRateControlPoint: UInt8, CharacteristicValue, CaseIterable {
     public init(_ value: Data?) throws(CharacteristicValueError) {
         var fields = try FieldReader(value)
         self = try fields.one("heart rate control point", of: Self.self)
+        try fields.end()
     }
 
     /// The command as transmitted.

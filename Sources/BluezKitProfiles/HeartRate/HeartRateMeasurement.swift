@@ -53,11 +53,11 @@ public struct HeartRateMeasurement: CharacteristicValue {
         contact =
             flags & Flag.detectsContact == 0
             ? .notSupported : flags & Flag.hasContact == 0 ? .notDetected : .detected
-        energyExpended = flags & Flag.hasEnergy == 0 ? nil : try fields.uint16("energy expended")
+        // Some sensors set the flags without the fields, or end within one: the heart rate is there nevertheless.
+        energyExpended = flags & Flag.hasEnergy == 0 ? nil : try? fields.uint16("energy expended")
         rrIntervals = []
         guard flags & Flag.hasIntervals != 0 else { return }
-        // One or more, to the end of the value.
-        repeat { rrIntervals.append(try fields.uint16("RR interval")) } while !fields.isAtEnd
+        while let interval = try? fields.uint16("RR interval") { rrIntervals.append(interval) }
     }
 
     /// The measurement as transmitted, in the shortest form.

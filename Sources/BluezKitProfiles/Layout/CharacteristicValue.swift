@@ -15,7 +15,12 @@ import Foundation
 /// ```
 ///
 /// Reading what ``data`` produced returns an equal value. Bytes after the last known field, and reserved bits, are
-/// ignored when reading, because later versions of a service may define them, and are never produced.
+/// ignored when reading, because later versions of a service may define them, and are never produced. Requests to control points
+/// are the exception: what is longer than the request is refused.
+///
+/// What can be read is read. Fields that may be left out are nil where the value ends before or within them, and so are fields that
+/// other fields do not depend on where the number is not assigned: it can be had as well (``Assigned``). Everything else is an
+/// error, which names the field and has its number.
 /// - SeeAlso: Bluetooth SIG, GATT Specification Supplement, 2 (the layout of values: little-endian).
 public protocol CharacteristicValue: Equatable, Sendable {
     /// The characteristic that has values of this type.
@@ -37,6 +42,8 @@ public enum CharacteristicValueError: Error, Hashable, Sendable {
     case truncated(field: String)
     /// The field has a value that the Bluetooth SIG has not assigned.
     case reserved(field: String, value: Int)
+    /// That many bytes follow the last field of a request to a control point.
+    case trailing(bytes: Int)
 }
 
 extension CharacteristicValueError: LocalizedError, CustomStringConvertible {
@@ -46,6 +53,7 @@ extension CharacteristicValueError: LocalizedError, CustomStringConvertible {
         case .missing: "there is no value yet"
         case .truncated(let field): "the value ends within its \(field)"
         case .reserved(let field, let value): "the \(field) has the reserved value \(value)"
+        case .trailing(let bytes): "the value is \(bytes) bytes too long"
         }
     }
 

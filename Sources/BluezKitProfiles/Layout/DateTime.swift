@@ -1,6 +1,8 @@
 public import Foundation
 
-/// A date and a time of day, to a second, without a time zone. BluezKit addition.
+/// A date and a time of day, to a second, without a time zone; the numbers as transmitted. BluezKit addition.
+///
+/// Devices whose clock was never set also send numbers that are out of range: there is no ``date(in:)`` then.
 /// - SeeAlso: Bluetooth SIG, GATT Specification Supplement, "Date Time".
 public struct DateTime: Hashable, Sendable, FieldValue {
     /// 1582 to 9999; 0: unknown.
@@ -26,7 +28,7 @@ public struct DateTime: Hashable, Sendable, FieldValue {
         (hours, minutes, seconds) = (UInt8(exact.hours), UInt8(exact.minutes), UInt8(exact.seconds))
     }
 
-    /// The point in time in a time zone; nil if the date is incomplete or does not exist.
+    /// The point in time in a time zone; nil if the date is incomplete or does not exist, or if a number is out of range.
     public func date(in timeZone: TimeZone) -> Date? {
         ExactTime256(
             year: Int(year), month: Int(month), day: Int(day), hours: Int(hours), minutes: Int(minutes),
@@ -35,13 +37,11 @@ public struct DateTime: Hashable, Sendable, FieldValue {
 
     /// Reads or writes the date and time.
     public mutating func code(_ fields: inout FieldCoder, as name: String) throws(CharacteristicValueError) {
-        if year != 0 { year = min(max(year, 1582), 9999) }
         try fields.field("year", &year)
-        guard year == 0 || (1582...9999).contains(year) else { throw .reserved(field: "year", value: Int(year)) }
-        try fields.field("month", &month, in: 0...12)
-        try fields.field("day", &day, in: 0...31)
-        try fields.field("hours", &hours, in: 0...23)
-        try fields.field("minutes", &minutes, in: 0...59)
-        try fields.field("seconds", &seconds, in: 0...59)
+        try fields.field("month", &month)
+        try fields.field("day", &day)
+        try fields.field("hours", &hours)
+        try fields.field("minutes", &minutes)
+        try fields.field("seconds", &seconds)
     }
 }

@@ -19,6 +19,8 @@ public struct FieldCoder {
         return flagged + data.dropFirst(flagBytes)
     }
 
+    var isReading: Bool { reader != nil }
+
     // MARK: Flags
 
     /// The flags, which come first. They say which of the fields that follow are included.
@@ -47,7 +49,8 @@ public struct FieldCoder {
         try value.code(&self, as: name)
     }
 
-    /// A field that is included if a flag is set; nil: not included.
+    /// A field that is included if a flag is set; nil: not included, or the value ends before it or within it. Then the fields that
+    /// follow are not there either.
     public mutating func field<V: FieldValue>(
         _ name: String, _ value: inout V?, ifBit bit: Int
     ) throws(CharacteristicValueError) {
@@ -55,9 +58,22 @@ public struct FieldCoder {
         flag(bit, &isIncluded)
         var field = value ?? V()
         value = nil
-        guard isIncluded else { return }
-        try field.code(&self, as: name)
+        guard isIncluded, try isWhole({ (coder) throws(CharacteristicValueError) in try field.code(&coder, as: name) })
+        else { return }
         value = field
+    }
+
+    /// Whether the value has not ended before `code` has read all.
+    private mutating func isWhole(
+        _ code: (inout Self) throws(CharacteristicValueError) -> Void
+    ) throws(CharacteristicValueError) -> Bool {
+        do throws(CharacteristicValueError) {
+            try code(&self)
+            return true
+        } catch {
+            guard case .truncated = error else { throw error }
+            return false
+        }
     }
 
     /// A number within a range.
@@ -78,19 +94,7 @@ public struct FieldCoder {
         value = number == unknown ? nil : number
     }
 
-    /// Two enumerations in one byte, the first in its low half.
-    public mutating func halves<Low: EnumeratedValue, High: EnumeratedValue>(
-        _ name: String, _ low: inout Low, _ high: inout High
-    ) throws(CharacteristicValueError) {
-        var byte = low.rawValue & 0xF | high.rawValue << 4
-        try byte.code(&self, as: name)
-        guard let first = Low(rawValue: byte & 0xF), let second = High(rawValue: byte >> 4) else {
-            throw .reserved(field: name, value: Int(byte))
-        }
-        (low, high) = (first, second)
-    }
-
-    /// Fields of the same kind up to the end of the value: one or more if a flag is set, else none.
+    /// Fields of the same kind up to the end of the value, if a flag is set, else none. The last one is left out if it is cut off.
     public mutating func list<V: FieldValue>(
         _ name: String, _ values: inout [V], ifBit bit: Int
     ) throws(CharacteristicValueError) {
@@ -105,11 +109,13 @@ public struct FieldCoder {
             return
         }
         values = []
-        repeat {
+        while reader?.isAtEnd == false {
             var value = V()
-            try value.code(&self, as: name)
+            guard try isWhole({ (coder) throws(CharacteristicValueError) in try value.code(&coder, as: name) }) else {
+                return
+            }
             values.append(value)
-        } while reader?.isAtEnd == false
+        }
     }
 
     /// All bytes up to the end of the value.

@@ -13,6 +13,11 @@ struct FieldReader {
 
     var isAtEnd: Bool { rest.isEmpty }
 
+    /// Of a request, whose meaning later versions do not extend.
+    func end() throws(CharacteristicValueError) {
+        guard rest.isEmpty else { throw .trailing(bytes: rest.count) }
+    }
+
     mutating func takeRest() -> Data {
         defer { rest = Data() }
         return Data(rest)
@@ -57,4 +62,20 @@ extension Data {
     }
 
     mutating func append(_ number: UInt16) { append(number: number, bytes: 2) }
+}
+
+extension String {
+    /// A text that may have been cut to a length. A character of which the end is missing is left out; other invalid UTF-8 becomes
+    /// U+FFFD.
+    init(cut bytes: Data) {
+        let continuing = bytes.reversed().prefix(3).prefix { $0 & 0xC0 == 0x80 }.count
+        let length =
+            switch bytes.dropLast(continuing).last {
+            case .some(0xC2...0xDF): 2
+            case .some(0xE0...0xEF): 3
+            case .some(0xF0...0xF4): 4
+            default: 1
+            }
+        self.init(decoding: continuing + 1 < length ? bytes.dropLast(continuing + 1) : bytes, as: UTF8.self)
+    }
 }

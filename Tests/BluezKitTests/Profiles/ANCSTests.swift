@@ -23,7 +23,9 @@ struct ANCSTests {
     func events() throws {
         #expect(Self.event.data == Data([1, 0x12, 6, 3, 4, 3, 2, 1]))
         #expect(try ANCSEvent(Self.event.data) == Self.event)
-        #expect(try ANCSEvent(Data([0, 0xE0, 200, 0, 0, 0, 0, 0])) == ANCSEvent())
+        let later = try ANCSEvent(Data([0, 0xE0, 200, 0, 0, 0, 0, 0]))
+        #expect(later.category == .other && later.categoryNumber == 200 && later.flags.isEmpty && later.data[2] == 200)
+        #expect(try ANCSEvent(Data([0, 0, 12, 1, 1, 0, 0, 0])).category == .activeCall)
         #expect(throws: CharacteristicValueError.reserved(field: "event ID", value: 3)) {
             try ANCSEvent(Data([3, 0, 0, 0, 0, 0, 0, 0]))
         }
@@ -58,6 +60,14 @@ struct ANCSTests {
         #expect(ANCSResponse(to: .perform(.positive, 1)).isComplete)
     }
 
+    @Test("a text that the phone has cut within a character ends with the one before", arguments: 253...256)
+    func cut(_ length: Int) throws {
+        let title = Data(String(repeating: "通", count: 120).utf8.prefix(length))
+        var response = ANCSResponse(to: .attributes(1, [.title]))
+        try response.append(Data([0, 1, 0, 0, 0, 1, UInt8(length & 0xFF), UInt8(length >> 8)]) + title)
+        #expect(response.texts[.title] == String(repeating: "通", count: length / 3))
+    }
+
     @Test("what was not asked for is an error")
     func hostile() {
         func error(_ bytes: [UInt8]) -> ANCSResponse.Invalid? {
@@ -69,7 +79,10 @@ struct ANCSTests {
         #expect(error([0, 4, 3, 2, 2]) == .otherCommand && error([1]) == .otherCommand)
         #expect(error([0, 4, 3, 2, 1, 9]) == .unexpectedAttribute(9))
         #expect(error([0, 4, 3, 2, 1] + Self.attribute(1, "a") + [1]) == .unexpectedAttribute(1))
-        #expect(error([0, 4, 3, 2, 1, 3, 1, 4]) == .tooLong(1025))
+        #expect(
+            error([0, 4, 3, 2, 1, 3, 1, 4]) == .tooLong(1025) && error([0, 4, 3, 2, 1, 0, 1, 4]) == .tooLong(1025))
+        // Of a title 256 bytes were asked for.
+        #expect(error([0, 4, 3, 2, 1, 1, 1, 1]) == .tooLong(257) && error([0, 4, 3, 2, 1, 1, 0, 1]) == nil)
         #expect(error(Self.answer + [0]) == .trailingBytes)
     }
 

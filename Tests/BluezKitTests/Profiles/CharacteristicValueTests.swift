@@ -8,14 +8,15 @@ import Testing
 
     /// Reads what was produced; and shows that no byte of it can be missing, and that more may follow.
     private func check<Value: CharacteristicValue>(
-        _ value: Value, canEndWithin: Bool = false, _ location: SourceLocation = #_sourceLocation
+        _ value: Value, canEndWithin: Bool = false, isRequest: Bool = false,
+        _ location: SourceLocation = #_sourceLocation
     ) {
         let data = value.data
         #expect((try? Value(data)) == value, "\(Array(data))", sourceLocation: location)
         // A slice begins anywhere.
         #expect((try? Value((Data([9, 9, 9]) + data).dropFirst(3))) == value, sourceLocation: location)
         guard !canEndWithin else { return }
-        #expect((try? Value(data + Data([0xAB]))) == value, sourceLocation: location)
+        #expect((try? Value(data + Data([0xAB]))) == (isRequest ? nil : value), sourceLocation: location)
         for length in 0..<data.count {
             #expect(throws: CharacteristicValueError.self, sourceLocation: location) {
                 try Value(data.prefix(length))
@@ -62,7 +63,7 @@ import Testing
     func locations() {
         for location in BodySensorLocation.allCases { check(location) }
         survivesNoise(BodySensorLocation.self, plausible: 1)
-        for command in HeartRateControlPoint.allCases { check(command) }
+        for command in HeartRateControlPoint.allCases { check(command, isRequest: true) }
         survivesNoise(HeartRateControlPoint.self, plausible: 1)
         #expect(throws: CharacteristicValueError.reserved(field: "body sensor location", value: 7)) {
             try BodySensorLocation(Data([7]))
@@ -130,6 +131,7 @@ import Testing
         #expect(
             CharacteristicValueError.truncated(field: "year").localizedDescription
                 == "the value ends within its year")
+        #expect(CharacteristicValueError.trailing(bytes: 2).localizedDescription == "the value is 2 bytes too long")
         #expect(
             CharacteristicValueError.reserved(field: "month", value: 13).localizedDescription
                 == "the month has the reserved value 13")

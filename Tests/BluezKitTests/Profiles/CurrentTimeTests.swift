@@ -57,18 +57,33 @@ import Testing
     }
 
     @Test(
-        "each field that is out of range is named",
-        arguments: [
-            (0, 0xFF, "year"), (2, 13, "month"), (3, 32, "day"), (4, 24, "hours"), (5, 60, "minutes"),
-            (6, 60, "seconds"), (7, 8, "day of week"),
-        ])
+        "a time of day that is out of range is an error that names the field",
+        arguments: [(4, 24, "hours"), (5, 60, "minutes"), (6, 60, "seconds")])
     func ranges(_ index: Int, _ byte: Int, _ field: String) {
         var bytes: [UInt8] = [0xE8, 0x07, 2, 29, 23, 59, 58, 4, 192, 0]
         bytes[index] = UInt8(byte)
-        if field == "year" { bytes[1] = 0xFF }
-        let value = field == "year" ? 0xFFFF : byte
-        #expect(throws: CharacteristicValueError.reserved(field: field, value: value)) {
+        #expect(throws: CharacteristicValueError.reserved(field: field, value: byte)) {
             try CurrentTime(Data(bytes))
+        }
+    }
+
+    // A clock that does not set the day of the week lost the whole time.
+    @Test("a date or day of the week that is out of range is unknown, its number is there, and the rest is read")
+    func unknownParts() throws {
+        let utc = try #require(TimeZone(secondsFromGMT: 0))
+        // As a watch sends it that sets neither the day of the week nor the reason.
+        let watch = try CurrentTime(Data([0xEA, 0x07, 7, 27, 10, 11, 12, 200, 0, 0x5C]))
+        #expect(watch.time.dayOfWeek == nil && watch.time.dayOfWeekNumber == 200)
+        #expect(watch.date(in: utc) == Date(timeIntervalSince1970: 1_785_147_072))
+        #expect(watch.adjustReason == [.changeOfTimeZone, .changeOfDaylightSavingTime])
+        for (index, byte) in [(1, 0xFF), (2, 13), (3, 32)] as [(Int, UInt8)] {
+            var bytes: [UInt8] = [0xE8, 0x07, 2, 29, 23, 59, 58, 4, 192, 0]
+            bytes[index] = byte
+            let time = try CurrentTime(Data(bytes)).time
+            #expect((time.year == nil) == (index == 1) && (time.month == nil) == (index == 2))
+            #expect((time.day == nil) == (index == 3) && time.hours == 23 && time.dayOfWeek == 4)
+            #expect(time.transmitted.year == (index == 1 ? 0xFFE8 : 2024) && time.date(in: utc) == nil)
+            #expect(CurrentTime(time).data == Data(bytes))
         }
     }
 
@@ -89,12 +104,14 @@ import Testing
         #expect(LocalTimeInformation(odd, at: winter).timeZone == nil)
         let unknown = try LocalTimeInformation(Data([0x80, 0xFF]))
         #expect(unknown.standardOffset == nil && unknown.daylightSaving == .unknown && unknown.secondsFromGMT == nil)
-        let wrong: [([UInt8], CharacteristicValueError)] = [
-            ([57, 0], .reserved(field: "time zone", value: 57)),
-            ([0xCF, 0], .reserved(field: "time zone", value: -49)),
-            ([0, 1], .reserved(field: "DST offset", value: 1)),
-        ]
-        for (bytes, error) in wrong { #expect(throws: error) { try LocalTimeInformation(Data(bytes)) } }
+        for (bytes, zone) in [([57, 4], 57), ([0xCF, 4], -49)] as [([UInt8], Int8)] {
+            let reserved = try LocalTimeInformation(Data(bytes))
+            #expect(reserved.standardOffset == nil && reserved.timeZoneNumber == zone && reserved.timeZone == nil)
+            #expect(reserved.daylightSaving == .daylightTime && reserved.data == Data(bytes))
+        }
+        let saving = try LocalTimeInformation(Data([4, 1]))
+        #expect(saving.standardOffset == 4 && saving.daylightSaving == .unknown && saving.daylightSavingNumber == 1)
+        #expect(saving.timeZone == nil)
     }
 
     @Test("the accuracy of a clock")
@@ -111,10 +128,11 @@ import Testing
         #expect(
             ReferenceTimeInformation(source: .gps, accuracy: .unknown, hoursSinceUpdate: 6119).data
                 == Data([2, 255, 254, 23]))
-        for hours in [24, 254, 255] {
-            #expect(throws: CharacteristicValueError.reserved(field: "hours since update", value: hours)) {
-                try ReferenceTimeInformation(Data([1, 1, 0, UInt8(hours)]))
-            }
+        for hours in [24, 254, 255] as [UInt8] {
+            let reserved = try ReferenceTimeInformation(Data([1, 1, 0, hours]))
+            #expect(reserved.hoursSinceUpdate == nil && reserved.source == .networkTimeProtocol)
         }
+        let source = try ReferenceTimeInformation(Data([8, 1, 0, 5]))
+        #expect(source.source == .unknown && source.sourceNumber == 8 && source.hoursSinceUpdate == 5)
     }
 }

@@ -42,9 +42,10 @@ import Testing
         #expect(
             PnPID(source: .bluetoothSIG, vendor: 0x0059, product: 0x1234, version: 0x0213).data
                 == Data([1, 0x59, 0, 0x34, 0x12, 0x13, 0x02]))
-        #expect(throws: CharacteristicValueError.reserved(field: "vendor ID source", value: 3)) {
-            try PnPID(Data([3, 0, 0, 0, 0, 0, 0]))
-        }
+        let reserved = try PnPID(Data([3, 0x59, 0, 0x34, 0x12, 0x13, 0x02]))
+        #expect(
+            reserved.source == nil && reserved.$source == 3 && reserved.vendor == 0x59 && reserved.version == 0x0213)
+        #expect(reserved.data[0] == 3)
     }
 
     @Test("a text that is truncated, ends with zeros or is not UTF-8 is read as far as possible")
@@ -53,10 +54,21 @@ import Testing
         #expect(try DeviceInformationText.text(of: Data()) == "")
         #expect(try DeviceInformationText.text(of: Data("AB".utf8) + Data([0, 0, 65])) == "AB")
         #expect(try DeviceInformationText.text(of: Data([0x41, 0xAE, 0x42])) == "A\u{FFFD}B")
+        #expect(try DeviceInformationText.text(of: Data([0x41, 0xC3])) == "A")
         for _ in 0..<2_000 {
             let noise = Data((0..<Int.random(in: 0...40)).map { _ in UInt8.random(in: 0 ... .max) })
             let text = try DeviceInformationText.text(of: noise)
             #expect(try DeviceInformationText.text(of: DeviceInformationText.data(text)) == text)
+        }
+    }
+
+    @Test("a text that another device has cut ends with its last whole character", arguments: ["é", "心", "👍", "aé心👍"])
+    func cutTexts(_ text: String) throws {
+        let bytes = Data(text.utf8)
+        for length in 0...bytes.count {
+            let read = try DeviceInformationText.text(of: Data("x".utf8) + bytes.prefix(length))
+            #expect(("x" + text).hasPrefix(read) && !read.contains("\u{FFFD}"), "\(length): \(read)")
+            if length == bytes.count { #expect(read == "x" + text) }
         }
     }
 

@@ -28,37 +28,35 @@ import Testing
         }
     }
 
-    @Test("a value that is truncated anywhere is an error, except between two RR intervals")
-    func refusesTruncatedValues() {
+    // Sensors set flags without the fields, or send an odd byte: the rate was lost with it.
+    @Test("a value that ends anywhere after the rate has the rate, and the fields before the end")
+    func readsWhatIsThere() throws {
         for flags in UInt8.min...UInt8.max {
-            let (bytes, _) = wellFormed(flags, rrCount: 3)
-            let beforeRR = bytes.count - (flags & 0x10 == 0 ? 0 : 6)
-            for length in 0..<bytes.count {
-                let isBetweenIntervals = flags & 0x10 != 0 && length > beforeRR && (length - beforeRR) % 2 == 0
-                let read = try? HeartRateMeasurement(bytes.prefix(length))
-                #expect((read != nil) == isBetweenIntervals, "\(bytes.prefix(length))")
+            let (bytes, expected) = wellFormed(flags, rrCount: 3)
+            let whole = try #require(expected)
+            let (rate, energy) = (flags & 1 == 0 ? 2 : 3, flags & 8 == 0 ? 0 : 2)
+            for length in 0...bytes.count {
+                guard length >= rate else {
+                    #expect(throws: CharacteristicValueError.truncated(field: length == 0 ? "flags" : "heart rate")) {
+                        try HeartRateMeasurement(bytes.prefix(length))
+                    }
+                    continue
+                }
+                let read = try HeartRateMeasurement(bytes.prefix(length))
+                #expect(read.beatsPerMinute == whole.beatsPerMinute && read.contact == whole.contact)
+                #expect(read.energyExpended == (length < rate + energy ? nil : whole.energyExpended))
+                #expect(read.rrIntervals == Array(whole.rrIntervals.prefix(max(0, length - rate - energy) / 2)))
             }
         }
     }
 
-    @Test("the error names the truncated field")
-    func namesTheTruncatedField() {
-        typealias Failure = CharacteristicValueError
-        #expect(throws: Failure.truncated(field: "flags")) { try HeartRateMeasurement(Data()) }
-        #expect(throws: Failure.truncated(field: "heart rate")) { try HeartRateMeasurement(Data([0x00])) }
-        #expect(throws: Failure.truncated(field: "heart rate")) { try HeartRateMeasurement(Data([0x01, 60])) }
-        #expect(throws: Failure.truncated(field: "energy expended")) { try HeartRateMeasurement(Data([0x08, 60, 1])) }
-        #expect(throws: Failure.truncated(field: "RR interval")) { try HeartRateMeasurement(Data([0x10, 60])) }
-        #expect(throws: Failure.truncated(field: "RR interval")) {
-            try HeartRateMeasurement(Data([0x10, 60, 0, 4, 1]))
-        }
-    }
-
-    @Test("an odd number of bytes of intervals is an error, however long")
-    func refusesHalfAnInterval() {
+    @Test("values of real sensors: a flag without an interval, and an odd byte after the intervals")
+    func realSensors() throws {
+        #expect(try HeartRateMeasurement(Data([0x10, 70])) == HeartRateMeasurement(beatsPerMinute: 70))
+        let odd = try HeartRateMeasurement(Data([0x10, 70, 0x5B, 0x03, 0x12]))
+        #expect(odd == HeartRateMeasurement(beatsPerMinute: 70, rrIntervals: [0x035B]))
         // Flags, two bytes of rate, two of energy; 507 are left, an odd number.
-        #expect((try? HeartRateMeasurement(Data(repeating: 0xFF, count: 512))) == nil)
-        #expect((try? HeartRateMeasurement(Data(repeating: 0xFF, count: 511)))?.rrIntervals.count == 253)
+        #expect(try HeartRateMeasurement(Data(repeating: 0xFF, count: 512)).rrIntervals.count == 253)
     }
 
     @Test("bytes after the announced fields are ignored")

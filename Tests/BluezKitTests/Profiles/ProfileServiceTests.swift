@@ -201,6 +201,10 @@ import Testing
         #expect(try result(1, 2, 2, 5, 0) == .operandNotSupported)
         #expect(try result(1, 4, 1, 5, 0, 4, 0) == .invalidOperand)
         #expect(try result(1, 1, 1) == .invalidOperand)
+        // Bytes after the operand were ignored, and the request carried out.
+        #expect(try result(1, 3, 1, 5, 0, 9, 9) == .invalidOperand && result(1, 3, 1, 5, 0, 9) == .invalidOperand)
+        #expect(try result(1, 4, 1, 1, 0, 9, 0, 7) == .invalidOperand && result(4, 2, 1, 5, 0, 0xFF) == .invalidOperand)
+        #expect(try result(3, 1) == .invalidOperator && result(3, 0, 9, 9) == .invalidOperand)
         #expect(store.answer(.init(.delete, .first)).response.response?.result == .success)
         #expect(store.records.map(\.sequenceNumber) == [5, 7, 9])
     }

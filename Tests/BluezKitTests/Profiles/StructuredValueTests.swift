@@ -216,7 +216,7 @@ import Testing
     }
 
     @Test("values in units: speeds, weights, temperatures, dates")
-    func units() {
+    func units() throws {
         #expect(
             Self.temperature.celsius == 36.6 && Self.temperature.time?.date(in: .gmt)?.timeIntervalSince1970 == 1.7e9)
         let fahrenheit = TemperatureMeasurement { ($0.temperature, $0.isFahrenheit) = (MedFloat(212), true) }
@@ -233,9 +233,11 @@ import Testing
         #expect(EnvironmentalReading(.pressure, 101_325)?.data == Data([0x02, 0x76, 0x0F, 0]))
         for value in [-300, 1e300, .nan, .infinity] { #expect(EnvironmentalReading(.temperature, value) == nil) }
         #expect(EnvironmentalReading(.rainfall, nil) == nil)
-        #expect(throws: CharacteristicValueError.reserved(field: "humidity", value: 10_001)) {
-            try EnvironmentalReading(.humidity, Data([0x11, 0x27]))
-        }
+        // A sensor with an offset: 103 %, which the Bluetooth SIG has reserved.
+        let humid = try EnvironmentalReading(.humidity, Data([0x3C, 0x28]))
+        #expect(humid.value == nil && humid.number == 10_300 && humid.data == Data([0x3C, 0x28]))
+        #expect(Double(humid.number) * EnvironmentalQuantity.humidity.resolution == 103)
+        #expect(try EnvironmentalReading(.barometricPressureTrend, Data([10])).value == nil)
     }
 
     @Test("decimal numbers have IEEE 11073's layout and special values")
@@ -260,19 +262,84 @@ import Testing
         }
     }
 
+    // One reserved number, or one field that was cut off, took the whole value.
+    @Test("a reserved number leaves the other fields readable, can be had itself, and is transmitted again")
+    func reserved() throws {
+        let temperature = try TemperatureMeasurement(Data([6, 0x6E, 1, 0, 0xFF, 0xE7, 7, 13, 1, 25, 0, 0, 10]))
+        #expect(temperature.celsius == 36.6 && temperature.type == nil && temperature.$type == 10)
+        #expect(
+            temperature.time?.month == 13 && temperature.time?.hours == 25 && temperature.time?.date(in: .gmt) == nil)
+        #expect(temperature.data == Data([6, 0x6E, 1, 0, 0xFF, 0xE7, 7, 13, 1, 25, 0, 0, 10]))
+        let glucose = try GlucoseMeasurement(Data([2, 7, 0, 0, 0, 0, 0, 0, 0, 0, 55, 0xC0, 0x9F]))
+        #expect(glucose.result?.concentration == MedFloat(0.0055, digits: 4))
+        #expect(glucose.result?.sample == nil && glucose.result?.$sample == 15)
+        #expect(glucose.result?.location == nil && glucose.result?.$location == 9)
+        let context = try GlucoseMeasurementContext(
+            Data([0x1F, 7, 0, 8, 1, 0, 6, 0x64, 60, 0, 101, 9, 2, 0]))
+        #expect(context.carbohydrate?.kind == nil && context.carbohydrate?.$kind == 8)
+        #expect(context.carbohydrate?.amount.value == 1 && context.meal == nil && context.$meal == 6)
+        #expect(context.tester?.tester == nil && context.tester?.$tester == 4 && context.tester?.$health == 6)
+        #expect(context.exercise?.duration == 60 && context.exercise?.intensity == nil)
+        #expect(context.exercise?.intensityNumber == 101)
+        #expect(context.medication?.kind == nil && context.medication?.$kind == 9)
+        #expect(context.medication?.amount.value == 2)
+        let conditions = try EnvironmentalMeasurement(Data([0, 0, 8, 60, 0, 0, 0, 0, 0, 0x22, 5]))
+        #expect(conditions.function == nil && conditions.$function == 8 && conditions.period == 60)
+        #expect(conditions.application == nil && conditions.$application == 0x22 && conditions.uncertainty == 5)
+        let response = try SCControlPoint(Data([16, 3, 5, 1, 2]))
+        #expect(response.request == .updateSensorLocation && response.result == nil && response.$result == 5)
+        #expect(response.parameter == Data([1, 2]))
+    }
+
+    @Test("a value that ends within a field that can be left out has the fields before it", arguments: 0..<4)
+    func endsEarly(_ kind: Int) throws {
+        func check<V: StructuredValue>(_ value: V, atLeast: Int) throws {
+            for length in 0..<value.data.count {
+                let part = value.data.prefix(length)
+                guard length >= atLeast else {
+                    #expect(throws: CharacteristicValueError.self) { try V(part) }
+                    continue
+                }
+                // Each of its fields is whole: they are transmitted as they arrived, behind their flags.
+                let read = try V(part).data
+                let flags = V.self == CyclingPowerMeasurement.self ? 2 : 1
+                #expect(part.dropFirst(flags).starts(with: read.dropFirst(flags)), "\(length): \(Array(read))")
+            }
+        }
+        switch kind {
+        case 0: try check(Self.pressure, atLeast: 7)
+        case 1: try check(Self.power, atLeast: 4)
+        case 2: try check(Self.vector, atLeast: 1)
+        default: try check(Self.glucose, atLeast: 10)
+        }
+    }
+
+    @Test("a request to a control point that is longer or shorter than its operation's parameter is refused")
+    func controlPoints() throws {
+        #expect(try SCControlPoint(Data([1, 1, 2, 3, 4])).parameter == Data([1, 2, 3, 4]))
+        #expect(throws: CharacteristicValueError.truncated(field: "parameter")) {
+            try SCControlPoint(Data([1, 1, 2, 3]))
+        }
+        #expect(throws: CharacteristicValueError.trailing(bytes: 2)) { try SCControlPoint(Data([3, 5, 9, 9])) }
+        #expect(throws: CharacteristicValueError.trailing(bytes: 1)) { try SCControlPoint(Data([4, 0])) }
+        for (operation, length) in [(1, 4), (2, 1), (3, 0), (4, 2), (6, 2), (8, 2), (10, 2), (13, 2), (16, 0)]
+            as [(UInt8, Int)]
+        {
+            for count in 0...6 {
+                let request = try? CyclingPowerControlPoint(Data([operation] + [UInt8](repeating: 0, count: count)))
+                #expect((request != nil) == (count == length), "\(operation): \(count)")
+            }
+        }
+        // Of what is not known only a response can be said, and responses have any length.
+        #expect(try SCControlPoint(Data([99, 1, 2])).parameter.count == 2)
+        #expect(try SCControlPoint(Data([16, 4, 1, 5, 6, 7])).parameter.count == 3)
+        #expect(throws: CharacteristicValueError.trailing(bytes: 1)) { try HeartRateControlPoint(Data([1, 0])) }
+    }
+
     @Test("absurd and truncated values are errors that name the field; what an app sets is brought into range")
     func absurd() throws {
         #expect(throws: CharacteristicValueError.truncated(field: "temperature")) {
             try TemperatureMeasurement(Data([0, 1, 2]))
-        }
-        #expect(throws: CharacteristicValueError.reserved(field: "month", value: 13)) {
-            try TemperatureMeasurement(Data([2, 0, 0, 0, 0, 0xE7, 7, 13, 1, 0, 0, 0]))
-        }
-        #expect(throws: CharacteristicValueError.reserved(field: "temperature type", value: 10)) {
-            try TemperatureMeasurement(Data([4, 0, 0, 0, 0, 10]))
-        }
-        #expect(throws: CharacteristicValueError.truncated(field: "torque")) {
-            try CyclingPowerVector(Data([0x0C, 1, 0]))
         }
         #expect(throws: CharacteristicValueError.reserved(field: "response value", value: 99)) {
             try RecordAccessControlPoint(Data([6, 0, 1, 99]))
