@@ -6,8 +6,8 @@ import Foundation
 final class AdapterController {
     private let bus: BlueZBus
     private var machine = AdapterStateMachine()
-    /// `hci0` or the like, if the app chose one.
-    private let choice: String?
+    /// Nil: the app has none; the first one that is on.
+    private let choice: AdapterChoice?
     /// nil: none is used.
     private(set) var path: ObjectPath?
     private var graceTimer: (any DispatchSourceTimer)?
@@ -35,7 +35,11 @@ final class AdapterController {
     /// bluetoothd has ended.
     var onDaemonEnd: (() -> Void)?
 
-    init(_ bus: BlueZBus, choice: String?) { (self.bus, self.choice) = (bus, choice) }
+    init(_ bus: BlueZBus, choice: AdapterChoice?) {
+        (self.bus, self.choice) = (bus, choice)
+        machine.isOnly = choice != nil
+        if let name = choice?.name { machine.usual = name }
+    }
 
     var state: CBManagerState { machine.state }
     /// `hci0` or the like.
@@ -61,7 +65,6 @@ final class AdapterController {
     /// many devices BlueZ knows (D5).
     func busOpened() {
         bus.assertOnQueue()
-        machine.choice = choice
         bus.connection?.watchName(BlueZ.busName) { [weak self] owner in self?.ownerChanged(isThere: owner != nil) }
         // Few and wide. What else is needed is asked for while it is: devices while scanning, a link's own signals.
         bus.connection?.addMatch(
@@ -75,7 +78,7 @@ final class AdapterController {
     func ask() {
         bus.assertOnQueue()
         staleLinks.forEach(endStaleLink)
-        askPowered(choice ?? "hci0", mayStart: true)
+        askPowered(machine.first, mayStart: true)
     }
 
     func busLost() {
@@ -89,6 +92,7 @@ final class AdapterController {
     private func ownerChanged(isThere: Bool) {
         bus.noteSuccess()
         daemon = BlueZDaemon()  // a package may have been upgraded
+        identities = [:]  // names may be given to other adapters
         if !isThere {
             onDaemonEnd?()
             staleLinks = []  // they have ended with it
@@ -112,7 +116,7 @@ final class AdapterController {
             if result.failure == .timedOut { return endStaleLink(path) }
             if case .disconnected? = result.failure { return }  // on the next connection
             staleLinks.remove(path)
-            if staleLinks.isEmpty { askPowered(choice ?? "hci0", mayStart: false) }
+            if staleLinks.isEmpty { askPowered(machine.first, mayStart: false) }
         }
     }
 
@@ -154,10 +158,15 @@ final class AdapterController {
             case .success(let reply):
                 var reader = reply.reader
                 // Only BlueZ's owner can have answered; but the answer may be older than a change of owner.
-                apply(machine.handle(.powered(name, try? readProperties(&reader, of: name))))
+                let powered = try? readProperties(&reader, of: name)
+                apply(machine.handle(.powered(name, isAllowed(name) ? powered : nil)))
             case .failure(let error): note(error, asking: name)
             }
         }
+    }
+
+    private func isAllowed(_ name: String) -> Bool {
+        choice?.allows(name, address: identities[name]?.addressText) ?? true
     }
 
     /// - Returns: `Powered`, if it is among them.
@@ -211,7 +220,8 @@ final class AdapterController {
             BlueZProxy.children(of: BlueZ.root, on: connection, completion: $0)
         } answered: { [weak self] result in
             guard let self, bus.connection === connection else { return }
-            apply(machine.handle(.listed((try? result.get()) ?? [])))
+            let names = (try? result.get()) ?? []
+            apply(machine.handle(.listed(names.filter { BlueZ.root.appending($0) != nil })))
         }
     }
 
@@ -223,8 +233,26 @@ final class AdapterController {
             [weak self] in
             guard let self else { return }
             graceTimer = nil
+            let hadOne = state != .unsupported
             apply(machine.handle(.graceOver))
+            if hadOne, state == .unsupported { explainAbsence() }
         }
+    }
+
+    /// The state says that there is no Bluetooth, and not why.
+    private func explainAbsence() {
+        guard bus.connection != nil else { return }  // which has been reported
+        guard bus.owner != nil else { return Log.warning("bluetoothd is not running; see `bluez-demo doctor`") }
+        guard let choice else { return Log.warning("BlueZ has no Bluetooth adapter; see `bluez-demo doctor`") }
+        let others = identities.sorted { ($0.key.count, $0.key) < ($1.key.count, $1.key) }
+        let list = others.map { "\($0.key) (\($0.value.addressText))" }.joined(separator: ", ")
+        let fault =
+            choice.isPossible
+            ? "there is no adapter \(choice.text)"
+            : "'\(choice.text)' is neither the name of an adapter, such as hci0, nor an address"
+        Log.warning(
+            "\(fault), and BluezManagerOptionAdapterKey or BLUEZKIT_ADAPTER asks for it. "
+                + "BlueZ has \(list.isEmpty ? "no adapter" : list)")
     }
 
     // MARK: Power
@@ -256,7 +284,7 @@ final class AdapterController {
     /// PropertiesChanged of an adapter.
     func receiveChange(_ message: Message, _ reader: inout MessageReader) throws(BusError) {
         guard let name = message.path.map({ String($0.lastElement) }),
-            let powered = try readProperties(&reader, of: name)
+            let powered = try readProperties(&reader, of: name), isAllowed(name)
         else { return }
         apply(machine.handle(.powered(name, powered)))
     }
@@ -271,8 +299,13 @@ final class AdapterController {
             powered = try readProperties(&entry, of: String(path.lastElement))
         }
         // LEAdvertisingManager1 comes later, in a signal of its own.
-        if isAdapter { apply(machine.handle(.powered(String(path.lastElement), powered ?? false))) }
+        let name = String(path.lastElement)
+        if isAdapter, isAllowed(name) { apply(machine.handle(.powered(name, powered ?? false))) }
     }
 
-    func removed(_ path: ObjectPath) { apply(machine.handle(.powered(String(path.lastElement), nil))) }
+    func removed(_ path: ObjectPath) {
+        let name = String(path.lastElement)
+        identities[name] = nil
+        apply(machine.handle(.powered(name, nil)))
+    }
 }

@@ -7,8 +7,11 @@ import Foundation
 /// `DBUS_SYSTEM_BUS_ADDRESS`, then the system bus.
 public let BluezManagerOptionBusAddressKey: String = "BluezManagerOptionBusAddress"
 
-/// **BluezKit addition.** Manager option: the adapter to use, a `String`, `"hci1"`. Default: the environment variable
+/// **BluezKit addition.** Manager option: the adapter to use, a `String`: its Bluetooth address, `"00:1A:7D:DA:71:13"`, or its
+/// name, `"hci1"`. A name may be another adapter's after a restart; an address stays. Default: the environment variable
 /// `BLUEZKIT_ADAPTER`, then the first adapter that is powered.
+///
+/// While there is no such adapter the state is `.unsupported`, and the log says which ones there are.
 public let BluezManagerOptionAdapterKey: String = "BluezManagerOptionAdapter"
 
 /// **BluezKit addition.** Manager option, used together with a restore identifier: the directory in which state is
@@ -66,9 +69,14 @@ public let BluezManagerOptionNotificationSocketsKey: String = "BluezManagerOptio
 
 extension Session.Key {
     init(options: [String: Any]?) {
-        let address = (options?[BluezManagerOptionBusAddressKey] as? String).map { BusAddress($0) } ?? .system
-        let adapter = options?[BluezManagerOptionAdapterKey] as? String ?? environment("BLUEZKIT_ADAPTER")
-        self.init(address: address, adapter: adapter.flatMap { $0.isEmpty ? nil : $0 })
+        func text(_ key: String) -> String? {
+            guard let value = options?[key] else { return nil }
+            if !(value is String) { Log.misuse("\(key)Key needs a String, and is ignored") }
+            return value as? String
+        }
+        let address = text(BluezManagerOptionBusAddressKey).map { BusAddress($0) } ?? .system
+        let adapter = text(BluezManagerOptionAdapterKey) ?? environment("BLUEZKIT_ADAPTER")
+        self.init(address: address, adapter: adapter.flatMap { $0.isEmpty ? nil : AdapterChoice($0) })
     }
 }
 

@@ -8,8 +8,8 @@ final class Session: @unchecked Sendable {  // holds: constants; what is below t
     /// Which BlueZ and which of its adapters.
     struct Key: Hashable {
         let address: BusAddress
-        /// `hci0` or the like; nil: the first one that is powered.
-        let adapter: String?
+        /// Nil: the first one that is powered.
+        let adapter: AdapterChoice?
     }
 
     let blueZ: BlueZBus

@@ -7,7 +7,7 @@ struct AdapterStateMachine {
         case owner(present: Bool)
         /// The owner is there, and does not answer any more.
         case hung
-        /// `Powered` of an adapter; nil: it does not exist.
+        /// `Powered` of an adapter; nil: it does not exist, or is not the one that the app chose.
         case powered(String, Bool?)
         /// All adapters that BlueZ has.
         case listed([String])
@@ -61,8 +61,12 @@ struct AdapterStateMachine {
     private var mayGoOff = false
     private var off: CBManagerState { isPowerCycling ? .resetting : .poweredOff }
 
-    /// `hci0` or the like, if the app chose one.
-    var choice: String?
+    /// The one that is asked before others have been heard of.
+    var usual = "hci0"
+    /// Only the adapter that the app has chosen is ever reported, whatever its name.
+    var isOnly = false
+    /// The one to ask first.
+    var first: String { last ?? usual }
 
     mutating func handle(_ event: Event) -> [Action] {
         switch event {
@@ -74,7 +78,6 @@ struct AdapterStateMachine {
             guard !isOwned else { return mistrust }
             isOwned = true
             // The usual case first: one question, whose cost does not depend on how many devices there are.
-            let first = choice ?? last ?? "hci0"
             unanswered = [first]
             // A daemon that has been started shows its adapters one by one; one that was only hung has them all.
             awaitsLast = isLost
@@ -92,7 +95,7 @@ struct AdapterStateMachine {
             return become(.resetting) + [.use(nil), .stopGrace]
         case .powered(let name, let isPowered): return notePowered(name, isPowered)
         case .listed(let names):
-            let relevant = names.filter { $0.hasPrefix("hci") && (choice == nil || $0 == choice) }
+            let relevant = names.filter { $0.hasPrefix("hci") }
             for gone in adapters.keys where !relevant.contains(gone) { adapters[gone] = nil }
             let new = relevant.filter { adapters[$0] == nil }
             unanswered.formUnion(new)
@@ -114,7 +117,7 @@ struct AdapterStateMachine {
     }
 
     private mutating func notePowered(_ name: String, _ isPowered: Bool?) -> [Action] {
-        guard isOwned, choice == nil || name == choice else { return [] }
+        guard isOwned else { return [] }
         guard mustSwitchOn, name == last, let isPowered else { return changed(name, isPowered) }
         if isPowered {
             mustSwitchOn = mayGoOff
@@ -137,14 +140,16 @@ struct AdapterStateMachine {
             if isPowered == true { isPowerCycling = mustSwitchOn }
             return name == used ? become(isPowered == true ? .poweredOn : off) : isBetter ? use(name) : []
         }
-        if isPowered == true, !awaitsLast || name == last { return use(name) }
+        if isPowered == true, mayUse(name) { return use(name) }
         // The usual one is off or not there: is there another?
-        if wasAsked, choice == nil, unanswered.isEmpty, adapters.count <= 1, !hasListed {
+        if wasAsked, unanswered.isEmpty, adapters.count <= 1, !hasListed {
             hasListed = true
             return [.list]
         }
         return unanswered.isEmpty ? useFirst() : []
     }
+
+    private func mayUse(_ name: String) -> Bool { !awaitsLast || isOnly || name == last }
 
     private mutating func use(_ name: String) -> [Action] {
         // Everything known belongs to the old adapter.
@@ -158,7 +163,7 @@ struct AdapterStateMachine {
     /// hci2 comes before hci10.
     private mutating func useFirst(mayWait: Bool = true) -> [Action] {
         let names = adapters.keys.sorted { ($0.count, $0) < ($1.count, $1) }
-        let candidates = awaitsLast ? names.filter { $0 == last } : names
+        let candidates = names.filter(mayUse)
         guard let first = candidates.first(where: { adapters[$0] == true }) ?? candidates.first else {
             return used == nil && mayWait ? [.startGrace(.short)] : []
         }

@@ -29,7 +29,8 @@ extension CommandSpec {
     static let simulated = OptionSpec(
         name: "--simulated", help: "use simulated devices: no adapter and no bluetoothd needed")
     static let adapter = OptionSpec(
-        name: "--adapter", value: "hciN", help: "use this adapter instead of the first one that is on")
+        name: "--adapter", value: "ADAPTER",
+        help: "use this adapter, by name (hci1) or address, instead of the first one that is on")
     static let help = OptionSpec(name: "--help", help: "show this help")
     static let version = OptionSpec(name: "--version", help: "show the version")
     static let common = [json, simulated, adapter, help]

@@ -121,8 +121,10 @@ struct CommonOptions: Equatable {
         isJSON = parsed.has(CommandSpec.json)
         isSimulated = parsed.has(CommandSpec.simulated)
         adapter = parsed.first("--adapter")
-        if let adapter, !adapter.hasPrefix("hci") || UInt16(adapter.dropFirst(3)) == nil {
-            throw parsed.error("--adapter needs a name like hci0, not '\(adapter)'")
+        if let adapter, !AdapterChoice(adapter).isPossible {
+            throw parsed.error(
+                "--adapter needs a name like hci0 or an address like 00:1A:7D:DA:71:13, not '\(adapter)'"
+            )
         }
     }
 }

@@ -124,19 +124,24 @@ struct DoctorReport: Equatable {
                 "adapter", .problem, "there is no Bluetooth adapter",
                 "plug one in (`lsusb` and `dmesg` show whether Linux sees it), or try --simulated")
         }
-        if let chosen = found.chosenAdapter, !adapters.contains(where: { $0.name == chosen }) {
-            let names = adapters.map(\.name).joined(separator: ", ")
-            return add("adapter", .problem, "there is no adapter \(chosen)", "choose one of these: \(names)")
-        }
         // If none was chosen, one that works is enough.
-        let relevant = adapters.filter { found.chosenAdapter == nil || $0.name == found.chosenAdapter }
+        let relevant = adapters.filter { found.chosenAdapter?.allows($0.name, address: $0.address) ?? true }
+        guard !relevant.isEmpty else { return addMissing(found, adapters) }
         let isOneFine = relevant.contains { $0.isPowered && $0.hasLE }
         for adapter in relevant { check(adapter, isBlocked: isBlocked, isOneFine: isOneFine) }
     }
 
+    private mutating func addMissing(_ found: Surroundings, _ adapters: [Surroundings.Adapter]) {
+        let chosen = found.chosenAdapter?.text ?? ""
+        add(
+            "adapter", .problem,
+            "there is no adapter \(chosen)" + (found.isChosenByEnvironment ? ", which BLUEZKIT_ADAPTER asks for" : ""),
+            "choose one of these: " + adapters.map(\.label).joined(separator: ", "))
+    }
+
     private mutating func check(_ adapter: Surroundings.Adapter, isBlocked: Bool, isOneFine: Bool) {
         let bad: DoctorCheck.Verdict = isOneFine ? .warning : .problem
-        let label = adapter.name + (adapter.address.map { " (\($0))" } ?? "")
+        let label = adapter.label
         guard adapter.hasLE else {
             return add(
                 "adapter", bad, "\(label) has no Bluetooth Low Energy",
@@ -174,6 +179,7 @@ struct DoctorReport: Equatable {
 }
 
 extension Surroundings.Adapter {
+    var label: String { name + (address.map { " (\($0))" } ?? "") }
     /// Only controllers with LE have a GATT manager.
     var hasLE: Bool { hasGattManager || roles?.contains { $0 == "central" || $0 == "central-peripheral" } ?? false }
     var hasPeripheralRole: Bool {

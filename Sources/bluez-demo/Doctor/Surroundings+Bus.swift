@@ -12,7 +12,8 @@ extension Surroundings {
         completion: @escaping (Surroundings) -> Void
     ) {
         var found = Surroundings()
-        found.chosenAdapter = adapter
+        found.isChosenByEnvironment = adapter == nil
+        found.chosenAdapter = (adapter ?? environment("BLUEZKIT_ADAPTER")).map(AdapterChoice.init)
         found.busAddress = address.rawValue
         found.lookAround(onlyBus: onlyBus)
         do {

@@ -49,8 +49,9 @@ struct Surroundings: Equatable, Sendable {
     var isDaemonInstalled = true
     /// Nil: unknown.
     var adapters: [Adapter]?
-    /// The value of `--adapter`.
-    var chosenAdapter: String?
+    /// The value of `--adapter`, or else of `BLUEZKIT_ADAPTER`.
+    var chosenAdapter: AdapterChoice?
+    var isChosenByEnvironment = false
     var rfkill: [RFKill] = []
     /// Nil: not tried.
     var sockets: SocketFamily?

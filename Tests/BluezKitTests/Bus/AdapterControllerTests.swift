@@ -183,6 +183,57 @@ import Testing
         try await script.expectNoCall()
     }
 
+    @Test("ST-6 an adapter that was chosen by its address is followed to its next name at once")
+    func followsAddress() async throws {
+        let own = "00:B1:5E:00:00:02"
+        let script = try await ScriptedBus(adapter: AdapterChoice(own))
+        func isOn(_ address: String) -> Value { ScriptedBus.adapter(isPowered: true, address: address) }
+        script.open()
+        try await script.expect("GetAll", at: ScriptedBus.hci0).answer(isOn("00:B1:5E:00:00:01"))
+        try await script.expect("Introspect").answer(xml("hci0", "hci1"))
+        try await script.expect("GetAll", at: ScriptedBus.hci0).answer(isOn("00:B1:5E:00:00:01"))
+        try await script.expect("GetAll", at: Self.hci1).answer(isOn(own))
+        #expect(try await next(script) == .poweredOn)
+        #expect(script.turn { script.session.adapter.name } == "hci1")
+        // The other one goes off and on.
+        for isPowered in [false, true] {
+            try script.change(ScriptedBus.hci0, BlueZ.adapter, [("Powered", .bool(isPowered))])
+        }
+        try await script.settle()
+        #expect(script.states.all == [.poweredOn])
+
+        try await script.own(false)
+        #expect(try await next(script) == .resetting)
+        try await script.own(true)
+        try await script.expect("GetAll", at: Self.hci1).answer(isOn("00:B1:5E:00:00:01"))
+        try await script.expect("Introspect").answer(xml("hci0", "hci1"))
+        try await script.expect("GetAll", at: ScriptedBus.hci0).answer(isOn(own))
+        #expect(try await next(script) == .poweredOn)
+        #expect(script.turn { script.session.adapter.name } == "hci0")
+    }
+
+    // After a bluetoothd that had hung hci0 was asked, whichever was in use: where hci0 was off, or not the one that was
+    // chosen, nothing more was asked, and the state stayed .resetting. Now the one that was in use is asked.
+    @Test("D10 a bluetoothd that answers again is asked for the adapter that was in use")
+    func asksForItsOwnAfterHang() async throws {
+        let script = try await ScriptedBus()
+        script.open()
+        try await script.expect("GetAll", at: ScriptedBus.hci0).answer(isOff)
+        try await script.expect("Introspect").answer(xml("hci0", "hci1"))
+        try await script.expect("GetAll", at: Self.hci1).answer(isOn)
+        #expect(try await next(script) == .poweredOn)
+        let device: ObjectPath = "/org/bluez/hci1/dev_00_11_22_33_44_55"
+        script.turn {
+            script.session.adapter.daemonHangs(links: [device])
+            script.session.adapter.reset()
+            script.bus.reopen()
+        }
+        #expect(try await next(script) == .resetting)
+        try await script.expect("Disconnect", at: device.rawValue).answer()
+        try await script.expect("GetAll", at: Self.hci1).answer(isOn)
+        #expect(try await next(script) == .poweredOn)
+    }
+
     // MARK: Which BlueZ it is
 
     @Test("the version is known when the state is, and is asked for again when bluetoothd was replaced by another one")

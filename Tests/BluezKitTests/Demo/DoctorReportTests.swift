@@ -60,7 +60,7 @@ import Testing
             remedy { $0.daemon = .denied(message: "") } == "sudo usermod -aG bluetooth $USER, then log in again")
         #expect(remedy { $0.daemon = .silent(message: "") } == "sudo systemctl restart bluetooth")
         #expect(remedy { $0.adapters = [] }?.hasPrefix("plug one in") == true)
-        #expect(remedy { $0.chosenAdapter = "hci7" } == "choose one of these: hci0")
+        #expect(remedy { $0.chosenAdapter = AdapterChoice("hci7") } == "choose one of these: hci0")
         #expect(remedy { $0.adapters?[0].isPowered = false } == "bluetoothctl power on")
         #expect(
             remedy { $0.rfkill = [.init(name: "hci0", isSoftBlocked: true, isHardBlocked: false)] }
@@ -92,8 +92,27 @@ import Testing
         found.adapters?.append(second)
         #expect(DoctorReport(found).isUsable)
         #expect(DoctorReport(found).checks.contains { $0.verdict == .warning })
-        found.chosenAdapter = "hci1"
+        found.chosenAdapter = AdapterChoice("hci1")
         #expect(!DoctorReport(found).isUsable)
+    }
+
+    // The doctor called Bluetooth usable where no program of the same shell could use it, because BLUEZKIT_ADAPTER named an
+    // adapter that is not there.
+    @Test(
+        "an adapter is chosen by its address as well; a missing one is a problem, also if the environment asks for it")
+    func chosenAdapter() {
+        var found = healthy
+        found.adapters?.append(adapter("hci1"))
+        found.adapters?[0].isPowered = false
+        found.adapters?[1].address = "00:B1:5E:00:00:02"
+        found.chosenAdapter = AdapterChoice("00:b1:5e:00:00:02")
+        #expect(DoctorReport(found).checks.filter { $0.name == "adapter" }.map(\.verdict) == [.ok])
+        found.chosenAdapter = AdapterChoice("00:B1:5E:00:00:03")
+        found.isChosenByEnvironment = true
+        let check = DoctorReport(found).checks.first { $0.name == "adapter" }
+        #expect(check?.verdict == .problem)
+        #expect(check?.finding == "there is no adapter 00:B1:5E:00:00:03, which BLUEZKIT_ADAPTER asks for")
+        #expect(check?.remedy == "choose one of these: hci0, hci1 (00:B1:5E:00:00:02)")
     }
 
     @Test("a problem that affects only some programs is a warning")

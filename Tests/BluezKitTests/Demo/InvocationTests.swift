@@ -48,6 +48,7 @@ import Testing
         #expect(
             complaint("--simulated doctor")
                 == "doctor has no option --simulated; run it on the bus of `bluez-demo simulate`")
+        #expect(try parse("--adapter 00:1a:7d:da:71:13 doctor") == parse("doctor --adapter 00:1a:7d:da:71:13"))
     }
 
     @Test("help and version are found in any position")
@@ -193,8 +194,11 @@ import Testing
             ("scan --service heart", "'heart' is not a service UUID such as 180D"),
             ("scan --service 180g", "'180g' is not a service UUID such as 180D"),
             ("scan --service ١٢٣٤", "'١٢٣٤' is not a service UUID such as 180D"),
-            ("scan --adapter usb0", "--adapter needs a name like hci0, not 'usb0'"),
-            ("scan --adapter hci", "--adapter needs a name like hci0, not 'hci'"),
+            (
+                "scan --adapter usb0",
+                "--adapter needs a name like hci0 or an address like 00:1A:7D:DA:71:13, not 'usb0'"
+            ),
+            ("scan --adapter hci", "--adapter needs a name like hci0 or an address like 00:1A:7D:DA:71:13, not 'hci'"),
             ("heart-rate --count 0", "--count needs a number from 1 up, not '0'"),
             ("heart-rate --count 99999999999999999999", "--count needs a number from 1 up, not '99999999999999999999'"),
             (

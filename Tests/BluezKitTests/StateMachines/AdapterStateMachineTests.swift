@@ -3,9 +3,9 @@ import Testing
 @testable import BluezKit
 
 @Suite struct AdapterStateMachineTests {
-    private func machine(_ events: AdapterStateMachine.Event..., choice: String? = nil) -> AdapterStateMachine {
+    private func machine(_ events: AdapterStateMachine.Event..., isOnly: Bool = false) -> AdapterStateMachine {
         var machine = AdapterStateMachine()
-        machine.choice = choice
+        machine.isOnly = isOnly
         for event in events { _ = machine.handle(event) }
         return machine
     }
@@ -43,11 +43,13 @@ import Testing
         #expect(machine.handle(.powered("hci0", true)) == [.setState(.poweredOn)])
     }
 
-    @Test("only the adapter chosen by the app is used")
+    @Test("ST-6 the adapter that the app has chosen is not waited for under its old name")
     func choice() {
-        var machine = machine(.owner(present: true), choice: "hci1")
-        #expect(machine.handle(.powered("hci0", true)) == [])
-        #expect(machine.handle(.powered("hci1", true)).contains(.use("hci1")))
+        var machine = machine(
+            .owner(present: true), .powered("hci0", nil), .listed(["hci0", "hci1"]), .powered("hci0", nil),
+            .powered("hci1", true), .owner(present: false), .owner(present: true), isOnly: true)
+        #expect(machine.first == "hci1" && machine.state == .resetting)
+        #expect(machine.handle(.powered("hci0", true)).contains(.use("hci0")))
     }
 
     @Test("ST-6 no adapter: a grace period, then unsupported; an adapter that is plugged in later is used")

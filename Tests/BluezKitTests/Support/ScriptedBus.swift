@@ -52,11 +52,11 @@ final class ScriptedBus: @unchecked Sendable {  // holds: what changes is in box
     var central: CentralRole { session.central }
 
     /// - Parameter prepare: Sets what has to be set before the session connects.
-    init(_ prepare: (BlueZTiming) -> BlueZTiming = { $0 }) async throws {
+    init(adapter: AdapterChoice? = nil, _ prepare: (BlueZTiming) -> BlueZTiming = { $0 }) async throws {
         _ = LogCapture.shared
         privateBus = try PrivateBus()
         daemon = try await Peer.named(privateBus.busAddress)
-        session = Session.shared(Session.Key(address: privateBus.busAddress, adapter: nil))
+        session = Session.shared(Session.Key(address: privateBus.busAddress, adapter: adapter))
         daemon.serve { [calls, routine, daemon] connection, call in
             let member = call.member ?? ""
             if let values = member == "Ping" ? [] : routine.withLock({ $0[member] }) {
@@ -83,8 +83,12 @@ final class ScriptedBus: @unchecked Sendable {  // holds: what changes is in box
     func open() { turn { bus.open() } }
 
     /// What BlueZ has of an adapter.
-    static func adapter(isPowered: Bool, modalias: String = "usb:v1D6Bp0246d0542") -> Value {
-        .properties([("Powered", .bool(isPowered)), ("Modalias", .string(modalias))])
+    static func adapter(
+        isPowered: Bool, modalias: String = "usb:v1D6Bp0246d0542", address: String? = nil
+    ) -> Value {
+        .properties(
+            [("Powered", .bool(isPowered)), ("Modalias", .string(modalias))]
+                + (address.map { [("Address", .string($0))] } ?? []))
     }
 
     /// The same, and Bluetooth is on.
