@@ -62,10 +62,10 @@ enum AdvertisementParser {
         }
     }
 
-    private static func manufacturerData(_ value: Value?) throws -> [UInt16: [UInt8]] {
+    private static func manufacturerData(_ value: Value?) throws -> AdvertisedEntries<UInt16> {
         guard let value else { return [:] }
         guard case .dictionary("q", "v", let entries) = value else { throw failure }
-        var result: [UInt16: [UInt8]] = [:]
+        var result: AdvertisedEntries<UInt16> = [:]
         for entry in entries {
             guard case .uint16(let company) = entry.key, let bytes = entry.value.bytesValue, bytes.count <= 27 else {
                 throw failure
@@ -75,11 +75,11 @@ enum AdvertisementParser {
         return result
     }
 
-    private static func serviceData(_ value: Value?) throws -> [String: [UInt8]] {
+    private static func serviceData(_ value: Value?) throws -> AdvertisedEntries<String> {
         guard let value else { return [:] }
         guard let entries = value.dictionaryValue else { throw failure }
-        var result: [String: [UInt8]] = [:]
-        for (text, value) in entries {
+        var result: AdvertisedEntries<String> = [:]
+        for (text, value) in entries.sorted(by: { $0.key < $1.key }) {
             guard let uuid = UUIDText.checked(text), let bytes = value.bytesValue,
                 bytes.count + UUIDText.bytes(uuid).count <= 29
             else { throw failure }

@@ -14,10 +14,10 @@ extension VirtualAdvertisement {
         if let flags { result.append(Self.field(0x01, [flags])) }
         result += Self.fields(serviceUUIDs, short: 0x03, long: 0x07)
         result += Self.fields(solicitedServiceUUIDs, short: 0x14, long: 0x15)
-        for (company, bytes) in manufacturerData.sorted(by: { $0.key < $1.key }) {
+        for (company, bytes) in manufacturerData {
             result.append(Self.field(0xFF, [UInt8(company & 0xFF), UInt8(company >> 8)] + bytes))
         }
-        for (uuid, bytes) in serviceData.sorted(by: { $0.key < $1.key }) {
+        for (uuid, bytes) in serviceData {
             let short = UUIDText.bytes(uuid)
             result.append(Self.field(short.count == 2 ? 0x16 : 0x21, short + bytes))
         }
@@ -49,10 +49,10 @@ extension VirtualAdvertisement {
         add("solicited", solicitedServiceUUIDs.map(UUIDText.short))
         add(
             "manufacturer",
-            manufacturerData.sorted { $0.key < $1.key }.map { "\(Hex.handle($0.key)):\(Hex.text($0.value))" })
+            manufacturerData.map { "\(Hex.handle($0.key)):\(Hex.text($0.value))" })
         add(
             "service",
-            serviceData.sorted { $0.key < $1.key }.map { "\(UUIDText.short($0.key)):\(Hex.text($0.value))" })
+            serviceData.map { "\(UUIDText.short($0.key)):\(Hex.text($0.value))" })
         add("other", other.sorted { $0.key < $1.key }.map { "\(Hex.byte($0.key)):\(Hex.text($0.value))" })
         if let name = shownName { words.append("\(name.isWhole ? "name" : "shortname")=\(name.text)") }
         return words.joined(separator: " ")

@@ -130,13 +130,13 @@ final class Device {
         if let text = content.localName { setName(text) }
         let new = content.serviceUUIDs.filter { !uuids.contains($0) }
         if !new.isEmpty {
-            uuids = (uuids + new).sorted()
+            uuids += new
             changed("UUIDs")
         }
-        if merge(content.manufacturerData.sorted { $0.key < $1.key }, into: &manufacturerData, always) {
+        if merge(Array(content.manufacturerData), into: &manufacturerData, always) {
             changed("ManufacturerData")
         }
-        if merge(content.serviceData.sorted { $0.key < $1.key }, into: &serviceData, always) { changed("ServiceData") }
+        if merge(Array(content.serviceData), into: &serviceData, always) { changed("ServiceData") }
         if simulator.optionsState.isExperimental, content.unparsed != unparsed {
             unparsed = content.unparsed
             changed("AdvertisingData")

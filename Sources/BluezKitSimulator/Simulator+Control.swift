@@ -23,7 +23,7 @@ extension Simulator {
     /// Carries out one line, `TARGET COMMAND [ARGUMENT…]`:
     ///
     /// - `heart`, `sink` or `coc`, which are added when first named, or another peripheral by its address: `advertise on|off`,
-    ///   `manufacturer HEX`, `name TEXT`, `rssi DBM`, `disconnect [REASON]`, `vanish`, `return`, `state`,
+    ///   `manufacturer HEX…`, `name TEXT`, `rssi DBM`, `disconnect [REASON]`, `vanish`, `return`, `state`,
     ///   `connections`, `pairing justworks|display|keyboard|numeric|reject [PASSKEY]`, `enter PASSKEY`, `forget`,
     ///   `value NUMBER [HEX]`, `private`, which returns the address from which it now advertises, `identity`, which
     ///   ends that, `notify NUMBER HEX`, `indicate NUMBER HEX`, `burst NUMBER COUNT [SIZE [PER_SECOND]]`; only here:
@@ -158,9 +158,13 @@ extension Simulator {
         case ("rssi", let dBm?): peripheral.rssi = try Self.strengths.number(dBm)
         case ("name", _?): peripheral.advertisement.localName = arguments.joined(separator: " ")
         case ("manufacturer", _?):
-            let data = try bytes(0)
-            guard data.count >= 2 else { throw ControlError("a company identifier has two bytes: \(line)") }
-            peripheral.advertisement.manufacturerData = [UInt16(data[0]) | UInt16(data[1]) << 8: Array(data[2...])]
+            var entries: AdvertisedEntries<UInt16> = [:]
+            for index in arguments.indices {
+                let data = try bytes(index)
+                guard data.count >= 2 else { throw ControlError("a company identifier has two bytes: \(line)") }
+                entries[UInt16(data[0]) | UInt16(data[1]) << 8] = Array(data[2...])
+            }
+            peripheral.advertisement.manufacturerData = entries
         case ("disconnect", _):
             guard peripheral.isConnected else { throw ControlError("not connected") }
             peripheral.disconnect()

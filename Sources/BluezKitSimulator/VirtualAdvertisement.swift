@@ -7,9 +7,9 @@ public struct VirtualAdvertisement: Hashable, Sendable {
     /// Service UUIDs, with all 36 characters.
     public var serviceUUIDs: [String]
     /// By UUID.
-    public var serviceData: [String: [UInt8]]
+    public var serviceData: AdvertisedEntries<String>
     /// By company identifier.
-    public var manufacturerData: [UInt16: [UInt8]]
+    public var manufacturerData: AdvertisedEntries<UInt16>
     /// In dBm.
     public var txPower: Int16?
     /// The appearance, an assigned number of the Bluetooth SIG.
@@ -26,13 +26,13 @@ public struct VirtualAdvertisement: Hashable, Sendable {
 
     /// An advertisement; UUIDs may be given as four digits.
     public init(
-        localName: String? = nil, serviceUUIDs: [String] = [], serviceData: [String: [UInt8]] = [:],
-        manufacturerData: [UInt16: [UInt8]] = [:], txPower: Int16? = nil, appearance: UInt16? = nil,
+        localName: String? = nil, serviceUUIDs: [String] = [], serviceData: AdvertisedEntries<String> = [:],
+        manufacturerData: AdvertisedEntries<UInt16> = [:], txPower: Int16? = nil, appearance: UInt16? = nil,
         solicitedServiceUUIDs: [String] = [], flags: UInt8? = 0x06, isConnectable: Bool = true
     ) {
         self.localName = localName
         self.serviceUUIDs = serviceUUIDs.map(UUIDText.full)
-        self.serviceData = Dictionary(serviceData.map { (UUIDText.full($0), $1) }) { $1 }
+        self.serviceData = AdvertisedEntries(serviceData.lazy.map { (UUIDText.full($0), $1) })
         self.manufacturerData = manufacturerData
         self.txPower = txPower
         self.appearance = appearance

@@ -16,6 +16,8 @@ public struct AdvertisementData: Hashable, Sendable {
     public let localName: String?
     /// A company identifier (two bytes, little-endian) and the company's data.
     public let manufacturerData: Data?
+    /// The same of every company, in the order in which they were sent; on Apple's systems only that one.
+    public let manufacturerEntries: [Data]
     /// In dBm, as the peripheral claims.
     public let txPowerLevel: Int?
     /// Whether the peripheral accepts connections.
@@ -30,6 +32,9 @@ public struct AdvertisementData: Hashable, Sendable {
         func uuids(_ key: String) -> [Data] { (dictionary[key] as? [CBUUID] ?? []).map(\.data) }
         localName = dictionary[CBAdvertisementDataLocalNameKey] as? String
         manufacturerData = dictionary[CBAdvertisementDataManufacturerDataKey] as? Data
+        // BluezAdvertisementManufacturerEntriesKey, which Apple's systems do not have.
+        manufacturerEntries =
+            dictionary["BluezAdvertisementManufacturerEntries"] as? [Data] ?? manufacturerData.map { [$0] } ?? []
         txPowerLevel = (dictionary[CBAdvertisementDataTxPowerLevelKey] as? NSNumber)?.intValue
         isConnectable = (dictionary[CBAdvertisementDataIsConnectable] as? NSNumber)?.boolValue ?? false
         services = uuids(CBAdvertisementDataServiceUUIDsKey)

@@ -70,13 +70,13 @@ class Virtual:
         else:
             self.respond(bearer, response)
 
-    def advertising_data(self, manufacturer=None):
+    def advertising_data(self, *manufacturers):
         entries = [(0x01, bytes([self.flags]))]
         short = b''.join(u.to_bytes() for u in self.services_advertised if len(u.to_bytes()) == 2)
         long = b''.join(u.to_bytes() for u in self.services_advertised if len(u.to_bytes()) == 16)
         entries += [(0x03, short)] if short else []
         entries += [(0x07, long)] if long else []
-        entries += [(0xFF, manufacturer)] if manufacturer else []
+        entries += [(0xFF, manufacturer) for manufacturer in manufacturers]
         return bytes(AdvertisingData(entries))
 
     async def update_advertising(self):
@@ -150,9 +150,9 @@ class Virtual:
         self.advertise = switch == 'on'
         await self.update_advertising()
 
-    async def cmd_manufacturer(self, data):
-        """manufacturer HEX: advertise manufacturer data: company (2 bytes, little endian), then data"""
-        self.device.advertising_data = self.advertising_data(bytes.fromhex(data))
+    async def cmd_manufacturer(self, *entries):
+        """manufacturer HEX…: advertise manufacturer data, in this order: company (2 bytes, little endian), then data"""
+        self.device.advertising_data = self.advertising_data(*map(bytes.fromhex, entries))
         await self.update_advertising()
 
     async def cmd_name(self, *name):

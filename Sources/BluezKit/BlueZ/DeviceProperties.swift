@@ -35,10 +35,13 @@ struct DeviceProperties {
     var txPowerDBm: Int16?
     var services: [CBUUID] = []
     var solicitedServices: [CBUUID] = []
-    /// Company identifier (2 bytes, little endian) and payload of the entry that changed last.
-    var manufacturerData: [UInt8]?
-    /// All entries, if there are several.
-    private var manufacturerEntries: [UInt16: [UInt8]] = [:]
+    /// Company identifier (2 bytes, little endian) and payload of each entry, in BlueZ's order: that of the advertisement, or,
+    /// without `DuplicateData`, that in which they came first.
+    private(set) var manufacturerEntries: [Data] = []
+    /// The entry for the key that has room for one: always the same, and no iBeacon beside others, which iOS hides.
+    var manufacturerData: Data? {
+        manufacturerEntries.first { !$0.starts(with: [0x4C, 0x00, 0x02, 0x15]) } ?? manufacturerEntries.first
+    }
     var serviceData: [CBUUID: Data] = [:]
     var isConnected = false
     var areServicesResolved = false
@@ -49,7 +52,7 @@ struct DeviceProperties {
         var kinds: Kinds = []
         if name != nil { kinds.insert(.name) }
         if !services.isEmpty { kinds.insert(.services) }
-        if manufacturerData != nil { kinds.insert(.manufacturerData) }
+        if !manufacturerEntries.isEmpty { kinds.insert(.manufacturerData) }
         if !serviceData.isEmpty { kinds.insert(.serviceData) }
         if txPowerDBm != nil { kinds.insert(.txPower) }
         if !solicitedServices.isEmpty { kinds.insert(.solicited) }
@@ -136,39 +139,27 @@ struct DeviceProperties {
         if gone.rssi { rssiDBm = nil }
         if gone.txPower { txPowerDBm = nil }
         if gone.name { name = nil }
-        if gone.manufacturer { (manufacturerData, manufacturerEntries) = (nil, [:]) }
+        if gone.manufacturer { manufacturerEntries = [] }
     }
 
-    /// BlueZ provides a map and keeps old entries; an advertisement has one entry. The new or changed one is used.
     private mutating func readManufacturerData(_ value: inout MessageReader) throws(BusError) {
-        var first: (company: UInt16, data: [UInt8])?
-        var entries: [UInt16: [UInt8]] = [:]  // only if there are several
-        var latest: [UInt8]?
+        var entries: [Data] = []
         try value.readDictionary { (entry) throws(BusError) in
             let company = try entry.readUInt16()
-            let data = try entry.readVariant { (inner) throws(BusError) in
-                Self.manufacturerData(company, try inner.readBytes())
-            }
-            if let first {
-                entries[first.company] = first.data
-                entries[company] = data
-            } else {
-                first = (company, data)
-            }
-            if latest == nil || manufacturerEntries[company] != data { latest = data }
+            entries.append(
+                try entry.readVariant { (inner) throws(BusError) in
+                    Self.manufacturerData(company, try inner.readBytes())
+                })
         }
-        manufacturerEntries = entries.count > 1 ? entries : [:]
-        manufacturerData = latest
+        manufacturerEntries = entries
     }
 
-    private static func manufacturerData(_ company: UInt16, _ payload: UnsafeRawBufferPointer) -> [UInt8] {
-        [UInt8](unsafeUninitializedCapacity: payload.count + 2) { bytes, count in
-            bytes[0] = UInt8(company & 0xFF)
-            bytes[1] = UInt8(company >> 8)
-            UnsafeMutableRawBufferPointer(rebasing: UnsafeMutableRawBufferPointer(bytes)[2...]).copyMemory(
-                from: payload)
-            count = payload.count + 2
-        }
+    private static func manufacturerData(_ company: UInt16, _ payload: UnsafeRawBufferPointer) -> Data {
+        var data = Data(capacity: payload.count + 2)
+        data.append(UInt8(company & 0xFF))
+        data.append(UInt8(company >> 8))
+        data.append(contentsOf: payload)
+        return data
     }
 
     private mutating func readServiceData(

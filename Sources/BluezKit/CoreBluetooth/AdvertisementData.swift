@@ -8,7 +8,7 @@ extension DeviceProperties {
     /// BlueZ does not report whether an advertisement was connectable, so the key that is always present is always
     /// true.
     var advertisementData: [String: Any] {
-        var data = [String: Any](minimumCapacity: 2 + kinds.rawValue.nonzeroBitCount)
+        var data = [String: Any](minimumCapacity: 3 + kinds.rawValue.nonzeroBitCount)
         data[CBAdvertisementDataIsConnectable] = Self.isConnectable
         data["kCBAdvDataTimestamp"] = NSNumber(value: CFAbsoluteTimeGetCurrent())
         if let name { data[CBAdvertisementDataLocalNameKey] = name }
@@ -17,7 +17,10 @@ extension DeviceProperties {
         let hasSystemServices = services.contains { AttributeTree.systemServices.contains($0) }
         let advertised = hasSystemServices ? services.filter { !AttributeTree.systemServices.contains($0) } : services
         if !advertised.isEmpty { data[CBAdvertisementDataServiceUUIDsKey] = advertised }
-        if let manufacturerData { data[CBAdvertisementDataManufacturerDataKey] = Data(manufacturerData) }
+        if let manufacturerData {
+            data[CBAdvertisementDataManufacturerDataKey] = manufacturerData
+            data[BluezAdvertisementManufacturerEntriesKey] = manufacturerEntries
+        }
         if !serviceData.isEmpty { data[CBAdvertisementDataServiceDataKey] = serviceData }
         if let txPowerDBm { data[CBAdvertisementDataTxPowerLevelKey] = NSNumber(value: txPowerDBm) }
         if !solicitedServices.isEmpty { data[CBAdvertisementDataSolicitedServiceUUIDsKey] = solicitedServices }

@@ -4,7 +4,7 @@ import BluezKitSimulator
 struct SimulatedNeighbour {
     let name: String?
     var services: [String] = []
-    var manufacturerData: [UInt16: [UInt8]] = [:]
+    var manufacturerData: AdvertisedEntries<UInt16> = [:]
 
     static let all = [
         SimulatedNeighbour(name: "Kitchen Thermometer", services: ["1809", "180F"]),

@@ -51,7 +51,7 @@ import Testing
         #expect(found.identity == DeviceIdentity(address: 0xF0F1_F200_0001, isRandom: true))
         #expect(found.name == "Heart" && found.rssiDBm == -60 && found.txPowerDBm == 4)
         #expect(found.services == [heart] && found.solicitedServices == [heart])
-        #expect(found.manufacturerData == [0x4C, 0x00, 1, 2] && found.serviceData == [heart: Data([7])])
+        #expect(found.manufacturerData == Data([0x4C, 0x00, 1, 2]) && found.serviceData == [heart: Data([7])])
         #expect(found.isConnected && found.areServicesResolved && found.isBonded)
         #expect(changes == [.advertisement, .name, .connected, .servicesResolved, .services, .bonded])
         #expect(
@@ -91,7 +91,7 @@ import Testing
             let changes = try apply([(key, .int64(1)), ("Connected", .bool(false))], to: &found)
             #expect(changes == .connected, "\(key)")
             #expect(!found.isConnected && found.name == "Heart" && found.rssiDBm == -60, "\(key)")
-            #expect(found.services == [heart] && found.manufacturerData == [1, 0, 2], "\(key)")
+            #expect(found.services == [heart] && found.manufacturerData == Data([1, 0, 2]), "\(key)")
             #expect(found.identity?.isRandom == true && found.isBonded && found.areServicesResolved, "\(key)")
         }
         var found = try properties(valid)
@@ -133,20 +133,26 @@ import Testing
         #expect(try properties([("Bonded", .bool(true)), ("Paired", .bool(false))]).isBonded)
     }
 
-    @Test("of several entries of manufacturer data the one that is new or has changed is used")
+    // Of two companies' entries in one advertisement the app got the last at first, and the first in each report after that.
+    @Test("SC-8 of several entries of manufacturer data all are kept, in order, and the same one is for Apple's key")
     func manufacturerData() throws {
         var found = DeviceProperties()
-        func latest(_ entries: (UInt16, [UInt8])...) throws -> [UInt8]? {
+        func one(_ entries: (UInt16, [UInt8])...) throws -> Data? {
             try apply([manufacturers(entries)], to: &found)
+            #expect(found.manufacturerEntries.map { UInt16($0[0]) | UInt16($0[1]) << 8 } == entries.map(\.0))
+            #expect(found.manufacturerEntries.map { [UInt8]($0.dropFirst(2)) } == entries.map(\.1))
             return found.manufacturerData
         }
-        #expect(try latest((0x1234, [1])) == [0x34, 0x12, 1])
-        #expect(try latest((0x1234, [1]), (2, [2])) != nil)
-        #expect(try latest((0x1234, [1]), (2, [3])) == [2, 0, 3])
-        #expect(try latest((0x1234, [9]), (2, [3])) == [0x34, 0x12, 9])
-        #expect(try latest((0x1234, [9]), (2, [3]), (3, [])) == [3, 0])
-        #expect(try latest((2, [3])) == [2, 0, 3])
-        #expect(try latest() == nil)
+        #expect(try one((0x1234, [1])) == Data([0x34, 0x12, 1]))
+        let (vendor, beacon): ((UInt16, [UInt8]), (UInt16, [UInt8])) = ((0xEC88, [0, 3]), (0x004C, [2, 0x15, 7]))
+        for _ in 0..<3 { #expect(try one(vendor, beacon) == Data([0x88, 0xEC, 0, 3])) }
+        for _ in 0..<3 { #expect(try one(beacon, vendor) == Data([0x88, 0xEC, 0, 3]), "no iBeacon beside others") }
+        #expect(try one(beacon) == Data([0x4C, 0, 2, 0x15, 7]))
+        // Whatever changes.
+        #expect(try one((2, [1]), (1, [1])) == Data([2, 0, 1]))
+        #expect(try one((2, [1]), (1, [2])) == Data([2, 0, 1]))
+        #expect(try one((2, [3]), (1, [2]), (3, [])) == Data([2, 0, 3]))
+        #expect(try one() == nil)
     }
 
     @Test("UUIDs that are none are left out, in lists and in service data")
@@ -188,7 +194,7 @@ import Testing
         try read(.strings(["Name", "TxPower", "ManufacturerData"])) { try found.invalidate(&$0) }
         #expect(found.kinds == .services && found.isConnected)
         try apply([manufacturers([(1, [2])])], to: &found)
-        #expect(found.manufacturerData == [1, 0, 2])
+        #expect(found.manufacturerData == Data([1, 0, 2]))
         found = try properties(valid)
         try? read(.array(element: "i", [.int32(1)])) { try found.invalidate(&$0) }
         try read(.strings([])) { try found.invalidate(&$0) }

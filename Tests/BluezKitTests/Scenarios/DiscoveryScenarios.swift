@@ -36,6 +36,29 @@ extension Scenarios {
             #expect(peripheral.state == .disconnected)
         }
 
+        // Slow: in the rig, the controller reports an advertisement that does not change once in ten seconds.
+        @Test("SC-8 manufacturer data of several companies: all in the packet's order, and in each report the same one")
+        func twoCompanies() async throws {
+            let world = try await Worlds.make()
+            try await world.control("heart manufacturer 4c000215 88ec0003 5900")
+            let central = Central(world)
+            try await central.powerOn()
+            central.manager.scanForPeripherals(
+                withServices: [heartRate], options: [CBCentralManagerScanOptionAllowDuplicatesKey: true])
+            for number in 1...3 {
+                let (one, all) = try await central.next("report \(number)") {
+                    guard case .discovered(let found, let data, _) = $0, found.name == "Rig Heart",
+                        let one = data[CBAdvertisementDataManufacturerDataKey] as? Data
+                    else { return nil as (Data, [Data]?)? }
+                    return (one, data[BluezAdvertisementManufacturerEntriesKey] as? [Data])
+                }
+                #expect(one == Data([0x88, 0xEC, 0, 3]))
+                #expect(all == [Data([0x4C, 0, 2, 0x15]), Data([0x88, 0xEC, 0, 3]), Data([0x59, 0])])
+            }
+            central.manager.stopScan()
+            try await world.control("heart manufacturer 5900")
+        }
+
         @Test("SC-3 SC-6 a scan without a filter finds all devices, each once, and a filter excludes others")
         func findsAllWithoutFilter() async throws {
             let world = try await Worlds.make()
