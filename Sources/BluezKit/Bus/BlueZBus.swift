@@ -28,6 +28,8 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
     private(set) var exportedObjects: ObjectServer?
     /// How often the connection was lost, or could not be made, since bluetoothd was there.
     private var losses = 0
+    /// What the log says of the present loss.
+    private var reported: String?
     private var objectCount = 0
     private var outgoing: [any Recipient] = []
     /// How many blocks of ``run(_:)`` have not run.
@@ -147,17 +149,27 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
     }
 
     /// BlueZ is there: the next loss is a new one.
-    func noteSuccess() { losses = 0 }
+    func noteSuccess() { (losses, reported) = (0, nil) }
 
     private func lost(_ error: BusError) {
         (connection, exportedObjects) = (nil, nil)
-        Log.warning("no connection to the bus at \(address): \(error.message) (\(error.name))")
         observer?.busLost()
         let delay = timing.daemon.reconnect.doubled(losses, upTo: timing.daemon.longestReconnect)
         losses += 1
         after(delay) { [weak self] in
-            if let self, connection == nil, observer?.needsBus == true { open() }
+            guard let self, connection == nil, observer?.needsBus == true else { return }
+            report(error)
+            open()
         }
+    }
+
+    /// Once, and again when the cause has changed. Not before it is clear that someone misses the bus: a private one may end
+    /// just before the program that used it.
+    private func report(_ error: BusError) {
+        let text = "no connection to the bus at \(address): \(error.message) (\(error.name))"
+        guard text != reported else { return }
+        reported = text
+        Log.warning(text)
     }
 
     /// The unique name of bluetoothd; nil: it is not there.

@@ -18,6 +18,8 @@ final class DiscoveryController: CustomStringConvertible {
     /// Counts the new scans: what is known of a device from before may have changed.
     private(set) var scanGeneration = 0
     private var pauses = 0
+    /// Of the start that BlueZ refused last; nil: it has not, or scans since.
+    private var refusal: BusError?
     /// Whether BlueZ's signals of all devices are received.
     private(set) var isFollowing = false
     private lazy var watch = ScanWatch(timing: bus.timing.scan)
@@ -85,6 +87,7 @@ final class DiscoveryController: CustomStringConvertible {
     func reset() {
         machine.reset()
         generation += 1
+        refusal = nil
         follow(false)
         unknownPaths = PathQueue()
         watch.reset()
@@ -117,7 +120,7 @@ final class DiscoveryController: CustomStringConvertible {
                 update(afresh: true)
             case .restart:
                 let text = "the scan has heard nothing for a minute: restarting discovery"
-                machine.isFiltered ? Log.debug(text) : Log.warning(text)
+                machine.isFiltered || refusal != nil ? Log.debug(text) : Log.warning(text)
                 watch.silentWindowsForDoubt = machine.isFiltered ? 10 : 1
                 update(afresh: true)
             case .trust: update()
@@ -145,14 +148,17 @@ final class DiscoveryController: CustomStringConvertible {
 
     /// The last resort, which ends the links of every program.
     private func powerCycle() {
+        let cause =
+            refusal.map { "BlueZ has refused to scan for two minutes (\($0.name))" }
+            ?? "the scan has heard nothing for two minutes"
         guard managers.contains(where: \.configuration.mayPowerCycle), let path = adapter.path,
             central?.connected.isEmpty == true, !hasOtherLinks()
         else {
             return Log.warning(
-                "the scan has heard nothing for two minutes. If there are devices near, switching Bluetooth off and on "
-                    + "helps; with BluezManagerOptionMayPowerCycleKey this program does so where it has no connections")
+                "\(cause). If there are devices near, switching Bluetooth off and on helps; "
+                    + "with BluezManagerOptionMayPowerCycleKey this program does so where it has no connections")
         }
-        Log.warning("the scan has heard nothing for two minutes: switching \(path.lastElement) off and on")
+        Log.warning("\(cause): switching \(path.lastElement) off and on")
         watch.hasPowerCycled = true
         adapter.powerCycle()
     }
@@ -172,6 +178,10 @@ final class DiscoveryController: CustomStringConvertible {
                 proxy.setDiscoveryFilter(filter, completion: replied)
             case .start: start(proxy)
             case .stop: proxy.stopDiscovery(completion: replied)
+            case .reportRefusal:
+                guard let refusal else { continue }
+                Log.warning(
+                    "BlueZ refuses to scan, and is asked again until it does: \(refusal.message) (\(refusal.name))")
             case .startTimer(let delay):
                 bus.after(delay) { [weak self] in
                     if let self, self.generation == generation { perform(machine.timerFired()) }
@@ -203,6 +213,7 @@ final class DiscoveryController: CustomStringConvertible {
             if self.generation == generation {
                 replied(result)
                 guard result.failure == nil else { return }
+                refusal = nil
                 // What runs for another program as well is not started again by us.
                 if wasRunning { readHeardDevices() } else { perform(watch.began()) }
             } else if result.failure == nil {
@@ -215,9 +226,9 @@ final class DiscoveryController: CustomStringConvertible {
     private func replied(_ result: Result<Message, BusError>) {
         switch result {
         case .success: perform(machine.replied(.done))
-        case .failure(let error) where error.name == BlueZErrorName.notReady: perform(machine.replied(.notReady))
         case .failure(let error):
             Log.debug("discovery: \(error.name) \(error.message)")
+            refusal = error
             perform(machine.replied(.busy))
         }
     }

@@ -4,10 +4,11 @@ import Foundation
 /// As the app passes it to `startAdvertising`, and gets it back from `willRestoreState`.
 extension AdvertisementRequest {
     /// - Throws: `CBError.invalidParameters`, if an addition of BluezKit is of a wrong type. Other values of wrong types are
-    ///   ignored.
+    ///   ignored, like unknown keys, and logged.
     init(_ dictionary: [String: Any]?) throws(CBError) {
         self.init()
         guard let dictionary else { return }
+        for (key, value) in dictionary { Self.logIgnored(key, value) }
         localName = dictionary[CBAdvertisementDataLocalNameKey] as? String
         // In one expression: with a variable between, the optimizer of Swift 6.0.3 crashes. So below.
         services = (dictionary[CBAdvertisementDataServiceUUIDsKey] as? [CBUUID])?
@@ -27,6 +28,31 @@ extension AdvertisementRequest {
         (minimumIntervalMilliseconds, maximumIntervalMilliseconds) = (minimum?.doubleValue, maximum?.doubleValue)
         let power: NSNumber? = try Self.value(dictionary[BluezAdvertisementTxPowerKey], .invalidTxPower)
         txPowerDBm = power?.intValue
+    }
+
+    private static let additions: [String: String] = [
+        CBAdvertisementDataManufacturerDataKey: "BluezAdvertisementManufacturerDataKey",
+        BluezAdvertisementManufacturerEntriesKey: "BluezAdvertisementManufacturerDataKey",
+        CBAdvertisementDataServiceDataKey: "BluezAdvertisementServiceDataKey",
+        CBAdvertisementDataSolicitedServiceUUIDsKey: "BluezAdvertisementSolicitedServiceUUIDsKey",
+        CBAdvertisementDataTxPowerLevelKey: "BluezAdvertisementTxPowerKey",
+    ]
+
+    private static func logIgnored(_ key: String, _ value: Any) {
+        switch key {
+        case CBAdvertisementDataLocalNameKey:
+            if !(value is String) {
+                Log.misuse("advertising without a name: CBAdvertisementDataLocalNameKey needs a String")
+            }
+        case CBAdvertisementDataServiceUUIDsKey:
+            if !(value is [CBUUID]) {
+                Log.misuse("advertising without services: CBAdvertisementDataServiceUUIDsKey needs an array of CBUUID")
+            }
+        case _ where key.hasPrefix("BluezAdvertisement") && key != BluezAdvertisementManufacturerEntriesKey: break
+        default:
+            let hint = additions[key].map { "; on Linux \($0) has an effect" } ?? ""
+            Log.misuse("The advertisement key '\(key)' is not allowed\(hint)")
+        }
     }
 
     private static func value<Wanted>(_ value: Any?, _ error: CBError) throws(CBError) -> Wanted? {

@@ -53,16 +53,27 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
         let (core, state) = (core, state)
         // The app may have cancelled and connected again, or wait for a start delay: the bus queue knows what to end.
         core.begin()
-        if state == .connecting || state == .connected {
-            Log.misuse(
-                state == .connecting
-                    ? "Cancelling connection for unused peripheral \(core.identity.addressText), "
-                        + "Did you forget to keep a reference to it?"
-                    : "Forcing disconnection of unused peripheral \(core.identity.addressText), "
-                        + "Did you forget to cancel the connection?")
-            core.manager.manager?.book?.forget(identifier, of: core)
+        let isInUse = state == .connecting || state == .connected
+        if isInUse { core.manager.manager?.book?.forget(identifier, of: core) }
+        core.manager.central.bus.run {
+            core.manager.central.release(core)
+            if isInUse { CBPeripheral.logRelease(core, wasConnected: state == .connected) }
         }
-        core.manager.central.bus.run { core.manager.central.release(core) }
+    }
+
+    /// MIS-5. An app that releases its manager as well is at its end.
+    private static func logRelease(_ core: PeripheralCore, wasConnected: Bool) {
+        let bus = core.manager.central.bus
+        bus.after(bus.timing.link.release) {
+            guard core.manager.manager != nil else { return }
+            let address = core.identity.addressText
+            Log.misuse(
+                wasConnected
+                    ? "Forcing disconnection of unused peripheral \(address), "
+                        + "Did you forget to cancel the connection?"
+                    : "Cancelling connection for unused peripheral \(address), "
+                        + "Did you forget to keep a reference to it?")
+        }
     }
 
     /// Receives the events of this peripheral. Held weakly.

@@ -18,17 +18,20 @@ struct DiscoveryStateMachine {
     enum Action: Equatable {
         case setFilter(Filter), start, stop
         case startTimer(Duration)
+        /// BlueZ has refused again and again, for seconds.
+        case reportRefusal
     }
 
     enum Reply: Equatable {
         case done
-        /// Refused: try again later.
+        /// Refused, for whatever reason: try again later. If Bluetooth has been switched off, ``reset()`` ends that.
         case busy
-        /// The adapter is off: the managers will hear of the new state.
-        case notReady
     }
 
     private enum Step: Equatable { case none, setFilter(Filter), start(Filter), stop, wait }
+
+    /// The first ones are everyday: BlueZ refuses while it does something else, or goes off. This is after three seconds.
+    private static let reportedRefusal = 5
 
     private let timing: BlueZTiming.Scan
     private var wished: Filter?
@@ -74,13 +77,11 @@ struct DiscoveryStateMachine {
             running = filter
             refusals = 0
         case (.stop, _): running = nil  // refused: there was none
-        case (_, .notReady):
-            running = nil
-            return []  // power-on resets this machine, and scanning is requested again
         case (_, .busy):
             step = .wait
             refusals += 1
             return [.startTimer(timing.retry.doubled(refusals - 1, upTo: timing.longestRetry))]
+                + (refusals == Self.reportedRefusal ? [.reportRefusal] : [])
         default: break
         }
         return next()

@@ -125,6 +125,9 @@ struct BlueZTiming: Sendable {
         /// From the unexpected end of a link until it is reported: bluetoothd 5.66 ends the links some 50 ms before it says
         /// that Bluetooth was switched off, and then the new state alone is reported.
         var heldLoss = Duration.milliseconds(200)
+        /// For an app that releases a connected peripheral to release its manager as well, before the log says that it should
+        /// have cancelled: both at once is an end in good order.
+        var release = Duration.milliseconds(250)
         /// Between two questions whether another program has ended the link that it is ending.
         var leaseRetry = Duration.milliseconds(100)
         /// For all preserved peripherals to be looked up, before the app gets what was restored without the rest.

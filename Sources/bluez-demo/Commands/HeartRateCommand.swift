@@ -117,6 +117,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     }
 
     private func discover(_ sensor: CBPeripheral) {
+        guard ending == nil else { return }  // the output is not read any longer
         sensor.discoverServices([HeartRateService.uuid, BatteryService.uuid, DeviceInformationService.uuid])
     }
 

@@ -42,6 +42,7 @@ class PeerCommand: CentralCommand {
         guard ending == nil else { return }
         events += 1
         output.report(.connected(peripheral.identifier, name: peripheral.name))
+        guard ending == nil else { return }  // the output is not read any longer
         peripheral.discoverServices([service])
     }
 

@@ -8,6 +8,38 @@ import Testing
     private let bus = BlueZBus(address: BusAddress("unix:path=/nonexistent"))
     private let log = EventLog<String>()
 
+    // A program without a bus printed the same line with each attempt, six times in twelve seconds; and one that ended in good
+    // order, just after its simulator, ended with that line.
+    @Test("that there is no bus is logged once, and only while a manager needs it")
+    func noBus() async throws {
+        final class Observer: BlueZBusObserver {
+            let losses = EventLog<Int>()
+            let needsBus: Bool
+            init(needsBus: Bool) { self.needsBus = needsBus }
+            func busOpened() {}
+            func busLost() { losses.append(1) }
+            func receive(_ message: Message) {}
+            func callIsSlow() {}
+        }
+        _ = LogCapture.shared
+        for needsBus in [true, false] {
+            let path = "/nonexistent/\(UUID().uuidString)"
+            let bus = BlueZBus(address: BusAddress("unix:path=\(path)"))
+            bus.timing.daemon.reconnect = .milliseconds(1)
+            bus.timing.daemon.longestReconnect = .milliseconds(1)
+            let observer = Observer(needsBus: needsBus)
+            bus.observer = observer
+            bus.queue.sync { bus.open() }
+            for _ in 0..<(needsBus ? 6 : 1) { try await observer.losses.next("a failed attempt") { $0 } }
+            // What follows from the last loss comes later than this.
+            await withCheckedContinuation { continuation in
+                bus.queue.asyncAfter(deadline: .now() + .milliseconds(20)) { continuation.resume() }
+            }
+            #expect(LogCapture.shared.count(path) == (needsBus ? 1 : 0))
+            withExtendedLifetime(observer) {}
+        }
+    }
+
     @Test("RW-1 a request is made in the thread that asks for it, but never before those that were made earlier")
     func order() async throws {
         let thread = ProtectedBox<Thread?>(nil)

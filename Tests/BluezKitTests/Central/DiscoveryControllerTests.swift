@@ -81,7 +81,9 @@ import Testing
         try await script.expectNoCall()
     }
 
-    @Test("a refused discovery is tried again after a pause, from the filter on; a closed adapter is left alone")
+    // An adapter that said once that it was not ready, and stayed on, was never asked again: isScanning was true, and nothing
+    // scanned. And no refusal could be seen. Now every refusal is tried again, and one that lasts is logged.
+    @Test("a refused discovery is tried again after a pause, from the filter on, and the log says why, once")
     func refused() async throws {
         let (script, core) = try await stage()
         scan(script, core)
@@ -90,7 +92,11 @@ import Testing
             try await script.expect("Get", "Discovering").answer(.variant(.bool(false)))
             try await script.expect("StartDiscovery").refuse("InProgress")
         }
-        try await script.expect("SetDiscoveryFilter").refuse("NotReady")
+        let text = "not ready \(script.address)"
+        for _ in 0..<8 { try await script.expect("SetDiscoveryFilter").refuse("NotReady", text) }
+        try await LogCapture.shared.expect("BlueZ refuses to scan", text, "org.bluez.Error.NotReady")
+        try await start(script)
+        #expect(LogCapture.shared.count(text) == 1)
         try await script.expectNoCall()
     }
 

@@ -4,6 +4,8 @@ import CoreBluetooth
 import Foundation
 import Testing
 
+@testable import BluezKit
+
 /// Connections that need a simulator to be seen.
 @Suite struct LinkTests {
     private func found(
@@ -146,6 +148,29 @@ import Testing
         try await central.connect(sink)
         try await central.settle(sink)
         #expect(central.count { if case .value = $0 { true } else { false } } == 0)
+    }
+
+    // A test or a function that returned while it was connected ended with "API MISUSE", although nothing was left that could
+    // have used the link. Only an app that keeps its manager is warned.
+    @Test("CN-1 MIS-5 releasing a manager with its connected peripheral is an end in good order, and logs nothing")
+    func endsInGoodOrder() async throws {
+        let world = try await SimulatedWorld()
+        let address = "F0:F1:F2:00:77:01"
+        let lamp = VirtualPeripheral(address, VirtualAdvertisement(localName: "Lamp"))
+        world.simulator.add(lamp)
+        let central = Central(world)
+        try await central.powerOn()
+        let bus = central.manager.core.central.bus
+        var found: CBPeripheral? = try await central.find("Lamp")
+        try await central.connect(try #require(found))
+        central.forgetRecords()
+        found = nil
+        central.release()
+        try await eventually("the link has ended") { !lamp.isConnected }
+        await withCheckedContinuation { continuation in
+            bus.queue.asyncAfter(deadline: .now().later(by: bus.timing.link.release)) { continuation.resume() }
+        }
+        #expect(LogCapture.shared.count(address) == 0)
     }
 
     @Test("CN-1 MIS-5 releasing a pending peripheral withdraws the attempt without a callback")

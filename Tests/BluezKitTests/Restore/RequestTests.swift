@@ -75,6 +75,25 @@ import Testing
         #expect(try json(AdvertisementRequest(nil)) == "{}")
     }
 
+    // Advertising with Apple's key for manufacturer data, or with UUIDs as strings, was confirmed, without a word that it
+    // was not on the air.
+    @Test("LX-6 what startAdvertising ignores is logged, with the key that has an effect")
+    func ignoredKeys() async throws {
+        let log = LogCapture.shared
+        let request = try AdvertisementRequest([
+            CBAdvertisementDataLocalNameKey: 7, CBAdvertisementDataServiceUUIDsKey: ["180D"],
+            CBAdvertisementDataManufacturerDataKey: Data([1, 2, 3]), "unknown key": 1,
+            BluezAdvertisementTxPowerKey: 4,
+        ])
+        #expect(request.localName == nil && request.services == nil && request.txPowerDBm == 4)
+        try await log.expect("misuse", "CBAdvertisementDataLocalNameKey needs a String")
+        try await log.expect("misuse", "CBAdvertisementDataServiceUUIDsKey needs an array of CBUUID")
+        try await log.expect(
+            "misuse", "'kCBAdvDataManufacturerData' is not allowed", "BluezAdvertisementManufacturerDataKey")
+        try await log.expect("misuse", "'unknown key' is not allowed")
+        #expect(log.count("BluezAdvertisementTxPower") == 0)
+    }
+
     @Test("an advertisement request from a file that BlueZ could not carry out is an error, and no trap")
     func wrongFile() throws {
         for text in [

@@ -56,6 +56,27 @@ import Testing
         #expect(machine.timerFired() == [])
     }
 
+    @Test("a refusal that lasts is reported once, until BlueZ has scanned")
+    func reportsRefusal() {
+        var machine = DiscoveryStateMachine()
+        func refusals(_ count: Int) -> Int {
+            (0..<count).count { _ in
+                _ = machine.timerFired()
+                return machine.replied(.busy).contains(.reportRefusal)
+            }
+        }
+        _ = machine.wish(hearts)
+        #expect(refusals(4) == 0)
+        #expect(refusals(1) == 1)
+        #expect(refusals(100) == 0)
+        _ = machine.timerFired()
+        _ = machine.replied(.done)
+        _ = machine.replied(.done)
+        #expect(machine.isRunning)
+        _ = machine.wish(everything)
+        #expect(refusals(5) == 1)
+    }
+
     @Test("connecting pauses the scan, which then resumes")
     func pauses() {
         var machine = running(hearts)
