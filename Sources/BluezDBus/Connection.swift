@@ -315,6 +315,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     }
 
     private func failOverdueCalls() {
+        deadlines.hasFired()
         let (now, turnEnd) = (DispatchTime.now(), onTurnEnd)
         let waited = open.filter { $0.value.completion != nil }
         // In the order of their deadlines, however late this is.

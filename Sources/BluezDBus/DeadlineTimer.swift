@@ -5,7 +5,8 @@ public import Dispatch
 struct DeadlineTimer {
     private let timer: any DispatchSourceTimer
     private var next: DispatchTime?
-    /// Called on the queue when the earliest deadline may have passed. Set the next one with ``mustFire(by:)``.
+    /// Called on the queue when the earliest deadline may have passed. Call ``hasFired()``, and set the next one with
+    /// ``mustFire(by:)``.
     var onDue: (() -> Void)? {
         didSet {
             let handler = onDue
@@ -19,8 +20,11 @@ struct DeadlineTimer {
         timer.activate()
     }
 
+    mutating func hasFired() { next = nil }
+
+    /// A deadline that has passed is not put off, although its call waits for the queue.
     mutating func mustFire(by deadline: DispatchTime) {
-        if let next, next <= deadline, next > .now() { return }
+        if let next, next <= deadline { return }
         next = deadline
         timer.schedule(deadline: deadline, leeway: .milliseconds(1))
     }

@@ -162,7 +162,7 @@ final class LinkLease {
         mkdir(path, 0o700)  // it may have gone: systemd removes it when the user has logged out
         var status = stat()
         let isOurs =
-            lstat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR && status.st_uid == getuid()
+            lstat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR && status.st_uid == geteuid()
             && status.st_mode & 0o077 == 0
         let isNews = isMissing.withLock { isMissing in
             defer { isMissing = !isOurs }

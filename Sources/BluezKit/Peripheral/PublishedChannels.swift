@@ -111,12 +111,14 @@ final class PublishedChannels: @unchecked Sendable {  // holds: confined to the 
     private func accepted(_ socket: ChannelSocket, _ peer: DeviceIdentity?, _ psm: CBL2CAPPSM) {
         // Each has a descriptor as long as it lives, also after its end: until the app has let go of it.
         open = open.filter { $0.value.endpoint != nil }
-        guard open.count < Self.openLimit, let adapter = core.role.adapter.path, let peer,
-            let path = adapter.appending(peer.pathElement)
-        else {
-            return Log.warning(
-                from: "channels \(psm)",
-                "refused an L2CAP channel (PSM \(psm.hex)): \(open.count) are open, and \(Self.openLimit) is the limit")
+        func refuse(_ cause: String) {
+            Log.warning(from: "channels \(psm)", "refused an L2CAP channel (PSM \(psm.hex)): \(cause)")
+        }
+        guard open.count < Self.openLimit else {
+            return refuse("\(open.count) are open, and \(Self.openLimit) is the limit")
+        }
+        guard let adapter = core.role.adapter.path, let peer, let path = adapter.appending(peer.pathElement) else {
+            return refuse("the link has ended, or its other end has no address")
         }
         count += 1
         let number = count

@@ -23,10 +23,27 @@ import Testing
 
     @Test("XDG_RUNTIME_DIR that is empty or relative is ignored, as its specification says")
     func runtimeDirectory() {
-        let fallback = "/tmp/bluezkit-\(getuid())"
+        let fallback = "/tmp/bluezkit-\(geteuid())"
         #expect(sharedDirectory(runtimeDirectory: "/run/user/7") == "/run/user/7/bluezkit")
         for path in [nil, "", "run/user/7", "."] { #expect(sharedDirectory(runtimeDirectory: path) == fallback) }
     }
+
+    #if compiler(>=6.2)  // exit tests
+    // A set-user-ID program took the directory of the user who had started it for its own, and wrote its leases there.
+    @Test(
+        "a program with the rights of another user keeps its leases in that user's directory",
+        .enabled(if: getuid() == 0))
+    func effectiveUser() async {
+        await #expect(processExitsWith: .success) {
+            precondition(seteuid(65_534) == 0)
+            let path = "/tmp/bluezkit-65534"
+            precondition(sharedDirectory(runtimeDirectory: nil) == path)
+            unsetenv("XDG_RUNTIME_DIR")
+            precondition(LinkLease.directory == path)
+            rmdir(path)
+        }
+    }
+    #endif
 
     @Test("DL-7 the only user of a link ends it, and its file stays until it has ended, without blocking")
     func ending() throws {
