@@ -253,12 +253,10 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     /// Withdraws all services of this manager; see ``remove(_:)``.
     open func removeAllServices() {
         guard accepts("removeAllServices", whileRestoring: true) else { return }
-        forgetServices()
+        forget { _ in true }
         let core = core
         core.bus.run { core.gattServer.perform(.removeAll) }
     }
-
-    func forgetServices() { forget { _ in true } }
 
     /// It could not be published: it may be added again, unless the app has done so in the meantime.
     func forget(_ published: PublishedService) {

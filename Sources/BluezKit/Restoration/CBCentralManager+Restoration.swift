@@ -19,7 +19,7 @@ extension CBCentralManager {
 
     /// On the delegate's queue, before `didUpdateState`: the effect of the new state on scan and connections.
     func follow(_ state: CBManagerState, from previous: CBManagerState, stackGeneration: String?) {
-        guard state != .poweredOn else { return resume(stackGeneration) }
+        guard state != .poweredOn else { return resume(stackGeneration, from: previous) }
         let isSwitchedOff = state == .poweredOff && previous == .poweredOn
         // Restored state has not been interrupted yet: it waits for Bluetooth to be on for the first time.
         let isWaiting = previous == .unknown || shared.withLock { $0.mustGoOn }
@@ -28,7 +28,12 @@ extension CBCentralManager {
             suspend()
         } else {
             end(state)
-            book?.schedulePowerOffReset()
+            if state == .poweredOff {
+                book?.schedulePowerOffReset()
+            } else {
+                // Not in the book: when the computer is switched off, bluetoothd may exit before this process.
+                _ = book?.cancelPowerOffReset()
+            }
         }
     }
 
@@ -64,7 +69,7 @@ extension CBCentralManager {
         restoreScan(book.scan)
     }
 
-    private func resume(_ stackGeneration: String?) {
+    private func resume(_ stackGeneration: String?, from previous: CBManagerState) {
         guard let book else { return }
         if book.commitPowerOffReset() {
             shared.withLock { $0.mustGoOn = false }
@@ -74,7 +79,10 @@ extension CBCentralManager {
             defer { shared.mustGoOn = false }
             return shared.mustGoOn
         }
-        guard mustGoOn else { return }
+        guard mustGoOn else {
+            if previous != .unknown { book.note { [.off] } }  // it has ended with the reset
+            return
+        }
         for record in book.peripherals {
             let known = shared.withLock { $0.peripherals[record.identifier]?.peripheral }
             guard let peripheral = known, let token = peripheral.resume() else {

@@ -18,7 +18,10 @@ extension CBPeripheralManager {
 
     /// BlueZ ends subscriptions with the process: the subscribers are only reported.
     func preserveSubscribers() {
-        book?.gather { [weak self] in self?.preserveServices() }
+        book?.gather { [weak self] in
+            guard let self, state == .poweredOn else { return }
+            preserveServices()
+        }
     }
 
     func preserveAdvertisement() {
@@ -42,6 +45,12 @@ extension CBPeripheralManager {
         preserveChannels()
     }
 
+    private func preserveAll() {
+        preserveServices()
+        preserveChannels()
+        preserveAdvertisement()
+    }
+
     private func preserveChannels() {
         book?.note { [self] in [.channels(are: shared.withLock { $0.channels })] }
     }
@@ -61,7 +70,7 @@ extension CBPeripheralManager {
 
     /// On the delegate's queue, before `didUpdateState`: the effect of the new state on services and advertisement.
     func follow(_ state: CBManagerState, from previous: CBManagerState) {
-        guard state != .poweredOn else { return resume() }
+        guard state != .poweredOn else { return resume(from: previous) }
         let isSwitchedOff = state == .poweredOff && previous == .poweredOn
         // Restored state has not been interrupted yet: it waits for Bluetooth to be on for the first time.
         let isWaiting = previous == .unknown || shared.withLock { $0.mustGoOn }
@@ -73,10 +82,13 @@ extension CBPeripheralManager {
         if state == .poweredOff {
             book?.schedulePowerOffReset()
         } else {
-            forgetServices()
-            shared.withLock { $0.channels = [] }
-            preserveChannels()
-            preserveAdvertisement()
+            // Not in the book: when the computer is switched off, bluetoothd may exit before this process.
+            _ = book?.cancelPowerOffReset()
+            let services = shared.withLock { shared in
+                defer { (shared.added, shared.channels) = ([], []) }
+                return shared.added
+            }
+            withExtendedLifetime(services) {}  // the app's objects must not be released under the lock
         }
     }
 
@@ -90,9 +102,10 @@ extension CBPeripheralManager {
         }
     }
 
-    private func resume() {
+    private func resume(from previous: CBManagerState) {
         guard let book else { return }
         let wasSwitchedOff = book.commitPowerOffReset()
+        defer { if previous != .unknown { preserveAll() } }
         let (services, channels, advertisement, start) = shared.withLock { shared in
             defer { shared.mustGoOn = false }
             if wasSwitchedOff { (shared.advertisement, shared.isAdvertising) = (nil, false) }
