@@ -1,3 +1,4 @@
+import BluezKitRestore
 import Foundation
 
 /// **BluezKit addition.** In the dictionary of `peripheralManager(_:willRestoreState:)`: the PSMs under which the earlier
@@ -16,6 +17,47 @@ public let BluezPeripheralManagerRestoredStateEncryptedChannelsKey: String = "Bl
 /// earlier process ended, which ended them. A dictionary from the identifiers of the peripherals (`UUID`) to arrays of PSMs
 /// (`NSNumber`); open them again when you need them.
 public let BluezCentralManagerRestoredStateEndedChannelsKey: String = "BluezRestoredEndedChannels"
+
+/// **BluezKit addition.** An L2CAP channel that a `CBPeripheralManager` publishes.
+public struct BluezPublishedChannel: Hashable, Sendable {
+    /// Its PSM.
+    public let psm: CBL2CAPPSM
+    /// Whether only a central on an encrypted link may open it.
+    public let isEncryptionRequired: Bool
+}
+
+extension CBPeripheralManager {
+    /// **BluezKit addition.** The L2CAP channels that are published, in the order in which they were. In
+    /// `peripheralManager(_:willRestoreState:)`, and until they are published again, the restored ones are in it with the PSMs that
+    /// they had.
+    public var publishedChannels: [BluezPublishedChannel] {
+        shared.withLock { $0.channels }.map { BluezPublishedChannel(psm: $0.psm, isEncryptionRequired: $0.isEncrypted) }
+    }
+
+    /// **BluezKit addition.** Listens for L2CAP channels like ``publishL2CAPChannel(withEncryption:)``, and answers this call
+    /// instead of the delegate, which cannot tell the answer from that to another call, or from a restored channel.
+    /// - Parameters:
+    ///   - encryptionRequired: Whether only a central on an encrypted link may open the channel.
+    ///   - completion: Called once, on the delegate's queue, with the PSM; with `CBError.notConnected` if Bluetooth is not on. Not
+    ///     called if the manager is released, or if Bluetooth goes away, of which the state tells.
+    public func publishL2CAPChannel(
+        withEncryption encryptionRequired: Bool,
+        completion: @escaping @Sendable (Result<CBL2CAPPSM, CBError>) -> Void
+    ) {
+        if publishChannel(isEncrypted: encryptionRequired, answer: completion) { return }
+        let core = core
+        core.bus.run { core.post { _ in completion(.failure(CBError(.notConnected))) } }
+    }
+
+    /// On the delegate's queue: what has become of a request to publish a channel.
+    func answer(_ result: Result<CBL2CAPPSM, CBError>, to request: PublishedChannels.Answer?) {
+        if let request { return request(result) }
+        switch result {
+        case .success(let psm): delegate?.peripheralManager(self, didPublishL2CAPChannel: psm, error: nil)
+        case .failure(let error): delegate?.peripheralManager(self, didPublishL2CAPChannel: 0, error: error)
+        }
+    }
+}
 
 extension CBMutableCharacteristic {
     /// **BluezKit addition.** A characteristic of the type `CBUUIDL2CAPPSMCharacteristicString`, from which centrals read the PSM

@@ -344,13 +344,20 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     /// - Parameter encryptionRequired: Whether only a central on an encrypted link may open the channel. Others are made to
     ///   pair first; that needs an agent, or ``BluezManagerOptionAllowJustWorksPairingKey``.
     open func publishL2CAPChannel(withEncryption encryptionRequired: Bool) {
-        guard accepts("publishL2CAPChannel") else { return }
+        _ = publishChannel(isEncrypted: encryptionRequired, answer: nil)
+    }
+
+    /// - Parameter answer: Hears of the result; nil: the delegate does.
+    /// - Returns: Whether Bluetooth is on.
+    func publishChannel(isEncrypted: Bool, answer: PublishedChannels.Answer?) -> Bool {
+        guard accepts("publishL2CAPChannel") else { return false }
         let (core, generation) = (core, shared.withLock { $0.servicesGeneration })
         core.bus.run {
             // After a reset of which the app has not been informed yet nothing is published.
             guard generation == core.role.adapter.servicesGeneration else { return }
-            core.channels.publish(isEncrypted: encryptionRequired)
+            core.channels.publish(isEncrypted: isEncrypted, answer: answer)
         }
+        return true
     }
 
     /// Stops listening, and closes open channels. Answered by `peripheralManager(_:didUnpublishL2CAPChannel:error:)`, with

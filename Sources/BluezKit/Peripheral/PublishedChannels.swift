@@ -17,8 +17,19 @@ final class PublishedChannels: @unchecked Sendable {  // holds: confined to the 
     /// Changes when everything has been withdrawn: answers to earlier requests are not wanted any more.
     private var generation = 0
     /// Requests to publish are carried out one after the other, so that they are answered in order.
-    private var waiting: [(isEncrypted: Bool, psm: CBL2CAPPSM?)] = []
+    private var waiting: [Request] = []
     private var isListening = false
+
+    /// Hears what has become of one request, on the delegate's queue and instead of the delegate.
+    typealias Answer = @Sendable (Result<CBL2CAPPSM, CBError>) -> Void
+
+    private struct Request {
+        let isEncrypted: Bool
+        /// That of an earlier process, or from before a reset: another one if it is not free; nil: any.
+        let psm: CBL2CAPPSM?
+        /// Nil: the delegate.
+        let answer: Answer?
+    }
 
     /// How many channels centrals may have open at a time: a process often has 1,024 descriptors.
     static let openLimit = 256
@@ -32,10 +43,12 @@ final class PublishedChannels: @unchecked Sendable {  // holds: confined to the 
     // MARK: Publishing
 
     /// Begins to listen.
-    /// - Parameter psm: That of an earlier process, or from before a reset: another one if it is not free; nil: any.
-    func publish(isEncrypted: Bool, psm: CBL2CAPPSM? = nil) {
+    /// - Parameters:
+    ///   - psm: That of an earlier process, or from before a reset: another one if it is not free; nil: any.
+    ///   - answer: Nil: the delegate is called.
+    func publish(isEncrypted: Bool, psm: CBL2CAPPSM? = nil, answer: Answer? = nil) {
         bus.assertOnQueue()
-        waiting.append((isEncrypted, psm))
+        waiting.append(Request(isEncrypted: isEncrypted, psm: psm, answer: answer))
         publishNext()
     }
 
@@ -43,38 +56,36 @@ final class PublishedChannels: @unchecked Sendable {  // holds: confined to the 
         guard !isListening, !waiting.isEmpty else { return }
         isListening = true
         let next = waiting.removeFirst()
-        listen(at: next.psm, next.isEncrypted, old: next.psm)
+        listen(at: next.psm, next)
     }
 
-    private func listen(at psm: CBL2CAPPSM?, _ isEncrypted: Bool, old: CBL2CAPPSM?) {
+    private func listen(at psm: CBL2CAPPSM?, _ request: Request) {
         bus.assertOnQueue()
         let generation = generation
-        core.role.sockets.listen(psm: psm, isEncrypted: isEncrypted) { [weak core] result in
+        core.role.sockets.listen(psm: psm, isEncrypted: request.isEncrypted) { [weak core] result in
             guard let channels = core?.channels, channels.generation == generation else { return }
             // Another program has taken the PSM.
-            if psm != nil, case .failure = result { return channels.listen(at: nil, isEncrypted, old: old) }
+            if psm != nil, case .failure = result { return channels.listen(at: nil, request) }
             channels.isListening = false
-            channels.answered(result, isEncrypted, old: old)
+            channels.answered(request, result)
             channels.publishNext()
         }
     }
 
-    private func answered(
-        _ result: Result<ChannelListener, SocketFailure>, _ isEncrypted: Bool, old: CBL2CAPPSM?
-    ) {
+    private func answered(_ request: Request, _ result: Result<ChannelListener, SocketFailure>) {
         switch result {
         case .success(let listener):
             let psm = listener.psm
             listener.onAccept = { [weak self] socket, peer in self?.accepted(socket, peer, psm) }
             listeners.append(listener)
             core.post { manager in
-                manager.notePublished(.init(psm: psm, isEncrypted: isEncrypted), old: old)
-                manager.delegate?.peripheralManager(manager, didPublishL2CAPChannel: psm, error: nil)
+                manager.notePublished(.init(psm: psm, isEncrypted: request.isEncrypted), old: request.psm)
+                manager.answer(.success(psm), to: request.answer)
             }
             // Not before: the app hears of the PSM before any channel (O-41).
             listener.start()
         case .failure(let failure):
-            core.post { $0.delegate?.peripheralManager($0, didPublishL2CAPChannel: 0, error: failure.error) }
+            core.post { $0.answer(.failure(failure.error), to: request.answer) }
         }
     }
 
