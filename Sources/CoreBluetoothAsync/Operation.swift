@@ -12,6 +12,8 @@ enum Operation: Sendable {
     case readDescriptor(UInt64)
     case writeDescriptor(Data, UInt64)
     case setNotify(Bool, UInt64)
+    /// Subscribes or unsubscribes, if consumers of values have come or gone.
+    case followConsumers(UInt64)
     case readRSSI
     case openChannel(CBL2CAPPSM)
 
@@ -21,7 +23,7 @@ enum Operation: Sendable {
         case .discoverIncludedServices(_, let number), .discoverCharacteristics(_, let number),
             .discoverDescriptors(let number), .read(let number), .write(_, let number),
             .writeWithoutResponse(_, let number), .readDescriptor(let number), .writeDescriptor(_, let number),
-            .setNotify(_, let number):
+            .setNotify(_, let number), .followConsumers(let number):
             number
         case .discoverServices, .readRSSI, .openChannel: nil
         }
@@ -39,7 +41,7 @@ enum Operation: Sendable {
         case .write: .written
         case .writeWithoutResponse: .none
         case .writeDescriptor: .descriptorWritten
-        case .setNotify: .notificationState
+        case .setNotify, .followConsumers: .notificationState
         case .readRSSI: .rssi
         case .openChannel: .channel
         }

@@ -22,8 +22,8 @@ final class PeripheralLink: NSObject, CBPeripheralDelegate {
     private var attributes: [UInt64: CBAttribute] = [:]
     private var numbers: [ObjectIdentifier: UInt64] = [:]
     private var values: [UInt64: EventHub<Data, any Error>] = [:]
-    /// Subscribed to by `setNotifyValue`, whether or not there are consumers of values.
-    private var notifying: Set<UInt64> = []
+    /// Subscribed to by `setNotifyValue` with success, whether or not there are consumers of values.
+    private var subscribed: Set<UInt64> = []
     private var serviceChanges = EventHub<[Service], Never>()
 
     init(_ peripheral: CBPeripheral, of central: CentralLink) {
@@ -51,6 +51,7 @@ final class PeripheralLink: NSObject, CBPeripheralDelegate {
 
     func disconnect(_ request: UInt64, _ continuation: Continuation) {
         continuations[request] = continuation
+        if connection.isIdle { restore() }  // what the system does counts
         perform(connection.disconnect(request))
     }
 
@@ -98,11 +99,14 @@ final class PeripheralLink: NSObject, CBPeripheralDelegate {
         updateHandle()
     }
 
+    /// Takes another object if the one it has is invalid.
+    func renew() {
+        guard isInvalid else { return }
+        central?.manager?.retrievePeripherals(withIdentifiers: [peripheral.identifier]).first.map(adopt)
+    }
+
     private func connectNow() {
-        if isInvalid, let found = central?.manager?.retrievePeripherals(withIdentifiers: [peripheral.identifier]).first
-        {
-            adopt(found)
-        }
+        renew()
         if isInvalid {
             perform(connection.didEnd(), CBError(.unknownDevice))
         } else {
@@ -113,18 +117,13 @@ final class PeripheralLink: NSObject, CBPeripheralDelegate {
     private func endLink(_ error: any Error) {
         for lane in Lane.allCases { perform(lanes[lane.rawValue].end(), lane, .failure(error)) }
         for number in values.keys { endValues(number, error) }
-        (attributes, numbers, notifying) = ([:], [:], [])
+        (attributes, numbers, subscribed) = ([:], [:], [])
     }
 
     // MARK: Operations
 
     func begin(_ operation: Operation, _ request: UInt64, _ continuation: Continuation) {
         guard connection.isConnected else { return continuation.resume(throwing: CBError(.notConnected)) }
-        if case .setNotify(let enabled, let number) = operation {
-            if enabled { notifying.insert(number) } else { notifying.remove(number) }
-            // Consumers of values still need it.
-            if !enabled, values[number] != nil { return continuation.resume(returning: .done) }
-        }
         continuations[request] = continuation
         add(operation, request)
     }
@@ -158,33 +157,39 @@ final class PeripheralLink: NSObject, CBPeripheralDelegate {
             case (.make(let request), let lane, _): make(request, lane)
             case (.resume(let request, let outcome), let lane, let result):
                 continuations.removeValue(forKey: request.number)?.resume(with: result)
-                guard case .setNotify(true, let number) = request.content, case .failure(let error) = result else {
-                    break
-                }
-                notifying.remove(number)
-                switch outcome {
-                case .failed: endValues(number, error)
-                case .cancelled:
-                    let isMade = lanes[lane.rawValue].made?.number == request.number
-                    if isMade, values[number] == nil { add(.setNotify(false, number)) }
-                case .answered: break
+                switch (request.content, outcome, result) {
+                case (.setNotify(true, let number), .answered, _): subscribed.insert(number)
+                case (.setNotify(true, let number), .cancelled, _):
+                    // If it was made, it is not wanted any more.
+                    if lanes[lane.rawValue].made?.number == request.number { add(.followConsumers(number)) }
+                case (.followConsumers(let number), .failed, .failure(let error)): endValues(number, error)
+                default: break
                 }
             }
         }
     }
 
+    private enum Making {
+        /// A callback answers it.
+        case made
+        /// Nothing answers it, or it is so already.
+        case done
+        /// There is no room for it now.
+        case full
+    }
+
     private func make(_ request: Requests.Request, _ lane: Lane) {
         do {
-            guard try make(request.content) else { return }  // until there is room
+            let making = try make(request.content)
+            if making == .full { return }
             lanes[lane.rawValue].didMake()
-            if request.content.callback == .none { perform(lanes[lane.rawValue].didAnswer(), lane) }
+            if making == .done { perform(lanes[lane.rawValue].didAnswer(), lane) }
         } catch {
             perform(lanes[lane.rawValue].fail(request.number), lane, .failure(error))
         }
     }
 
-    /// - Returns: Whether it was made; false if there is no room for it now.
-    private func make(_ operation: Operation) throws -> Bool {
+    private func make(_ operation: Operation) throws -> Making {
         func uuids(_ data: [Data]?) -> [CBUUID]? { data?.map { CBUUID(data: $0) } }
         switch operation {
         case .discoverServices(let data): peripheral.discoverServices(uuids(data))
@@ -206,19 +211,30 @@ final class PeripheralLink: NSObject, CBPeripheralDelegate {
             guard data.count <= peripheral.maximumWriteValueLength(for: .withoutResponse) else {
                 throw CBATTError(.invalidAttributeValueLength)
             }
-            guard peripheral.canSendWriteWithoutResponse else { return false }
+            guard peripheral.canSendWriteWithoutResponse else { return .full }
             peripheral.writeValue(data, for: characteristic, type: .withoutResponse)
+            return .done
         case .writeDescriptor(let data, let number):
             let descriptor: CBDescriptor = try attribute(number)
             // Apple's systems end an app that does this.
             let isConfiguration = descriptor.uuid == CBUUID(string: CBUUIDClientCharacteristicConfigurationString)
             guard !isConfiguration else { throw CBATTError(.writeNotPermitted) }
             peripheral.writeValue(data, for: descriptor)
-        case .setNotify(let enabled, let number): peripheral.setNotifyValue(enabled, for: try attribute(number))
+        case .setNotify(let enabled, let number):
+            let characteristic: CBCharacteristic = try attribute(number)
+            if !enabled { subscribed.remove(number) }
+            // Consumers of values still need it.
+            if !enabled, values[number] != nil { return .done }
+            peripheral.setNotifyValue(enabled, for: characteristic)
+        case .followConsumers(let number):
+            let characteristic: CBCharacteristic = try attribute(number)
+            let isWanted = values[number] != nil || subscribed.contains(number)
+            if isWanted == characteristic.isNotifying { return .done }
+            peripheral.setNotifyValue(isWanted, for: characteristic)
         case .readRSSI: peripheral.readRSSI()
         case .openChannel(let psm): peripheral.openL2CAPChannel(psm)
         }
-        return true
+        return .made
     }
 
     /// The callback of a request, if that is the one that was made.
@@ -278,7 +294,7 @@ final class PeripheralLink: NSObject, CBPeripheralDelegate {
         if subscription.isEnded { return }
         let isFirst = values[number] == nil
         values[number, default: EventHub()].add(subscription)
-        if isFirst, !notifying.contains(number) { add(.setNotify(true, number)) }
+        if isFirst { add(.followConsumers(number)) }
     }
 
     func pruneValues(of characteristic: Characteristic) {
@@ -286,7 +302,7 @@ final class PeripheralLink: NSObject, CBPeripheralDelegate {
         values[number]?.prune()
         guard let hub = values[number], hub.isEmpty else { return }
         values[number] = nil
-        if connection.isConnected, !notifying.contains(number) { add(.setNotify(false, number)) }
+        if connection.isConnected { add(.followConsumers(number)) }
     }
 
     private func endValues(_ number: UInt64, _ error: any Error) {
@@ -318,7 +334,7 @@ final class PeripheralLink: NSObject, CBPeripheralDelegate {
     private func invalidate(_ attribute: CBAttribute) {
         guard let number = numbers.removeValue(forKey: ObjectIdentifier(attribute)) else { return }
         attributes[number] = nil
-        notifying.remove(number)
+        subscribed.remove(number)
         endValues(number, CBError(.invalidHandle))
         for request in lanes[Lane.attributes.rawValue].all where request.content.attribute == number {
             perform(
@@ -378,6 +394,9 @@ final class PeripheralLink: NSObject, CBPeripheralDelegate {
         _ peripheral: CBPeripheral, didUpdateNotificationStateFor characteristic: CBCharacteristic, error: (any Error)?
     ) {
         answer(.notificationState, characteristic, error) { .done }
+        // A consumer that is not told its end is subscribed.
+        guard !characteristic.isNotifying, let number = numbers[ObjectIdentifier(characteristic)] else { return }
+        if values[number] != nil { add(.followConsumers(number)) } else { subscribed.remove(number) }
     }
 
     func peripheralIsReady(toSendWriteWithoutResponse peripheral: CBPeripheral) {

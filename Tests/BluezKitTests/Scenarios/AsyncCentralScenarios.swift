@@ -56,7 +56,7 @@ extension Scenarios {
             #expect(found.advertisementData.isConnectable)
             #expect(found.advertisementData.serviceUUIDs.contains(CBUUID(string: "180D")))
             #expect(found.peripheral.state == .disconnected)
-            try await stopsScanning(world)
+            try await Self.stopsScanning(world)
         }
 
         /// Notes the elements of a sequence, so that each can be awaited with a deadline.
@@ -67,7 +67,7 @@ extension Scenarios {
         }
 
         /// Waits until no program discovers.
-        private func stopsScanning(_ world: World) async throws {
+        static func stopsScanning(_ world: World) async throws {
             let peer = try await Peer.named(world.busAddress)
             try await eventually("no program discovers") {
                 try await peer.call(
@@ -75,6 +75,49 @@ extension Scenarios {
                     [.string("org.bluez.Adapter1"), .string("Discovering")]
                 ).first?.boolValue == false
             }
+        }
+
+        // Slow: in the rig, the sink answers the slow read after five seconds.
+        @Test("NT-1 a cancelled setNotifyValue takes nothing from the tasks that iterate values or have subscribed")
+        func cancelsSubscribing() async throws {
+            let (world, central, sink) = try await Self.connectedSink()
+            let slow = try await within { try await sink.discoverCharacteristic(sinkUUID(0x1B), in: sinkUUID(1)) }
+            let notifying = try await within { try await sink.discoverCharacteristic(sinkUUID(0x13), in: sinkUUID(1)) }
+            /// A setNotifyValue that is cancelled while it waits behind a read, and what is done in between.
+            @Sendable func cancelled(_ meanwhile: @Sendable () async -> Void) async throws {
+                let read = Task { try await sink.readValue(for: slow) }
+                await Task.yield()
+                _ = await sink.isNotifying(slow)
+                let subscribing = Task {
+                    try await sink.setNotifyValue(true, for: notifying)
+                }
+                await Task.yield()
+                _ = await sink.isNotifying(slow)
+                await meanwhile()
+                subscribing.cancel()
+                _ = await subscribing.result
+                _ = try await read.value
+            }
+            // A consumer that comes while it waits.
+            let values = EventLog<EventSequence<Data, any Error>>()
+            try await within { try await cancelled { values.append(sink.values(for: notifying)) } }
+            try await eventually("the consumer is subscribed") { await sink.isNotifying(notifying) }
+            try await world.control("sink burst 0013 5 20")
+            do {
+                let consumer = try await values.next("the sequence") { $0 }
+                values.forget()
+                #expect(try await within { try await consumer.prefix(5).reduce(0) { count, _ in count + 1 } } == 5)
+            }
+            try await eventually("no consumer is subscribed") { await !sink.isNotifying(notifying) }
+            // One that has subscribed before.
+            try await within { try await sink.setNotifyValue(true, for: notifying) }
+            try await within { try await cancelled {} }
+            do { _ = sink.values(for: notifying) }
+            _ = try await within { try await sink.readRSSI() }
+            #expect(await sink.isNotifying(notifying))
+            try await within { try await sink.setNotifyValue(false, for: notifying) }
+            #expect(await !sink.isNotifying(notifying))
+            try await within { try await central.cancelPeripheralConnection(sink) }
         }
 
         @Test("SC-5 cancelling the task of a scan ends the loop, and BlueZ's discovery")
@@ -90,7 +133,7 @@ extension Scenarios {
             _ = try await seen.next("a report") { $0 == "Rig Heart" ? $0 : nil }
             task.cancel()
             #expect(try await within { try await task.value })
-            try await stopsScanning(world)
+            try await Self.stopsScanning(world)
         }
 
         @Test("SC-2 several consumers share a scan; a scan with other parameters replaces it")
