@@ -19,7 +19,8 @@ extension BluetoothError: CustomStringConvertible, LocalizedError {
         switch self {
         case .unavailable(.poweredOff): "Bluetooth is switched off"
         case .unavailable(.unauthorized): "this program may not use Bluetooth"
-        case .unavailable(.unsupported): "this machine has no Bluetooth Low Energy"
+        case .unavailable(.unsupported):
+            "there is no Bluetooth to use: no adapter, no Bluetooth service, or no way to it; the log says which"
         case .unavailable: "Bluetooth is not ready"
         case .managerReleased: "the Bluetooth manager was released"
         case .scanReplaced: "another scan has replaced this one"

@@ -16,17 +16,38 @@ actor CentralCore: ChannelHost {
     }
 
     /// A sequence whose consumers are added, and removed by pruning, on the queue.
+    /// - Parameter addFirst: Called at once, on the queue, with the first consumer, if that need not wait for its turn.
     nonisolated func sequence<Element, Failure>(
         bufferSize: Int = 256,
+        addFirst: (@Sendable (CentralLink, EventSubscription<Element, Failure>) -> Void)? = nil,
         add: @escaping @Sendable (CentralLink, EventSubscription<Element, Failure>) -> Void,
         onEnd: @escaping @Sendable (CentralLink) -> Void = { $0.pruneEvents() }
     ) -> EventSequence<Element, Failure> {
-        EventSequence { [self] dropped in
-            let subscription = EventSubscription<Element, Failure>(bufferSize: bufferSize, dropped: dropped) {
-                self.post { onEnd($0.link) }
+        let make: @Sendable (DropCounter) -> EventSubscription<Element, Failure> = { [self] dropped in
+            EventSubscription(bufferSize: bufferSize, dropped: dropped) { self.post { onEnd($0.link) } }
+        }
+        let first = addFirst.map { addFirst in
+            { [self] (dropped: DropCounter) in
+                let subscription = make(dropped)
+                assumeIsolated { addFirst($0.link, subscription) }
+                return subscription
             }
+        }
+        return EventSequence(first: first) { [self] dropped in
+            let subscription = make(dropped)
             post { add($0.link, subscription) }
             return subscription
+        }
+    }
+
+    nonisolated func scan(
+        _ parameters: ScanParameters, bufferSize: Int = 256,
+        addFirst: (@Sendable (CentralLink, EventSubscription<ScanData, any Error>) -> Void)? = nil
+    ) -> EventSequence<ScanData, any Error> {
+        sequence(bufferSize: bufferSize, addFirst: addFirst) {
+            $0.addScan($1, parameters)
+        } onEnd: {
+            $0.pruneScans()
         }
     }
 

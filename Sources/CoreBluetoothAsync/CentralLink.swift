@@ -7,6 +7,22 @@ struct ScanParameters: Equatable, Sendable {
     var solicited: [Data]
     var allowsDuplicates: Bool
 
+    init(services: [CBUUID]?, solicited: [CBUUID]?, allowsDuplicates: Bool) {
+        self.services = services?.map(\.data) ?? []
+        self.solicited = solicited?.map(\.data) ?? []
+        self.allowsDuplicates = allowsDuplicates
+    }
+
+    /// What was preserved; nil: no scan.
+    init?(restored dictionary: [String: Any]) {
+        let services = dictionary[CBCentralManagerRestoredStateScanServicesKey] as? [CBUUID]
+        let options = dictionary[CBCentralManagerRestoredStateScanOptionsKey] as? [String: Any]
+        guard services != nil || options != nil else { return nil }
+        self.init(
+            services: services, solicited: options?[CBCentralManagerScanOptionSolicitedServiceUUIDsKey] as? [CBUUID],
+            allowsDuplicates: (options?[CBCentralManagerScanOptionAllowDuplicatesKey] as? NSNumber)?.boolValue ?? false)
+    }
+
     var options: [String: Any] {
         var options: [String: Any] = [:]
         if allowsDuplicates { options[CBCentralManagerScanOptionAllowDuplicatesKey] = true }
@@ -20,7 +36,9 @@ struct ScanParameters: Equatable, Sendable {
 /// The delegate of the `CBCentralManager`. Used on its queue only, by its callbacks and by ``CentralCore``, which runs there.
 final class CentralLink: NSObject, CBCentralManagerDelegate {
     private(set) var manager: CBCentralManager?
-    private weak var core: CentralCore?
+    private(set) weak var core: CentralCore?
+    /// A reset ends everything, but what was restored waits until Bluetooth is on for the first time.
+    private var hasBeenOn = false
     private(set) var peripherals: [UUID: PeripheralLink] = [:]
     let channels = ChannelTable()
 
@@ -30,8 +48,7 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
     private var scans = EventHub<ScanData, any Error>()
     /// Those that came before the state was known.
     private var waitingScans: [(EventSubscription<ScanData, any Error>, ScanParameters)] = []
-    private var restored: RestoredCentralState?
-    private var restorations = EventHub<RestoredCentralState, Never>()
+    private var restored = Restoration<RestoredCentralState>()
     #if !os(macOS)
     private var connectionEvents = EventHub<ConnectionEvent, Never>()
     private var connectionEventFilter: (services: [Data], identifiers: [UUID]) = ([], [])
@@ -39,21 +56,20 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
 
     func start(_ core: CentralCore, options: [String: Any]?) {
         self.core = core
-        manager = CBCentralManager(delegate: self, queue: core.executor.queue, options: options)
+        manager = CBCentralManager(delegate: self, queue: core.executor.queue, options: withoutResuming(options))
     }
 
     /// The app has released the manager.
     func shutDown() {
         if let manager, manager.isScanning { manager.stopScan() }
         manager = nil
-        restored = nil
         channels.closeAll()
         endScans(BluetoothError.managerReleased)
         for peripheral in peripherals.values { peripheral.close(BluetoothError.managerReleased) }
         peripherals = [:]
         states.finish(throwing: nil)
         events.finish(throwing: nil)
-        restorations.finish(throwing: nil)
+        restored.end()
         #if !os(macOS)
         connectionEvents.finish(throwing: nil)
         #endif
@@ -68,16 +84,13 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
     }
 
     func addRestoration(_ subscription: EventSubscription<RestoredCentralState, Never>) {
-        if let manager, manager.state == .unknown, restored == nil { return restorations.add(subscription) }
-        if let restored { subscription.send(restored) }
-        restored = nil
-        subscription.finish(throwing: nil)
+        restored.add(subscription, isDecided: manager?.state != .unknown)
     }
 
     func pruneEvents() {
         states.prune()
         events.prune()
-        restorations.prune()
+        restored.prune()
     }
 
     func addScan(_ subscription: EventSubscription<ScanData, any Error>, _ parameters: ScanParameters) {
@@ -106,10 +119,14 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
     }
 
     private func endScans(_ error: any Error) {
-        for (subscription, _) in waitingScans { subscription.finish(throwing: error) }
-        waitingScans = []
+        endWaitingScans(error)
         scan = nil
         scans.finish(throwing: error)
+    }
+
+    private func endWaitingScans(_ error: any Error) {
+        for (subscription, _) in waitingScans { subscription.finish(throwing: error) }
+        waitingScans = []
     }
 
     #if !os(macOS)
@@ -180,24 +197,34 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
             peripherals[peripheral.identifier]?.restore()
             return handle
         }
-        restored = RestoredCentralState(peripherals: handles, dictionary: dict)
+        scan = ScanParameters(restored: dict)
+        let channels = central.endedChannels(in: dict)
+        restored.state = RestoredCentralState(
+            peripherals: handles, parameters: scan,
+            // It has a consumer before the first report, and ends when the app lets go of it.
+            scan: scan.flatMap { scan in core?.scan(scan) { $0.scans.add($1) } },
+            endedChannels: Dictionary(
+                handles.compactMap { handle in channels[handle.identifier].map { (handle, $0) } }
+            ) { first, _ in first })
     }
 
     func centralManagerDidUpdateState(_ central: CBCentralManager) {
         let state = central.state
         core?.state.withLock { $0 = state }
-        if state != .poweredOn {
+        if state == .poweredOn {
+            hasBeenOn = true
+            // The app has let go of the restored one meanwhile.
+            if scans.isEmpty, central.isScanning { central.stopScan() }
+        } else if hasBeenOn {
             let error = BluetoothError.unavailable(state)
             endScans(error)
             for link in peripherals.values { link.reset(error, isInvalid: state != .poweredOff) }
+        } else {
+            endWaitingScans(BluetoothError.unavailable(state))
         }
         states.send(state)
         events.send(.didUpdateState(state))
-        if !restorations.isEmpty {
-            if let restored { restorations.send(restored) }
-            restored = nil
-            restorations.finish(throwing: nil)
-        }
+        restored.decide()
         #if !os(macOS)
         if state == .poweredOn { registerForConnectionEvents() }
         #endif

@@ -37,7 +37,9 @@ public final class CentralManager: Sendable {
     public var state: CBManagerState { core.state.withLock { $0 } }
 
     /// The current state of Bluetooth, and then each change. After `.poweredOff` and below, nothing that was begun
-    /// before exists any more: connections and sequences have ended with ``BluetoothError/unavailable(_:)``.
+    /// before exists any more, with a restore identifier as well: connections and sequences have ended with
+    /// ``BluetoothError/unavailable(_:)``, and are begun again when it is on. Only what was restored, while Bluetooth has not been on
+    /// yet, waits for it.
     public var states: EventSequence<CBManagerState, Never> { core.sequence { $0.addStates($1) } }
 
     /// Waits until Bluetooth is on.
@@ -69,14 +71,10 @@ public final class CentralManager: Sendable {
         withServices serviceUUIDs: [CBUUID]? = nil, allowDuplicates: Bool = false,
         solicitedServiceUUIDs: [CBUUID]? = nil, bufferSize: Int = 256
     ) -> EventSequence<ScanData, any Error> {
-        let scan = ScanParameters(
-            services: serviceUUIDs?.map(\.data) ?? [], solicited: solicitedServiceUUIDs?.map(\.data) ?? [],
-            allowsDuplicates: allowDuplicates)
-        return core.sequence(bufferSize: bufferSize) {
-            $0.addScan($1, scan)
-        } onEnd: {
-            $0.pruneScans()
-        }
+        core.scan(
+            ScanParameters(
+                services: serviceUUIDs, solicited: solicitedServiceUUIDs, allowsDuplicates: allowDuplicates),
+            bufferSize: bufferSize)
     }
 
     // MARK: Peripherals
@@ -167,19 +165,26 @@ public struct ConnectionEvent: Sendable {
 public struct RestoredCentralState: Sendable {
     /// Peripherals that are connected or being connected. Those that are not kept are disconnected.
     public let peripherals: [Peripheral]
-    private let scanServices: [Data]?
+    /// The scan, which continues: iterate it, or let go of it, which ends it. Nil if there was none.
+    public let scan: EventSequence<ScanData, any Error>?
+    /// The PSMs of the L2CAP channels that were open, by peripheral. They have ended with the earlier process; open them again if
+    /// they are needed. Empty on Apple's systems, which do not tell.
+    public let endedChannels: [Peripheral: [CBL2CAPPSM]]
+    private let scanServices: [Data]
     /// Whether the scan reports each packet.
     public let scanAllowsDuplicates: Bool
 
-    init(peripherals: [Peripheral], dictionary: [String: Any]) {
-        self.peripherals = peripherals
-        let services = dictionary[CBCentralManagerRestoredStateScanServicesKey] as? [CBUUID]
-        let options = dictionary[CBCentralManagerRestoredStateScanOptionsKey] as? [String: Any]
-        scanServices = services?.map(\.data)
-        let allows = options?[CBCentralManagerScanOptionAllowDuplicatesKey] as? NSNumber
-        scanAllowsDuplicates = allows?.boolValue ?? false
+    init(
+        peripherals: [Peripheral], parameters: ScanParameters?, scan: EventSequence<ScanData, any Error>?,
+        endedChannels: [Peripheral: [CBL2CAPPSM]]
+    ) {
+        (self.peripherals, self.scan, self.endedChannels) = (peripherals, scan, endedChannels)
+        scanServices = parameters?.services ?? []
+        scanAllowsDuplicates = parameters?.allowsDuplicates ?? false
     }
 
     /// The services that were scanned for; nil without a scan, or if it was for all.
-    public var scanServiceUUIDs: [CBUUID]? { scanServices?.map { CBUUID(data: $0) } }
+    public var scanServiceUUIDs: [CBUUID]? {
+        scanServices.isEmpty ? nil : scanServices.map { CBUUID(data: $0) }
+    }
 }

@@ -15,12 +15,19 @@ import Synchronization
 /// Several tasks may iterate one sequence. Each gets every element from when its iterator was made; the first one
 /// from when the sequence was made.
 ///
-/// Elements for which no task waits are kept in a buffer. If it is full, the oldest one is dropped, and counted in ``droppedCount``.
+/// Elements for which no task waits are kept in a buffer: all values of characteristics, unless a `bufferSize` is given, and 256 of
+/// everything else. If it is full, the oldest one is dropped, and counted in ``droppedCount``.
 public struct EventSequence<Element: Sendable, Failure: Error>: AsyncSequence, Sendable {
     private let source: EventSource<Element, Failure>
 
-    init(_ subscribe: @escaping @Sendable (DropCounter) -> EventSubscription<Element, Failure>) {
-        source = EventSource(subscribe)
+    /// - Parameters:
+    ///   - first: How the first consumer subscribes, if not like the others. Called at once.
+    ///   - subscribe: How a consumer subscribes.
+    init(
+        first: ((DropCounter) -> EventSubscription<Element, Failure>)? = nil,
+        _ subscribe: @escaping @Sendable (DropCounter) -> EventSubscription<Element, Failure>
+    ) {
+        source = EventSource(first ?? subscribe, subscribe)
     }
 
     /// How many elements were dropped because a consumer did not keep up, of all iterators together.
@@ -59,9 +66,12 @@ private final class EventSource<Element: Sendable, Failure: Error>: Sendable {
     private let subscribe: @Sendable (DropCounter) -> EventSubscription<Element, Failure>
     private let prepared: Mutex<EventSubscription<Element, Failure>?>
 
-    init(_ subscribe: @escaping @Sendable (DropCounter) -> EventSubscription<Element, Failure>) {
+    init(
+        _ first: (DropCounter) -> EventSubscription<Element, Failure>,
+        _ subscribe: @escaping @Sendable (DropCounter) -> EventSubscription<Element, Failure>
+    ) {
         self.subscribe = subscribe
-        prepared = Mutex(subscribe(dropped))
+        prepared = Mutex(first(dropped))
     }
 
     /// The prepared one goes to its consumer entirely: with it the subscription ends, even if the sequence lives on.

@@ -14,7 +14,7 @@ import Synchronization
 public final class Peripheral: Sendable {
     /// Made by this machine, and the same each time that it sees the peripheral.
     public let identifier: UUID
-    private let core: CentralCore
+    let core: CentralCore
     private let known = Mutex<(name: String?, state: CBPeripheralState)>((nil, .disconnected))
 
     init(identifier: UUID, core: CentralCore) { (self.identifier, self.core) = (identifier, core) }
@@ -177,10 +177,11 @@ public final class Peripheral: Sendable {
     /// The peripheral is kept as long as the sequence is.
     /// - Parameters:
     ///   - characteristic: One that notifies or indicates.
-    ///   - bufferSize: How many values wait at most; see ``EventSequence``.
+    ///   - bufferSize: How many values wait at most: the newest ones. By default all wait, and none is lost; give a size where only the
+    ///     last values count, or memory does.
     /// - Returns: A sequence that throws why there can be no subscription, or why the connection has ended.
     public func values(
-        for characteristic: Characteristic, bufferSize: Int = 1024
+        for characteristic: Characteristic, bufferSize: Int = .max
     ) -> EventSequence<Data, any Error> {
         core.sequence(bufferSize: bufferSize) { [self] central, subscription in
             if let link = central.peripherals[identifier] {

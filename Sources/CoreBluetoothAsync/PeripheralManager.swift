@@ -19,7 +19,7 @@ import Synchronization
 /// stopped, a service that is being added is removed, an update that waits for room is not sent. Releasing the manager ends
 /// everything, and all its sequences.
 public final class PeripheralManager: Sendable {
-    private let core: PeripheralManagerCore
+    let core: PeripheralManagerCore
 
     /// Makes a `CBPeripheralManager`. It works at once; the first operation waits until the state of Bluetooth is known.
     /// - Parameter options: As in `CBPeripheralManager(delegate:queue:options:)`.
@@ -35,8 +35,9 @@ public final class PeripheralManager: Sendable {
     /// The current state. ``states`` has its changes.
     public var state: CBManagerState { core.state.withLock { $0 } }
 
-    /// The current state of Bluetooth, and then each change. In a state below `.poweredOff` the published services are gone,
-    /// and must be added again.
+    /// The current state of Bluetooth, and then each change. In a state below `.poweredOff` what was published before is gone, with a
+    /// restore identifier as well, and must be published again; only what was restored, while Bluetooth has not been on yet, is
+    /// published when it is.
     public var states: EventSequence<CBManagerState, Never> { core.sequence { $0.addStates($1) } }
 
     /// Waits until Bluetooth is on.
@@ -88,7 +89,8 @@ public final class PeripheralManager: Sendable {
     /// What centrals read and write. Each request is answered exactly once, with its `respond` methods; one that is released
     /// without an answer, because there is no consumer or it does not keep up, is refused.
     ///
-    /// Several consumers get the same requests; the first answer counts. Requests that come before there is any consumer wait.
+    /// Several consumers get the same requests; the first answer counts. The last 256 requests that come before there is any consumer
+    /// wait for it.
     public var requests: EventSequence<ATTRequest, Never> { core.sequence { $0.addRequests($1) } }
 
     /// Who subscribes to which characteristic, and who does so no more.
@@ -110,7 +112,7 @@ public final class PeripheralManager: Sendable {
         _ value: Data, for characteristic: PublishedCharacteristic, onSubscribedCentrals centrals: [Central]? = nil
     ) async throws {
         try await core.update(
-            Update(value: value, characteristic: characteristic.number, centrals: centrals?.map(\.identifier)))
+            Update(value: value, centrals: centrals?.map(\.identifier)), of: characteristic.number)
     }
 
     /// Publishes an L2CAP channel. The channels that centrals open come in ``openedChannels``.
@@ -119,6 +121,14 @@ public final class PeripheralManager: Sendable {
     public func publishL2CAPChannel(withEncryption encryptionRequired: Bool) async throws -> CBL2CAPPSM {
         try await states.awaitKnownState(state)
         return try await core.publishChannel(withEncryption: encryptionRequired)
+    }
+
+    /// The PSM of a channel that an earlier process had published. Waits until it is published again: under the same PSM, unless
+    /// another program has taken that meanwhile.
+    /// - Throws: `CBError` if it cannot be published, or ``BluetoothError/unavailable(_:)`` if Bluetooth is not on, or goes off.
+    public func psm(of channel: RestoredL2CAPChannel) async throws -> CBL2CAPPSM {
+        try await states.awaitKnownState(state)
+        return try await core.psm(of: channel)
     }
 
     /// Withdraws a channel, and closes those that centrals have opened.
@@ -198,6 +208,18 @@ public struct RestoredPeripheralState: Sendable {
     public let services: [PublishedService]
     /// What is advertised; nil if nothing is.
     public let advertisementData: AdvertisementData?
+    /// The L2CAP channels. They are published, and must not be published again; ``PeripheralManager/psm(of:)`` tells the PSMs that
+    /// they have now. Empty on Apple's systems, which do not tell.
+    public let channels: [RestoredL2CAPChannel]
+}
+
+/// An L2CAP channel that an earlier process had published.
+public struct RestoredL2CAPChannel: Hashable, Sendable {
+    let number: UInt64
+    /// The PSM that it had.
+    public let psm: CBL2CAPPSM
+    /// Whether centrals must have paired.
+    public let isEncryptionRequired: Bool
 }
 
 /// A central reads a value, or writes one or several.

@@ -15,11 +15,14 @@ actor PeripheralManagerCore: ChannelHost {
         executor.queue.sync { assumeIsolated { $0.link.start($0, options: options.open() ?? nil) } }
     }
 
+    /// How many events wait for a consumer at most.
+    static let bufferSize = 256
+
     nonisolated func sequence<Element>(
         add: @escaping @Sendable (PeripheralManagerLink, EventSubscription<Element, Never>) -> Void
     ) -> EventSequence<Element, Never> {
         EventSequence { [self] dropped in
-            let subscription = EventSubscription<Element, Never>(bufferSize: 256, dropped: dropped) {
+            let subscription = EventSubscription<Element, Never>(bufferSize: Self.bufferSize, dropped: dropped) {
                 self.post { $0.link.pruneEvents() }
             }
             post { add($0.link, subscription) }
@@ -28,13 +31,15 @@ actor PeripheralManagerCore: ChannelHost {
     }
 
     func add(_ service: Parcel<CBMutableService>) async throws -> PublishedService {
-        guard let service = service.open() else { throw CBError(.invalidParameters) }
-        let published = link.register(service)
-        try await wait {
-            $0.add(published, $1, $2)
+        let answer = try await wait { link, request, continuation in
+            guard let service = service.open() else {
+                return continuation.resume(throwing: CBError(.invalidParameters))
+            }
+            link.add(service, request, continuation)
         } onCancel: {
             $0.cancelAdd($1)
         }
+        guard case .service(let published) = answer else { throw CBError(.unknown) }
         return published
     }
 
@@ -52,11 +57,12 @@ actor PeripheralManagerCore: ChannelHost {
 
     func publishChannel(withEncryption isEncrypted: Bool) async throws -> CBL2CAPPSM {
         let request = ChannelRequest.publish(withEncryption: isEncrypted)
-        return try await wait {
+        let answer = try await wait {
             $0.begin(request, $1, $2)
         } onCancel: {
             $0.cancelPublishing($1)
-        } ?? 0
+        }
+        return if case .psm(let psm) = answer { psm } else { 0 }
     }
 
     func unpublishChannel(_ psm: CBL2CAPPSM) async throws {
@@ -67,17 +73,26 @@ actor PeripheralManagerCore: ChannelHost {
         }
     }
 
+    func psm(of channel: RestoredL2CAPChannel) async throws -> CBL2CAPPSM {
+        let answer = try await wait {
+            $0.psm(of: channel, $1, $2)
+        } onCancel: {
+            $0.cancelWaiting($1)
+        }
+        return if case .psm(let psm) = answer { psm } else { 0 }
+    }
+
     func stopAdvertising() { link.stopAdvertising() }
 
     func subscribedCentrals(of characteristic: PublishedCharacteristic) -> [Central] {
         link.subscribers(characteristic.number).map { Central($0) }
     }
 
-    func update(_ update: Update) async throws {
+    func update(_ update: Update, of characteristic: UInt64) async throws {
         try await wait {
-            $0.update(update, $1, $2)
+            $0.update(update, of: characteristic, $1, $2)
         } onCancel: {
-            $0.cancelUpdate($1)
+            $0.cancelUpdate($1, of: characteristic)
         }
     }
 
@@ -87,9 +102,9 @@ actor PeripheralManagerCore: ChannelHost {
 
     @discardableResult
     private func wait(
-        _ begin: (PeripheralManagerLink, UInt64, CheckedContinuation<CBL2CAPPSM?, any Error>) -> Void,
+        _ begin: (PeripheralManagerLink, UInt64, PeripheralManagerLink.Continuation) -> Void,
         onCancel: @escaping @Sendable (PeripheralManagerLink, UInt64) -> Void
-    ) async throws -> CBL2CAPPSM? {
+    ) async throws -> PeripheralManagerLink.Answer {
         let request = Number.next()
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in

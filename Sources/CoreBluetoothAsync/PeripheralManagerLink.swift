@@ -1,10 +1,9 @@
 import CoreBluetooth
 import Synchronization
 
-/// A value on its way to subscribers.
+/// A value on its way to the subscribers of a characteristic.
 struct Update: Sendable {
     let value: Data
-    let characteristic: UInt64
     let centrals: [UUID]?
 }
 
@@ -17,38 +16,44 @@ enum ChannelRequest: Sendable {
 /// The delegate of the `CBPeripheralManager`. Used on its queue only, by its callbacks and by ``PeripheralManagerCore``, which
 /// runs there.
 final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
-    /// Only publishing a channel returns something.
-    typealias Continuation = CheckedContinuation<CBL2CAPPSM?, any Error>
+    /// What an operation returns.
+    enum Answer: Sendable {
+        case done
+        case service(PublishedService)
+        case psm(CBL2CAPPSM)
+    }
+    typealias Continuation = CheckedContinuation<Answer, any Error>
 
     private(set) var manager: CBPeripheralManager?
-    private weak var core: PeripheralManagerCore?
+    private(set) weak var core: PeripheralManagerCore?
+    /// A reset ends everything, but what was restored waits until Bluetooth is on for the first time.
+    private var hasBeenOn = false
+    /// What was called off while Bluetooth was not on, and the system takes no commands.
+    private var calledOff: [(CBPeripheralManager) -> Void] = []
 
-    private var services: [UInt64: CBMutableService] = [:]
-    private var characteristics: [UInt64: CBMutableCharacteristic] = [:]
-    private var numbers: [ObjectIdentifier: UInt64] = [:]
-
-    /// By the service that is added.
-    private var adding: [UInt64: (service: UInt64, Continuation)] = [:]
-    private var advertising: (request: UInt64, continuation: Continuation)?
-    private var updates = RequestQueue<Update>()
-    private var publishing = RequestQueue<ChannelRequest>()
-    /// Of updates and of channels that are published.
+    private var published = ServiceTable()
     private var continuations: [UInt64: Continuation] = [:]
+    /// The services that are being added, by request.
+    private var adding: [UInt64: PublishedService] = [:]
+    private var advertising: UInt64?
+    /// By characteristic: the system has room for each of them apart, so that none waits for the subscribers of another.
+    private var updates: [UInt64: RequestQueue<Update>] = [:]
+    private(set) var publishing = RequestQueue<ChannelRequest>()
+    private var restoredChannels = RestoredChannels()
     let channels = ChannelTable()
-    private var requests: [UInt64: (CBATTRequest, isRead: Bool)] = [:]
+    private(set) var requests: [UInt64: (CBATTRequest, isRead: Bool)] = [:]
 
     private var states = EventHub<CBManagerState, Never>()
     private var consumers = EventHub<ATTRequest, Never>()
-    /// Those that came before there was a consumer.
+    /// Those that came before there was a consumer, the last ones; nil when there has been one.
     private var early: [ATTRequest]? = []
     var subscriptions = EventHub<SubscriptionChange, Never>()
     var openedChannels = EventHub<L2CAPChannel, Never>()
-    private var restored: RestoredPeripheralState?
-    private var restorations = EventHub<RestoredPeripheralState, Never>()
+    private var restored = Restoration<RestoredPeripheralState>()
 
     func start(_ core: PeripheralManagerCore, options: [String: Any]?) {
         self.core = core
-        manager = CBPeripheralManager(delegate: self, queue: core.executor.queue, options: options)
+        manager = CBPeripheralManager(delegate: self, queue: core.executor.queue, options: withoutResuming(options))
     }
 
     /// The app has released the manager.
@@ -56,23 +61,32 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
         end(BluetoothError.managerReleased)
         channels.closeAll()
         manager = nil
-        (services, characteristics, numbers, early) = ([:], [:], [:], nil)
+        (published, calledOff, early) = (ServiceTable(), [], nil)
         states.finish(throwing: nil)
         consumers.finish(throwing: nil)
         subscriptions.finish(throwing: nil)
         openedChannels.finish(throwing: nil)
-        restorations.finish(throwing: nil)
+        restored.end()
     }
 
     /// What was begun is not answered any more.
     private func end(_ error: any Error) {
-        for (_, continuation) in adding.values { continuation.resume(throwing: error) }
-        adding = [:]
-        advertising?.continuation.resume(throwing: error)
-        advertising = nil
-        requests = [:]
-        perform(updates.end(), error)
-        perform(publishing.end(), .failure(error))
+        for service in adding.values { withdraw(service) }
+        let waiting = continuations
+        (continuations, adding, advertising) = ([:], [:], nil)
+        (updates, publishing, requests) = ([:], RequestQueue(), [:])
+        restoredChannels.end()
+        for continuation in waiting.values { continuation.resume(throwing: error) }
+    }
+
+    private func resume(_ request: UInt64, _ result: Result<Answer, any Error>) {
+        continuations.removeValue(forKey: request)?.resume(with: result)
+    }
+
+    /// Ends something: now, or before anything else happens when Bluetooth is on again.
+    private func callOff(_ body: @escaping (CBPeripheralManager) -> Void) {
+        guard let manager else { return }
+        if manager.state == .poweredOn { body(manager) } else { calledOff.append(body) }
     }
 
     // MARK: Consumers
@@ -91,10 +105,7 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
     }
 
     func addRestoration(_ subscription: EventSubscription<RestoredPeripheralState, Never>) {
-        if let manager, manager.state == .unknown, restored == nil { return restorations.add(subscription) }
-        if let restored { subscription.send(restored) }
-        restored = nil
-        subscription.finish(throwing: nil)
+        restored.add(subscription, isDecided: manager?.state != .unknown)
     }
 
     func pruneEvents() {
@@ -102,72 +113,51 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
         consumers.prune()
         subscriptions.prune()
         openedChannels.prune()
-        restorations.prune()
+        restored.prune()
     }
 
     // MARK: Services
 
-    private func number(_ object: NSObject) -> UInt64 {
-        let number = numbers[ObjectIdentifier(object)] ?? Number.next()
-        numbers[ObjectIdentifier(object)] = number
-        return number
-    }
-
-    func register(_ service: CBMutableService) -> PublishedService {
-        let number = number(service)
-        services[number] = service
-        let published = (service.characteristics ?? []).map { characteristic in
-            let number = self.number(characteristic)
-            characteristics[number] = characteristic as? CBMutableCharacteristic
-            return PublishedCharacteristic(number: number, characteristic)
-        }
-        return PublishedService(number: number, service, published)
-    }
-
-    /// Zero stands for one that was withdrawn meanwhile.
-    private func handle(_ characteristic: CBCharacteristic) -> PublishedCharacteristic {
-        PublishedCharacteristic(number: numbers[ObjectIdentifier(characteristic)] ?? 0, characteristic)
-    }
-
-    private func forget(_ service: CBMutableService) {
-        for object in [service] + (service.characteristics ?? []) as [NSObject] {
-            guard let number = numbers.removeValue(forKey: ObjectIdentifier(object)) else { continue }
-            (services[number], characteristics[number]) = (nil, nil)
-        }
-    }
-
-    func add(_ service: PublishedService, _ request: UInt64, _ continuation: Continuation) {
-        guard let object = services[service.number] else {
-            return continuation.resume(throwing: CBError(.invalidHandle))
-        }
-        adding[request] = (service.number, continuation)
-        manager?.add(object)
+    func add(_ service: CBMutableService, _ request: UInt64, _ continuation: Continuation) {
+        continuations[request] = continuation
+        adding[request] = published.add(service)
+        manager?.add(service)
     }
 
     func cancelAdd(_ request: UInt64) {
-        guard let (number, continuation) = adding.removeValue(forKey: request) else { return }
-        if let service = services[number] {
-            manager?.remove(service)
-            forget(service)
-        }
-        continuation.resume(throwing: CancellationError())
+        guard let service = adding.removeValue(forKey: request) else { return }
+        withdraw(service)
+        resume(request, .failure(CancellationError()))
     }
 
     func remove(_ service: PublishedService) {
-        guard let object = services[service.number] else { return }
-        manager?.remove(object)
-        forget(object)
-        for (request, (number, continuation)) in adding where number == service.number {
+        withdraw(service)
+        for (request, added) in adding where added == service {
             adding[request] = nil
-            continuation.resume(throwing: CBError(.operationCancelled))
+            resume(request, .failure(CBError(.operationCancelled)))
         }
     }
 
     func removeAllServices() {
-        manager?.removeAllServices()
-        (services, characteristics, numbers) = ([:], [:], [:])
-        for (_, continuation) in adding.values { continuation.resume(throwing: CBError(.operationCancelled)) }
+        for number in published.services.keys { forget(number) }
+        callOff { $0.removeAllServices() }
+        for request in adding.keys { resume(request, .failure(CBError(.operationCancelled))) }
         adding = [:]
+    }
+
+    private func withdraw(_ service: PublishedService) {
+        guard let object = forget(service.number) else { return }
+        callOff { $0.remove(object) }
+    }
+
+    @discardableResult
+    private func forget(_ service: UInt64) -> CBMutableService? {
+        guard let (object, gone) = published.remove(service) else { return nil }
+        for characteristic in gone {
+            guard var queue = updates.removeValue(forKey: characteristic) else { continue }
+            perform(queue.end(), of: characteristic, CBError(.invalidHandle))
+        }
+        return object
     }
 
     // MARK: Advertising
@@ -175,105 +165,134 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
     func startAdvertising(_ data: [String: Any]?, _ request: UInt64, _ continuation: Continuation) {
         // Which of two is answered could not be told.
         guard advertising == nil else { return continuation.resume(throwing: CBError(.alreadyAdvertising)) }
-        advertising = (request, continuation)
+        continuations[request] = continuation
+        advertising = request
         manager?.startAdvertising(data)
     }
 
     func cancelAdvertising(_ request: UInt64) {
-        guard let (current, continuation) = advertising, current == request else { return }
-        advertising = nil
-        manager?.stopAdvertising()
-        continuation.resume(throwing: CancellationError())
+        if advertising == request { endAdvertising(CancellationError()) }
     }
 
-    func stopAdvertising() {
-        manager?.stopAdvertising()
-        advertising?.continuation.resume(throwing: CBError(.operationCancelled))
+    func stopAdvertising() { endAdvertising(CBError(.operationCancelled)) }
+
+    private func endAdvertising(_ error: any Error) {
+        callOff { $0.stopAdvertising() }
+        if let request = advertising { resume(request, .failure(error)) }
         advertising = nil
     }
 
     // MARK: Centrals
 
     func subscribers(_ characteristic: UInt64) -> [CBCentral] {
-        characteristics[characteristic]?.subscribedCentrals ?? []
+        published.characteristics[characteristic]?.subscribedCentrals ?? []
     }
 
     func setLatency(_ latency: CBPeripheralManagerConnectionLatency, for central: Central) {
-        let all = characteristics.values.flatMap { $0.subscribedCentrals ?? [] }
+        let all = published.characteristics.values.flatMap { $0.subscribedCentrals ?? [] }
         guard let object = all.first(where: { $0.identifier == central.identifier }) else { return }
         manager?.setDesiredConnectionLatency(latency, for: object)
     }
 
-    func update(_ update: Update, _ request: UInt64, _ continuation: Continuation) {
+    func update(_ update: Update, of characteristic: UInt64, _ request: UInt64, _ continuation: Continuation) {
         continuations[request] = continuation
-        perform(updates.add(request, update))
+        perform(updates[characteristic, default: RequestQueue()].add(request, update), of: characteristic)
     }
 
-    func cancelUpdate(_ request: UInt64) { perform(updates.cancel(request), CancellationError()) }
+    func cancelUpdate(_ request: UInt64, of characteristic: UInt64) {
+        perform(updates[characteristic]?.cancel(request) ?? [], of: characteristic, CancellationError())
+    }
 
-    private func perform(_ actions: [RequestQueue<Update>.Action], _ error: (any Error)? = nil) {
+    private func perform(
+        _ actions: [RequestQueue<Update>.Action], of characteristic: UInt64, _ error: (any Error)? = nil
+    ) {
         var work = actions.map { ($0, error) }
         while !work.isEmpty {
             switch work.removeFirst() {
             case (.resume(let request, _), let error):
-                let continuation = continuations.removeValue(forKey: request.number)
-                if let error { continuation?.resume(throwing: error) } else { continuation?.resume(returning: nil) }
+                resume(request.number, error.map { .failure($0) } ?? .success(.done))
             case (.make(let request), _):
-                let update = request.content
-                guard let characteristic = characteristics[update.characteristic] else {
-                    work += updates.fail(request.number).map { ($0, CBError(.invalidHandle)) }
+                guard let object = published.characteristics[characteristic] else {
+                    let failed = updates[characteristic]?.fail(request.number) ?? []
+                    work += failed.map { ($0, CBError(.invalidHandle)) }
                     break
                 }
-                let centrals = update.centrals.map { wanted in
-                    subscribers(update.characteristic).filter { wanted.contains($0.identifier) }
-                }
-                // An empty list means all of them, for CoreBluetooth too.
-                let isForNobody = centrals?.isEmpty == true
-                let isSent =
-                    isForNobody
-                    || manager?.updateValue(update.value, for: characteristic, onSubscribedCentrals: centrals) == true
-                guard isSent else { break }  // until there is room
-                work += updates.didAnswer().map { ($0, nil) }
+                guard send(request.content, of: object) else { break }  // until there is room
+                work += (updates[characteristic]?.didAnswer() ?? []).map { ($0, nil) }
             }
         }
+        if updates[characteristic]?.isEmpty == true { updates[characteristic] = nil }
+    }
+
+    private func send(_ update: Update, of characteristic: CBMutableCharacteristic) -> Bool {
+        let centrals = update.centrals.map { wanted in
+            (characteristic.subscribedCentrals ?? []).filter { wanted.contains($0.identifier) }
+        }
+        // An empty list means all of them, for CoreBluetooth too.
+        if centrals?.isEmpty == true { return true }
+        return manager?.updateValue(update.value, for: characteristic, onSubscribedCentrals: centrals) == true
     }
 
     // MARK: Channels
 
     func begin(_ channelRequest: ChannelRequest, _ request: UInt64, _ continuation: Continuation) {
         continuations[request] = continuation
-        perform(publishing.add(request, channelRequest), .success(nil))
+        perform(publishing.add(request, channelRequest), .success(.done))
     }
 
     func cancelPublishing(_ request: UInt64) { perform(publishing.cancel(request), .failure(CancellationError())) }
 
-    private func perform(_ actions: [RequestQueue<ChannelRequest>.Action], _ result: Result<CBL2CAPPSM?, any Error>) {
+    private func perform(_ actions: [RequestQueue<ChannelRequest>.Action], _ result: Result<Answer, any Error>) {
         for action in actions {
             switch action {
             case .make(let request):
                 publishing.didMake()
                 switch request.content {
-                case .publish(let isEncrypted): manager?.publishL2CAPChannel(withEncryption: isEncrypted)
+                case .publish(let isEncrypted): publish(request.number, withEncryption: isEncrypted)
                 case .unpublish(let psm): manager?.unpublishL2CAPChannel(psm)
                 }
-            case .resume(let request, _): continuations.removeValue(forKey: request.number)?.resume(with: result)
+            case .resume(let request, _): resume(request.number, result)
             }
         }
     }
 
+    /// The answer to a request to publish a channel.
+    func didPublish(_ result: Result<CBL2CAPPSM, any Error>, by request: UInt64) {
+        let isAwaited = publishing.made?.number == request
+        // Its task was cancelled, or Bluetooth was off meanwhile.
+        if case .success(let psm) = result, !isAwaited || continuations[request] == nil {
+            callOff { $0.unpublishL2CAPChannel(psm) }
+        }
+        if isAwaited { perform(publishing.didAnswer(), result.map { .psm($0) }) }
+    }
+
+    /// A restored channel is published again.
+    func didRestore(_ result: Result<CBL2CAPPSM, any Error>) {
+        for task in restoredChannels.didPublish(result) { resume(task, result.map { .psm($0) }) }
+    }
+
+    func psm(of channel: RestoredL2CAPChannel, _ request: UInt64, _ continuation: Continuation) {
+        if let result = restoredChannels.psm(of: channel, for: request) {
+            continuation.resume(with: result.map { .psm($0) })
+        } else {
+            continuations[request] = continuation
+        }
+    }
+
+    func cancelWaiting(_ request: UInt64) { resume(request, .failure(CancellationError())) }
+
     func peripheralManager(
         _ peripheral: CBPeripheralManager, didPublishL2CAPChannel PSM: CBL2CAPPSM, error: (any Error)?
     ) {
-        guard let made = publishing.made, case .publish = made.content else { return }
-        if error == nil, continuations[made.number] == nil { peripheral.unpublishL2CAPChannel(PSM) }
-        perform(publishing.didAnswer(), error.map { .failure($0) } ?? .success(PSM))
+        let result: Result<CBL2CAPPSM, any Error> = error.map { .failure($0) } ?? .success(PSM)
+        if let request = requestOfPublication { didPublish(result, by: request) } else { didRestore(result) }
     }
 
     func peripheralManager(
         _ peripheral: CBPeripheralManager, didUnpublishL2CAPChannel PSM: CBL2CAPPSM, error: (any Error)?
     ) {
-        guard case .unpublish = publishing.made?.content else { return }
-        perform(publishing.didAnswer(), error.map { .failure($0) } ?? .success(nil))
+        guard case .unpublish(PSM) = publishing.made?.content else { return }
+        perform(publishing.didAnswer(), error.map { .failure($0) } ?? .success(.done))
     }
 
     func peripheralManager(_ peripheral: CBPeripheralManager, didOpen channel: CBL2CAPChannel?, error: (any Error)?) {
@@ -301,9 +320,11 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
         let number = Number.next()
         let isRead = if case .read = kind { true } else { false }
         requests[number] = (request, isRead)
-        let characteristic = handle(request.characteristic)
+        let characteristic = published.handle(request.characteristic)
         let received = ATTRequest(kind, number, Central(request.central), characteristic, core: core)
-        if early != nil { early?.append(received) } else { consumers.send(received) }
+        guard early != nil else { return consumers.send(received) }
+        if early?.count == PeripheralManagerCore.bufferSize { early?.removeFirst() }
+        early?.append(received)
     }
 
     // MARK: Callbacks
@@ -311,42 +332,43 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
     func peripheralManager(_ peripheral: CBPeripheralManager, willRestoreState dict: [String: Any]) {
         let services = dict[CBPeripheralManagerRestoredStateServicesKey] as? [CBMutableService] ?? []
         let data = dict[CBPeripheralManagerRestoredStateAdvertisementDataKey] as? [String: Any]
-        restored = RestoredPeripheralState(
-            services: services.map { register($0) }, advertisementData: data.map { AdvertisementData($0) })
+        let channels = peripheral.channelsToRestore
+        restoredChannels = RestoredChannels(channels)
+        restored.state = RestoredPeripheralState(
+            services: services.map { published.add($0) }, advertisementData: data.map { AdvertisementData($0) },
+            channels: channels)
     }
 
     func peripheralManagerDidUpdateState(_ peripheral: CBPeripheralManager) {
         let state = peripheral.state
         core?.state.withLock { $0 = state }
-        if state != .poweredOn {
+        if state == .poweredOn {
+            hasBeenOn = true
+            for command in calledOff { command(peripheral) }
+            calledOff = []
+        } else {
             end(BluetoothError.unavailable(state))
-            if state != .poweredOff { (services, characteristics, numbers) = ([:], [:], [:]) }
+            if hasBeenOn, state != .poweredOff {
+                (published, restoredChannels, calledOff) = (ServiceTable(), RestoredChannels(), [])
+            }
         }
         states.send(state)
-        if !restorations.isEmpty {
-            if let restored { restorations.send(restored) }
-            restored = nil
-            restorations.finish(throwing: nil)
-        }
+        restored.decide()
     }
 
     func peripheralManagerDidStartAdvertising(_ peripheral: CBPeripheralManager, error: (any Error)?) {
-        guard let (_, continuation) = advertising else { return }
+        guard let request = advertising else { return }
         advertising = nil
-        if let error { continuation.resume(throwing: error) } else { continuation.resume(returning: nil) }
+        resume(request, error.map { .failure($0) } ?? .success(.done))
     }
 
     func peripheralManager(_ peripheral: CBPeripheralManager, didAdd service: CBService, error: (any Error)?) {
-        guard let number = numbers[ObjectIdentifier(service)],
-            let (request, (_, continuation)) = adding.first(where: { $1.service == number })
+        guard let number = published.number(of: service),
+            let (request, added) = adding.first(where: { $1.number == number })
         else { return }
         adding[request] = nil
-        if let error {
-            if let service = services[number] { forget(service) }
-            continuation.resume(throwing: error)
-        } else {
-            continuation.resume(returning: nil)
-        }
+        if error != nil { forget(number) }
+        resume(request, error.map { .failure($0) } ?? .success(.service(added)))
     }
 
     func peripheralManager(
@@ -360,7 +382,8 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
     private func report(_ central: CBCentral, _ characteristic: CBCharacteristic, _ isSubscribed: Bool) {
         subscriptions.send(
             SubscriptionChange(
-                central: Central(central), characteristic: handle(characteristic), isSubscribed: isSubscribed))
+                central: Central(central), characteristic: published.handle(characteristic), isSubscribed: isSubscribed)
+        )
     }
 
     func peripheralManager(_ peripheral: CBPeripheralManager, didReceiveRead request: CBATTRequest) {
@@ -370,10 +393,13 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
     func peripheralManager(_ peripheral: CBPeripheralManager, didReceiveWrite requests: [CBATTRequest]) {
         guard let first = requests.first else { return }
         let writes = requests.map {
-            ATTRequest.Write(characteristic: handle($0.characteristic), offset: $0.offset, value: $0.value ?? Data())
+            ATTRequest.Write(
+                characteristic: published.handle($0.characteristic), offset: $0.offset, value: $0.value ?? Data())
         }
         receive(.write(writes), first)
     }
 
-    func peripheralManagerIsReady(toUpdateSubscribers peripheral: CBPeripheralManager) { perform(updates.retry()) }
+    func peripheralManagerIsReady(toUpdateSubscribers peripheral: CBPeripheralManager) {
+        for characteristic in updates.keys { perform(updates[characteristic]?.retry() ?? [], of: characteristic) }
+    }
 }

@@ -29,6 +29,8 @@ struct RequestQueue<Content> {
     /// The request that was made and is not answered, even if it was cancelled since.
     var made: Request? { current.flatMap { $0.state == .due ? nil : $0.request } }
 
+    var isEmpty: Bool { current == nil && waiting.isEmpty }
+
     var all: [Request] { (current.map { [$0.request] } ?? []) + waiting }
 
     mutating func add(_ number: UInt64, _ content: Content) -> [Action] {

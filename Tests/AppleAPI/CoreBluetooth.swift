@@ -7,6 +7,12 @@
 public typealias CFAbsoluteTime = Double
 public typealias CBL2CAPPSM = UInt16
 
+// Of Core Foundation, to whose types streams are bridged.
+public typealias CFReadStream = InputStream
+public typealias CFWriteStream = OutputStream
+public func CFReadStreamSetDispatchQueue(_ stream: CFReadStream!, _ q: DispatchQueue!) {}
+public func CFWriteStreamSetDispatchQueue(_ stream: CFWriteStream!, _ q: DispatchQueue!) {}
+
 // MARK: Constants
 
 public let CBCentralManagerScanOptionAllowDuplicatesKey = ""

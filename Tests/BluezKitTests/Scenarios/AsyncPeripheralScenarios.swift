@@ -1,3 +1,4 @@
+import BluezKitSimulator
 import CoreBluetooth
 import CoreBluetoothAsync
 import Foundation
@@ -83,6 +84,38 @@ extension Scenarios {
             await #expect(throws: CBError.self) {
                 try await within { try await manager.updateValue(Data(), for: characteristic) }
             }
+        }
+
+        @Test("UP-9 a central that confirms nothing holds back no other characteristic")
+        func unconfirmed() async throws {
+            let (world, manager, service, _) = try await Self.published([(0x110, .indicate), (0x111, .notify)])
+            let (held, free) = (service.characteristics[0], service.characteristics[1])
+            (world as? SimulatedWorld)?.simulator.timing.attTimeout = .seconds(30)  // as in the rig
+            for characteristic in [held, free] {
+                let changes = manager.subscriptions
+                _ = try await world.control("central subscribe \(characteristic.uuid.line)")
+                _ = try await within { await changes.first { _ in true } }
+            }
+            _ = try await world.control("central confirm off")
+            let accepted = EventLog<Int>()
+            let updates = Task {
+                for n in 0..<100 {
+                    try await manager.updateValue(Data([UInt8(n)]), for: held)
+                    accepted.append(n)
+                }
+            }
+            // There is room for 64; the next one waits.
+            _ = try await accepted.next("64 updates") { $0 == 63 ? true : nil }
+            _ = await manager.isAdvertising
+            async let notified = world.nextEvent("the update") { $0 == "central notified \(free.uuid.line) 07" }
+            // Less than the 30 s after which BlueZ gives up.
+            try await within(15) { try await manager.updateValue(Data([7]), for: free) }
+            _ = try await notified
+            // The service goes while they wait.
+            _ = try await world.control("central confirm on")
+            _ = try await world.control("central disconnect")
+            updates.cancel()
+            _ = await updates.result
         }
 
         @Test("PB-7 a service that is refused throws; one whose task is cancelled is withdrawn")

@@ -1,0 +1,41 @@
+import CoreBluetooth
+
+/// The services that a manager publishes, by their numbers, which is what the app has of them.
+struct ServiceTable {
+    private(set) var services: [UInt64: CBMutableService] = [:]
+    private(set) var characteristics: [UInt64: CBMutableCharacteristic] = [:]
+    private var numbers: [ObjectIdentifier: UInt64] = [:]
+
+    mutating func add(_ service: CBMutableService) -> PublishedService {
+        let number = makeNumber(service)
+        services[number] = service
+        let published = (service.characteristics ?? []).map { characteristic in
+            let number = makeNumber(characteristic)
+            characteristics[number] = characteristic as? CBMutableCharacteristic
+            return PublishedCharacteristic(number: number, characteristic)
+        }
+        return PublishedService(number: number, service, published)
+    }
+
+    private mutating func makeNumber(_ object: NSObject) -> UInt64 {
+        let number = Number.next()
+        numbers[ObjectIdentifier(object)] = number
+        return number
+    }
+
+    func number(of service: CBService) -> UInt64? { numbers[ObjectIdentifier(service)] }
+
+    /// Zero stands for one that was withdrawn meanwhile.
+    func handle(_ characteristic: CBCharacteristic) -> PublishedCharacteristic {
+        PublishedCharacteristic(number: numbers[ObjectIdentifier(characteristic)] ?? 0, characteristic)
+    }
+
+    /// - Returns: The service, and the numbers of its characteristics; nil if there is none.
+    mutating func remove(_ number: UInt64) -> (service: CBMutableService, characteristics: [UInt64])? {
+        guard let service = services.removeValue(forKey: number) else { return nil }
+        numbers[ObjectIdentifier(service)] = nil
+        let gone = (service.characteristics ?? []).compactMap { numbers.removeValue(forKey: ObjectIdentifier($0)) }
+        for number in gone { characteristics[number] = nil }
+        return (service, gone)
+    }
+}

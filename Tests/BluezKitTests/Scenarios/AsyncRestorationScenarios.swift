@@ -1,0 +1,250 @@
+import CoreBluetooth
+import CoreBluetoothAsync
+import Foundation
+import Testing
+
+extension Scenarios {
+    /// What an earlier process has left, with `async`: it is handed out, and can be used, ended and withdrawn. The earlier process is a
+    /// manager whose state is copied before it is released, as if it had been killed then.
+    @Suite struct AsyncRestorationScenarios {
+        typealias World = any BluezKitTests.World
+
+        private static func options(_ world: World, _ directory: TemporaryDirectory) -> [String: Any] {
+            world.managerOptions.merging([
+                CBCentralManagerOptionRestoreIdentifierKey: "app",  // which is the other role's key as well
+                BluezManagerOptionStateDirectoryKey: directory.path,
+            ]) { $1 }
+        }
+
+        /// What a peripheral manager leaves that has done this.
+        /// - Parameter directory: What was left before.
+        private func left(
+            _ world: World, in directory: TemporaryDirectory? = nil,
+            _ body: @escaping @Sendable (PeripheralManager) async throws -> Void
+        ) async throws -> TemporaryDirectory {
+            let directory = try directory ?? TemporaryDirectory()
+            var manager: PeripheralManager? = PeripheralManager(options: Self.options(world, directory))
+            let states = try #require(manager).states
+            try await within { [manager] in if let manager { try await body(manager) } }
+            let copy = try TemporaryDirectory(copying: directory)
+            manager = nil
+            try await within { for await _ in states {} }
+            return copy
+        }
+
+        private func left(
+            _ world: World, byCentral body: @escaping @Sendable (CentralManager) async throws -> [any Sendable]
+        ) async throws -> TemporaryDirectory {
+            let directory = try TemporaryDirectory()
+            var manager: CentralManager? = CentralManager(options: Self.options(world, directory))
+            let states = try #require(manager).states
+            let kept = try await within { [manager] in if let manager { try await body(manager) } else { [] } }
+            let copy = try TemporaryDirectory(copying: directory)
+            for case let task as Task<Void, any Error> in kept { task.cancel() }  // it keeps the manager
+            manager = nil
+            try await within { for await _ in states {} }
+            withExtendedLifetime(kept) {}
+            return copy
+        }
+
+        private func publish(_ manager: PeripheralManager) async throws {
+            try await manager.add(localService(0x100, [local(0x110, [.read, .notify])]))
+            try await manager.startAdvertising([CBAdvertisementDataLocalNameKey: "Kit"])
+        }
+
+        private func restored(_ manager: PeripheralManager) async throws -> RestoredPeripheralState {
+            try #require(try await within { await manager.restoredState.first { _ in true } })
+        }
+
+        private func restored(_ manager: CentralManager) async throws -> RestoredCentralState {
+            try #require(try await within { await manager.restoredState.first { _ in true } })
+        }
+
+        /// How often a central finds the service 0100.
+        private func countOfServices(_ world: World) async throws -> Int {
+            try await world.connect()
+            return try await world.control("central services").split(separator: " ")
+                .count { $0.hasPrefix("primary:\(sinkUUID(0x100).line)@") }
+        }
+
+        @Test("R-19 RS-14 restored services are handed out; they answer, and can be updated and withdrawn")
+        func services() async throws {
+            let world = try await Worlds.make()
+            let directory = try await left(world) { try await publish($0) }
+            let manager = PeripheralManager(options: Self.options(world, directory))
+            let requests = manager.requests
+            let state = try await restored(manager)
+            let service = try #require(state.services.first)
+            #expect(state.services.count == 1 && service.uuid == sinkUUID(0x100))
+            #expect(state.advertisementData?.localName == "Kit" && state.channels == [])
+            let characteristic = service.characteristics[0]
+            #expect(await manager.isAdvertising)
+            let server = Task {
+                for await request in requests {
+                    if request.characteristic == characteristic { request.respond(with: Data([42])) }
+                }
+            }
+            // The earlier manager's service may be there for a moment.
+            try await eventually("the service is there once, and answers") {
+                guard (try? await countOfServices(world)) == 1 else { return false }
+                return (try? await world.control("central read \(characteristic.uuid.line)")) == "2a"
+            }
+            try await within { try await manager.updateValue(Data([1]), for: characteristic) }
+            await manager.remove(service)
+            try await eventually("the service is gone") { try await countOfServices(world) == 0 }
+            server.cancel()
+        }
+
+        // Slow: in the rig, bluetoothd is stopped and started, and a manager waits three seconds for it.
+        @Test(
+            "R-19 RS-17 restored while bluetoothd is not there: they wait for it, and are then as good as others, or withdrawn",
+            arguments: [false, true])
+        func servicesWhileAway(_ isWithdrawn: Bool) async throws {
+            let world = try await Worlds.make()
+            let directory = try await left(world) { try await publish($0) }
+            let observer = PeripheralManager(options: world.managerOptions)
+            try await within { try await observer.waitUntilReady() }
+            try await world.control("bluetoothd stop")
+            try await within { for await state in observer.states where state != .poweredOn { return } }
+            let manager = PeripheralManager(options: Self.options(world, directory))
+            let service = try #require(try await restored(manager).services.first)
+            try await within { for await state in manager.states where state != .unknown { return } }
+            #expect(manager.state != .poweredOn)
+            if isWithdrawn {
+                await manager.remove(service)
+                await manager.stopAdvertising()
+            }
+            try await world.control("bluetoothd start")
+            try await within { for await state in manager.states where state == .poweredOn { return } }
+            if isWithdrawn {
+                #expect(await !manager.isAdvertising)
+                try await within { try await manager.startAdvertising() }
+                try await eventually("the service is gone") { try await countOfServices(world) == 0 }
+            } else {
+                try await eventually("the service is there once") { try await countOfServices(world) == 1 }
+                try await within { try await manager.updateValue(Data([1]), for: service.characteristics[0]) }
+                await manager.remove(service)
+                try await eventually("the service is gone") { try await countOfServices(world) == 0 }
+            }
+        }
+
+        @Test("R-19 L2-1 L2-9 restored channels are handed out; a new one gets its own PSM, and each its encryption")
+        func channels() async throws {
+            let world = try await Worlds.make()
+            try await world.prepareChannels()
+            let directory = try await left(world) { manager in
+                _ = try await manager.publishL2CAPChannel(withEncryption: false)
+                _ = try await manager.publishL2CAPChannel(withEncryption: true)
+            }
+            let manager = PeripheralManager(options: Self.options(world, directory))
+            let new = try await within { try await manager.publishL2CAPChannel(withEncryption: true) }
+            let channels = try await restored(manager).channels
+            #expect(channels.map(\.isEncryptionRequired) == [false, true])
+            let now = try await within {
+                var now: [CBL2CAPPSM] = []
+                for channel in channels { now.append(try await manager.psm(of: channel)) }
+                return now
+            }
+            #expect(Set(now + [new]).count == 3)
+            let opened = manager.openedChannels
+            try await within { try await manager.startAdvertising() }
+            try await world.connect()
+            for psm in [now[1], new] {
+                await #expect(throws: (any Error).self, "\(psm) is open without encryption") {
+                    try await world.openChannel(psm)
+                }
+            }
+            try await world.openChannel(now[0])
+            #expect(try await within { await opened.first { _ in true } }?.psm == now[0])
+            try await within { for psm in now + [new] { try await manager.unpublishL2CAPChannel(psm) } }
+            try await eventually("the channel is refused") { (try? await world.openChannel(now[0])) == nil }
+            try await world.resetChannels()
+        }
+
+        @Test("R-19 L2-1 a program that publishes one channel at each start, and takes what was restored, has one")
+        func oneChannel() async throws {
+            let world = try await Worlds.make()
+            try await world.prepareChannels()
+            var directory = try TemporaryDirectory()
+            for run in 0..<3 {
+                let log = EventLog<Int>()
+                let before = directory
+                directory = try await left(world, in: before) { manager in
+                    let channels = await manager.restoredState.first { _ in true }?.channels ?? []
+                    log.append(channels.count)
+                    if let channel = channels.first {
+                        _ = try await manager.psm(of: channel)
+                    } else {
+                        _ = try await manager.publishL2CAPChannel(withEncryption: false)
+                    }
+                }
+                #expect(log.all == [run == 0 ? 0 : 1])
+            }
+        }
+
+        @Test(
+            "R-3 RS-12 a restored scan is handed out, and continues; letting go of it ends it",
+            arguments: [true, false])
+        func scan(isUsed: Bool) async throws {
+            let world = try await Worlds.make()
+            let directory = try await left(
+                world,
+                byCentral: { manager in
+                    let scan = manager.scanForPeripherals(withServices: [CBUUID(string: "180D")])
+                    try await manager.waitUntilReady()
+                    _ = try await scan.first { _ in true }
+                    let again = manager.scanForPeripherals(withServices: [CBUUID(string: "180D")])
+                    _ = await manager.retrievePeripherals(withIdentifiers: [])
+                    return [again]
+                })
+            let central = CentralManager(options: Self.options(world, directory))
+            do {
+                let state = try await restored(central)
+                #expect(state.scanServiceUUIDs == [CBUUID(string: "180D")] && !state.scanAllowsDuplicates)
+                let scan = try #require(state.scan)
+                if isUsed {
+                    let found = try await within {
+                        try await scan.first { $0.advertisementData.localName == "Rig Heart" }
+                    }
+                    #expect(found != nil)
+                }
+            }
+            try await AsyncCentralScenarios.stopsScanning(world)
+            _ = try await AsyncCentralScenarios.find("Rig Heart", CBUUID(string: "180D"), central)
+        }
+
+        @Test(
+            "R-8 RS-11 a restored connect is pending, is called off, and does not come back; ended channels are listed")
+        func connections() async throws {
+            let world = try await Worlds.make()
+            try await world.prepareChannels()
+            try await world.control("heart vanish")
+            let heartIdentifier = try #require(UUID(uuidString: RestorationScenarios.heart))
+            let directory = try await left(
+                world,
+                byCentral: { manager in
+                    let coc = try await AsyncCentralScenarios.find("Rig CoC", sinkUUID(0x40), manager)
+                    try await manager.connect(coc)
+                    let channel = try await coc.openL2CAPChannel(0x80)
+                    let heart = await manager.retrievePeripherals(withIdentifiers: [heartIdentifier])
+                    let pending = Task { try await manager.connect(heart[0]) }
+                    while heart[0].state != .connecting { await Task.yield() }
+                    return [coc, channel, heart, pending]
+                })
+            let central = CentralManager(options: Self.options(world, directory))
+            let state = try await restored(central)
+            #expect(state.endedChannels.map { [$0.key.name: $0.value] } == [["Rig CoC": [0x80]]])
+            let heart = try #require(state.peripherals.first { $0.identifier == heartIdentifier })
+            #expect(heart.state == .connecting)
+            try await within { try await central.waitUntilReady() }
+            try await within { try await central.cancelPeripheralConnection(heart) }
+            #expect(heart.state == .disconnected)
+            try await world.control("heart return")
+            _ = try await AsyncCentralScenarios.find("Rig Heart", CBUUID(string: "180D"), central)
+            #expect(heart.state == .disconnected)
+            for peripheral in state.peripherals {
+                try await within { try await central.cancelPeripheralConnection(peripheral) }
+            }
+        }
+    }
+}
