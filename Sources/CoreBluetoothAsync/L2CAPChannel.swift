@@ -1,5 +1,4 @@
 public import CoreBluetooth
-import Synchronization
 
 /// An open L2CAP channel: a stream of bytes in each direction. Releasing it closes it.
 ///
@@ -25,10 +24,10 @@ public final class L2CAPChannel: Sendable {
     deinit { host.closeChannel(number) }
 
     /// Waits for bytes, and returns as many as there are.
-    /// - Parameter count: At most so many.
+    /// - Parameter count: At most so many; and at most 65,536, whatever it is.
     /// - Returns: At least one byte; nil if the channel was closed, by either side or because the connection has ended.
     public func read(upToCount count: Int = 65_536) async throws -> Data? {
-        try await host.readChannel(number, max(1, count))
+        try await host.readChannel(number, min(max(1, count), 65_536))
     }
 
     /// Writes bytes, and returns when the system has taken all of them. Cancelling the task leaves some of them unsent.
@@ -75,9 +74,7 @@ final class ChannelTable {
     /// - Returns: What the app gets of a channel that has been opened.
     func add(_ channel: CBL2CAPChannel, _ host: some ChannelHost) -> L2CAPChannel {
         let number = Number.next()
-        channels[number] = ChannelLink(channel) { [weak host] event in
-            host?.post { $0.channels.channels[number]?.handle(Stream.Event(rawValue: event)) }
-        }
+        channels[number] = ChannelLink(channel, on: host.executor.queue)
         return L2CAPChannel(psm: channel.psm, peer: channel.peer.identifier, number: number, host: host)
     }
 
@@ -103,29 +100,24 @@ final class ChannelTable {
     }
 }
 
-/// A `CBL2CAPChannel` with what waits for its streams. Its events come from a run loop, which is all that streams know on
-/// every system, and are handled on the manager's queue.
-private final class ChannelLink {
+/// A `CBL2CAPChannel` with what waits for its streams, whose events come on the manager's queue.
+private final class ChannelLink: NSObject, StreamDelegate {
     typealias Continuation = CheckedContinuation<Data?, any Error>
 
     private let channel: CBL2CAPChannel
-    private let forwarder: StreamForwarder
-    private let thread = StreamThread()
-    private let runLoop: RunLoop?
     private var reads: [(request: UInt64, count: Int, continuation: Continuation)] = []
     private var writes: [(request: UInt64, rest: Data, continuation: Continuation)] = []
     private var hasEnded = false
 
-    init(_ channel: CBL2CAPChannel, onEvent: @escaping @Sendable (UInt) -> Void) {
+    init(_ channel: CBL2CAPChannel, on queue: DispatchQueue) {
         self.channel = channel
-        forwarder = StreamForwarder(onEvent)
-        runLoop = thread.start()
-        for stream in [channel.inputStream as Stream, channel.outputStream as Stream] {
-            stream.delegate = forwarder
-            if let runLoop { stream.schedule(in: runLoop, forMode: .default) }
-            stream.open()
-        }
+        super.init()
+        for stream in streams { stream.delegate = self }
+        channel.schedule(on: queue)
+        for stream in streams { stream.open() }
     }
+
+    private var streams: [Stream] { [channel.inputStream, channel.outputStream] }
 
     func read(_ request: UInt64, _ count: Int, _ continuation: Continuation) {
         reads.append((request, count, continuation))
@@ -146,8 +138,8 @@ private final class ChannelLink {
         }
     }
 
-    func handle(_ event: Stream.Event) {
-        if event.contains(.endEncountered) || event.contains(.errorOccurred) { hasEnded = true }
+    func stream(_ aStream: Stream, handle eventCode: Stream.Event) {
+        if eventCode.contains(.endEncountered) || eventCode.contains(.errorOccurred) { hasEnded = true }
         transfer()
     }
 
@@ -190,48 +182,12 @@ private final class ChannelLink {
     }
 
     func close() {
-        for stream in [channel.inputStream as Stream, channel.outputStream as Stream] {
+        for stream in streams {
             stream.delegate = nil
-            if let runLoop { stream.remove(from: runLoop, forMode: .default) }
             stream.close()
         }
-        thread.stop()
+        channel.schedule(on: nil)
         hasEnded = true
         transfer()
     }
-}
-
-/// Passes the events of a channel's streams on.
-private final class StreamForwarder: NSObject, StreamDelegate, Sendable {
-    private let onEvent: @Sendable (UInt) -> Void
-
-    init(_ onEvent: @escaping @Sendable (UInt) -> Void) { self.onEvent = onEvent }
-
-    func stream(_ aStream: Stream, handle eventCode: Stream.Event) { onEvent(eventCode.rawValue) }
-}
-
-/// The thread of one channel: it runs the run loop of its streams.
-private final class StreamThread: Sendable {
-    private let isStopped = Mutex(false)
-
-    /// - Returns: Its run loop. Streams may be scheduled there from any thread.
-    func start() -> RunLoop? {
-        let isRunning = DispatchSemaphore(value: 0)
-        let runLoop = Parcel<Parcel<RunLoop>>()
-        Thread { [self] in
-            Thread.current.name = "CBAsync.l2cap"  // not before it runs, and not longer: Linux drops it then
-            // Without anything to wait for, a run loop returns at once.
-            RunLoop.current.add(Timer(timeInterval: 1e9, repeats: true) { _ in }, forMode: .default)
-            runLoop.put(Parcel(RunLoop.current))
-            isRunning.signal()
-            // Nothing that works on all systems ends the turn of another thread's run loop.
-            while !isStopped.withLock({ $0 }) {
-                _ = RunLoop.current.run(mode: .default, before: Date(timeIntervalSinceNow: 10))
-            }
-        }.start()
-        isRunning.wait()
-        return runLoop.open()?.open()
-    }
-
-    func stop() { isStopped.withLock { $0 = true } }
 }

@@ -25,6 +25,9 @@ extension Scenarios {
                 return received
             }
             #expect(received == sent)
+            // However much may be read, what is there is returned.
+            try await within { try await channel.write(Data([1, 2, 3])) }
+            #expect(try await within { try await channel.read(upToCount: .max) }?.isEmpty == false)
             // A read that is cancelled takes nothing.
             let cancelled = Task { try await channel.read() }
             cancelled.cancel()
