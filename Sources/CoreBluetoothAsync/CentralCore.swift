@@ -6,6 +6,7 @@ actor CentralCore: ChannelHost {
     nonisolated let executor = QueueExecutor(label: "CoreBluetoothAsync.central")
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
     nonisolated let state = Mutex(CBManagerState.unknown)
+    nonisolated let pairing = Mutex(Pairing())
     let link = CentralLink()
     var channels: ChannelTable { link.channels }
 
@@ -64,6 +65,19 @@ actor CentralCore: ChannelHost {
 
     func disconnect(_ peripheral: Peripheral) async throws {
         _ = try await wait(for: peripheral) { $0.disconnect($1, $2) }
+    }
+
+    func removeBond(with peripheral: Peripheral) async throws {
+        try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<Void, any Error>) in
+            guard let manager = link.manager, let link = link.peripherals[peripheral.identifier] else {
+                return continuation.resume(throwing: BluetoothError.managerReleased)
+            }
+            guard manager.state == .poweredOn else {
+                return continuation.resume(throwing: BluetoothError.unavailable(manager.state))
+            }
+            link.renew()
+            manager.removeBond(with: link.peripheral, continuation)
+        }
     }
 
     func perform(_ operation: Operation, on peripheral: Peripheral) async throws -> Answer {

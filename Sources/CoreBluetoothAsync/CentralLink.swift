@@ -41,6 +41,8 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
     private var hasBeenOn = false
     private(set) var peripherals: [UUID: PeripheralLink] = [:]
     let channels = ChannelTable()
+    /// The pairing questions that the app's handlers answer, by peripheral.
+    private var questions: [UUID: Task<Void, Never>] = [:]
 
     private var states = EventHub<CBManagerState, Never>()
     var events = EventHub<CentralManagerEvent, Never>()
@@ -63,6 +65,7 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
     func shutDown() {
         if let manager, manager.isScanning { manager.stopScan() }
         manager = nil
+        endQuestions()
         channels.closeAll()
         endScans(BluetoothError.managerReleased)
         for peripheral in peripherals.values { peripheral.close(BluetoothError.managerReleased) }
@@ -188,6 +191,22 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
         link.close(CBError(.operationCancelled))
     }
 
+    // MARK: Pairing
+
+    /// Has one of the app's handlers answer a question about a peripheral.
+    func ask(_ peripheral: CBPeripheral, _ answer: @escaping @Sendable (Peripheral) async -> Void) {
+        guard let handle = handle(peripheral) else { return }
+        endQuestion(of: peripheral.identifier)
+        questions[peripheral.identifier] = Task { await answer(handle) }
+    }
+
+    func endQuestion(of peripheral: UUID) { questions.removeValue(forKey: peripheral)?.cancel() }
+
+    private func endQuestions() {
+        for question in questions.values { question.cancel() }
+        questions = [:]
+    }
+
     // MARK: Callbacks
 
     func centralManager(_ central: CBCentralManager, willRestoreState dict: [String: Any]) {
@@ -211,6 +230,7 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
     func centralManagerDidUpdateState(_ central: CBCentralManager) {
         let state = central.state
         core?.state.withLock { $0 = state }
+        if state != .poweredOn { endQuestions() }
         if state == .poweredOn {
             hasBeenOn = true
             // The app has let go of the restored one meanwhile.

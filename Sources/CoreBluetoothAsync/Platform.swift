@@ -31,6 +31,60 @@ extension PeripheralManagerLink {
     var requestOfPublication: UInt64? { nil }
 }
 
+extension CentralLink {
+    func setPairing(_ pairing: Pairing) {
+        var answers = BluezPairing()
+        answers.allowsJustWorks = pairing.allowsJustWorks
+        if let consent = pairing.consent {
+            answers.consent = { [weak core] peripheral, decide in
+                core?.ask(peripheral) { decide(await consent($0)) }
+            }
+        }
+        if let enterPasskey = pairing.enterPasskey {
+            answers.enterPasskey = { [weak core] peripheral, enter in
+                core?.ask(peripheral) { enter(await enterPasskey($0)) }
+            }
+        }
+        if let displayPasskey = pairing.displayPasskey {
+            answers.displayPasskey = { [weak core] peripheral, passkey in
+                core?.ask(peripheral) { await displayPasskey($0, passkey) }
+            }
+        }
+        if let comparePasskey = pairing.comparePasskey {
+            answers.comparePasskey = { [weak core] peripheral, passkey, decide in
+                core?.ask(peripheral) { decide(await comparePasskey($0, passkey)) }
+            }
+        }
+        answers.ended = { [weak core] peripheral in
+            core?.assumeIsolated { $0.link.endQuestion(of: peripheral.identifier) }
+        }
+        manager?.pairing = answers
+    }
+}
+
+extension CentralCore {
+    /// On the queue, where handlers are called.
+    fileprivate nonisolated func ask(
+        _ peripheral: CBPeripheral, _ answer: @escaping @Sendable (Peripheral) async -> Void
+    ) {
+        assumeIsolated { $0.link.ask(peripheral, answer) }
+    }
+}
+
+extension CBCentralManager {
+    func bondedPeripherals() -> [CBPeripheral] { retrieveBondedPeripherals() }
+
+    func removeBond(with peripheral: CBPeripheral, _ continuation: CheckedContinuation<Void, any Error>) {
+        removeBond(with: peripheral) { error in
+            if let error { continuation.resume(throwing: error) } else { continuation.resume() }
+        }
+    }
+}
+
+extension CBPeripheral {
+    var storableIdentifier: UUID { identityIdentifier }
+}
+
 extension CBPeripheralManager {
     /// In `willRestoreState`.
     var channelsToRestore: [RestoredL2CAPChannel] {
@@ -44,8 +98,22 @@ extension CBPeripheralManager {
 
 func withoutResuming(_ options: [String: Any]?) -> [String: Any]? { options }
 
+extension CentralLink {
+    func setPairing(_ pairing: Pairing) {}
+}
+
 extension CBCentralManager {
     func endedChannels(in dictionary: [String: Any]) -> [UUID: [CBL2CAPPSM]] { [:] }
+
+    func bondedPeripherals() -> [CBPeripheral] { [] }
+
+    func removeBond(with peripheral: CBPeripheral, _ continuation: CheckedContinuation<Void, any Error>) {
+        continuation.resume(throwing: CBError(.operationNotSupported))
+    }
+}
+
+extension CBPeripheral {
+    var storableIdentifier: UUID { identifier }
 }
 
 extension PeripheralManagerLink {

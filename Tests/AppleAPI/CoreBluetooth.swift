@@ -65,7 +65,7 @@ public struct CBError: Error {
     public enum Code: Int, Sendable {
         case unknown, invalidParameters, invalidHandle, notConnected, outOfSpace, operationCancelled, connectionTimeout
         case peripheralDisconnected, uuidNotAllowed, alreadyAdvertising, connectionFailed, connectionLimitReached
-        case unknownDevice
+        case unknownDevice, operationNotSupported
     }
     public init(_ code: Code, userInfo: [String: Any] = [:]) {}
 }
