@@ -136,9 +136,9 @@ final class PublishingProbe: NSObject, CBPeripheralManagerDelegate {
         let restored = services
         services = makeServices(dict)
         new = services.filter { service in !restored.contains { $0 === service } }
-        let encrypted = dict[BluezPeripheralManagerRestoredStateEncryptedChannelsKey] as? [NSNumber] ?? []
-        let channels = dict[BluezPeripheralManagerRestoredStateChannelsKey] as? [NSNumber] ?? []
-        for psm in Set(channels).subtracting(encrypted) { peripheral.unpublishL2CAPChannel(psm.uint16Value) }
+        for channel in peripheral.publishedChannels where !channel.isEncryptionRequired {
+            peripheral.unpublishL2CAPChannel(channel.psm)
+        }
         peripheral.stopAdvertising()
     }
 

@@ -7,12 +7,6 @@ import Foundation
 /// unless another program has taken it meanwhile.
 public let BluezPeripheralManagerRestoredStateChannelsKey: String = "BluezRestoredChannels"
 
-/// **BluezKit addition.** In the dictionary of `peripheralManager(_:willRestoreState:)`, with
-/// ``BluezPeripheralManagerRestoredStateChannelsKey``: those of its PSMs that only a central on an encrypted link can open. A
-/// version of the app that wants it otherwise unpublishes the channel in that callback, and publishes another one when Bluetooth
-/// is on.
-public let BluezPeripheralManagerRestoredStateEncryptedChannelsKey: String = "BluezRestoredEncryptedChannels"
-
 /// **BluezKit addition.** In the dictionary of `centralManager(_:willRestoreState:)`: the L2CAP channels that were open when the
 /// earlier process ended, which ended them. A dictionary from the identifiers of the peripherals (`UUID`) to arrays of PSMs
 /// (`NSNumber`); open them again when you need them.
@@ -29,7 +23,8 @@ public struct BluezPublishedChannel: Hashable, Sendable {
 extension CBPeripheralManager {
     /// **BluezKit addition.** The L2CAP channels that are published, in the order in which they were. In
     /// `peripheralManager(_:willRestoreState:)`, and until they are published again, the restored ones are in it with the PSMs that
-    /// they had.
+    /// they had. A version of the app that wants another encryption unpublishes the channel in that callback, and publishes one
+    /// when Bluetooth is on.
     public var publishedChannels: [BluezPublishedChannel] {
         shared.withLock { $0.channels }.map { BluezPublishedChannel(psm: $0.psm, isEncryptionRequired: $0.isEncrypted) }
     }

@@ -167,8 +167,6 @@ extension CBPeripheralManager {
         dictionary[CBPeripheralManagerRestoredStateAdvertisementDataKey] = advertisement?.dictionary
         if !channels.isEmpty {
             dictionary[BluezPeripheralManagerRestoredStateChannelsKey] = channels.map { NSNumber(value: $0.psm) }
-            dictionary[BluezPeripheralManagerRestoredStateEncryptedChannelsKey] = channels.filter(\.isEncrypted)
-                .map { NSNumber(value: $0.psm) }
         }
         guard !dictionary.isEmpty else { return }
         shared.withLock { $0.isTellingRestored = true }
