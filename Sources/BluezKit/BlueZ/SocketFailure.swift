@@ -18,6 +18,9 @@ struct SocketFailure: Error, Equatable {
         self.init(step, codes.first { Self.name(of: $0) == name } ?? ENOTCONN)
     }
 
+    /// The pairing that the channel needs did not come about.
+    static let unpaired = SocketFailure(.connect, EACCES)
+
     struct Row: Sendable {
         let steps: [Step]
         let codes: [Int32]

@@ -448,6 +448,7 @@ final class DeviceConnection: CustomStringConvertible {
     /// BlueZ began to pair for the operation that runs. Refused, it never answers that, nor anything that follows on
     /// this link, and forgets the device 30 s later (seen with 5.66). So both end now.
     func pairingRefused() {
+        channels.pairingRefused()
         guard client.pairingRefused() else { return }
         loss.noteOwn(("org.bluez.Reason.Authentication", "pairing was refused"))
         guard let proxy else { return }

@@ -1,4 +1,5 @@
 import BluezDBus
+import Dispatch
 import Foundation
 
 /// The L2CAP channels that apps have opened on one link, or are opening. Lives as long as the link. Confined to the bus queue.
@@ -8,6 +9,8 @@ final class LinkChannels: @unchecked Sendable {  // holds: confined to the bus q
 
     private struct Pending {
         let core: PeripheralCore
+        let psm: CBL2CAPPSM
+        let since: DispatchTime
         let opening: L2CAPSockets.Opening
     }
 
@@ -35,13 +38,22 @@ final class LinkChannels: @unchecked Sendable {  // holds: confined to the bus q
         // The address as BlueZ has it now: the app's identifier may be of an earlier, private one.
         let peer = device.properties.identity ?? device.identity
         let opening = central.sockets.open(to: peer, at: device.path, psm: psm) { [weak self] result in
-            self?.answered(number, psm, result)
+            self?.answered(number, result)
         }
-        pending[number] = Pending(core: core, opening: opening)
+        pending[number] = Pending(core: core, psm: psm, since: .now(), opening: opening)
     }
 
-    private func answered(_ number: Int, _ psm: CBL2CAPPSM, _ result: Result<ChannelSocket, SocketFailure>) {
-        guard let core = pending.removeValue(forKey: number)?.core else { return }
+    /// This program has refused a pairing. The kernel would wait for it for 40 s, and say then that the peer refuses the channel.
+    func pairingRefused() {
+        for number in pending.keys.sorted() {
+            pending[number]?.opening.cancel()
+            answered(number, .failure(.unpaired))
+        }
+    }
+
+    private func answered(_ number: Int, _ result: Result<ChannelSocket, SocketFailure>) {
+        guard let entry = pending.removeValue(forKey: number) else { return }
+        let (core, psm) = (entry.core, entry.psm)
         switch result {
         case .success(let socket):
             let endpoint = ChannelEndpoint(socket, bus.timing.channel) { [weak bus, weak self] in
@@ -54,7 +66,9 @@ final class LinkChannels: @unchecked Sendable {  // holds: confined to the bus q
                 peripheral.noteChannel(psm, isOpen: true)
                 delegate?.peripheral(peripheral, didOpen: channel, error: nil)
             }
-        case .failure(let failure): tell(core, psm, failure)
+        case .failure(let failure):
+            let isLate = entry.since.later(by: bus.timing.channel.unpaired) <= .now()
+            tell(core, psm, isLate && failure.code == ECONNREFUSED ? .unpaired : failure)
         }
     }
 

@@ -192,6 +192,9 @@ struct BlueZTiming: Sendable {
         /// How long a closed channel stays open for what the app has written and the peer has not taken. The kernel drops that
         /// when the socket is closed.
         var lingering = Duration.seconds(10)
+        /// From here on a refusal is not the peer's: the kernel waits for a pairing for 40 s, and then says so (net/bluetooth/l2cap_core.c,
+        /// `L2CAP_CONN_TIMEOUT`). A peer refuses in one round trip.
+        var unpaired = Duration.seconds(35)
         /// Between two looks whether all has been sent, doubled from the shortest to the longest.
         var drain = (shortest: Duration.milliseconds(2), longest: Duration.milliseconds(64))
         /// Before a channel is accepted again, where the process had no descriptor left for one.

@@ -277,6 +277,27 @@ extension Scenarios {
             try await world.control("coc forget")
         }
 
+        // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.
+        @Test(
+            "L2-9 a channel that demands encryption, and a pairing that is refused: the app hears it at once",
+            arguments: [0x81, 0x82] as [CBL2CAPPSM])
+        func refusesToPair(_ psm: CBL2CAPPSM) async throws {
+            let (world, central, device) = try await connected()
+            try await world.control("coc pairing justworks")
+            try await world.control("coc forget")
+            device.openL2CAPChannel(psm)
+            // The kernel says in 40 s that the peer refuses the channel.
+            let error = try await central.next("didOpen", within: Worlds.isRig ? 10 : world_deadline) {
+                if case .channel(nil, let error) = $0 { [error] } else { nil }
+            }[0]
+            #expect((error as? CBError)?.code == .encryptionTimedOut)
+            // Other channels can be opened.
+            device.openL2CAPChannel(0x80)
+            let user = ChannelUser(try await central.nextChannel())
+            user.send(Data([1, 2, 3]))
+            try await user.awaitBytes(3)
+        }
+
         @Test("L2-7 the streams of a closed channel report nothing and say so")
         func closed() async throws {
             let (world, _, _, user) = try await opened()
