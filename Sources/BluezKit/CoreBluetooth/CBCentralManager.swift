@@ -281,7 +281,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         guard accepts("cancelPeripheralConnection"), isMine(peripheral), peripheral.beginDisconnecting() else { return }
         preserve(peripheral)
         let core = peripheral.core
-        command { central in central.cancel(core) }
+        command(isHere: true) { central in central.cancel(core) }
     }
 
     /// MIS-3.
@@ -308,9 +308,11 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
 extension CBCentralManager {
     /// Runs `body` on the bus queue, unless Bluetooth was off or reset since the app was last informed of its state: that
     /// has undone what the app requests here, and the app will be informed next.
-    func command(_ body: @escaping @Sendable (CentralRole) -> Void) {
+    /// - Parameter isHere: In the calling thread if nothing waits before it: what is asked of BlueZ is sent when this returns.
+    func command(isHere: Bool = false, _ body: @escaping @Sendable (CentralRole) -> Void) {
         let (central, generation) = (core.central, shared.withLock { $0.generation })
-        central.bus.run { if central.adapter.generation == generation { body(central) } }
+        let checked = { @Sendable in if central.adapter.generation == generation { body(central) } }
+        if isHere { central.bus.runHere(checked) } else { central.bus.run(checked) }
     }
 }
 

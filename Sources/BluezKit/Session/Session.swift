@@ -61,10 +61,26 @@ final class Session: @unchecked Sendable {  // holds: constants; what is below t
             if let session = sessions[key]?.session { return session }
             sessions = sessions.filter { $0.value.session != nil }
             let session = Session(key, timing)
+            _ = sendsAtExit
             sessions[key] = Reference(session: session)
             return session
         }
     }
+
+    // MARK: The end of the process
+
+    private static let process = getpid()
+    /// `exit` in the line after a call: what that asks of BlueZ is sent first. (A forked process has no queue that runs.)
+    private static let sendsAtExit = {
+        _ = process
+        return atexit {
+            guard getpid() == Session.process else { return }
+            let sessions = Session.sessions.withLock { $0.values.compactMap(\.session) }
+            let sent = DispatchGroup()
+            for session in sessions { session.queue.async(group: sent) {} }
+            _ = sent.wait(timeout: .now() + .milliseconds(200))
+        }
+    }()
 
     /// Does `body` on the bus queue, then hands on the events it led to. Any thread.
     func run(_ body: @escaping @Sendable () -> Void) { blueZ.run(body) }
