@@ -219,6 +219,7 @@ extension Device {
         disconnectAlarm = nil
         let completions = whenDisconnected
         whenDisconnected = []
+        let refused = link?.refusedOperations ?? []
         link = nil
         guard !simulator.failures.stuckConnections.contains(address) else { return }
         if isResolved {
@@ -242,6 +243,8 @@ extension Device {
             simulator.after(.zero) { [weak self] in if let self, link == nil { synchronize(with: nil) } }
         }
         pairing?.linkEnded()
+        // Not from 5.67 on.
+        if simulator.optionsState.version < .v5_72 { for answer in refused { answer(ATTFailure(0x0E)) } }
         if isPaired, !isBonded {
             isPaired = false
             changed("Paired")

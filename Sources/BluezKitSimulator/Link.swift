@@ -31,6 +31,8 @@ final class Link {
     private var returning: Link?
     /// Encrypted with a pairing that the user confirmed.
     var isAuthenticated = false
+    /// Operations of bluetoothd that wait for a pairing that has failed.
+    var refusedOperations: [(ATTFailure?) -> Void] = []
     /// Client characteristic configurations by value handle, for clients on the bus and for bluetoothd itself.
     var configurations: [UInt16: UInt16] = [:]
     var internalSubscriptions: Set<UInt16> = []

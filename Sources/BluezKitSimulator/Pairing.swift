@@ -118,8 +118,8 @@ final class Pairing {
         }
     }
 
-    /// Without an agent, or with one that refuses. A waiting read or write is never answered, and in the end the device
-    /// is removed although it is connected.
+    /// Without an agent, or with one that refuses. A waiting read or write is not answered while the link lasts, and in the
+    /// end the device is removed although it is connected.
     private func failed() {
         let device = device
         device.pairing = nil
@@ -128,6 +128,7 @@ final class Pairing {
             for refused in refusals { refused() }
             return
         }
+        device.link?.refusedOperations += continuations
         simulator.after(simulator.timing.failedPairingRemoval) { [weak device, refusals] in
             if let device, !device.isPaired, device.adapter.devices[device.address] === device {
                 device.adapter.remove(device)
@@ -150,7 +151,11 @@ final class Pairing {
         for continuation in continuations { continuation(ATTFailure(0x0E)) }
     }
 
-    func linkEnded() { cancel() }
+    /// From 5.67 on operations that wait for it are kept, and so is each later one of their attributes.
+    func linkEnded() {
+        if simulator.optionsState.version >= .v5_72 { continuations = [] }
+        cancel()
+    }
 
     /// The caller of Pair left the bus: unlike with Connect, this ends the pairing and the link.
     func clientGone(_ client: String) {

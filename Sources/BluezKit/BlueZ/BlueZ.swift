@@ -48,6 +48,12 @@ struct BlueZProxy {
     let bus: Connection
     let path: ObjectPath
     let interface: String
+    /// Of reads, writes and subscriptions.
+    var attributeDeadline = BlueZTiming.GATT().pairingAnswer
+
+    init(bus: Connection, path: ObjectPath, interface: String) {
+        (self.bus, self.path, self.interface) = (bus, path, interface)
+    }
 
     typealias Completion = (Result<Message, BusError>) -> Void
 
@@ -118,7 +124,7 @@ struct BlueZProxy {
     // MARK: GattCharacteristic1, GattDescriptor1
 
     func readValue(completion: @escaping Completion) {
-        call("ReadValue", deadline: BlueZTiming.Deadline.attribute, completion: completion) {
+        call("ReadValue", deadline: attributeDeadline, completion: completion) {
             (writer) throws(BusError) in
             try writer.write(Value.properties([]))
         }
@@ -126,7 +132,7 @@ struct BlueZProxy {
 
     /// - Parameter type: `request` or `command`; nil for descriptors, which are always written by request.
     func writeValue(_ data: [UInt8], type: String?, completion: @escaping Completion) {
-        call("WriteValue", deadline: BlueZTiming.Deadline.attribute, completion: completion) {
+        call("WriteValue", deadline: attributeDeadline, completion: completion) {
             (writer) throws(BusError) in
             try writer.write(.bytes(data))
             try writer.write(Value.properties(type.map { [("type", .string($0))] } ?? []))
@@ -134,7 +140,7 @@ struct BlueZProxy {
     }
 
     func startNotify(completion: @escaping Completion) {
-        call("StartNotify", deadline: BlueZTiming.Deadline.attribute, completion: completion)
+        call("StartNotify", deadline: attributeDeadline, completion: completion)
     }
 
     func stopNotify(completion: @escaping Completion) { call("StopNotify", isUrgent: true, completion: completion) }
@@ -148,7 +154,7 @@ struct BlueZProxy {
 
     /// - SeeAlso: BlueZ doc/org.bluez.GattCharacteristic.rst, `AcquireNotify`.
     func acquireNotify(completion: @escaping Completion) {
-        call("AcquireNotify", deadline: BlueZTiming.Deadline.attribute, completion: completion) {
+        call("AcquireNotify", deadline: attributeDeadline, completion: completion) {
             (writer) throws(BusError) in
             try writer.write(Value.properties([]))
         }
@@ -158,7 +164,7 @@ struct BlueZProxy {
 
     /// Returns a connected socket, as the kernel would make it.
     func connectChannel(to device: ObjectPath, psm: UInt16, completion: @escaping Completion) {
-        call("Connect", deadline: BlueZTiming.Deadline.attribute, completion: completion) {
+        call("Connect", deadline: BlueZTiming.Deadline.connect, completion: completion) {
             (writer) throws(BusError) in
             try writer.write(device)
             try writer.write(psm)

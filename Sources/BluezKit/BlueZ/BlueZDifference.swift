@@ -5,7 +5,8 @@ package enum BlueZDifference: CaseIterable, Sendable {
     case solicitedServices, confirmations, preferredBearer, inProgressName, lateBonds, disconnectReasons
     case discoveryPattern, bearerLE, cleanAcquireNotify
 
-    case lostBondCrash, lostBondSuccess, lostEncryptedRequest, discoveryLossCrash, indicationCrash, unbondedAgent
+    case lostBondCrash, lostBondSuccess, lostEncryptedRequest, keptOperation, returnedCentralCrash, discoveryLossCrash,
+        indicationCrash, unbondedAgent
     case classicPaging, filterCrash, temporaryCentralCrash, earlyNotifications
 
     package enum Kind: Sendable { case feature, fault }
@@ -138,6 +139,21 @@ package enum BlueZDifference: CaseIterable, Sendable {
                 "rig, 5.66, 1 of 42; source",
                 "`CBATTError.unlikelyError` for the request, up to 5.77 with `didDisconnectPeripheral`; the bond is made, "
                     + "and the next request succeeds")
+        case .keptOperation:
+            .fault(
+                since: .init(5, 67),
+                "an operation for which pairing began, and whose link ends before it is paired, is never answered, nor the next "
+                    + "one of that attribute, at which bluetoothd may crash",
+                "rig, 5.82 and 5.87; source",
+                "bluetoothd is made to forget the peripheral (`RemoveDevice`) when the link has ended; not a bonded one",
+                cure: "if another program has left it so: `bluetoothctl remove` the peripheral")
+        case .returnedCentralCrash:
+            .fault(
+                since: .init(5, 82), until: .init(5, 82),
+                "bluetoothd crashes when a program that publishes services exits, after the bond of a central was removed that had "
+                    + "come back subscribed",
+                "rig, 5.82, 3 of 3", "`.resetting`, then `.poweredOn`, in other programs",
+                cure: "remove a central's bond while it is connected, or when no service is published")
         case .discoveryLossCrash:
             .fault(
                 until: .init(5, 81), "bluetoothd crashes when a link is lost during service discovery",

@@ -40,6 +40,13 @@ enum BlueZErrorName {
     }
 }
 
+/// Reasons of `Device1.Disconnected` that the library gives itself, where it ends a link.
+enum DisconnectReason {
+    static let authentication = "org.bluez.Reason.Authentication"
+    static let timeout = "org.bluez.Reason.Timeout"
+    static let unanswered = "org.bluezkit.Reason.Unanswered"
+}
+
 /// What an error of `Device1.Connect` means for the attempt. BlueZ uses one text for nearly every cause, so all but a
 /// few justify another attempt.
 enum ConnectFailure {

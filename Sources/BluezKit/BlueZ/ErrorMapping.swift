@@ -123,6 +123,9 @@ enum ErrorMapping {
         Row(attributes, bus + "UnknownObject", .cb(.invalidHandle), "the peer has changed its services"),
         Row(attributes, bus + "UnknownMethod", .cb(.invalidHandle), "the peer has changed its services"),
         Row(attributes, bus + "Disconnected", .cb(.notConnected), "no connection to the bus"),
+        Row(
+            attributes, bus + "NoReply", .cb(.connectionTimeout),
+            "no answer within 35 s, or 65 s where the peripheral may have to pair first: the link ends as well"),
         Row(attributes, bus + "ServiceUnknown", .cb(.notConnected), "bluetoothd is not running"),
         Row(attributes, bus + "NameHasNoOwner", .cb(.notConnected), "bluetoothd is not running"),
     ]
@@ -217,6 +220,11 @@ enum ErrorMapping {
         ),
         ("org.bluez.Reason.Local", .cb(.peripheralDisconnected), "another program has ended the link"),
         ("org.bluez.Reason.Suspend", .cb(.peripheralDisconnected), "the computer is going to sleep"),
+        (
+            DisconnectReason.unanswered, .cb(.connectionTimeout),
+            "given by BluezKit: bluetoothd has left 8 requests to this peripheral unanswered, so no link is made to it for a minute, "
+                + "longer each time; `connect` waits for that"
+        ),
         ("org.bluez.Reason.Unknown", .cb(.peripheralDisconnected), "the adapter gave no reason"),
     ]
 

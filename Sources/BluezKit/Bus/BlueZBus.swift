@@ -26,6 +26,8 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
     private(set) var connection: Connection?
     /// The objects of this process on ``connection``.
     private(set) var exportedObjects: ObjectServer?
+    /// The lane of new links, and the one that is being opened to take its place.
+    private var lane, nextLane: CallLane?
     /// How often the connection was lost, or could not be made, since bluetoothd was there.
     private var losses = 0
     /// What the log says of the present loss.
@@ -126,11 +128,10 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
         do {
             let connection = try Connection(address: address, queue: queue)
             self.connection = connection
+            lane = CallLane(connection)
             connection.onSignal = { [weak self] in self?.observer?.receive($0) }
-            connection.onTurnEnd = { [weak self] in self?.flush(mayDeliver: $0) }
             connection.onDisconnected = { [weak self] in self?.lost($0) }
-            connection.slowCall = timing.daemon.slowCall
-            connection.onSlowCall = { [weak self] in self?.observer?.callIsSlow() }
+            setUp(connection)
             connection.onRuleRefused = { rule, error in
                 if case .disconnected = error { return }  // nothing is awaited from it any more
                 Log.warning("the bus refused a match rule; events will be missing: \(error.message) (\(rule))")
@@ -141,18 +142,49 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
         }
     }
 
+    private func setUp(_ connection: Connection) {
+        connection.onTurnEnd = { [weak self] in self?.flush(mayDeliver: $0) }
+        connection.slowCall = timing.daemon.slowCall
+        connection.onSlowCall = { [weak self] in self?.observer?.callIsSlow() }
+    }
+
     /// Starts over with another connection. BlueZ forgets what it did for the old one, but not the links.
     func reopen() {
         connection?.close()
-        (connection, exportedObjects) = (nil, nil)
+        forgetConnections()
         open()
+    }
+
+    private func forgetConnections() { (connection, exportedObjects, lane, nextLane) = (nil, nil, nil, nil) }
+
+    /// For the calls of a link that begins.
+    func callLane() -> CallLane? {
+        guard let lane, lane.lost >= timing.unanswered.lane, let connection else { return lane }
+        // Not before the bus has taken it: it may have as many connections of this user as it allows.
+        if let next = nextLane, next.connection.uniqueName != nil {
+            Log.debug("BlueZ has left \(lane.lost) calls unanswered: other links make theirs on another connection")
+            (self.lane, nextLane) = (next, nil)
+        } else if nextLane == nil, let new = try? Connection(address: address, queue: queue) {
+            nextLane = CallLane(new, signals: connection)
+            new.onDisconnected = { [weak self, weak new] in self?.laneLost(new, $0) }
+            setUp(new)
+        }
+        return self.lane
+    }
+
+    private func laneLost(_ connection: Connection?, _ error: BusError) {
+        if nextLane?.connection === connection { return nextLane = nil }
+        // The links that used it are not usable any more.
+        guard let main = self.connection else { return }
+        main.close()
+        lost(error)
     }
 
     /// BlueZ is there: the next loss is a new one.
     func noteSuccess() { (losses, reported) = (0, nil) }
 
     private func lost(_ error: BusError) {
-        (connection, exportedObjects) = (nil, nil)
+        forgetConnections()
         observer?.busLost()
         let delay = timing.daemon.reconnect.doubled(losses, upTo: timing.daemon.longestReconnect)
         losses += 1
@@ -178,6 +210,9 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
     func proxy(_ path: ObjectPath, _ interface: String) -> BlueZProxy? {
         connection.map { BlueZProxy(bus: $0, path: path, interface: interface) }
     }
+
+    /// The adapter that has the device at `path`.
+    func adapterProxy(of path: ObjectPath) -> BlueZProxy? { path.parent.flatMap { proxy($0, BlueZ.adapter) } }
 
     /// Asks BlueZ again, after pauses, if it gives no answer: a bus or a daemon that is too busy has not said no. After the
     /// last time that is the answer.

@@ -15,6 +15,7 @@ final class CentralRole: @unchecked Sendable {  // holds: confined to the bus qu
     let connectionEvents: ConnectionEventMonitor
     let subscriptions = SubscriptionTable()
     let sockets: L2CAPSockets
+    let unanswered: UnansweredCalls
 
     private(set) var managers: [CentralManagerCore] = []
     /// Devices that an app is connected to or wants to be. While there are any, their signals are received.
@@ -28,6 +29,7 @@ final class CentralRole: @unchecked Sendable {  // holds: confined to the bus qu
     init(_ bus: BlueZBus, _ adapter: AdapterController, _ pairing: PairingService, _ sockets: L2CAPSockets) {
         (self.bus, self.adapter, self.pairing, self.sockets) = (bus, adapter, pairing, sockets)
         store = DeviceStore(bus, adapter)
+        unanswered = UnansweredCalls(bus)
         discovery = DiscoveryController(bus, adapter, store)
         connects = ConnectQueue(bus, store, discovery)
         connectionEvents = ConnectionEventMonitor(bus, store)

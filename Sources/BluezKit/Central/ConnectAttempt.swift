@@ -5,6 +5,8 @@ final class ConnectAttempt {
     /// Whether another process had made an attempt, or a link, before.
     let hasExistingLease: Bool
     private(set) var isAnswered = false
+    /// What BlueZ was asked.
+    let call = OperationCall()
 
     init(hasExistingLease: Bool) { self.hasExistingLease = hasExistingLease }
 

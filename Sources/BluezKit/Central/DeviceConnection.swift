@@ -41,6 +41,8 @@ final class DeviceConnection: CustomStringConvertible {
 
     private var bus: BlueZBus { central.bus }
     private var proxy: BlueZProxy? { bus.proxy(device.path, BlueZ.device) }
+    /// For `Connect`, which BlueZ may never answer, and for `Disconnect`, which must not overtake it.
+    private var caller: BlueZProxy? { client.proxy(device.path, BlueZ.device) }
     private var isAttached: Bool { device.connection === self }
 
     var description: String {
@@ -137,14 +139,17 @@ final class DeviceConnection: CustomStringConvertible {
         client.forgetTable()
         handle(.connectedChanged(false))
         // BlueZ 5.66 never answers a `Connect` to what it forgets meanwhile.
-        if phase == .attempting, let attempt { replied(to: attempt, .failure(ConnectFailure.forgotten)) }
+        if phase == .attempting, let attempt {
+            central.unanswered.note(attempt.call, about: device.identity, on: client.calls.lane)
+            replied(to: attempt, .failure(ConnectFailure.forgotten))
+        }
     }
 
     /// Bluetooth is off, or away.
     func bluetoothEnded() {
         device.noteLinkLost()
         // A `Connect` on its way gets there when Bluetooth may be on again: what follows it calls it off.
-        if attempt != nil { proxy?.disconnect { _ in } }
+        if attempt != nil { caller?.disconnect { _ in } }
         central.drop(self)
     }
 
@@ -237,6 +242,7 @@ final class DeviceConnection: CustomStringConvertible {
     /// announced again.
     private func readDevice() {
         if central.adapter.mayReportStaleLinks { return handle(.linkIsEnding) }
+        if let pause = central.unanswered.pause(of: device.identity) { return startTimer(pause) }
         let wasLeased = isLeased
         ask { [weak self] isConnected in
             guard let self else { return }
@@ -295,7 +301,7 @@ final class DeviceConnection: CustomStringConvertible {
     // MARK: Connecting
 
     private func connect() {
-        guard let proxy else { return }
+        guard let proxy = caller else { return }
         let attempt: ConnectAttempt
         do throws(LinkLease.IsEnding) {
             // Another process has made an attempt, or a link, and may have died since.
@@ -316,7 +322,8 @@ final class DeviceConnection: CustomStringConvertible {
             pauseDiscovery(false)
             discover(needsDiscovery && phase == .attempting)
         }
-        device.connect(by: proxy) { [weak self, weak device, weak bus] result in
+        let replied: BlueZProxy.Completion = { [weak self, weak device, weak bus] result in
+            attempt.call.answered(result.failure)
             if attempt.isAnswered, result.failure == nil {
                 // BlueZ had forgotten the device, so that the `Connect` had failed, and heard it again before it came to
                 // that call: the link is this process's.
@@ -326,6 +333,7 @@ final class DeviceConnection: CustomStringConvertible {
             }
             self?.replied(to: attempt, result)
         }
+        device.connect(by: proxy, completion: client.calls.lane?.inOrder(replied) ?? replied)
     }
 
     private func claimLateLink() { if lease == nil { lease = try? newLease() } }
@@ -359,7 +367,7 @@ final class DeviceConnection: CustomStringConvertible {
     }
 
     private func callDisconnect() {
-        guard let proxy else { return }
+        guard let proxy = caller else { return }
         let answered = { [weak self, weak client] (result: Result<Message, BusError>) in
             guard let self, client?.isCurrent == true else { return }
             if let error = result.failure, !BlueZErrorName.isAnswer(result) {
@@ -419,7 +427,14 @@ final class DeviceConnection: CustomStringConvertible {
 
     /// Tells those who were connected. Others, who have begun to connect meanwhile, have lost nothing.
     private func reportLoss() {
-        let reason = loss.takeReason(isBonded: device.properties.isBonded)
+        var reason = loss.takeReason(isBonded: device.properties.isBonded)
+        if let pause = central.unanswered.pause(of: device.identity) {
+            let text =
+                "too many requests are unanswered: no link is made for \(Int((pause / .seconds(1)).rounded(.up))) s"
+            Log.warning(from: device.path.rawValue, "\(device.identity.addressText): \(text)")
+            let texts = [reason?.message, text].compactMap(\.self)
+            reason = (reason?.name ?? DisconnectReason.unanswered, texts.joined(separator: "; "))
+        }
         for core in clients where core.request?.wasUp == true {
             core.reportLoss(reason: reason, at: downSince)
             if core.request == nil { clients.removeAll { $0 === core } }
@@ -449,10 +464,50 @@ final class DeviceConnection: CustomStringConvertible {
     /// this link, and forgets the device 30 s later (seen with 5.66). So both end now.
     func pairingRefused() {
         channels.pairingRefused()
-        guard client.pairingRefused() else { return }
-        loss.noteOwn(("org.bluez.Reason.Authentication", "pairing was refused"))
-        guard let proxy else { return }
+        guard client.mayPairForOperation else { return }
+        endUseless(
+            (DisconnectReason.authentication, "pairing was refused"),
+            failing: .remote(name: BlueZErrorName.notPermitted, message: BlueZErrorName.notPaired))
+    }
+
+    /// The running operation was not answered in time.
+    func operationTimedOut() {
+        endUseless((DisconnectReason.timeout, "a request was not answered in time"), failing: .timedOut)
+    }
+
+    /// BlueZ will never answer a call of the running operation, which is over.
+    func callWasLost() {
+        guard isUp, central.unanswered.pause(of: device.identity) != nil else { return }
+        endUseless((DisconnectReason.unanswered, "BlueZ does not answer"), failing: .timedOut)
+    }
+
+    /// Ends a link on which BlueZ answers nothing any more.
+    /// - Parameter failure: What the operation gets that runs.
+    private func endUseless(_ reason: LinkLoss.Reason, failing failure: BusError) {
+        loss.noteOwn(reason)
+        client.halt(failure)
+        guard let proxy = caller else { return }
         bus.disconnect(proxy, mayCall: { [weak client] in client?.isCurrent == true })
+    }
+
+    /// BlueZ has not answered some operations of the link that has ended. If it does not because of that it never will, and may
+    /// use freed memory when the attribute is used again (``BlueZDifference/keptOperation``): then it is made to forget the
+    /// device. Not if that would cost a bond, or a link.
+    private func forgetIfStuck() {
+        let (device, calls) = (device, client.calls)
+        let isPending = { calls.abandoned.contains { !$0.isAnswered } }
+        guard isPending(), let caller, let adapter = bus.adapterProxy(of: device.path) else { return }
+        // What it answers because of the end of the link comes before this answer.
+        caller.get("Connected") { [bus] result in
+            var reader = (try? result.get())?.reader
+            let isConnected = try? reader?.readVariant { (value) throws(BusError) in try value.readBool() }
+            guard isPending(), isConnected == false, !device.properties.isBonded else { return }
+            Log.debug("\(device.path): forgotten, as BlueZ has not answered an operation")
+            bus.insist {
+                adapter.removeDevice(device.path, completion: $0)
+            } answered: { _ in
+            }
+        }
     }
 
     /// Of the old link nothing is answered or delivered any more.
@@ -467,6 +522,7 @@ final class DeviceConnection: CustomStringConvertible {
         central.pairing.endQuestion(about: device.path)
         device.noteUnconnected()
         client.endSubscriptions()
+        forgetIfStuck()
         client = GATTClient(of: device, in: central)
         channels.end()
         channels = LinkChannels(of: device, in: central)
@@ -474,7 +530,7 @@ final class DeviceConnection: CustomStringConvertible {
 
     func dropIfUnused() {
         guard isAttached, clients.isEmpty, phase == .idle else { return }
-        if let lease, let proxy, lease.beginEnding() {
+        if let lease, let proxy = caller, lease.beginEnding() {
             // BlueZ is at an attempt that another process has made, and has left to this one.
             self.lease = nil
             bus.disconnect(proxy, mayCall: { true }) { [device] result in

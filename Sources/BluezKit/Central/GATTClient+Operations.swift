@@ -15,6 +15,7 @@ extension GATTClient {
     func finish(_ id: Int) {
         guard queue.running?.id == id else { return }
         answerRunning = nil
+        abandonCall()
         if let next = queue.finish(id) { execute(next) }
     }
 
@@ -41,6 +42,7 @@ extension GATTClient {
     }
 
     private func begin(_ entry: Entry) {
+        if calls.isHalted { return }
         let operation = entry.operation
         // BlueZ resolves the whole table on its own; an earlier request waits (GD-13).
         if !isDiscovered, operation.waitsForServices || isAdopted { return }
@@ -121,7 +123,7 @@ extension GATTClient {
         _ make: @escaping (BlueZProxy, @escaping BlueZProxy.Completion) -> Void,
         answer: @escaping (Result<Message, BusError>) -> Void
     ) {
-        guard isCurrent, let path = ObjectPath(path), let proxy = bus.proxy(path, interface) else { return }
+        guard isCurrent, let path = ObjectPath(path), let proxy = proxy(path, interface) else { return }
         let id = entry.id
         answerRunning = { [weak self] result in
             guard let self else { return }
@@ -136,8 +138,9 @@ extension GATTClient {
         _ id: Int, _ proxy: BlueZProxy, tries: Int = 0,
         make: @escaping (BlueZProxy, @escaping BlueZProxy.Completion) -> Void
     ) {
-        make(proxy) { [weak self] result in
+        let replied: BlueZProxy.Completion = { [weak self] result in
             guard let self, isRunning(id) else { return }
+            if result.failure == .timedOut { return timedOut() }
             if let error = result.failure, BlueZErrorName.meansAcquired(error), tries < bus.timing.gatt.writerRetries {
                 // BlueZ notices some moments later that we have closed a socket; until then it refuses other writes.
                 bus.after(bus.timing.gatt.writerRetry * (1 << tries)) { [weak self] in
@@ -150,7 +153,8 @@ extension GATTClient {
                     if let self, isRunning(id) { answerRunning?(result) }
                 }
                 pair { [weak self] isPaired in
-                    isPaired && self?.isRunning(id) == true ? make(proxy, answered) : answered(result)
+                    guard let self, isPaired, isRunning(id) else { return answered(result) }
+                    make(proxy, noting(answered))
                 }
             } else if result.failure != nil {
                 bondAnnounced()
@@ -161,7 +165,20 @@ extension GATTClient {
                 }
             }
         }
+        make(proxy, noting(replied))
     }
+
+    /// For a call that BlueZ may never answer, and for what must follow such a call.
+    func proxy(_ path: ObjectPath, _ interface: String) -> BlueZProxy? {
+        guard let connection = calls.lane?.connection ?? bus.connection else { return nil }
+        var proxy = BlueZProxy(bus: connection, path: path, interface: interface)
+        let timing = bus.timing.gatt
+        proxy.attributeDeadline = device.properties.isBonded ? timing.answer : timing.pairingAnswer
+        return proxy
+    }
+
+    /// BlueZ has given no answer within the time that the peer has for one: after that nothing may be asked on the link.
+    func timedOut() { device.connection?.operationTimedOut() }
 
     func error(_ error: BusError, _ context: BlueZErrorContext) -> any Error {
         if BlueZErrorName.meansUnknownObject(error.name) { return staleAttribute }
@@ -300,13 +317,8 @@ extension GATTClient {
         }
     }
 
-    /// A pairing that BlueZ began for the operation that runs was refused.
-    /// - Returns: Whether that is so: then the operation is over.
-    func pairingRefused() -> Bool {
-        guard !isPairing, let answer = answerRunning else { return false }
-        answer(.failure(.remote(name: BlueZErrorName.notPermitted, message: BlueZErrorName.notPaired)))
-        return true
-    }
+    /// Whether BlueZ may be pairing for the operation that runs.
+    var mayPairForOperation: Bool { !isPairing && answerRunning != nil }
 }
 
 extension Result {

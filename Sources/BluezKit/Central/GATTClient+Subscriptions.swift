@@ -70,7 +70,7 @@ extension GATTClient {
     /// and the reason that the peer has tells `StartNotify` as well.
     private func acquireNotify(_ subscription: Subscription, _ entry: Entry, _ isRestoring: Bool) {
         let path = subscription.path.rawValue
-        guard isCurrent, let proxy = bus.proxy(subscription.path, BlueZ.characteristic) else { return }
+        guard isCurrent, let proxy = proxy(subscription.path, BlueZ.characteristic) else { return }
         let id = entry.id
         answerRunning = { [weak self] result in
             subscription.acquiring(false)
@@ -78,9 +78,10 @@ extension GATTClient {
             self?.finish(id)
         }
         subscription.acquiring(true)
-        proxy.acquireNotify { [weak self] result in
+        let replied: BlueZProxy.Completion = { [weak self] result in
             let socket = Self.notificationSocket(in: result)
             guard let self, isRunning(id) else { return }
+            if result.failure == .timedOut { return timedOut() }
             subscription.acquiring(false)
             guard let socket else {
                 Log.debug("\(path): no socket for notifications: \(result.failure?.message ?? "")")
@@ -97,6 +98,7 @@ extension GATTClient {
                 if let self, isRunning(id) { answerRunning?(result) }
             }
         }
+        proxy.acquireNotify(completion: noting(replied))
     }
 
     private static func notificationSocket(in result: Result<Message, BusError>) -> NotificationSocket? {

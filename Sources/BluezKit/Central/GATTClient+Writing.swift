@@ -17,10 +17,10 @@ extension GATTClient {
         guard bus.connection?.carriesFileDescriptors == true, writers.mayAsk(for: path) else {
             return writeByCall(data, path, entry)
         }
-        guard let objectPath = ObjectPath(path), let proxy = bus.proxy(objectPath, BlueZ.characteristic) else { return }
+        guard let objectPath = ObjectPath(path), let proxy = proxy(objectPath, BlueZ.characteristic) else { return }
         awaitEnd(of: entry)
         let id = entry.id
-        proxy.acquireWrite { [weak self] result in
+        let replied: BlueZProxy.Completion = { [weak self] result in
             let writer = Self.socket(in: result)
             guard let self, let entry = running(id) else { return _ = writer?.close() }
             guard let writer else {
@@ -32,6 +32,7 @@ extension GATTClient {
             releaseWhenIdle(writer, path)
             send(data, by: writer, path, entry)
         }
+        proxy.acquireWrite(completion: noting(replied))
     }
 
     /// The operation waits for BlueZ; but not longer than its characteristic is there.

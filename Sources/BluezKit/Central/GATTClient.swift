@@ -31,12 +31,17 @@ final class GATTClient: CustomStringConvertible {
     var answerRunning: ((Result<Message, BusError>) -> Void)?
     /// The operation that ran when its attribute went.
     var lostOperation: Int?
+    private(set) var calls: OperationCalls
     /// Whether `Pair` is on its way.
     var isPairing = false
-    /// Whether the device is pairing, and BlueZ has not said yet that it is bonded.
-    private var awaitsBond = false
-    /// Answers the running operation, which has led to the pairing.
-    private var answerWhenBonded: (() -> Void)?
+    private var bonding = Bonding()
+
+    private struct Bonding {
+        /// Whether the device is pairing, and BlueZ has not said yet that it is bonded.
+        var isAwaited = false
+        /// Answers the running operation, which has led to the pairing.
+        var answer: (() -> Void)?
+    }
 
     /// What is known of the ATT_MTU, besides ``tree``.
     private struct MTU {
@@ -48,7 +53,10 @@ final class GATTClient: CustomStringConvertible {
         var mayAsk = true
     }
 
-    init(of device: Device, in central: CentralRole) { (self.device, self.central) = (device, central) }
+    init(of device: Device, in central: CentralRole) {
+        (self.device, self.central) = (device, central)
+        calls = OperationCalls(lane: central.bus.callLane())
+    }
 
     var description: String {
         let subscriptions = central.subscriptions.all(of: self).map(\.description)
@@ -73,31 +81,62 @@ final class GATTClient: CustomStringConvertible {
 
     // MARK: A bond
 
-    func pairingAccepted() { awaitsBond = !device.properties.isBonded }
+    func pairingAccepted() { bonding.isAwaited = !device.properties.isBonded }
 
     /// Does `body` when the bond is known that was made for the running operation. BlueZ says so after the operation's
     /// answer (``BlueZDifference/lateBonds``), and an app that has got its value expects to find the bond.
     func whenBonded(_ body: @escaping () -> Void) {
-        guard awaitsBond, !device.properties.isBonded else { return body() }
-        answerWhenBonded = body
+        guard bonding.isAwaited, !device.properties.isBonded else { return body() }
+        bonding.answer = body
         // There may be none: bonding can be off at the peer.
         bus.after(bus.timing.pairing.bond) { [weak self] in self?.bondAnnounced() }
     }
 
     /// BlueZ has announced it, or there will be none.
     func bondAnnounced() {
-        awaitsBond = false
-        let answer = answerWhenBonded
-        answerWhenBonded = nil
+        let answer = bonding.answer
+        bonding = Bonding()
         answer?()
+    }
+
+    // MARK: Calls that BlueZ may never answer
+
+    /// - Returns: `completion`, which notes that BlueZ has answered.
+    func noting(_ completion: @escaping BlueZProxy.Completion) -> BlueZProxy.Completion {
+        let call = OperationCall()
+        calls.open = call
+        let ordered = calls.lane?.inOrder(completion) ?? completion
+        return { [weak self] result in
+            call.answered(result.failure)
+            if let self, calls.open === call, call.isAnswered { calls.open = nil }
+            ordered(result)
+        }
+    }
+
+    /// The running operation is over, whether or not BlueZ has answered.
+    func abandonCall() {
+        guard let call = calls.open else { return }
+        calls.open = nil
+        // BlueZ has let go of what it did for an attribute that has gone.
+        if lostOperation == nil || lostOperation != queue.running?.id { calls.abandoned.append(call) }
+        central.unanswered.note(call, about: device.identity, on: calls.lane)
+        if isCurrent, !calls.isHalted { device.connection?.callWasLost() }
+    }
+
+    /// BlueZ answers nothing on this link any more, which is being ended: what runs gets `failure`, what waits no answer
+    /// (CN-10).
+    func halt(_ failure: BusError) {
+        calls.isHalted = true
+        answerRunning?(.failure(failure))
     }
 
     // MARK: The end
 
     /// The link has ended: nothing is answered any longer. ``endSubscriptions()`` follows.
     func end() {
+        abandonCall()
         queue.removeAll()
-        (answerRunning, answerWhenBonded, mtu.waiting) = (nil, nil, [])
+        (answerRunning, bonding.answer, mtu.waiting) = (nil, nil, [])
         writers.closeAll()
     }
 

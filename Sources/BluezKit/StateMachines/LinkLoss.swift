@@ -52,7 +52,7 @@ struct LinkLoss {
 
     /// BlueZ answers such an attempt with either result. A failure alone can be that of a weak link.
     private var wasNotEncrypted: Bool {
-        endedWithAnswer || !isOwn && reason?.name == Self.authentication && ended(with: failedWhileUp)
+        endedWithAnswer || !isOwn && reason?.name == DisconnectReason.authentication && ended(with: failedWhileUp)
     }
 
     /// What the app hears of it; nil: nothing is known. Once.
@@ -60,10 +60,9 @@ struct LinkLoss {
         defer { reset() }
         guard reason == nil, endedWithAnswer, isBonded else { return reason }
         // It came up and was not encrypted: the peer has lost its keys (BlueZ before 5.83 gives no reason).
-        return (Self.authentication, "the link could not be encrypted")
+        return (DisconnectReason.authentication, "the link could not be encrypted")
     }
 
-    private static let authentication = "org.bluez.Reason.Authentication"
     private var endedWithAnswer: Bool { ended(with: succeeded) }
 
     private func ended(with answer: DispatchTime?) -> Bool {

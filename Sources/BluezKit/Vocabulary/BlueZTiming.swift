@@ -7,8 +7,6 @@ enum BlueZFacts {
     static let connect = Duration.seconds(40)
     /// How long `Device1.Pair` may take.
     static let pair = Duration.seconds(120)
-    /// How long a pairing agent may take to answer (src/agent.c, `REQUEST_TIMEOUT`).
-    static let agentAnswer = Duration.seconds(60)
     /// How long a device is kept that was only discovered, or has lost its link without a bond (`TemporaryTimeout` in
     /// main.conf).
     static let temporaryDevice = Duration.seconds(30)
@@ -16,6 +14,9 @@ enum BlueZFacts {
     static let scanCycle = Duration.seconds(10)
     /// For a peer to answer (Core Spec 5.4, Vol 3, Part F, 3.3.3: the ATT transaction timeout).
     static let attributeTransaction = Duration.seconds(30)
+    /// For the next message of a pairing, and so for the user's answer (Core Spec 5.4, Vol 3, Part H, 3.4; net/bluetooth/smp.c,
+    /// `SMP_TIMEOUT`).
+    static let pairingStep = Duration.seconds(30)
     /// For this process to answer about one of its attributes (src/gatt-database.c, `ATT_TIMEOUT`).
     static let applicationAnswer = Duration.seconds(5)
 }
@@ -29,6 +30,7 @@ struct BlueZTiming: Sendable {
     var connect = Connect()
     var link = Link()
     var gatt = GATT()
+    var unanswered = Unanswered()
     var pairing = Pairing()
     var server = Server()
     var channel = Channel()
@@ -41,8 +43,6 @@ struct BlueZTiming: Sendable {
         /// Longer than BlueZ tries; for pairing as well.
         static let connect = BlueZFacts.connect + .seconds(30)
         static let pair = BlueZFacts.pair + .seconds(30)
-        /// Reading or writing may start pairing, and pairing may ask the user.
-        static let attribute = BlueZFacts.attributeTransaction + BlueZFacts.agentAnswer + .seconds(5)
         /// For all that BlueZ knows. An app's thread waits for it.
         static let list = Duration.seconds(2)
         /// The same for the app's thread: the bus queue may be busy.
@@ -145,6 +145,11 @@ struct BlueZTiming: Sendable {
 
     /// Attributes of a connected device.
     struct GATT: Sendable {
+        /// For a read, a write or a subscription to be answered. The link ends then: the peer may not be asked anything after it.
+        var answer = BlueZFacts.attributeTransaction + .seconds(5)
+        /// The same of a peripheral that is not bonded and may pair first. However long an agent takes then, the kernel ends the
+        /// link if pairing does not go on.
+        var pairingAnswer = BlueZFacts.attributeTransaction + BlueZFacts.pairingStep + .seconds(5)
         /// BlueZ announces a changed attribute table object by object, within some milliseconds.
         var tableChange = Duration.milliseconds(100)
         /// For BlueZ to tell the MTU of a link that was there before: then `didConnect` comes without. It takes some calls that
@@ -163,6 +168,19 @@ struct BlueZTiming: Sendable {
         var descriptorRetry = Duration.milliseconds(10)
         /// Between two looks whether BlueZ has emptied a socket, doubled from the shortest to the longest.
         var drain = (shortest: Duration.milliseconds(1), longest: Duration.milliseconds(16))
+    }
+
+    /// Calls that BlueZ never answers (``CallBudget``, ``CallLane``).
+    struct Unanswered: Sendable {
+        /// So many within ``window`` end the link of their device.
+        var calls = 8
+        var window = Duration.seconds(600)
+        /// Then no link is made to it for so long, doubled each time up to ``longestPause``. After that time without another one
+        /// it starts over.
+        var pause = Duration.seconds(60)
+        var longestPause = Duration.seconds(3600)
+        /// So many make new links use another connection. The bus allows 128.
+        var lane = 40
     }
 
     struct Pairing: Sendable {

@@ -9,11 +9,11 @@ import Testing
         arguments: [
             (BlueZVersion(5, 66), [.bondedProperty], [.confirmations, .filterCrash, .cleanAcquireNotify], 7),
             (
-                BlueZVersion(5, 82), [.confirmations, .lateBonds], [.disconnectReasons, .filterCrash, .lostBondCrash], 5
+                BlueZVersion(5, 82), [.confirmations, .lateBonds], [.disconnectReasons, .filterCrash, .lostBondCrash], 7
             ),
-            (BlueZVersion(5, 86), [.disconnectReasons, .bearerLE], [.filterCrash, .cleanAcquireNotify], 4),
-            (BlueZVersion(5, 87), [.filterCrash, .cleanAcquireNotify], [], 6),
-            (BlueZVersion(5, 88), [.cleanAcquireNotify], [.filterCrash], 4),
+            (BlueZVersion(5, 86), [.disconnectReasons, .bearerLE], [.filterCrash, .cleanAcquireNotify], 5),
+            (BlueZVersion(5, 87), [.filterCrash, .cleanAcquireNotify], [], 7),
+            (BlueZVersion(5, 88), [.cleanAcquireNotify], [.filterCrash], 5),
         ] as [(BlueZVersion, [BlueZDifference], [BlueZDifference], Int)])
     func versions(
         _ version: BlueZVersion, _ present: [BlueZDifference], _ absent: [BlueZDifference], _ faults: Int

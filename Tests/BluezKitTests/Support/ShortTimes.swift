@@ -60,6 +60,7 @@ extension BlueZTiming {
         times.link.secondAttempt = times.link.secondAttempt / 10
         times.gatt.tableChange = times.gatt.tableChange / 5
         times.gatt.idleWriter = times.gatt.idleWriter / 10
+        times.unanswered.pause = times.unanswered.pause / 60
         times.pairing.agentRetry = times.pairing.agentRetry / 10
         times.pairing.bond = times.pairing.bond / 10
         // As long as the simulated daemon waits (`SimulatorTiming.applicationTimeout`).

@@ -31,9 +31,11 @@ import Testing
         typealias Deadline = BlueZTiming.Deadline
         #expect(Deadline.call > BlueZFacts.disconnect && Deadline.connect > BlueZFacts.connect)
         #expect(Deadline.pair > BlueZFacts.pair)
-        #expect(Deadline.attribute > BlueZFacts.attributeTransaction + BlueZFacts.agentAnswer)
+        #expect(BlueZTiming().gatt.answer > BlueZFacts.attributeTransaction)
+        #expect(BlueZTiming().gatt.pairingAnswer > BlueZFacts.attributeTransaction + BlueZFacts.pairingStep)
         #expect(Deadline.connect == .seconds(70) && Deadline.pair == .seconds(150))
-        #expect(Deadline.attribute == .seconds(95) && Deadline.blockedList == .seconds(4))
+        #expect(BlueZTiming().gatt.answer == .seconds(35) && BlueZTiming().gatt.pairingAnswer == .seconds(65))
+        #expect(Deadline.blockedList == .seconds(4))
     }
 
     @Test("a request of a central is answered by the time that bluetoothd would do so, and an indication by its peer's")

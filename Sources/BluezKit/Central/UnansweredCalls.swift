@@ -1,0 +1,32 @@
+import BluezDBus
+import Dispatch
+
+/// Calls that BlueZ has left unanswered, by device. Confined to the bus queue.
+final class UnansweredCalls {
+    private let bus: BlueZBus
+    private var budgets: [DeviceIdentity: CallBudget] = [:]
+
+    init(_ bus: BlueZBus) { self.bus = bus }
+
+    /// A call was given up.
+    func note(_ call: OperationCall, about identity: DeviceIdentity, on lane: CallLane?) {
+        guard !call.isAnswered else { return }
+        prune()
+        budgets[identity, default: CallBudget(timing: bus.timing.unanswered)].lose(at: .now())
+        lane?.lost += 1
+        call.onLateAnswer = { [weak self, weak lane] in
+            self?.budgets[identity]?.recover()
+            lane?.lost -= 1
+        }
+    }
+
+    /// For how long no link is made to a device; nil: one may be.
+    func pause(of identity: DeviceIdentity) -> Duration? { budgets[identity]?.pause(at: .now()) }
+
+    /// Addresses rotate.
+    private func prune() {
+        guard budgets.count >= 1000 else { return }
+        for (identity, var budget) in budgets where budget.isFresh(at: .now()) { budgets[identity] = nil }
+        if budgets.count >= 1000 { budgets.removeAll() }
+    }
+}

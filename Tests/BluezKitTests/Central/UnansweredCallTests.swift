@@ -1,0 +1,205 @@
+import BluezDBus
+import BluezKitSimulator
+import CoreBluetooth
+import Foundation
+import Testing
+
+@testable import BluezKit
+
+// bluetoothd leaves calls unanswered, such as those about an attribute that is removed, and a system bus counts them for as long
+// as a connection lasts: 100 of one peripheral stopped all calls of the process for 95 s, and then ended its links. Now each
+// peripheral has a budget, and links make such calls on connections that are replaced.
+@Suite struct UnansweredCallTests {
+    /// A peripheral whose service is replaced while it is read.
+    private final class Changing {
+        let peripheral: VirtualPeripheral
+        private(set) var versions = 0
+
+        init(_ world: SimulatedWorld) {
+            peripheral = VirtualPeripheral(
+                "F0:F1:F2:00:00:66", VirtualAdvertisement(localName: "Changing", serviceUUIDs: ["FF10"]),
+                services: Self.services)
+            world.simulator.add(peripheral)
+        }
+
+        private static var services: [VirtualService] {
+            [VirtualService("FF10", [VirtualCharacteristic("FF11", .read, value: [1], delay: .seconds(3600))])]
+        }
+
+        func change() {
+            versions += 1
+            peripheral.replaceServices(Self.services)
+        }
+    }
+
+    /// Reads, and lets the service change meanwhile, until the link ends.
+    /// - Returns: The error of the end.
+    private func lose(_ changing: Changing, _ peripheral: CBPeripheral, _ central: Central) async throws -> (any Error)?
+    {
+        let simulator = try #require(central.world as? SimulatedWorld).simulator
+        for _ in 0..<20 {
+            peripheral.discoverServices(nil)
+            if let end = try await ended(peripheral, central, { if case .services = $0 { true } else { false } }) {
+                return end[0]
+            }
+            peripheral.discoverCharacteristics(nil, for: try #require(peripheral.services?.first))
+            try await central.next("characteristics") { if case .characteristics = $0 { true } else { nil } }
+            let value = try #require(peripheral.services?.first?.characteristics?.first)
+            let reads = simulator.calls("ReadValue").count
+            peripheral.readValue(for: value)
+            _ = try #require(await simulator.waitForCalls("ReadValue", count: reads + 1))
+            changing.change()
+            let modified = try await ended(peripheral, central) { if case .modified = $0 { true } else { false } }
+            if let modified { return modified[0] }
+        }
+        throw BusError.malformed("the link did not end")
+    }
+
+    /// Waits for an event, or for the end of the link.
+    private func ended(
+        _ peripheral: CBPeripheral, _ central: Central, _ isIt: @escaping (Central.Event) -> Bool
+    ) async throws -> [(any Error)?]? {
+        let found = try await central.next("the event, or the end") { event -> [(any Error)?]? in
+            if case .disconnected(peripheral, _, let error) = event { return [error] }
+            return isIt(event) ? [] : nil
+        }
+        return found.isEmpty ? nil : found
+    }
+
+    @Test(
+        "a peripheral whose requests are never answered loses its link, is left alone for a while, and the error says so"
+    )
+    func budget() async throws {
+        let world = try await SimulatedWorld(.calm)
+        let times = ShortTimes(on: world.busAddress) { $0.unanswered.pause = .seconds(1) }
+        defer { withExtendedLifetime(times) {} }
+        let changing = Changing(world)
+        let central = Central(world)
+        try await central.powerOn()
+        let peripheral = try await central.find("Changing")
+        try await central.connect(peripheral)
+        let error = try #require(try await lose(changing, peripheral, central) as? CBError)
+        #expect(changing.versions == 8)
+        #expect(error.code == .connectionTimeout)
+        #expect((error as NSError).localizedFailureReason?.contains("no link is made for 1 s") == true)
+        // It is connected when that time is over.
+        let (attempts, start) = (world.simulator.calls("Connect").count, ContinuousClock.now)
+        try await central.connect(peripheral)
+        #expect(start.duration(to: .now) > .milliseconds(500))
+        #expect(world.simulator.calls("Connect").count == attempts + 1)
+    }
+
+    // Slow: 150 reads, and a change of services for each.
+    @Test(
+        "more calls than the bus allows are never answered: nothing else in the process notices, subscriptions live on")
+    func lanes() async throws {
+        let world = try await SimulatedWorld(.calm)
+        let times = ShortTimes(on: world.busAddress) {
+            ($0.unanswered.pause, $0.unanswered.longestPause) = (.milliseconds(1), .milliseconds(1))
+        }
+        defer { withExtendedLifetime(times) {} }
+        let changing = Changing(world)
+        let (central, other) = (Central(world), Central(world))
+        for app in [central, other] { try await app.powerOn() }
+        let heart = try await other.find("Rig Heart")
+        try await other.connect(heart)
+        let measurement = try await other.characteristic(CBUUID(string: "2A37"), of: CBUUID(string: "180D"), on: heart)
+        let location = try await other.characteristic(CBUUID(string: "2A38"), of: CBUUID(string: "180D"), on: heart)
+        #expect(try await other.setNotify(true, measurement) == nil)
+        let peripheral = try await central.find("Changing")
+        var (lost, worst) = (0, Duration.zero)
+        while lost < 150 {
+            try await central.connect(peripheral)
+            let before = changing.versions
+            #expect(try await lose(changing, peripheral, central) != nil)
+            lost += changing.versions - before
+            let start = ContinuousClock.now
+            #expect(try await other.read(location).get().count == 1)
+            worst = max(worst, start.duration(to: .now))
+            world.heart.notify("2A37", [0, UInt8(lost)])
+            try await other.next("value") {
+                if case .value(measurement, Data([0, UInt8(lost)]), nil) = $0 { true } else { nil }
+            }
+        }
+        #expect(worst < .seconds(1))
+        for app in [central, other] {
+            #expect(app.count { if case .state = $0 { true } else { false } } == 1)
+            #expect(app.manager.state == .poweredOn)
+        }
+        #expect(world.simulator.calls("StartNotify").count == 1)
+    }
+
+    // On a second connection the answer to a read could come before the signal that BlueZ sends before it.
+    @Test(
+        "a link on another connection: a read of a subscribed characteristic is delivered once, and notifications are")
+    func echo() async throws {
+        let world = try await SimulatedWorld(.calm)
+        let times = ShortTimes(on: world.busAddress) { $0.unanswered.lane = 0 }
+        defer { withExtendedLifetime(times) {} }
+        let central = Central(world)
+        try await central.powerOn()
+        let sink = try await central.find("Rig Sink")
+        let session = central.manager.session
+        // The next lane is opened by one link, and used by the one after it.
+        try await central.connect(sink)
+        try await eventually("another connection is there") {
+            session.queue.sync { session.blueZ.callLane()?.connection !== session.bus }
+        }
+        try await central.disconnect(sink)
+        try await central.connect(sink)
+        let lane = session.queue.sync { session.central.connected.first?.connection?.client.calls.lane }
+        #expect(lane != nil && lane?.connection !== session.bus)
+        let value = try await central.characteristic(sinkUUID(0x13), of: sinkUUID(1), on: sink)
+        #expect(try await central.setNotify(true, value) == nil)
+        central.forgetRecords()
+        for number in 1...50 {
+            try await world.control("sink value 0013 \(number % 2 == 0 ? "aa" : "bb")")
+            _ = try await central.read(value).get()
+        }
+        try await central.settle(sink)
+        #expect(central.count { if case .value(value, _, nil) = $0 { true } else { false } } == 50)
+        try await world.control("sink notify 0013 cc")
+        try await central.next("notification") {
+            if case .value(value, Data([0xCC]), nil) = $0 { true } else { nil }
+        }
+        try await central.disconnect(sink)
+    }
+
+    @Test("a read that BlueZ never answers ends with a timeout, and so does the link; the next link can be used")
+    func deadline() async throws {
+        let world = try await SimulatedWorld(.calm)
+        let times = ShortTimes(on: world.busAddress) { $0.gatt.pairingAnswer = .milliseconds(200) }
+        defer { withExtendedLifetime(times) {} }
+        let central = Central(world)
+        try await central.powerOn()
+        let heart = try await central.find("Rig Heart")
+        try await central.connect(heart)
+        let location = try await central.characteristic(CBUUID(string: "2A38"), of: CBUUID(string: "180D"), on: heart)
+        world.simulator.inject(SimulatorFault("ReadValue", .ignore))
+        #expect((try await central.read(location).failure as? CBError)?.code == .connectionTimeout)
+        let end = try await central.next("disconnection") {
+            if case .disconnected(heart, _, let error) = $0 { [error] } else { nil }
+        }[0]
+        #expect((end as? CBError)?.code == .connectionTimeout)
+        world.simulator.clearFaults()
+        try await central.connect(heart)
+        let again = try await central.characteristic(CBUUID(string: "2A38"), of: CBUUID(string: "180D"), on: heart)
+        #expect(try await central.read(again).get().count == 1)
+    }
+
+    @Test("a link that is lost while a read waits, which BlueZ answers then: the device is not forgotten")
+    func isNotForgotten() async throws {
+        let world = try await SimulatedWorld(.calm)
+        let central = Central(world)
+        try await central.powerOn()
+        let sink = try await central.find("Rig Sink")
+        try await central.connect(sink)
+        let slow = try await central.characteristic(sinkUUID(0x1B), of: sinkUUID(1), on: sink)
+        sink.readValue(for: slow)
+        _ = await world.simulator.waitForCalls("ReadValue")
+        world.sink.disconnect()
+        try await central.next("disconnection") { if case .disconnected(sink, _, _) = $0 { true } else { nil } }
+        try await central.connect(sink)
+        #expect(world.simulator.calls("RemoveDevice").isEmpty)
+    }
+}
