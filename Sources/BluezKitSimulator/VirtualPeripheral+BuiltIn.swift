@@ -115,7 +115,11 @@ extension VirtualPeripheral {
     public static var changingService: VirtualService {
         VirtualService(
             testUUID(0x0003),
-            [VirtualCharacteristic(testUUID(0x0021), [.read, .notify], value: Array("new".utf8))])
+            [
+                VirtualCharacteristic(testUUID(0x0021), [.read, .notify], value: Array("new".utf8)),
+                // Never answered.
+                VirtualCharacteristic(testUUID(0x0022), .read, delay: .seconds(3600)),
+            ])
     }
 }
 

@@ -242,10 +242,15 @@ class Virtual:
         await self.device.indicate_subscribers(self.characteristic(number), bytes.fromhex(value))
 
     async def cmd_services(self, change):
-        """services add|remove: a service 0003 appears or goes; Service Changed is indicated if subscribed to"""
+        """services add|remove: a service 0003 appears or goes, in which a read of 0022 is never answered; Service Changed is indicated if subscribed to"""
         server = self.device.gatt_server
         if change == 'add':
-            service = Service(rig_uuid(0x0003), [self.stored(0x0021, P.READ | P.NOTIFY, b'new')])
+            async def never(connection):
+                await asyncio.sleep(3600)
+
+            service = Service(rig_uuid(0x0003), [
+                self.stored(0x0021, P.READ | P.NOTIFY, b'new'),
+                self.served(0x0022, P.READ, never)])
             server.add_service(service)
         else:
             service = server.services[-1]

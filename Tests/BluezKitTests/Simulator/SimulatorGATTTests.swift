@@ -198,12 +198,13 @@ struct SimulatorGATTTests {
     func serviceChanged() async throws {
         let (simulator, _, client) = try await Self.connected()
         try await simulator.control("sink services add")
-        #expect(await client.hears("+ dev02/service0034/char0035/desc0037 GattDescriptor1"))
+        #expect(await client.hears("+ dev02/service0034/char0038 GattCharacteristic1"))
         #expect(
             client.lines == [
                 "dev02: UUIDs=[5]", "+ dev02/service0034 GattService1",
                 "+ dev02/service0034/char0035 GattCharacteristic1",
                 "+ dev02/service0034/char0035/desc0037 GattDescriptor1",
+                "+ dev02/service0034/char0038 GattCharacteristic1",
             ])
         client.forget()
         try await simulator.control("sink services remove")
@@ -211,7 +212,8 @@ struct SimulatorGATTTests {
         #expect(
             client.lines == [
                 "- dev02/service0034/char0035/desc0037 GattDescriptor1",
-                "- dev02/service0034/char0035 GattCharacteristic1", "- dev02/service0034 GattService1",
+                "- dev02/service0034/char0035 GattCharacteristic1",
+                "- dev02/service0034/char0038 GattCharacteristic1", "- dev02/service0034 GattService1",
                 "dev02: UUIDs=[4]",
             ])
     }
