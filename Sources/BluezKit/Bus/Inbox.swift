@@ -100,7 +100,7 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
         let events = outgoing
         outgoing = []
         switch post(events, to: recipient) {
-        case .none: place.perform { [self] in deliverBlock() }
+        case .none: handOver()
         case .anyThread where mayDeliver(): return { [self] in _ = deliverAll() }
         case .anyThread: wakeThread()
         case .block, .thread: break
@@ -148,7 +148,15 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
             if state.events.isEmpty { state.carrier = .none }
             return !state.events.isEmpty
         }
-        if mustGoOn { place.perform { [self] in deliverBlock() } }
+        if mustGoOn { handOver() }
+    }
+
+    /// Has a block run where the app wants it.
+    private func handOver() {
+        place.perform { [self] in deliverBlock() }
+        // The app may have released the manager after the event was posted, and before this.
+        let isForNothing = state.withLock { $0.isAbandoned && $0.events.isEmpty }
+        if isForNothing, place.cancel() { restart() }
     }
 
     /// Nothing follows: the manager is gone.
@@ -177,7 +185,7 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
         // Outside the lock: it may be the last reference.
         withExtendedLifetime(last) {}
         guard mustGoOn else { return }
-        if queue == nil { place.perform { [self] in deliverBlock() } } else { wakeThread() }
+        if queue == nil { handOver() } else { wakeThread() }
     }
 
     /// Lets the thread of this bring what there is.
@@ -196,7 +204,7 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
         guard !hasStarted else { return }
         // The process may have no more threads. One of libdispatch's, or the main one, brings it instead.
         state.withLock { ($0.hasThread, $0.carrier) = (false, .block) }
-        place.perform { [self] in deliverBlock() }
+        handOver()
     }
 
     /// Brings what there is to the queue, until there is nothing.

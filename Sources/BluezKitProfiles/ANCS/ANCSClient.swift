@@ -124,8 +124,9 @@ public final class ANCSClient: NSObject, CBPeripheralDelegate {
         for action in session.handle(event) {
             switch action {
             case .report(let event): handler(event)
-            // The handler has called `stop()`.
-            case .send where stops != before, .limitTime where stops != before: break
+            // The handler has called `stop()`: the command is not written.
+            case .send where stops != before: break
+            case .limitTime(let number) where stops != before: session.notWritten(number)
             case .send(let command):
                 if let controlPoint { peripheral.writeValue(command.data, for: controlPoint, type: .withResponse) }
             case .limitTime(let number):

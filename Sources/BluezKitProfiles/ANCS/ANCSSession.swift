@@ -83,6 +83,9 @@ struct ANCSSession {
         return actions
     }
 
+    /// No answer comes to the write of the command with this number.
+    mutating func notWritten(_ number: Int) { writes.removeAll { $0 == number } }
+
     // MARK: Asking
 
     private mutating func proceed() {

@@ -264,10 +264,24 @@ import Testing
         #expect(log.all == ["101"])
     }
 
+    @Test("a block that is handed over while the manager is released is cancelled")
+    func abandonedMeanwhile() {
+        let place = CancellingPlace()
+        let recorder = Recorder(place, log)
+        place.onPerform.withLock { $0 = { [weak recorder] in recorder?.inbox.abandon() } }
+        recorder.post(1)
+        #expect(place.works.withLock { $0.isEmpty })
+    }
+
     /// Runs nothing on its own.
     private final class CancellingPlace: CallbackPlace {
         let works = ProtectedBox<[@Sendable () -> Void]>([])
-        func perform(_ work: @escaping @Sendable () -> Void) { works.withLock { $0.append(work) } }
+        /// Before work is added.
+        let onPerform = ProtectedBox<(@Sendable () -> Void)?>(nil)
+        func perform(_ work: @escaping @Sendable () -> Void) {
+            onPerform.withLock { $0 }?()
+            works.withLock { $0.append(work) }
+        }
         func cancel() -> Bool { works.withLock { $0.popLast() != nil } }
         var queueOfAnyThread: DispatchQueue? { nil }
     }

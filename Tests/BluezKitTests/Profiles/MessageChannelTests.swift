@@ -126,9 +126,10 @@ struct MessageChannelTests {
         "what send has accepted arrives, although the channel is closed and released in the next line",
         arguments: [1_000, 65_536, 3_000_000], [true, false])
     func accepted(_ length: Int, _ isReadAtOnce: Bool) async throws {
-        let received = EventLog<Int>()
+        let (received, begun) = (EventLog<Int>(), EventLog<Bool>())
         let (central, messages) = try await open(limit: length) { channel in
             channel.isReading = isReadAtOnce
+            begun.append(true)
             var decoder = MessageDecoder(limit: length)
             while let bytes = await channel.receive(upTo: 65_536) {
                 decoder.append(bytes)
@@ -136,12 +137,13 @@ struct MessageChannelTests {
             }
             received.append(-1)
         }
+        try await begun.next("the other end") { $0 }
+        let channel = try #require((central.world as? SimulatedWorld)?.sink.channels.first)
         #expect(try messages.perform { try $0.send(Data(count: length)) })
         messages.perform { $0.close() }
         #expect(try messages.perform { try !$0.send(Data([1])) })
         messages.release()
-        // Unless it has read everything.
-        (central.world as? SimulatedWorld)?.sink.channels.first?.isReading = true
+        channel.isReading = true
         try await received.next("the end") { $0 == -1 ? true : nil }
         #expect(received.all == [length, -1])
         #expect(messages.log.all.isEmpty)
@@ -153,10 +155,10 @@ struct MessageChannelTests {
             channel.isReading = false
             await channel.echo()
         }
+        let channel = try #require((central.world as? SimulatedWorld)?.sink.channels.first)
         messages.perform { $0.patience = .milliseconds(50) }
         #expect(try messages.perform { try $0.send(Data(count: 3_000_000)) })
         messages.perform { $0.close() }
-        let channel = try #require((central.world as? SimulatedWorld)?.sink.channels.first)
         #expect(await channel.waitForEnd() == .closedByPeer)
     }
 
