@@ -139,6 +139,8 @@ extension Scenarios {
             let states = central.states
             try await stage.restart(states)
             await #expect(throws: (any Error).self) { try await within { for try await _ in second {} } }
+            // A question to BlueZ, which would come after a scan that resumes.
+            _ = await central.retrieveConnectedPeripherals(withServices: [CBUUID(string: "180D")])
             try await AsyncCentralScenarios.stopsScanning(stage.world)
             _ = try await AsyncCentralScenarios.find("Rig Heart", CBUUID(string: "180D"), central)
             try await AsyncCentralScenarios.stopsScanning(stage.world)
