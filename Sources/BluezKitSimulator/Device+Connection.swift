@@ -14,10 +14,16 @@ extension Device {
         guard connectAlarm == nil else { return server.refuse(call, .alreadyInProgressFailed) }
         connectCall = call
         setPermanent()
-        connectAlarm = simulator.after(simulator.timing.connectTimeout) { [weak self] in
-            self?.failConnect(.failed("le-connection-abort-by-local"))
-        }
+        limitAttempt { [weak self] in self?.failConnect(.failed("le-connection-abort-by-local")) }
         attemptConnection()
+    }
+
+    /// Only the time counts in which the peripheral is absent: a link that is being made takes its time.
+    private func limitAttempt(_ expired: @escaping () -> Void) {
+        connectAlarm = simulator.after(simulator.timing.connectTimeout) { [weak self] in
+            guard let self else { return }
+            setupAlarm == nil ? expired() : limitAttempt(expired)
+        }
     }
 
     /// Makes the requested link if the peripheral can be heard now.
@@ -97,7 +103,7 @@ extension Device {
     }
 
     private func connectAgain() {
-        connectAlarm = simulator.after(simulator.timing.connectTimeout) { [weak self] in self?.endAttempt() }
+        limitAttempt { [weak self] in self?.endAttempt() }
         attemptConnection()
     }
 

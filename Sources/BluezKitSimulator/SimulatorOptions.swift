@@ -10,7 +10,8 @@ public struct SimulatorOptions: Sendable {
         case none
     }
 
-    /// Which version of bluetoothd is imitated. ``init(version:)`` sets other options to what that version does.
+    /// Which version of bluetoothd is imitated. ``init(version:)`` sets other options to what that version does. The default is the
+    /// oldest one, which tells apps least: what passes there does not depend on something that a user's computer lacks.
     public var version = SimulatorVersion.v5_66
     /// What adapters have as `Modalias`, as set by `DeviceID` in main.conf; nil: BlueZ's own, which tells the version.
     public var modalias: String?

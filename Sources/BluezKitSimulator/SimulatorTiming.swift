@@ -6,7 +6,7 @@ public struct SimulatorTiming: Sendable {
     public var temporaryTimeout: Duration
     /// From `Device1.Disconnect` until the link is ended. 2 s.
     public var disconnectDelay: Duration
-    /// How long a `Connect` to an absent peripheral lasts. 40 s.
+    /// How long a `Connect` to an absent peripheral lasts. 40 s. The time in which a link is being made does not count.
     public var connectTimeout: Duration
     /// From a connectable peripheral being in range until the link is up.
     public var linkSetup: Duration

@@ -77,6 +77,7 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
     /// Ends the steps that have not been answered, by number.
     private var unanswered: [Int: () -> Void] = [:]
     private var stepCount = 0
+    private var listeners: [Int: (uuid: String, values: AsyncStream<[UInt8]>.Continuation)] = [:]
     var lastUsage: LinkUsage?
 
     init(_ address: String, key: String, simulator: Simulator) {
@@ -276,6 +277,9 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
 
     /// Writes a client characteristic configuration: 0 none, 1 notifications, 2 indications; all other values are
     /// invalid.
+    ///
+    /// Returns when the peripheral has confirmed it. An app's `didSubscribeTo` comes some moments later: wait for it before an update
+    /// that this central is to receive.
     public func configure(_ uuid: String, _ value: UInt16) async throws {
         try await step { link, answer in
             let characteristic = try self.remote(uuid)
@@ -289,6 +293,22 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
     public func subscribe(_ uuid: String) async throws {
         let flags = try simulator.sync { try remote(uuid).definition.flags }
         try await configure(uuid, flags.contains(.indicate) && !flags.contains(.notify) ? 2 : 1)
+    }
+
+    /// The values of a characteristic that are notified or indicated to this central from now on, on every link. Subscribe to it
+    /// as well (``subscribe(_:)``).
+    public func values(of uuid: String) -> AsyncStream<[UInt8]> {
+        AsyncStream { continuation in
+            home?.sync {
+                stepCount += 1
+                let number = stepCount
+                listeners[number] = (UUIDText.full(uuid), continuation)
+                continuation.onTermination = { [weak self] _ in
+                    guard let self else { return }
+                    home?.sync { self.listeners[number] = nil }
+                }
+            }
+        }
     }
 
     /// Whether indications are confirmed on arrival. Withheld confirmations are sent when this becomes true.
@@ -309,6 +329,9 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
     func received(_ value: [UInt8], of characteristic: GATTTable.Characteristic, confirm: (() -> Void)?) {
         let uuid = names[ObjectIdentifier(characteristic)] ?? UUIDText.short(characteristic.definition.uuid)
         event("\(confirm == nil ? "notified" : "indicated") \(uuid) \(Hex.text(value))")
+        for listener in listeners.values where listener.uuid == characteristic.definition.uuid {
+            listener.values.yield(value)
+        }
         guard let confirm else { return }
         // Over the air and back, so that the daemon has finished its current work.
         if isConfirming { home?.after(.zero, confirm) } else { held.append(confirm) }
@@ -336,12 +359,13 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
 }
 
 extension Simulator {
-    /// The rig's central, `F0:F1:F2:00:00:04`; number 2 is another one, `…:05`, and so on up to 9.
+    /// The rig's central, `F0:F1:F2:00:00:04`; number 2 is another one, `…:05`, and so on, up to 200.
     public func central(_ number: Int = 1) -> VirtualCentral {
-        sync {
+        precondition((1...200).contains(number), "centrals have the numbers 1 to 200")
+        return sync {
             let key = number == 1 ? "central" : "central\(number)"
             if let known = centrals[key] { return known }
-            let central = VirtualCentral("F0:F1:F2:00:00:0\(3 + number)", key: key, simulator: self)
+            let central = VirtualCentral("F0:F1:F2:00:00:\(Hex.byte(UInt8(3 + number)))", key: key, simulator: self)
             centrals[key] = central
             return central
         }

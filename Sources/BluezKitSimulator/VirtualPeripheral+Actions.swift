@@ -94,7 +94,9 @@ extension VirtualPeripheral {
         sync { for link in links { link.end(reason: 0x13) } }
     }
 
-    /// Goes out of range: it is no longer heard, and its links are lost after the supervision timeout.
+    /// Goes out of range: it is no longer heard, and its links are lost after the supervision timeout. Apps get
+    /// `CBError.connectionTimeout` where BlueZ gives the reason (``SimulatorVersion/v5_83`` and later), and
+    /// `CBError.peripheralDisconnected` otherwise.
     public func vanish() {
         sync {
             isInRange = false

@@ -1,4 +1,5 @@
 import BluezDBus
+import BluezKitSimulator
 import Foundation
 import Testing
 
@@ -39,6 +40,27 @@ import Testing
                 try await victim.publisher.next("readiness") { if case .ready = $0 { true } else { nil } }
             }
         }
+    }
+
+    @Test("UP-4 the values that a simulated central is notified of are a sequence, in order")
+    func valuesOfCentral() async throws {
+        let world = try await SimulatedWorld()
+        let characteristic = local(0x110, .notify)
+        let publisher = Publisher(world)
+        try await publisher.powerOn()
+        #expect(try await publisher.add(localService(0x100, [characteristic])) == nil)
+        #expect(try await publisher.advertise() == nil)
+        let central = world.simulator.central()
+        try await central.connect(to: "00:B1:5E:00:00:01")
+        let uuid = characteristic.uuid.line
+        let values = central.values(of: uuid)
+        try await central.subscribe(uuid)
+        _ = try await publisher.nextSubscription()
+        for number in UInt8(0)..<20 {
+            #expect(publisher.manager.updateValue(Data([number]), for: characteristic, onSubscribedCentrals: nil))
+        }
+        let all = try await within { await values.prefix(20).reduce(into: []) { $0 += $1 } }
+        #expect(all == Array(0..<20))
     }
 
     @Test("UP-7 a central that resubscribes before its disconnection was noticed keeps its new socket")

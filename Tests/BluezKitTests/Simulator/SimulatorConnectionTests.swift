@@ -54,4 +54,25 @@ struct SimulatorConnectionTests {
         #expect(await client.hears("- dev01 Device1"))
         #expect(client.lines.first == "- dev01/service0006/char0007/desc0009 GattDescriptor1")
     }
+
+    // The time limit of an attempt ran while the link was being made: with a slower link than limit, which a test sets to see
+    // what its app does in that time, no connect ever ended.
+    @Test("a link that takes longer than the limit of an attempt is made; an absent peripheral ends at the limit")
+    func slowLink() async throws {
+        var timing = SimulatorTiming.fast
+        (timing.connectTimeout, timing.linkSetup) = (.milliseconds(20), .milliseconds(200))
+        let simulator = try await Simulator(timing: timing)
+        let heart = simulator.add(.heart())
+        let client = try await BusClient(simulator.busAddress)
+        try await client.adapter("StartDiscovery")
+        #expect(await client.hears("+ dev01 Device1"))
+        try await client.device("Connect")
+        #expect(client.lines.contains("dev01: Connected=true"))
+        try await client.device("Disconnect")
+        // One that leaves while its link is made is absent.
+        let attempt = Task { try await client.device("Connect") }
+        _ = await simulator.waitForCalls("Connect", count: 2)
+        heart.vanish()
+        await #expect(throws: BusError.self) { try await attempt.value }
+    }
 }

@@ -3,6 +3,17 @@ import BluezDBus
 import Foundation
 import Testing
 
+// Centrals from the seventh on had addresses such as F0:F1:F2:00:00:012, and the channels that they opened were refused.
+@Suite struct SimulatedCentralTests {
+    @Test("each central has an address of its own, and that is one")
+    func addresses() async throws {
+        let simulator = try await Simulator()
+        let addresses = (1...200).map { simulator.central($0).address }
+        #expect(Set(addresses).count == 200)
+        #expect(addresses.allSatisfy { $0.wholeMatch(of: /F0:F1:F2:00:00:[0-9A-F]{2}/) != nil })
+    }
+}
+
 @Suite("Simulator: control, faults, scale, independent clients")
 struct SimulatorToolsTests {
     @Test("faults affect the calls they name, once or always")
