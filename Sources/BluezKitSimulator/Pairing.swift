@@ -137,9 +137,11 @@ final class Pairing {
         }
     }
 
+    /// The kernel ends the link.
     private func rejectedByPeer(_ link: Link) {
         device.pairing = nil
-        link.end(reason: 0x13)
+        link.end(reason: 0x16)
+        simulator.server?.flush()  // what waits is answered after the end of the link
         if let call { simulator.server?.refuse(call, .authenticationFailed) }
         for continuation in continuations { continuation(ATTFailure(0x0E)) }
     }

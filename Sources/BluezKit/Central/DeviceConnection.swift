@@ -409,6 +409,9 @@ final class DeviceConnection: CustomStringConvertible {
     private func linkDown() {
         downSince = CFAbsoluteTimeGetCurrent()
         loss.linkEnded(at: .now())
+        if client.answerRunning != nil, !device.properties.isBonded {
+            loss.endedUnanswered(isPairing: client.awaitsBond)
+        }
         endGeneration(keepsLease: phase == .lost)
         for core in clients {
             for _ in 0..<core.pendingCancels { core.reportRequestedDisconnect() }
@@ -427,6 +430,13 @@ final class DeviceConnection: CustomStringConvertible {
 
     /// Tells those who were connected. Others, who have begun to connect meanwhile, have lost nothing.
     private func reportLoss() {
+        if loss.mayBeRefusal {
+            let address = device.identity.addressText
+            Log.warning(
+                from: "unanswered \(address)",
+                "\(address) has ended the link in place of an answer, or was lost. A peripheral that refuses to pair does that, "
+                    + "and BlueZ before 5.83 does not tell")
+        }
         var reason = loss.takeReason(isBonded: device.properties.isBonded)
         if let pause = central.unanswered.pause(of: device.identity) {
             let text =

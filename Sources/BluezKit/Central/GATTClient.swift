@@ -83,6 +83,9 @@ final class GATTClient: CustomStringConvertible {
 
     func pairingAccepted() { bonding.isAwaited = !device.properties.isBonded }
 
+    /// Whether the device is pairing, and BlueZ has not said yet that it is bonded.
+    var awaitsBond: Bool { bonding.isAwaited }
+
     /// Does `body` when the bond is known that was made for the running operation. BlueZ says so after the operation's
     /// answer (``BlueZDifference/lateBonds``), and an app that has got its value expects to find the bond.
     func whenBonded(_ body: @escaping () -> Void) {

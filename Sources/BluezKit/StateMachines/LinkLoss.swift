@@ -14,6 +14,9 @@ struct LinkLoss {
     private var failedWhileUp: DispatchTime?
     private var succeeded: DispatchTime?
     private var ended: DispatchTime?
+    /// Whether a peer without a bond had not answered an operation, and nothing says why the link ended: peers that refuse to pair
+    /// do that, and those that are lost.
+    private(set) var mayBeRefusal = false
 
     init(timing: BlueZTiming.Link = BlueZTiming.Link()) { self.timing = timing }
 
@@ -36,8 +39,19 @@ struct LinkLoss {
     /// The link has ended.
     mutating func linkEnded(at now: DispatchTime) { ended = now }
 
+    /// A link without a bond has ended before the peer had answered an operation of the app's.
+    /// - Parameter isPairing: Whether the app has agreed to pair on it.
+    mutating func endedUnanswered(isPairing: Bool) {
+        guard !isOwn else { return }
+        // After a failed pairing the kernel ends the link. BlueZ 5.83 and later say that it was this computer.
+        if isPairing || reason?.name == "org.bluez.Reason.Local" { reason = (DisconnectReason.authentication, "pairing failed") }
+        mayBeRefusal = reason == nil
+    }
+
     /// A new link is there: what was said was about an earlier one.
-    mutating func reset() { (reason, isOwn, failedWhileUp, succeeded, ended) = (nil, false, nil, nil, nil) }
+    mutating func reset() {
+        (reason, isOwn, failedWhileUp, succeeded, ended, mayBeRefusal) = (nil, false, nil, nil, nil, false)
+    }
 
     /// How long the end of the link is held back; nil: it is reported now. When Bluetooth is switched off BlueZ ends the
     /// links first and says so some 50 ms later. Then the new state alone is reported (O-18). A link that could not be

@@ -64,6 +64,30 @@ import Testing
         #expect(loss.takeReason(isBonded: false)?.message == "gone")
     }
 
+    // A peripheral that refuses to pair looked like one that has gone away.
+    @Test("CN-14 a link that ends in place of an answer is a failed pairing, or may be one if that is not known")
+    func failedPairing() {
+        let authentication = "org.bluez.Reason.Authentication"
+        for (reason, isPairing, expected, mayBe) in [
+            (nil, false, nil, true), (nil, true, authentication, false),
+            ("org.bluez.Reason.Local", false, authentication, false),
+            ("org.bluez.Reason.Remote", false, "org.bluez.Reason.Remote", false),
+            ("org.bluez.Reason.Remote", true, authentication, false),
+            ("org.bluez.Reason.Timeout", false, "org.bluez.Reason.Timeout", false),
+        ] as [(String?, Bool, String?, Bool)] {
+            var loss = LinkLoss()
+            if let reason { loss.note((reason, "")) }
+            loss.endedUnanswered(isPairing: isPairing)
+            #expect(loss.mayBeRefusal == mayBe)
+            #expect(loss.takeReason(isBonded: false)?.name == expected)
+            #expect(!loss.mayBeRefusal)
+        }
+        var own = LinkLoss()
+        own.noteOwn((authentication, "refused"))
+        own.endedUnanswered(isPairing: true)
+        #expect(own.takeReason(isBonded: false)?.message == "refused")
+    }
+
     @Test("a reason is reported once, and none of an earlier link")
     func reason() {
         var loss = LinkLoss()
