@@ -145,8 +145,8 @@ package enum BlueZDifference: CaseIterable, Sendable {
                 "an operation for which pairing began, and whose link ends before it is paired, is never answered, nor the next "
                     + "one of that attribute, at which bluetoothd may crash",
                 "rig, 5.82 and 5.87; source",
-                "bluetoothd is made to forget the peripheral (`RemoveDevice`) when the link has ended; not a bonded one",
-                cure: "if another program has left it so: `bluetoothctl remove` the peripheral")
+                "bluetoothd is made to forget the peripheral (`RemoveDevice`) when the link has ended; not a bonded one. "
+                    + "Where another program has left it so, `bluetoothctl remove` the peripheral")
         case .returnedCentralCrash:
             .fault(
                 since: .init(5, 82), until: .init(5, 82),

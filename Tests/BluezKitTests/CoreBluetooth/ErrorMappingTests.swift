@@ -68,7 +68,7 @@ import Testing
             Example(.attributeRead, bluez + "NotReady", "Resource Not Ready", cb: .notConnected),
             Example(.attributeRead, bus + "UnknownObject", "", cb: .invalidHandle),
             Example(.attributeRead, bus + "UnknownMethod", "", cb: .invalidHandle),
-            Example(.attributeRead, bus + "NoReply", "", cb: .unknown),
+            Example(.attributeRead, bus + "NoReply", "", cb: .connectionTimeout),
             Example(.attributeRead, bus + "Disconnected", "", cb: .notConnected),
             Example(.attributeRead, bus + "LimitsExceeded", "", cb: .outOfSpace),
             Example(.attributeRead, "com.example.Other", "", cb: .unknown),
