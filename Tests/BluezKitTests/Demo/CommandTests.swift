@@ -193,7 +193,7 @@ import Testing
         var receiver = try start(receive, "receiver")
         let sender = try start(
             ["transfer", "send", folder.path + "/a", "--adapter", "hci1", "--via", "write"], "sender")
-        defer { kill(sender, SIGKILL) }
+        defer { killAndWait(sender) }
         try await eventually("a part of it", within: 4 * world_deadline) {
             (FileManager.default.contents(atPath: folder.path + "/b.part")?.count ?? 0) > 10_000
         }
@@ -205,7 +205,7 @@ import Testing
         }
         #expect(!said("sender").contains("bluez-demo: "), "\(said("sender"))")
         receiver = try start(receive, "receiver")
-        defer { kill(receiver, SIGKILL) }
+        defer { killAndWait(receiver) }
         try await eventually("it continues", within: 4 * world_deadline) {
             said("receiver").contains(", continuing at ")
         }

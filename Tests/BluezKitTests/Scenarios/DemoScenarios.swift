@@ -245,7 +245,7 @@ extension Scenarios {
             let world = try await worldWithTwoAdapters()
             let sensor = try spawn(
                 demo(world, ["peripheral", "heart-rate", "--rate", "100", "--adapter", "hci0", "--json"]))
-            defer { kill(sensor, SIGKILL) }
+            defer { killAndWait(sensor) }
             let status = try await run(
                 demo(
                     world,

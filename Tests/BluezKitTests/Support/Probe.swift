@@ -28,6 +28,13 @@ func spawn(_ words: [String], program: String? = nil, input: Int32? = nil, outpu
     return pid
 }
 
+/// Kills a program that a test has started. The status must be fetched: an exit test waits for any child, and would find this
+/// one again and again in place of its own.
+func killAndWait(_ process: pid_t) {
+    kill(process, SIGKILL)
+    waitpid(process, nil, 0)
+}
+
 /// Starts a program and waits for its end.
 /// - Returns: The status that `waitpid` gives.
 func run(_ words: [String], within seconds: Double = 5 * world_deadline) async throws -> Int32 {
@@ -41,8 +48,7 @@ func waitForEnd(of process: pid_t, _ name: String, within seconds: Double = 5 * 
     do {
         try await eventually("\(name) has ended", within: seconds) { waitpid(process, &status, WNOHANG) != 0 }
     } catch {
-        kill(process, SIGKILL)
-        waitpid(process, &status, 0)
+        killAndWait(process)
         throw error
     }
     return status

@@ -80,6 +80,7 @@ final class LogCapture: Sendable {
     private init() {
         BluezKitLog.handler = { [state] level, text in
             let line = "\(level): \(text)"
+            BluezKitLog.writeToStandardError(level, text)
             state.withLock { state in
                 state.lines.append(line)
                 state.waiters.removeAll { $0(line) }
