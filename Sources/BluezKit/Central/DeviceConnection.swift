@@ -433,7 +433,7 @@ final class DeviceConnection: CustomStringConvertible {
         if loss.mayBeRefusal {
             let address = device.identity.addressText
             Log.warning(
-                from: "unanswered \(address)",
+                from: "unanswered \(bus.address) \(address)",
                 "\(address) has ended the link in place of an answer, or was lost. A peripheral that refuses to pair does that, "
                     + "and BlueZ before 5.83 does not tell")
         }
