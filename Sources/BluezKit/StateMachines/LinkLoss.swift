@@ -44,7 +44,9 @@ struct LinkLoss {
     mutating func endedUnanswered(isPairing: Bool) {
         guard !isOwn else { return }
         // After a failed pairing the kernel ends the link. BlueZ 5.83 and later say that it was this computer.
-        if isPairing || reason?.name == "org.bluez.Reason.Local" { reason = (DisconnectReason.authentication, "pairing failed") }
+        if isPairing || reason?.name == "org.bluez.Reason.Local" {
+            reason = (DisconnectReason.authentication, "pairing failed")
+        }
         mayBeRefusal = reason == nil
     }
 

@@ -161,7 +161,8 @@ import Testing
         let outcome = try await demo(
             ["heart-rate", "--adapter", "hci7", "--timeout", "0.5"], bus: simulator.address)
         #expect(outcome.status == 3)
-        #expect(outcome.errors == "bluez-demo: there is no adapter hci7: choose one of these: hci0 (00:B1:5E:00:00:01)\n")
+        #expect(
+            outcome.errors == "bluez-demo: there is no adapter hci7: choose one of these: hci0 (00:B1:5E:00:00:01)\n")
     }
 
     @Test("without arguments the commands are listed, as a mistake")
