@@ -61,7 +61,6 @@ extension BlueZTiming {
         times.gatt.tableChange = times.gatt.tableChange / 5
         times.gatt.idleWriter = times.gatt.idleWriter / 10
         times.unanswered.pause = times.unanswered.pause / 60
-        times.pairing.agentRetry = times.pairing.agentRetry / 10
         times.pairing.bond = times.pairing.bond / 10
         // As long as the simulated daemon waits (`SimulatorTiming.applicationTimeout`).
         times.server.request = .seconds(2)
