@@ -28,7 +28,7 @@ extension Scenarios {
 
         // Slow: in the rig, four seconds of measurements for each kind, and BlueZ takes its time to make links and end them.
         @Test(
-            "a bad peripheral delays no value and no read of another one by a second",
+            "a bad peripheral holds up no value and no read of another one",
             arguments: Kind.ofThisWorld, API.allCases)
         func others(_ kind: Kind, _ api: API) async throws {
             let world = try await Worlds.make()
@@ -46,7 +46,10 @@ extension Scenarios {
             }
             try await world.control("heart beat 0")
             print("strangers: \(kind), \(api): worst read \(delays.read), worst gap between values \(delays.gap)")
-            #expect(delays.read < .seconds(1) && delays.gap < .seconds(1))
+            // On an idle machine the worst is 0.02 s here, and below a second in the rig. A bad peripheral that stops the others
+            // stops them for 30 s and more, so this holds on a busy machine as well.
+            let limit = Duration.seconds(Worlds.isRig ? 20 : 5)
+            #expect(delays.read < limit && delays.gap < limit)
             await bad.release()
             _ = try? await world.control("sink return")
             _ = try? await world.control("sink services remove")
