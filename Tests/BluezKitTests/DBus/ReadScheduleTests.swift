@@ -144,7 +144,7 @@ struct ReadScheduleTests {
             try #require(received == sent.compactMap(\.received), "BLUEZKIT_SEED=\(seed &+ UInt64(number))")
             if number % 1000 == 0 {
                 stream = MessageStream()
-                try #require(openSockets() == before, "BLUEZKIT_SEED=\(seed &+ UInt64(number))")
+                try #require(openSockets() <= before, "BLUEZKIT_SEED=\(seed &+ UInt64(number))")
             }
         }
     }
