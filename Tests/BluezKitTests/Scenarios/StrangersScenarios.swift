@@ -28,7 +28,7 @@ extension Scenarios {
 
         // Slow: in the rig, four seconds of measurements for each kind, and BlueZ takes its time to make links and end them.
         @Test(
-            "a bad peripheral holds up no value and no read of another one",
+            "a bad peripheral delays no value and no read of another one by a second",
             arguments: Kind.ofThisWorld, API.allCases)
         func others(_ kind: Kind, _ api: API) async throws {
             let world = try await Worlds.make()
@@ -40,16 +40,18 @@ extension Scenarios {
             try await world.control("heart beat \(Worlds.isRig ? 10 : 0.5)")
             let bad = BadApp(kind, world)
             try await bad.began.next("it is connected") { $0 }
-            let delays = try await measure(good, ticks: Worlds.isRig ? 40 : 20) { tick in
-                let (turn, rest) = tick.quotientAndRemainder(dividingBy: Worlds.isRig ? 10 : 2)
-                if rest == 0 { await misbehave(kind, world, isOdd: turn % 2 == 1) }
+            // What the bad peripheral does, it does each time; a busy machine does not.
+            var delays = (read: Duration.zero, gap: Duration.zero)
+            for _ in 0..<3 {
+                delays = try await measure(good, ticks: Worlds.isRig ? 40 : 20) { tick in
+                    let (turn, rest) = tick.quotientAndRemainder(dividingBy: Worlds.isRig ? 10 : 2)
+                    if rest == 0 { await misbehave(kind, world, isOdd: turn % 2 == 1) }
+                }
+                print("strangers: \(kind), \(api): worst read \(delays.read), worst gap between values \(delays.gap)")
+                if max(delays.read, delays.gap) < .seconds(1) { break }
             }
             try await world.control("heart beat 0")
-            print("strangers: \(kind), \(api): worst read \(delays.read), worst gap between values \(delays.gap)")
-            // On an idle machine the worst is 0.02 s here, and below a second in the rig. A bad peripheral that stops the others
-            // stops them for 30 s and more, so this holds on a busy machine as well.
-            let limit = Duration.seconds(Worlds.isRig ? 20 : 5)
-            #expect(delays.read < limit && delays.gap < limit)
+            #expect(delays.read < .seconds(1) && delays.gap < .seconds(1))
             await bad.release()
             _ = try? await world.control("sink return")
             _ = try? await world.control("sink services remove")
