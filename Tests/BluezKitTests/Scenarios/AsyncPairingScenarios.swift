@@ -17,6 +17,20 @@ extension Scenarios {
                 return try await within { try await sink.readValue(for: secret) }
             }
 
+            /// Reads what demands a pairing. That succeeds, and is undone; or it is refused.
+            func expectPairing<Refusal: Error>(
+                _ succeeds: Bool, else refusal: Refusal.Type = CBATTError.self
+            ) async throws {
+                if succeeds {
+                    #expect(try await read() == Data("encrypted".utf8))
+                    try await expectBond()
+                    try await removeBond()
+                } else {
+                    await #expect(throws: refusal) { try await read() }
+                    try await expectBond(false)
+                }
+            }
+
             func expectBond(_ isBonded: Bool = true) async throws {
                 try await eventually("the sink is bonded: \(isBonded)") {
                     await central.retrieveBondedPeripherals().contains(sink) == isBonded
@@ -80,14 +94,7 @@ extension Scenarios {
                 return agrees
             }
             let setting = try await prepare("justworks", pairing)
-            if agrees {
-                #expect(try await setting.read() == Data("encrypted".utf8))
-                try await setting.expectBond()
-                try await setting.removeBond()
-            } else {
-                await #expect(throws: CBATTError.self) { try await setting.read() }
-                try await setting.expectBond(false)
-            }
+            try await setting.expectPairing(agrees)
             #expect(asked.all == [setting.sink.identifier])
         }
 
@@ -96,14 +103,7 @@ extension Scenarios {
             var pairing = Pairing()
             pairing.enterPasskey = { _ in passkey }
             let setting = try await prepare("display 123456", pairing)
-            if passkey == 123_456 {
-                #expect(try await setting.read() == Data("encrypted".utf8))
-                try await setting.expectBond()
-                try await setting.removeBond()
-            } else {
-                await #expect(throws: (any Error).self) { try await setting.read() }
-                try await setting.expectBond(false)
-            }
+            try await setting.expectPairing(passkey == 123_456, else: CBError.self)
         }
 
         @Test("CN-14 the app shows a passkey until pairing has ended, which cancels the handler's task")
@@ -137,14 +137,7 @@ extension Scenarios {
                 return areEqual
             }
             let setting = try await prepare("numeric", pairing)
-            if areEqual {
-                #expect(try await setting.read() == Data("encrypted".utf8))
-                try await setting.expectBond()
-                try await setting.removeBond()
-            } else {
-                await #expect(throws: CBATTError.self) { try await setting.read() }
-                try await setting.expectBond(false)
-            }
+            try await setting.expectPairing(areEqual)
             #expect(shown.all.count == 1 && shown.all.allSatisfy { $0.count == 6 })
         }
 
