@@ -29,7 +29,7 @@ def check(what, found, expected):
 async def connected(device, adapter):
     """A client that has found the services. bluetoothd, which is at both ends, at times ends a link before that."""
     client = BleakClient(device, timeout=60, bluez={'adapter': adapter})
-    for left in reversed(range(3)):
+    for left in reversed(range(10)):
         try:
             await client.connect()
             break
