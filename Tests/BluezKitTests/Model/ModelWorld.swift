@@ -257,7 +257,10 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
                 peripheral.removeService(VirtualPeripheral.changingService.uuid)
             } else {
                 changed.insert(number)
-                peripheral.addService(VirtualPeripheral.changingService)
+                // Without the characteristic that is never answered: an answer is owed to each call.
+                var service = VirtualPeripheral.changingService
+                service.characteristics.removeAll { $0.uuid == sinkUUID(0x22).line }
+                peripheral.addService(service)
             }
         case .forget:
             for app in apps.values { app.watch.allowRepetition() }
