@@ -13,6 +13,16 @@ struct ScanParameters: Equatable, Sendable {
         self.allowsDuplicates = allowsDuplicates
     }
 
+    /// As in CoreBluetooth, order, repetitions and spelling of the services make no difference.
+    static func == (one: ScanParameters, other: ScanParameters) -> Bool {
+        one.allowsDuplicates == other.allowsDuplicates && areSame(one.services, other.services)
+            && areSame(one.solicited, other.solicited)
+    }
+
+    private static func areSame(_ one: [Data], _ other: [Data]) -> Bool {
+        Set(one.map { CBUUID(data: $0) }) == Set(other.map { CBUUID(data: $0) })
+    }
+
     /// What was preserved; nil: no scan.
     init?(restored dictionary: [String: Any]) {
         let services = dictionary[CBCentralManagerRestoredStateScanServicesKey] as? [CBUUID]
@@ -104,7 +114,11 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
             if subscription.isEnded { return }
             if let scan, scan != parameters { scans.finish(throwing: BluetoothError.scanReplaced) }
             scans.add(subscription)
-            if scan == parameters { return }
+            if scan == parameters {
+                if parameters.allowsDuplicates { return }
+                // The scan has reported peripherals that the new consumer has yet to hear of: another one reports them again.
+                manager.stopScan()
+            }
             scan = parameters
             manager.scanForPeripherals(
                 withServices: parameters.services.isEmpty ? nil : parameters.services.map { CBUUID(data: $0) },
@@ -238,6 +252,7 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
         } else if hasBeenOn {
             let error = BluetoothError.unavailable(state)
             endScans(error)
+            if state != .poweredOff { restored.end() }
             for link in peripherals.values { link.reset(error, isInvalid: state != .poweredOff) }
         } else {
             endWaitingScans(BluetoothError.unavailable(state))

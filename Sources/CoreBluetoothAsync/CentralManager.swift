@@ -50,7 +50,8 @@ public final class CentralManager: Sendable {
     public var events: EventSequence<CentralManagerEvent, Never> { core.sequence { $0.events.add($1) } }
 
     /// What was preserved from an earlier run of this program, if it gave `CBCentralManagerOptionRestoreIdentifierKey` in
-    /// both. Has one element or none, then ends. The first consumer gets it, however late it comes.
+    /// both. Has one element or none, then ends. The first consumer gets it, however late it comes; not
+    /// after a restart of bluetoothd, which has ended it.
     ///
     /// The manager keeps the restored peripherals connected until then.
     public var restoredState: EventSequence<RestoredCentralState, Never> { core.sequence { $0.addRestoration($1) } }
@@ -60,11 +61,12 @@ public final class CentralManager: Sendable {
     /// Scans until the sequence ends or is released. Switching Bluetooth off ends it with
     /// ``BluetoothError/unavailable(_:)``.
     ///
-    /// A manager has one scan. One with the same parameters shares it; one with other parameters replaces it, and
-    /// the first sequence ends with ``BluetoothError/scanReplaced``.
+    /// A manager has one scan. One with the same parameters, in any order of the services, shares it; one with other parameters
+    /// replaces it, and the first sequence ends with ``BluetoothError/scanReplaced``.
     /// - Parameters:
     ///   - serviceUUIDs: Reports peripherals that advertise one of these; nil or empty: all.
-    ///   - allowDuplicates: Whether to report each packet that is received, instead of each peripheral once.
+    ///   - allowDuplicates: Whether to report each packet that is received, instead of each peripheral once, and once more
+    ///     when another sequence begins to share the scan.
     ///   - solicitedServiceUUIDs: Reports also peripherals that solicit one of these.
     ///   - bufferSize: How many reports wait at most; see ``EventSequence``.
     public func scanForPeripherals(

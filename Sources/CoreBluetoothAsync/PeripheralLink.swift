@@ -82,6 +82,7 @@ final class PeripheralLink: NSObject, CBPeripheralDelegate {
     }
 
     private func perform(_ actions: [ConnectionMachine.Action], _ error: any Error = CBError(.operationCancelled)) {
+        updateHandle()  // before anyone hears of it
         for action in actions {
             switch action {
             case .connect: connectNow()

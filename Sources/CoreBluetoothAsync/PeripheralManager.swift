@@ -45,7 +45,8 @@ public final class PeripheralManager: Sendable {
     public func waitUntilReady() async throws { try await states.waitUntilReady() }
 
     /// What was preserved from an earlier run of this program, if it gave `CBPeripheralManagerOptionRestoreIdentifierKey`
-    /// in both. Has one element or none, then ends. The first consumer gets it, however late it comes.
+    /// in both. Has one element or none, then ends. The first consumer gets it, however late it comes; not
+    /// after a restart of bluetoothd, which has ended it.
     public var restoredState: EventSequence<RestoredPeripheralState, Never> { core.sequence { $0.addRestoration($1) } }
 
     // MARK: Services

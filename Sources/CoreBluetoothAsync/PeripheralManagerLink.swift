@@ -225,9 +225,10 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
     }
 
     private func send(_ update: Update, of characteristic: CBMutableCharacteristic) -> Bool {
-        let centrals = update.centrals.map { wanted in
-            (characteristic.subscribedCentrals ?? []).filter { wanted.contains($0.identifier) }
-        }
+        // Without them there is room. A restored service that could not be published has none, and CoreBluetooth would say no
+        // without ever saying when to try again.
+        guard let subscribed = characteristic.subscribedCentrals, !subscribed.isEmpty else { return true }
+        let centrals = update.centrals.map { wanted in subscribed.filter { wanted.contains($0.identifier) } }
         // An empty list means all of them, for CoreBluetooth too.
         if centrals?.isEmpty == true { return true }
         return manager?.updateValue(update.value, for: characteristic, onSubscribedCentrals: centrals) == true
@@ -350,6 +351,7 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
             end(BluetoothError.unavailable(state))
             if hasBeenOn, state != .poweredOff {
                 (published, restoredChannels, calledOff) = (ServiceTable(), RestoredChannels(), [])
+                restored.end()
             }
         }
         states.send(state)

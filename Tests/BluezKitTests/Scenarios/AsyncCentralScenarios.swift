@@ -157,6 +157,29 @@ extension Scenarios {
             #expect(sink != nil)
         }
 
+        @Test(
+            "SC-2 SC-6 one who joins a scan hears of every peripheral, in whatever order and spelling it names the services"
+        )
+        func joinsScan() async throws {
+            let world = try await Worlds.make()
+            let central = CentralManager(options: world.managerOptions)
+            try await within { try await central.waitUntilReady() }
+            let seen = EventLog<String>()
+            let first = central.scanForPeripherals(withServices: [CBUUID(string: "180D"), sinkUUID(1)])
+            let task = Task {
+                for try await found in first { seen.append(found.advertisementData.localName ?? "") }
+                return Task.isCancelled
+            }
+            _ = try await seen.next("a report") { $0 == "Rig Heart" ? $0 : nil }
+            let second = central.scanForPeripherals(
+                withServices: [sinkUUID(1), CBUUID(string: "0000180D-0000-1000-8000-00805F9B34FB")])
+            let heart = try await within { try await second.first { $0.advertisementData.localName == "Rig Heart" } }
+            #expect(heart != nil)
+            _ = try await seen.next("the same again") { $0 == "Rig Heart" ? $0 : nil }
+            task.cancel()
+            #expect(try await within { try await task.value })
+        }
+
         @Test("CN-3 CN-7 RW-2 RW-4 GD-3 connect, discover, read, write, disconnect")
         func basics() async throws {
             let (world, central, sink) = try await Self.connectedSink()

@@ -19,11 +19,12 @@ extension Scenarios {
         /// What a peripheral manager leaves that has done this.
         /// - Parameter directory: What was left before.
         private func left(
-            _ world: World, in directory: TemporaryDirectory? = nil,
+            _ world: World, in directory: TemporaryDirectory? = nil, options: [String: any Sendable] = [:],
             _ body: @escaping @Sendable (PeripheralManager) async throws -> Void
         ) async throws -> TemporaryDirectory {
             let directory = try directory ?? TemporaryDirectory()
-            var manager: PeripheralManager? = PeripheralManager(options: Self.options(world, directory))
+            var manager: PeripheralManager? = PeripheralManager(
+                options: Self.options(world, directory).merging(options) { $1 })
             let states = try #require(manager).states
             try await within { [manager] in if let manager { try await body(manager) } }
             let copy = try TemporaryDirectory(copying: directory)
@@ -125,6 +126,60 @@ extension Scenarios {
                 try await within { try await manager.updateValue(Data([1]), for: service.characteristics[0]) }
                 await manager.remove(service)
                 try await eventually("the service is gone") { try await countOfServices(world) == 0 }
+            }
+        }
+
+        // Slow: in the rig, bluetoothd restarts, and the heart connects.
+        @Test("R-19 ST-6 what was not taken before a restart of bluetoothd is not handed out after it: it has ended")
+        func notTaken() async throws {
+            let world = try await Worlds.make()
+            let published = try await left(world) { try await publish($0) }
+            let connected = try await left(
+                world,
+                byCentral: { central in
+                    let heart = try await AsyncCentralScenarios.find("Rig Heart", CBUUID(string: "180D"), central)
+                    try await central.connect(heart)
+                    return [heart]
+                })
+            let peripheral = PeripheralManager(options: Self.options(world, published))
+            let central = CentralManager(options: Self.options(world, connected))
+            let states = [peripheral.states, central.states]
+            try await within { try await peripheral.waitUntilReady() }
+            try await within { try await central.waitUntilReady() }
+            try await world.control("bluetoothd kill")
+            try await world.control("bluetoothd start")
+            for states in states {
+                try await within {
+                    var hasEnded = false
+                    for await state in states {
+                        hasEnded = hasEnded || state == .resetting
+                        if hasEnded, state == .poweredOn { return }
+                    }
+                }
+            }
+            #expect(try await within { await peripheral.restoredState.first { _ in true } } == nil)
+            let state = try await within { await central.restoredState.first { _ in true } }
+            #expect(state == nil)
+        }
+
+        @Test("R-19 UP-1 an update of a restored service that could not be published again returns")
+        func updatesWhatIsRefused() async throws {
+            let world = try await Worlds.make()
+            let directory = try await left(world, options: [BluezManagerOptionAllowSystemServicesKey: true]) {
+                manager in
+                let level = CBMutableCharacteristic(
+                    type: CBUUID(string: "2A19"), properties: [.read, .notify], value: nil, permissions: .readable)
+                let battery = CBMutableService(type: CBUUID(string: "180F"), primary: true)
+                battery.characteristics = [level]
+                try await manager.add(battery)
+            }
+            let manager = PeripheralManager(options: Self.options(world, directory))
+            let service = try #require(try await restored(manager).services.first)
+            try await within { try await manager.waitUntilReady() }
+            try await within {
+                for value in UInt8(0)..<50 {
+                    try await manager.updateValue(Data([value]), for: service.characteristics[0])
+                }
             }
         }
 
