@@ -242,7 +242,8 @@ final class DeviceConnection: CustomStringConvertible {
     /// announced again.
     private func readDevice() {
         if central.adapter.mayReportStaleLinks { return handle(.linkIsEnding) }
-        if let pause = central.unanswered.pause(of: device.identity) { return startTimer(pause) }
+        // Not where BlueZ has been asked to connect already: that would hold the turn of all others.
+        if phase == .checking, let pause = central.unanswered.pause(of: device.identity) { return startTimer(pause) }
         let wasLeased = isLeased
         ask { [weak self] isConnected in
             guard let self else { return }

@@ -150,7 +150,9 @@ extension GATTClient {
             } else if let error = result.failure, mayPair(after: error) {
                 // CN-14: the app sees only what comes of the second attempt.
                 let answered: BlueZProxy.Completion = { [weak self] result in
-                    if let self, isRunning(id) { answerRunning?(result) }
+                    guard let self, isRunning(id) else { return }
+                    if result.failure == .timedOut { return timedOut() }
+                    answerRunning?(result)
                 }
                 pair { [weak self] isPaired in
                     guard let self, isPaired, isRunning(id) else { return answered(result) }
