@@ -225,8 +225,8 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
     }
 
     private func send(_ update: Update, of characteristic: CBMutableCharacteristic) -> Bool {
-        // Without them there is room. A restored service that could not be published has none, and CoreBluetooth would say no
-        // without ever saying when to try again.
+        // Without subscribers there is nothing to send, nor to wait for: CoreBluetooth returns false for a restored service that
+        // could not be published again, and never says when there is room.
         guard let subscribed = characteristic.subscribedCentrals, !subscribed.isEmpty else { return true }
         let centrals = update.centrals.map { wanted in subscribed.filter { wanted.contains($0.identifier) } }
         // An empty list means all of them, for CoreBluetooth too.
