@@ -8,8 +8,8 @@ import asyncio
 import random
 import struct
 
-from bumble import att, hci
-from bumble.core import UUID, AdvertisingData, PhysicalTransport
+from bumble import att
+from bumble.core import UUID, AdvertisingData
 from bumble.device import Peer
 from bumble.hci import Address
 
@@ -116,9 +116,7 @@ class Central(Channels, Virtual):
 
     async def connect(self, address, mtu):
         self.device.gatt_server.max_mtu = int(mtu)  # bluetoothd asks as well
-        connection = await asyncio.wait_for(self.device.connect(
-            Address(address.upper()), transport=PhysicalTransport.LE,
-            own_address_type=hci.OwnAddressType.RANDOM), 20)
+        connection = await self.link_to(Address(address.upper()))
         if await self.device.keystore.get(str(connection.peer_address)):
             await connection.encrypt()  # as every central does; bluetoothd answers nothing before
         self.peer = Peer(connection)

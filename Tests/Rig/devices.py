@@ -12,6 +12,7 @@ import time
 from bumble import gatt, hci
 from bumble.att import ATT_CID, ATT_Error, ATT_Error_Response, Attribute, ErrorCode
 from bumble.core import UUID, AdvertisingData, PhysicalTransport
+from bumble.core import TimeoutError as NoLink
 from bumble.device import Device, DeviceConfiguration
 from bumble.gatt import Characteristic, CharacteristicValue, Descriptor, Service
 from bumble.hci import Address
@@ -93,6 +94,19 @@ class Virtual:
 
     def event(self, text):
         self.rig.event(f'{self.key} {text}')
+
+    async def link_to(self, address):
+        """A link as central. bumble takes the attempt back when its own timeout is over, so that the next one can begin."""
+        heard = []
+        self.radio.listeners.append(listen := lambda advertisement: heard.append(advertisement.advertiser_address == address))
+        try:
+            return await self.device.connect(
+                address, transport=PhysicalTransport.LE, own_address_type=hci.OwnAddressType.RANDOM, timeout=20)
+        except NoLink:
+            raise ValueError(f'no link to {address} within 20 s: {sum(heard)} advertisements of it heard, links with '
+                             f'{[str(peer) for peer in self.radio.le_connections]}') from None
+        finally:
+            self.radio.listeners.remove(listen)
 
     def on_connection(self, connection):
         self.event(f'connected {connection.peer_address}')

@@ -10,9 +10,9 @@ import struct
 from urllib.parse import unquote
 
 from bumble.att import ATT_Error
-from bumble.core import UUID, PhysicalTransport
+from bumble.core import UUID
 from bumble.gatt import GATT_CLIENT_CHARACTERISTIC_CONFIGURATION_DESCRIPTOR, Characteristic, CharacteristicValue, Service
-from bumble.hci import Address, OwnAddressType
+from bumble.hci import Address
 
 from central import fields
 from devices import P, X, Virtual
@@ -169,8 +169,7 @@ class Phone(Virtual):
             raise ValueError('no accessory heard') from None
         finally:
             self.radio.listeners.remove(listen)
-        connection = await asyncio.wait_for(self.device.connect(
-            Address(str(address)), transport=PhysicalTransport.LE, own_address_type=OwnAddressType.RANDOM), 20)
+        connection = await self.link_to(Address(str(address)))
         if await self.device.keystore.get(str(connection.peer_address)):
             await connection.encrypt()
         elif 'pair' in words:
