@@ -12,7 +12,8 @@ public final class Message {
     /// The message where it was received; ``block`` keeps that.
     private(set) var header: cdbus_message_t
     private var block: MessageStream.Block?
-    private let descriptors: [Int32]
+    /// Those that were taken are -1.
+    private var descriptors: [Int32]
 
     /// - Parameters:
     ///   - header: Of a message that has been checked.
@@ -32,7 +33,7 @@ public final class Message {
         self.init(header, in: block, descriptors: [])
     }
 
-    deinit { for descriptor in descriptors { close(descriptor) } }
+    deinit { DescriptorCloser.close(descriptors.filter { $0 >= 0 }) }
 
     /// This object becomes another message; only if it is not kept, and has no descriptors.
     func become(_ header: cdbus_message_t, in block: MessageStream.Block) {
@@ -43,11 +44,11 @@ public final class Message {
     /// Lets go of the memory; only if it is not kept.
     func forget() { block = nil }
 
-    /// A duplicate of a descriptor that came with the message. Nil: there is none, or too many are open.
-    func duplicateDescriptor(_ index: UInt32) -> Int32? {
-        guard index < descriptors.count else { return nil }
-        let duplicate = fcntl(descriptors[Int(clamping: index)], F_DUPFD_CLOEXEC, 3)
-        return duplicate < 0 ? nil : duplicate
+    /// A descriptor that came with the message, now the caller's. Nil: there is none, or it was lost or taken.
+    func takeDescriptor(_ index: UInt32) -> Int32? {
+        guard index < descriptors.count, descriptors[Int(clamping: index)] >= 0 else { return nil }
+        defer { descriptors[Int(clamping: index)] = -1 }
+        return descriptors[Int(clamping: index)]
     }
 
     /// The type of this message.

@@ -83,9 +83,9 @@ public struct MessageReader {
         Double(bitPattern: try readNumber(CDBUS_TYPE_DOUBLE))
     }
 
-    /// A duplicate of the descriptor, close-on-exec, which the caller must close.
+    /// The descriptor, close-on-exec, which the caller must close. It can be read once.
     public mutating func readFileDescriptor() throws(BusError) -> Int32 {
-        guard let descriptor = message.duplicateDescriptor(try readNumber(CDBUS_TYPE_UNIX_FD)) else {
+        guard let descriptor = message.takeDescriptor(try readNumber(CDBUS_TYPE_UNIX_FD)) else {
             throw .limit("no file descriptor available")
         }
         return descriptor

@@ -34,11 +34,11 @@ final class MessageStream {
     private struct Arrival {
         /// The number of bytes that had been received then.
         let position: Int
-        /// Nil: lost, because this process may open no more.
+        /// Nil: lost, because this process may open no more, or has too many to close.
         let descriptors: [Int32]?
     }
 
-    deinit { for arrival in arrivals { closeAll(arrival.descriptors) } }
+    deinit { for arrival in arrivals { closeAll(arrival.descriptors ?? []) } }
 
     /// Whether the last block had no room for more, which is likely to be there.
     var isFull: Bool { end == block.capacity }
@@ -52,9 +52,13 @@ final class MessageStream {
             of: Int32.self, capacity: Int(CDBUS_MAX_DESCRIPTORS)
         ) { room -> (Int, [Int32]?) in
             guard let first = room.baseAddress else { return (-Int(ENOMEM), []) }
-            var count: Int32 = 0
-            let result = cdbus_receive(socket, block.start + end, min(block.capacity - end, limit), first, &count)
-            return (result, count < 0 ? nil : Array(room.prefix(Int(count))))
+            var (count, someLost) = (Int32(0), false)
+            let result = cdbus_receive(
+                socket, block.start + end, min(block.capacity - end, limit), DescriptorCloser.isBehind ? nil : first,
+                &count, &someLost)
+            let descriptors = Array(room.prefix(Int(count)))
+            if someLost { closeAll(descriptors) }
+            return (result, someLost ? nil : descriptors)
         }
         if result == -Int(EAGAIN) { return false }
         guard result > 0 else { throw result == 0 ? Self.ended : Self.failed(Int32(-result)) }
@@ -112,9 +116,7 @@ final class MessageStream {
         return Message(header, in: block, descriptors: Array(present.prefix(announced)))
     }
 
-    private func closeAll(_ descriptors: [Int32]?) {
-        for descriptor in descriptors ?? [] { close(descriptor) }
-    }
+    private func closeAll(_ descriptors: [Int32]) { DescriptorCloser.close(descriptors) }
 
     /// 0: not known yet.
     private func lengthOfNext() throws(BusError) -> Int {

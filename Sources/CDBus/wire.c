@@ -18,8 +18,7 @@ static uint32_t aligned(uint32_t position, uint32_t alignment) { return (positio
 
 // receiving ---------------------------------------------------------------------------------------------------
 
-/// Notes the descriptors that came with a read. -1: some were lost, because this process may open no more; those that came
-/// are closed.
+/// Notes the descriptors that came with a read.
 static int take_descriptors(struct msghdr *header, int *fds) {
     int count = 0;
     for (struct cmsghdr *part = CMSG_FIRSTHDR(header); part; part = CMSG_NXTHDR(header, part)) {
@@ -29,23 +28,24 @@ static int take_descriptors(struct msghdr *header, int *fds) {
         memcpy(fds + count, CMSG_DATA(part), (size_t)received * sizeof(int));
         count += received;
     }
-    if (!(header->msg_flags & MSG_CTRUNC)) return count;
-    while (count) close(fds[--count]);
-    return -1;
+    return count;
 }
 
-ssize_t cdbus_receive(int fd, void *buffer, size_t size, int *fds, int *count) {
+ssize_t cdbus_receive(int fd, void *buffer, size_t size, int *_Nullable fds, int *count,
+                      bool *some_lost) {
     union {
         struct cmsghdr alignment;
         char space[CMSG_SPACE(CDBUS_MAX_DESCRIPTORS * sizeof(int))];
     } control;
     struct iovec data = {.iov_base = buffer, .iov_len = size};
     struct msghdr header = {
-        .msg_iov = &data, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+        .msg_iov = &data, .msg_iovlen = 1, .msg_control = fds ? &control : NULL,
+        .msg_controllen = fds ? sizeof control : 0};
     ssize_t received;
     do received = recvmsg(fd, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     while (received < 0 && errno == EINTR);
-    *count = received < 0 ? 0 : take_descriptors(&header, fds);
+    *count = received < 0 || !fds ? 0 : take_descriptors(&header, fds);
+    *some_lost = received >= 0 && header.msg_flags & MSG_CTRUNC;
     return received < 0 ? -errno : received;
 }
 

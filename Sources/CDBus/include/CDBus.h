@@ -164,10 +164,10 @@ bool cdbus_is_signature(const char *text, size_t length);
 enum { CDBUS_MAX_DESCRIPTORS = 253 };
 
 /// Receives what is there, at most `size` bytes, and the descriptors that came with the last of them (unix(7): a read ends with
-/// the data that carries descriptors). `fds` has room for `CDBUS_MAX_DESCRIPTORS`; they are close-on-exec. `count` is set to
-/// their number; -1: they were lost, because this process may open no more. Returns the number of bytes, 0 at the end of the
-/// stream, or -errno: -EAGAIN if nothing is there.
-ssize_t cdbus_receive(int fd, void *buffer, size_t size, int *fds, int *count);
+/// the data that carries descriptors). `fds` has room for `CDBUS_MAX_DESCRIPTORS`; they are close-on-exec. NULL: none is wanted.
+/// `count` is set to their number, `some_lost` to whether there were others: not wanted, or this process may open no more.
+/// Returns the number of bytes, 0 at the end of the stream, or -errno: -EAGAIN if nothing is there.
+ssize_t cdbus_receive(int fd, void *buffer, size_t size, int *_Nullable fds, int *count, bool *some_lost);
 
 /// A received message, where it was received: nothing of it is copied. The texts are zero-terminated.
 typedef struct {

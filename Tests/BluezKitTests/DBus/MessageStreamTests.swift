@@ -142,8 +142,34 @@ struct MessageStreamTests {
         try sendDescriptors([ends[0]], RandomMessage.signal(serial: 2, descriptors: 1, bytes: []), to: ends[0])
         #expect(try withResourceLimit(RLIMIT_NOFILE, 0) { try stream.receive(from: ends[1]) })
         let first = try #require(try stream.next())
-        #expect(first.serial == 1 && first.duplicateDescriptor(0) == nil)
+        #expect(first.serial == 1 && first.takeDescriptor(0) == nil)
         #expect(throws: BusError.self) { try first.values(takesFileDescriptors: true) }
+        #expect(try descriptorCounts(stream, from: ends[1]) == [1])
+    }
+
+    // As a file can whose file system is a program of the sender's.
+    @Test("descriptors whose closing waits hold up nothing; more of them than a process can bear are not received")
+    func slowToClose() async throws {
+        let ends = try socketPair()
+        defer { ends.forEach { close($0) } }
+        let slow = try LingeringSocket()
+        let (stream, start) = (MessageStream(), ContinuousClock.now)
+        try sendDescriptors([slow.descriptor], RandomMessage.signal(serial: 1, descriptors: 0), to: ends[0])
+        slow.close()
+        #expect(try stream.receive(from: ends[1]) && stream.next()?.serial == 1)
+        for serial in 2...UInt32(30) {
+            try sendDescriptors(
+                [Int32](repeating: ends[0], count: 16), RandomMessage.signal(serial: serial, descriptors: 16),
+                to: ends[0])
+            #expect(try stream.receive(from: ends[1]) && stream.next()?.serial == serial)
+        }
+        #expect(start.duration(to: .now) < LingeringSocket.time)
+        #expect(DescriptorCloser.isBehind)
+        try sendDescriptors([ends[0]], RandomMessage.signal(serial: 99, descriptors: 1), to: ends[0])
+        #expect(try descriptorCounts(stream, from: ends[1]) == [0])
+        slow.reset()
+        try await eventually("they are closed") { !DescriptorCloser.isBehind }
+        try sendDescriptors([ends[0]], RandomMessage.signal(serial: 100, descriptors: 1), to: ends[0])
         #expect(try descriptorCounts(stream, from: ends[1]) == [1])
     }
 
@@ -153,10 +179,47 @@ struct MessageStreamTests {
         while try stream.receive(from: socket) {
             while let message = try stream.next() {
                 counts.append(
-                    (0..<300).count { index in message.duplicateDescriptor(UInt32(index)).map { close($0) } != nil })
+                    (0..<300).count { index in message.takeDescriptor(UInt32(index)).map { close($0) } != nil })
             }
         }
         return counts
+    }
+}
+
+/// A socket with data that the other end does not read: closing it takes ``time``, or until the other end is reset.
+private final class LingeringSocket {
+    static let time = Duration.seconds(60)
+    let descriptor: Int32
+    private var peer: Int32
+
+    init() throws {
+        let listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        defer { Glibc.close(listener) }
+        var (address, length) = (sockaddr_in(), socklen_t(MemoryLayout<sockaddr_in>.size))
+        (address.sin_family, address.sin_addr.s_addr) = (sa_family_t(AF_INET), in_addr_t(INADDR_LOOPBACK).bigEndian)
+        descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+        let (client, size) = (descriptor, length)
+        try withUnsafeMutablePointer(to: &address) { pointer in
+            try pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
+                try #require(bind(listener, address, size) == 0 && listen(listener, 1) == 0)
+                try #require(getsockname(listener, address, &length) == 0 && connect(client, address, size) == 0)
+            }
+        }
+        peer = accept(listener, nil, nil)
+        var linger = linger(l_onoff: 1, l_linger: Int32(Self.time.components.seconds))
+        setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &linger, socklen_t(MemoryLayout<Glibc.linger>.size))
+        let bytes = [UInt8](repeating: 0, count: 1 << 20)
+        while send(descriptor, bytes, bytes.count, Int32(MSG_DONTWAIT)) > 0 {}
+    }
+
+    deinit { reset() }
+
+    /// Not the last one, if it was sent.
+    func close() { Glibc.close(descriptor) }
+
+    func reset() {
+        Glibc.close(peer)  // with unread data
+        peer = -1
     }
 }
 

@@ -54,7 +54,7 @@ struct ReadScheduleTests {
 
         func received(_ message: Message) -> Received {
             var found: [Int] = []
-            while let descriptor = message.duplicateDescriptor(UInt32(found.count)) { found.append(take(descriptor)) }
+            while let descriptor = message.takeDescriptor(UInt32(found.count)) { found.append(take(descriptor)) }
             return Received(serial: message.serial, descriptors: found)
         }
     }
@@ -144,6 +144,7 @@ struct ReadScheduleTests {
             try #require(received == sent.compactMap(\.received), "BLUEZKIT_SEED=\(seed &+ UInt64(number))")
             if number % 1000 == 0 {
                 stream = MessageStream()
+                DescriptorCloser.queue.sync {}
                 try #require(openSockets() <= before, "BLUEZKIT_SEED=\(seed &+ UInt64(number))")
             }
         }

@@ -1,0 +1,26 @@
+import Dispatch
+import Glibc
+import Synchronization
+
+/// Closes descriptors that any program has sent and that nothing here wants, on a queue of its own: `close` can last as long as
+/// the sender likes, where a file is in a file system that a program of his provides (FUSE), or a socket lingers.
+enum DescriptorCloser {
+    static let queue = DispatchQueue(label: "bluezkit.close")
+    private static let waiting = Atomic(0)
+    /// A quarter of what a process may have open (`RLIMIT_NOFILE`) where nothing else is set.
+    private static let most = 256
+
+    /// Whether so many wait that no more should be received.
+    static var isBehind: Bool { waiting.load(ordering: .relaxed) >= most }
+
+    static func close(_ descriptors: [Int32]) {
+        guard !descriptors.isEmpty else { return }
+        waiting.add(descriptors.count, ordering: .relaxed)
+        queue.async {
+            for descriptor in descriptors {
+                Glibc.close(descriptor)
+                waiting.subtract(1, ordering: .relaxed)
+            }
+        }
+    }
+}
