@@ -314,26 +314,31 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         return serial
     }
 
+    /// How many calls have passed their deadlines, and are not answered.
+    public var overdueCalls: Int { open.values.count { $0.completion == nil } }
+
     private func failOverdueCalls() {
         deadlines.hasFired()
+        // An answer that has arrived is in time, however late this process looks: it may have been stopped, or the machine.
+        if deadlines.putOff(if: loop.hasInput) { return }
         let (now, turnEnd) = (DispatchTime.now(), onTurnEnd)
         let waited = open.filter { $0.value.completion != nil }
         // In the order of their deadlines, however late this is.
         let overdue = waited.filter { $0.value.deadline <= now }
             .sorted { ($0.value.deadline, $0.key) < ($1.value.deadline, $1.key) }.map(\.key)
         for serial in overdue {
-            let completion = open[serial]?.completion
+            guard let completion = open[serial]?.completion else { continue }  // closed by the one before
             open[serial]?.completion = nil
-            completion?(.failure(.timedOut))
+            completion(.failure(.timedOut))
         }
         let slow = waited.filter { $0.value.slow.map { $0 <= now } ?? false }.keys
         for serial in slow { open[serial]?.slow = nil }
         let moments = open.values.compactMap { $0.completion == nil ? nil : $0.slow ?? $0.deadline }
         if let next = moments.min() { deadlines.mustFire(by: next) }
         if !slow.isEmpty { onSlowCall?() }
-        if open.count - moments.count >= CallQueue<WaitingCall>.limit {
+        if overdueCalls >= CallQueue<WaitingCall>.limit {
             // They are counted as long as this connection lasts, so no other call could be made.
-            lose(.limit("\(open.count - moments.count) calls were never answered, and the bus allows no more"))
+            lose(.limit("\(overdueCalls) calls were never answered, and the bus allows no more"))
         }
         if !overdue.isEmpty || !slow.isEmpty { _ = turnEnd? { false } }
     }

@@ -5,6 +5,8 @@ public import Dispatch
 struct DeadlineTimer {
     private let timer: any DispatchSourceTimer
     private var next: DispatchTime?
+    /// How often it was put off in a row.
+    private var putOffs = 0
     /// Called on the queue when the earliest deadline may have passed. Call ``hasFired()``, and set the next one with
     /// ``mustFire(by:)``.
     var onDue: (() -> Void)? {
@@ -27,6 +29,15 @@ struct DeadlineTimer {
         if let next, next <= deadline { return }
         next = deadline
         timer.schedule(deadline: deadline, leeway: .milliseconds(1))
+    }
+
+    /// Fires again soon, if something has arrived that may be an answer, and is handled by then.
+    /// - Returns: Whether it does: not for longer than a second.
+    mutating func putOff(if hasInput: Bool) -> Bool {
+        putOffs = hasInput && putOffs < 100 ? putOffs + 1 : 0
+        guard putOffs > 0 else { return false }
+        mustFire(by: .now().later(by: .milliseconds(10)))
+        return true
     }
 
     func stop() { timer.cancel() }

@@ -1,4 +1,5 @@
 import CBluezDBus
+import Glibc
 
 /// What a connection waits for: its socket, and other descriptors. ``wait(leads:)`` and ``release()`` are called on the threads
 /// that wait, which hold the connection and thereby this; everything else on the connection's queue.
@@ -62,6 +63,12 @@ final class EventLoop: @unchecked Sendable {  // holds: `raw` permits both, and 
 
     /// Where to read messages from. Negative: nowhere yet.
     var input: Int32 { cdbus_loop_input(raw) }
+
+    /// Whether something has arrived that was not read.
+    var hasInput: Bool {
+        var socket = pollfd(fd: input, events: Int16(POLLIN), revents: 0)
+        return poll(&socket, 1, 0) > 0 && socket.revents & Int16(POLLIN) != 0
+    }
 
     func isReady(_ descriptor: Int32) -> Bool {
         var index: Int32 = 0

@@ -49,6 +49,30 @@ struct CallLimitTests {
         }
     }
 
+    @Test("an answer that has arrived is one, though this process comes to it after the deadline")
+    func stopped() async throws {
+        let bus = try PrivateBus(policy: .open)
+        let (server, client) = (try await Peer.named(bus.busAddress), try await Peer.named(bus.busAddress))
+        let calls = EventLog<Held<IncomingCall>>()
+        server.serve { _, call in calls.append(Held(value: call)) }
+        let (outcomes, destination) = (EventLog<String>(), server.name)
+        let due = client.sync { connection in
+            let call = MethodCall(destination: destination, path: "/", interface: "a.b", member: "C")
+            connection.call(call, deadline: .milliseconds(200)) { outcomes.append($0.failureName) }
+            // Its queue does nothing until the answer is there, as if the process were stopped.
+            return DispatchTime.now().later(by: .milliseconds(200))
+        }
+        let goesOn = DispatchSemaphore(value: 0)
+        client.queue.async { _ = goesOn.wait(timeout: .now() + 20) }
+        let call = try await calls.next("call") { $0 }
+        try await eventually("the deadline has passed") { DispatchTime.now() > due }
+        server.sync { $0.reply(to: call.value) }
+        try await server.settle()
+        goesOn.signal()
+        #expect(try await outcomes.next("answer") { $0 } == "success")
+        #expect(client.sync { $0.overdueCalls } == 0)
+    }
+
     @Test("an answer that comes after the deadline makes room; until then the call counts, as it does for the bus")
     func late() async throws {
         let bus = try PrivateBus(policy: .open)
