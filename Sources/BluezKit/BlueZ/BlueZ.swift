@@ -147,7 +147,8 @@ struct BlueZProxy {
 
     /// - SeeAlso: BlueZ doc/org.bluez.GattCharacteristic.rst, `AcquireWrite`.
     func acquireWrite(completion: @escaping Completion) {
-        call("AcquireWrite", completion: completion) { (writer) throws(BusError) in
+        call("AcquireWrite", deadline: attributeDeadline, completion: completion) {
+            (writer) throws(BusError) in
             try writer.write(Value.properties([]))
         }
     }

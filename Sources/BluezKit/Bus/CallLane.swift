@@ -6,8 +6,10 @@ import BluezDBus
 /// of its calls are lost, new links get another lane, and so on; it is closed with the last link that uses it.
 final class CallLane {
     let connection: Connection
-    /// How many of its calls were given up and are unanswered.
-    var lost = 0
+    /// How many of its calls were given up, and are neither answered nor overdue.
+    var abandoned = 0
+    /// How many of its calls BlueZ may never answer.
+    var lost: Int { abandoned + connection.overdueCalls }
     /// The connection that has the signals; nil: it is this one.
     private let signals: Connection?
 

@@ -323,8 +323,11 @@ final class DeviceConnection: CustomStringConvertible {
             pauseDiscovery(false)
             discover(needsDiscovery && phase == .attempting)
         }
-        let replied: BlueZProxy.Completion = { [weak self, weak device, weak bus] result in
-            attempt.call.answered(result.failure)
+        let (identity, lane) = (device.identity, client.calls.lane)
+        let replied: BlueZProxy.Completion = {
+            [weak self, weak device, weak bus, weak lane, weak unanswered = central.unanswered] result in
+            attempt.call.ended(result.failure)
+            if attempt.call.isOverdue { unanswered?.note(attempt.call, about: identity, on: lane) }
             if attempt.isAnswered, result.failure == nil {
                 // BlueZ had forgotten the device, so that the `Connect` had failed, and heard it again before it came to
                 // that call: the link is this process's.
@@ -488,7 +491,8 @@ final class DeviceConnection: CustomStringConvertible {
 
     /// BlueZ will never answer a call of the running operation, which is over.
     func callWasLost() {
-        guard isUp, central.unanswered.pause(of: device.identity) != nil else { return }
+        let isUseless = central.unanswered.pause(of: device.identity) != nil
+        guard isUp, isUseless || client.calls.burdenLane(bus.timing.unanswered) else { return }
         endUseless((DisconnectReason.unanswered, "BlueZ does not answer"), failing: .timedOut)
     }
 
@@ -506,7 +510,7 @@ final class DeviceConnection: CustomStringConvertible {
     /// device. Not if that would cost a bond, or a link.
     private func forgetIfStuck() {
         let (device, calls) = (device, client.calls)
-        let isPending = { calls.abandoned.contains { !$0.isAnswered } }
+        let isPending = { calls.abandoned.contains { !$0.isAnswered && !$0.isOfRemovedAttribute } }
         guard isPending(), let caller, let adapter = bus.adapterProxy(of: device.path) else { return }
         // What it answers because of the end of the link comes before this answer.
         caller.get("Connected") { [bus] result in

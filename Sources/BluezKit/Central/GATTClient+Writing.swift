@@ -23,6 +23,7 @@ extension GATTClient {
         let replied: BlueZProxy.Completion = { [weak self] result in
             let writer = Self.socket(in: result)
             guard let self, let entry = running(id) else { return _ = writer?.close() }
+            if result.failure == .timedOut { return timedOut() }
             guard let writer else {
                 writers.refuse(path)
                 return writeByCall(data, path, entry)

@@ -110,7 +110,7 @@ final class GATTClient: CustomStringConvertible {
         calls.open = call
         let ordered = calls.lane?.inOrder(completion) ?? completion
         return { [weak self] result in
-            call.answered(result.failure)
+            call.ended(result.failure)
             if let self, calls.open === call, call.isAnswered { calls.open = nil }
             ordered(result)
         }
@@ -120,8 +120,8 @@ final class GATTClient: CustomStringConvertible {
     func abandonCall() {
         guard let call = calls.open else { return }
         calls.open = nil
-        // BlueZ has let go of what it did for an attribute that has gone.
-        if lostOperation == nil || lostOperation != queue.running?.id { calls.abandoned.append(call) }
+        if let lostOperation, lostOperation == queue.running?.id { call.isOfRemovedAttribute = true }
+        calls.abandon(call)
         central.unanswered.note(call, about: device.identity, on: calls.lane)
         if isCurrent, !calls.isHalted { device.connection?.callWasLost() }
     }

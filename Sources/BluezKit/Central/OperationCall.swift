@@ -5,16 +5,21 @@ import BluezDBus
 /// An operation can be over before its call is answered: its attribute has gone, its link has ended, or its pairing was
 /// refused.
 final class OperationCall {
-    /// Whether BlueZ has answered it, however late.
+    /// Whether BlueZ has answered it.
     private(set) var isAnswered = false
-    /// Called when it is answered after it was given up.
-    var onLateAnswer: (() -> Void)?
+    /// Whether it was not answered in time.
+    private(set) var isOverdue = false
+    /// Whether it counts as lost.
+    var isNoted = false
+    /// Whether its attribute was removed, with which BlueZ has let go of it.
+    var isOfRemovedAttribute = false
+    /// Called when it is answered or overdue after it was given up.
+    var onEnd: (() -> Void)?
 
-    func answered(_ error: BusError?) {
-        guard error != .timedOut, !isAnswered else { return }
-        isAnswered = true
-        onLateAnswer?()
-        onLateAnswer = nil
+    func ended(_ error: BusError?) {
+        if error == .timedOut { isOverdue = true } else { isAnswered = true }
+        onEnd?()
+        onEnd = nil
     }
 }
 
@@ -24,8 +29,22 @@ struct OperationCalls {
     let lane: CallLane?
     /// What BlueZ was asked last for the running operation, unless it has answered.
     var open: OperationCall?
-    /// Of operations that were over before BlueZ had answered, and whose attribute is there.
-    var abandoned: [OperationCall] = []
+    /// Of operations that were over before BlueZ had answered.
+    private(set) var abandoned: [OperationCall] = []
     /// Whether the link is being ended because BlueZ answers nothing on it any more: no other operation begins.
     var isHalted = false
+
+    init(lane: CallLane?) { self.lane = lane }
+
+    mutating func abandon(_ call: OperationCall) {
+        abandoned.removeAll(where: \.isAnswered)
+        abandoned.append(call)
+    }
+
+    /// Whether the link should end so that its lane does: that has lost many calls, and some on this link. However slowly: the
+    /// bus counts them for as long as the lane lasts.
+    func burdenLane(_ timing: BlueZTiming.Unanswered) -> Bool {
+        guard let lane, lane.lost >= timing.lane else { return false }
+        return abandoned.count { !$0.isAnswered } >= timing.calls || lane.lost >= timing.fullLane
+    }
 }

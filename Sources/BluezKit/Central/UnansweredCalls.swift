@@ -8,15 +8,17 @@ final class UnansweredCalls {
 
     init(_ bus: BlueZBus) { self.bus = bus }
 
-    /// A call was given up.
+    /// A call was given up, or was not answered in time.
     func note(_ call: OperationCall, about identity: DeviceIdentity, on lane: CallLane?) {
-        guard !call.isAnswered else { return }
+        guard !call.isAnswered, !call.isNoted else { return }
+        call.isNoted = true
         prune()
         budgets[identity, default: CallBudget(timing: bus.timing.unanswered)].lose(at: .now())
-        lane?.lost += 1
-        call.onLateAnswer = { [weak self, weak lane] in
-            self?.budgets[identity]?.recover()
-            lane?.lost -= 1
+        guard !call.isOverdue else { return }
+        lane?.abandoned += 1
+        call.onEnd = { [weak self, weak lane, weak call] in
+            if call?.isAnswered == true { self?.budgets[identity]?.recover() }
+            lane?.abandoned -= 1
         }
     }
 

@@ -179,8 +179,11 @@ struct BlueZTiming: Sendable {
         /// it starts over.
         var pause = Duration.seconds(60)
         var longestPause = Duration.seconds(3600)
-        /// So many make new links use another connection. The bus allows 128.
+        /// So many on a connection make new links use another one, and end a link that has lost ``calls`` of them, however
+        /// slowly. The bus allows 128.
         var lane = 40
+        /// So many end any link that loses one.
+        var fullLane = 60
     }
 
     struct Pairing: Sendable {

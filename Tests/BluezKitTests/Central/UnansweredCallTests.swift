@@ -37,7 +37,7 @@ import Testing
     private func lose(_ changing: Changing, _ peripheral: CBPeripheral, _ central: Central) async throws -> (any Error)?
     {
         let simulator = try #require(central.world as? SimulatedWorld).simulator
-        for _ in 0..<20 {
+        for _ in 0..<100 {
             peripheral.discoverServices(nil)
             if let end = try await ended(peripheral, central, { if case .services = $0 { true } else { false } }) {
                 return end[0]
@@ -97,11 +97,14 @@ import Testing
 
     // Slow: 150 reads, and a change of services for each.
     @Test(
-        "more calls than the bus allows are never answered: nothing else in the process notices, subscriptions live on")
-    func lanes() async throws {
+        "more calls than the bus allows are never answered: nothing else in the process notices, subscriptions live on",
+        arguments: [false, true])
+    func lanes(slowly: Bool) async throws {
         let world = try await SimulatedWorld(.calm)
         let times = ShortTimes(on: world.busAddress) {
             ($0.unanswered.pause, $0.unanswered.longestPause) = (.milliseconds(1), .milliseconds(1))
+            // They never come to be many in that time, so that only the bus counts them.
+            if slowly { $0.unanswered.window = .milliseconds(1) }
         }
         defer { withExtendedLifetime(times) {} }
         let changing = Changing(world)
@@ -191,6 +194,52 @@ import Testing
         try await central.connect(heart)
         let again = try await central.characteristic(CBUUID(string: "2A38"), of: CBUUID(string: "180D"), on: heart)
         #expect(try await central.read(again).get().count == 1)
+    }
+
+    @Test("a socket for writes that BlueZ never gives: the write is not told, and the link ends")
+    func noSocket() async throws {
+        let world = try await SimulatedWorld(.calm)
+        let times = ShortTimes(on: world.busAddress) { $0.gatt.pairingAnswer = .milliseconds(200) }
+        defer { withExtendedLifetime(times) {} }
+        let central = Central(world)
+        try await central.powerOn()
+        let sink = try await central.find("Rig Sink")
+        try await central.connect(sink)
+        let commands = try await central.characteristic(sinkUUID(0x12), of: sinkUUID(1), on: sink)
+        world.simulator.inject(SimulatorFault("AcquireWrite", .ignore))
+        sink.writeValue(Data([1]), for: commands, type: .withoutResponse)
+        let end = try await central.next("disconnection") {
+            if case .disconnected(sink, _, let error) = $0 { [error] } else { nil }
+        }[0]
+        #expect((end as? CBError)?.code == .connectionTimeout)
+        #expect(world.simulator.calls("WriteValue").isEmpty)
+    }
+
+    @Test(
+        "a call counts once as lost: on its lane until it is answered or overdue, for its device unless it is answered")
+    func noted() throws {
+        let bus = try PrivateBus(policy: .open)
+        let blueZ = BlueZBus(address: bus.busAddress)
+        blueZ.timing.unanswered.calls = 2
+        let device = DeviceIdentity(address: 0xF0F1_F200_0066, isRandom: true)
+        try blueZ.queue.sync {
+            let lane = CallLane(try Connection(address: bus.busAddress, queue: blueZ.queue))
+            defer { lane.connection.close() }
+            let unanswered = UnansweredCalls(blueZ)
+            let (late, overdue, other) = (OperationCall(), OperationCall(), OperationCall())
+            for _ in 0..<2 { unanswered.note(late, about: device, on: lane) }
+            #expect(lane.lost == 1 && unanswered.pause(of: device) == nil)
+            late.ended(nil)
+            #expect(lane.lost == 0)
+            overdue.ended(.timedOut)
+            for _ in 0..<2 { unanswered.note(overdue, about: device, on: lane) }
+            #expect(lane.lost == 0 && unanswered.pause(of: device) == nil)
+            unanswered.note(other, about: device, on: lane)
+            #expect(lane.lost == 1)
+            other.ended(.timedOut)
+            #expect(lane.lost == 0)
+            #expect(unanswered.pause(of: device) != nil)
+        }
     }
 
     @Test("a link that is lost while a read waits, which BlueZ answers then: the device is not forgotten")
