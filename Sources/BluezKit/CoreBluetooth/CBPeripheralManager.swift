@@ -159,8 +159,12 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
             let start = preserve(request)
             core.bus.run { core.gattServer.perform(.advertise(content, start, isResumed: false)) }
         } catch {
+            let token = shared.withLock { $0.advertisingToken }
             core.bus.run {
-                core.post { $0.delegate?.peripheralManagerDidStartAdvertising($0, error: error) }
+                core.post { manager in
+                    guard manager.isCurrent(token) else { return }  // as with a start that was undone
+                    manager.delegate?.peripheralManagerDidStartAdvertising(manager, error: error)
+                }
             }
         }
     }

@@ -75,6 +75,13 @@ extension Scenarios {
             #expect(error.code == .invalidParameters)
             #expect(error.localizedDescription.contains("manufacturer data 42"))
             #expect(!publisher.manager.isAdvertising)
+            // Undone before it is answered, as with one that is not refused.
+            publisher.queue.sync {
+                publisher.manager.startAdvertising(data)
+                publisher.manager.stopAdvertising()
+            }
+            #expect(try await publisher.advertise() == nil)
+            #expect(publisher.count { if case .advertising = $0 { true } else { false } } == 5)
         }
 
         // Slow: in the rig, silence means that nothing was heard for five seconds.
