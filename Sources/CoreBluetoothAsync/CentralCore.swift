@@ -69,6 +69,7 @@ actor CentralCore: ChannelHost {
 
     func removeBond(with peripheral: Peripheral) async throws {
         try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<Void, any Error>) in
+            guard peripheral.core === self else { return continuation.resume(throwing: CBError(.unknownDevice)) }
             guard let manager = link.manager, let link = link.peripherals[peripheral.identifier] else {
                 return continuation.resume(throwing: BluetoothError.managerReleased)
             }
@@ -96,6 +97,7 @@ actor CentralCore: ChannelHost {
         let identifier = peripheral.identifier
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
+                guard peripheral.core === self else { return continuation.resume(throwing: CBError(.unknownDevice)) }
                 guard let state = link.manager?.state, let link = link.peripherals[identifier] else {
                     continuation.resume(throwing: BluetoothError.managerReleased)
                     return

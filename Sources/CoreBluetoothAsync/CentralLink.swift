@@ -80,11 +80,11 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
         endScans(BluetoothError.managerReleased)
         for peripheral in peripherals.values { peripheral.close(BluetoothError.managerReleased) }
         peripherals = [:]
-        states.finish(throwing: nil)
-        events.finish(throwing: nil)
+        states.close()
+        events.close()
         restored.end()
         #if !os(macOS)
-        connectionEvents.finish(throwing: nil)
+        connectionEvents.close()
         #endif
     }
 
@@ -150,7 +150,6 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
     func addConnectionEvents(
         _ subscription: EventSubscription<ConnectionEvent, Never>, _ services: [Data], _ identifiers: [UUID]
     ) {
-        guard manager != nil else { return subscription.finish(throwing: nil) }
         connectionEvents.add(subscription)
         connectionEventFilter = (services, identifiers)
         registerForConnectionEvents()

@@ -105,8 +105,10 @@ public final class CentralManager: Sendable {
     /// - Parameters:
     ///   - peripheral: One that this manager has found, retrieved or restored.
     ///   - options: As in `CBCentralManager.connect(_:options:)`. With `CBConnectPeripheralOptionEnableAutoReconnect`, a
-    ///     lost connection is made again automatically; ``events`` tells of it.
-    /// - Throws: `CBError` if there can be no connection, or it was ended by ``cancelPeripheralConnection(_:)`` meanwhile;
+    ///     lost connection is made again automatically; ``events`` tells of it. If it is connected or being connected, or was
+    ///     restored so, they replace the ones before; nil leaves those.
+    /// - Throws: `CBError` if there can be no connection, it was ended by ``cancelPeripheralConnection(_:)`` meanwhile, or the
+    ///   peripheral is another manager's (`CBError.unknownDevice`);
     ///   ``BluetoothError/unavailable(_:)`` if Bluetooth is not on, or goes off.
     public func connect(_ peripheral: Peripheral, options: sending [String: Any]? = nil) async throws {
         let options = Parcel(options)

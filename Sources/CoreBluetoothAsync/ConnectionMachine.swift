@@ -32,6 +32,13 @@ struct ConnectionMachine {
 
     var isConnected: Bool { if case .connected = state { true } else { false } }
     var isIdle: Bool { if case .idle = state { true } else { false } }
+    /// Whether there is a connection, or an attempt, that is not being ended.
+    var isPursued: Bool {
+        switch state {
+        case .connecting, .connected, .reconnecting: true
+        case .idle, .cancelling: false
+        }
+    }
 
     mutating func connect(_ task: Task) -> [Action] {
         switch state {

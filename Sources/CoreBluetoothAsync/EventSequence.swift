@@ -144,10 +144,12 @@ struct EventHub<Element: Sendable, Failure: Error> {
         weak var subscription: EventSubscription<Element, Failure>?
     }
     private var subscriptions: [Weak] = []
+    private var isClosed = false
 
     var isEmpty: Bool { subscriptions.isEmpty }
 
     mutating func add(_ subscription: EventSubscription<Element, Failure>) {
+        if isClosed { return subscription.finish(throwing: nil) }
         subscriptions.append(Weak(subscription: subscription))
     }
 
@@ -161,5 +163,11 @@ struct EventHub<Element: Sendable, Failure: Error> {
     mutating func finish(throwing failure: Failure?) {
         for each in subscriptions { each.subscription?.finish(throwing: failure) }
         subscriptions = []
+    }
+
+    /// Nothing more happens: those who come later hear that at once.
+    mutating func close() {
+        isClosed = true
+        finish(throwing: nil)
     }
 }

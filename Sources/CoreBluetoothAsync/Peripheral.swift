@@ -10,7 +10,7 @@ import Synchronization
 /// Cancelling a task removes its operation from the queue. If the operation has begun, the task does not wait for its
 /// answer, which is discarded; whether a write has taken effect is then unknown.
 ///
-/// Releasing the peripheral ends its connection, as with `CBPeripheral`.
+/// Releasing the peripheral ends its connection, as with `CBPeripheral`; while one of its channels is open, when that is closed.
 public final class Peripheral: Sendable {
     /// Made by this machine, and the same each time that it sees the peripheral.
     public let identifier: UUID

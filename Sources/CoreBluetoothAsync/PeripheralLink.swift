@@ -45,7 +45,13 @@ final class PeripheralLink: NSObject, CBPeripheralDelegate {
 
     func connect(_ request: UInt64, options: [String: Any]?, _ continuation: Continuation) {
         continuations[request] = continuation
-        connectOptions = options
+        if connection.isIdle {
+            connectOptions = options
+        } else if let options {
+            connectOptions = options
+            // The system takes them for the connection that there is, or that it makes.
+            if connection.isPursued { central?.manager?.connect(peripheral, options: options) }
+        }
         perform(connection.connect(request))
     }
 
@@ -78,7 +84,7 @@ final class PeripheralLink: NSObject, CBPeripheralDelegate {
     /// The app has released the peripheral or the manager.
     func close(_ error: any Error) {
         perform(connection.reset(), error)
-        serviceChanges.finish(throwing: nil)
+        serviceChanges.close()
     }
 
     private func perform(_ actions: [ConnectionMachine.Action], _ error: any Error = CBError(.operationCancelled)) {

@@ -62,10 +62,10 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
         channels.closeAll()
         manager = nil
         (published, calledOff, early) = (ServiceTable(), [], nil)
-        states.finish(throwing: nil)
-        consumers.finish(throwing: nil)
-        subscriptions.finish(throwing: nil)
-        openedChannels.finish(throwing: nil)
+        states.close()
+        consumers.close()
+        subscriptions.close()
+        openedChannels.close()
         restored.end()
     }
 
@@ -98,7 +98,6 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
     }
 
     func addRequests(_ subscription: EventSubscription<ATTRequest, Never>) {
-        guard manager != nil else { return subscription.finish(throwing: nil) }
         consumers.add(subscription)
         for request in early ?? [] { subscription.send(request) }
         early = nil

@@ -316,9 +316,12 @@ extension Scenarios {
             try await within { try await central.cancelPeripheralConnection(sink) }
         }
 
-        @Test("AR-2 AR-4 AR-7 a lost link is made again automatically; connect waits for it; a cancel ends it")
-        func reconnects() async throws {
+        @Test(
+            "AR-2 AR-4 AR-7 a lost link is made again automatically; connect waits for it; a cancel ends it",
+            arguments: ["asked for at first", "asked for when it is connected"])
+        func reconnects(_ case: String) async throws {
             let (world, central, heart) = try await Self.found("Rig Heart", CBUUID(string: "180D"))
+            if `case` == "asked for when it is connected" { try await within { try await central.connect(heart) } }
             try await within {
                 try await central.connect(heart, options: [CBConnectPeripheralOptionEnableAutoReconnect: true])
             }
@@ -519,11 +522,13 @@ extension Scenarios {
                 try await sink.discoverCharacteristic(sinkUUID(0x13), in: sinkUUID(1))
             }
             let values = sink.values(for: characteristic)
-            let states = try #require(central).states
+            let (states, events) = (try #require(central).states, try #require(central).events)
             _ = try await within { try await sink.readRSSI() }
             central = nil
             await #expect(throws: BluetoothError.managerReleased) { try await within { for try await _ in values {} } }
             try await within { for await _ in states {} }
+            // Also for those who come later.
+            for _ in 0..<2 { try await within { for await _ in events {} } }
             await #expect(throws: BluetoothError.managerReleased) {
                 try await within { try await sink.discoverServices() }
             }
@@ -546,6 +551,13 @@ extension Scenarios {
         func retrieves() async throws {
             let (world, central, sink) = try await Self.found("Rig Sink", sinkUUID(1))
             #expect(await central.retrievePeripherals(withIdentifiers: [sink.identifier, UUID()]) == [sink])
+            let other = CentralManager(options: world.managerOptions)
+            try await within { try await other.waitUntilReady() }
+            // Although the other one knows it too.
+            let found = await other.retrievePeripherals(withIdentifiers: [sink.identifier])
+            #expect(found.map(\.identifier) == [sink.identifier] && found != [sink])
+            let error = await #expect(throws: CBError.self) { try await within { try await other.connect(sink) } }
+            #expect(error?.code == .unknownDevice)
             withExtendedLifetime(world) {}  // optimized code would release it after its last use
         }
     }

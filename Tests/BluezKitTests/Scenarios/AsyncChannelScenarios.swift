@@ -40,6 +40,27 @@ extension Scenarios {
             #expect(try await within { try await second.read() } == nil)
         }
 
+        @Test("L2-6 CN-1 an open channel keeps the connection of a peripheral that is released, until it is closed")
+        func keepsConnection() async throws {
+            let world = try await Worlds.make()
+            try await world.prepareChannels()
+            let central = CentralManager(options: world.managerOptions)
+            var channel: L2CAPChannel?
+            do {
+                let device = try await AsyncCentralScenarios.find("Rig CoC", sinkUUID(0x40), central)
+                try await within { try await central.connect(device) }
+                channel = try await within { try await device.openL2CAPChannel(0x80) }
+            }
+            let open = try #require(channel)
+            for number in UInt8(1)...3 {
+                try await within { try await open.write(Data([number])) }
+                #expect(try await within { try await open.read() } == Data([number]))
+            }
+            open.close()
+            try await world.awaitConnections("coc", 0)
+            withExtendedLifetime(central) {}
+        }
+
         @Test("L2-1 L2-3 L2-7 a channel is published; what a central opens comes as an element; releasing it closes it")
         func publishes() async throws {
             let world = try await Worlds.make()

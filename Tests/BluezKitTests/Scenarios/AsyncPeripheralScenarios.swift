@@ -167,6 +167,7 @@ extension Scenarios {
             var manager: PeripheralManager? = PeripheralManager(options: world.managerOptions)
             let requests = try #require(manager).requests
             let states = try #require(manager).states
+            let (subscriptions, channels) = (try #require(manager).subscriptions, try #require(manager).openedChannels)
             try await within { [manager] in
                 try await manager?.add(localService(0x100, [local(0x110, .read)]))
                 try await manager?.startAdvertising()
@@ -175,6 +176,13 @@ extension Scenarios {
             try await within {
                 for await _ in requests {}
                 for await _ in states {}
+            }
+            // Also for those who come later.
+            for _ in 0..<2 {
+                try await within {
+                    for await _ in subscriptions {}
+                    for await _ in channels {}
+                }
             }
             withExtendedLifetime(world) {}  // optimized code would release it after its last use
         }
