@@ -87,13 +87,11 @@ class Central(Channels, Virtual):
             if advertisement.advertiser_address.to_string(False) == wanted and not heard.done():
                 heard.set_result(advertisement)
 
-        self.radio.listeners.append(listen)
-        try:
-            advertisement = await asyncio.wait_for(heard, 5)
-        except asyncio.TimeoutError:
-            raise ValueError('nothing heard') from None
-        finally:
-            self.radio.listeners.remove(listen)
+        with self.radio.listening(listen):
+            try:
+                advertisement = await asyncio.wait_for(heard, 5)
+            except asyncio.TimeoutError:
+                raise ValueError('nothing heard') from None
         return describe(advertisement)
 
     # Connecting

@@ -98,15 +98,13 @@ class Virtual:
     async def link_to(self, address):
         """A link as central. bumble takes the attempt back when its own timeout is over, so that the next one can begin."""
         heard = []
-        self.radio.listeners.append(listen := lambda advertisement: heard.append(advertisement.advertiser_address == address))
-        try:
-            return await self.device.connect(
-                address, transport=PhysicalTransport.LE, own_address_type=hci.OwnAddressType.RANDOM, timeout=20)
-        except NoLink:
-            raise ValueError(f'no link to {address} within 20 s: {sum(heard)} advertisements of it heard, links with '
-                             f'{[str(peer) for peer in self.radio.le_connections]}') from None
-        finally:
-            self.radio.listeners.remove(listen)
+        with self.radio.listening(lambda advertisement: heard.append(advertisement.advertiser_address == address)):
+            try:
+                return await self.device.connect(
+                    address, transport=PhysicalTransport.LE, own_address_type=hci.OwnAddressType.RANDOM, timeout=20)
+            except NoLink:
+                raise ValueError(f'no link to {address} within 20 s: {sum(heard)} advertisements of it heard, links with '
+                                 f'{[str(peer) for peer in self.radio.le_connections]}') from None
 
     def on_connection(self, connection):
         self.event(f'connected {connection.peer_address}')

@@ -162,13 +162,11 @@ class Phone(Virtual):
                 if kind == 0x15 and ANCS.to_bytes() in value and not heard.done():
                     heard.set_result(advertisement.advertiser_address)
 
-        self.radio.listeners.append(listen)
-        try:
-            address = await asyncio.wait_for(heard, 30)
-        except asyncio.TimeoutError:
-            raise ValueError('no accessory heard') from None
-        finally:
-            self.radio.listeners.remove(listen)
+        with self.radio.listening(listen):
+            try:
+                address = await asyncio.wait_for(heard, 30)
+            except asyncio.TimeoutError:
+                raise ValueError('no accessory heard') from None
         connection = await self.link_to(Address(str(address)))
         if await self.device.keystore.get(str(connection.peer_address)):
             await connection.encrypt()

@@ -4,8 +4,10 @@ Built on the controller model of Google's bumble; class Radio lists what it adds
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import os
+import random
 import struct
 import time
 
@@ -28,7 +30,43 @@ class Advertisement(ll.AdvertisingPdu):
 
 
 class Air(link.LocalLink):
-    """Carries packets between radios that are in range."""
+    """Carries packets between radios that are in range. Its timers stand still while they make no difference: in a machine of
+    the rig, waking up is most of what an idle radio costs."""
+
+    def __init__(self):
+        super().__init__()
+        self.unheard = []  # advertisers whose timers stand still
+        self.supervised = []  # ends of links: [radio, connection, timeout in seconds, when it has heard the other end last]
+
+    def wake_advertisers(self):
+        """A radio begins to listen."""
+        unheard, self.unheard = self.unheard, []
+        for advertiser in unheard:
+            advertiser.go_on()
+
+    def supervise(self, radio, connection, timeout):
+        """Ends this end of a link when the other has been absent for `timeout`, in units of 10 ms.
+
+        Each end does so independently, so that neither keeps a link forever that the other does not know; but both look at the
+        same time, so that both lose it then."""
+        self.supervised.append([radio, connection, timeout / 100, asyncio.get_running_loop().time()])
+        if len(self.supervised) == 1:
+            self.look_soon()
+
+    def look_soon(self):
+        asyncio.get_running_loop().call_later(0.05, self.look_after_links)
+
+    def look_after_links(self):
+        now = asyncio.get_running_loop().time()
+        self.supervised = [end for end in self.supervised if end[0].le_connections.get(end[1].peer_address) is end[1]]
+        for end in self.supervised:
+            if self.reachable(end[0], end[1].peer_address, end[1].self_address):
+                end[3] = now
+        lost = [end for end in self.supervised if now - end[3] >= end[2]]
+        if self.supervised:
+            self.look_soon()
+        for radio, connection, *_ in lost:
+            radio.on_le_disconnected(connection, hci.HCI_ErrorCode.CONNECTION_TIMEOUT_ERROR)
 
     def reachable(self, sender, receiver_address, sender_address):
         """The other end of the link between the two addresses, or None if it is out of range or gone."""
@@ -57,7 +95,7 @@ class Air(link.LocalLink):
         for radio in [r for r in self.controllers if r is not sender and r.in_range]:
             if isinstance(packet, ll.ConnectInd):  # an advertiser listens for it right after its advertisement
                 radio.on_ll_advertising_pdu(packet)
-            else:
+            elif radio.listens:
                 asyncio.get_running_loop().call_soon(radio.on_ll_advertising_pdu, packet)
 
 
@@ -70,10 +108,22 @@ class Advertiser(controller.LegacyAdvertiser):
                 self.address, bytes(self.advertising_data), bytes(self.scan_response_data),
                 self.TYPES[self.advertising_type], self.controller.rssi, self))
 
+    @property
+    def interval(self):
+        return max(self.advertising_interval_min, 0x20) * 0.000625
+
     def _on_timer_fired(self):
-        self.send_advertising_data()
-        interval = max(self.advertising_interval_min, 0x20) * 0.000625
-        self.timer_handle = asyncio.get_running_loop().call_later(interval, self._on_timer_fired)
+        air = self.controller.link
+        if any(radio.listens for radio in air.controllers if radio is not self.controller):
+            self.send_advertising_data()
+            self.timer_handle = asyncio.get_running_loop().call_later(self.interval, self._on_timer_fired)
+        else:
+            self.timer_handle = None
+            air.unheard.append(self)
+
+    def go_on(self):
+        if self.enabled and self.timer_handle is None:
+            self.timer_handle = asyncio.get_running_loop().call_later(random.random() * self.interval, self._on_timer_fired)
 
 
 class Radio(controller.Controller):
@@ -103,7 +153,7 @@ class Radio(controller.Controller):
         self.crosses = None  # called when the next attempt begins; its link is made in the moment in which it is called off
         self.hesitates = None  # called when the kernel ends its next passive scan, which takes a second then
         self.seen, self.accept_list, self.reports, self.last_command = set(), set(), 0, 0
-        self.listeners = []  # called with each advertisement that is heard
+        self.listeners = []  # called with each advertisement that is heard, see `listening`
 
     # bumble formats every packet for its log; that is most of its time.
     def on_hci_packet(self, packet):
@@ -122,11 +172,25 @@ class Radio(controller.Controller):
         asyncio.get_running_loop().call_soon(self.host.on_packet, bytes(packet))
 
     # Scanning
+    @property
+    def listens(self):
+        return self.le_scan_enable or self.pending_le_connection is not None or bool(self.listeners)
+
     def on_hci_le_set_scan_enable_command(self, command):
         self.seen.clear()
         if command.le_scan_enable:
             self.recover('scan')
+            self.link.wake_advertisers()
         return super().on_hci_le_set_scan_enable_command(command)
+
+    @contextlib.contextmanager
+    def listening(self, listener):
+        self.listeners.append(listener)
+        self.link.wake_advertisers()
+        try:
+            yield
+        finally:
+            self.listeners.remove(listener)
 
     def recover(self, deafness):
         if self.deafness == deafness:
@@ -184,7 +248,7 @@ class Radio(controller.Controller):
         parameters = self.pending_le_connection
         super().create_le_connection(peer_address)
         if self.pending_le_connection is None:  # else there still is the link from before, see supervise
-            self.supervise(self.le_connections[peer_address], parameters.supervision_timeout)
+            self.link.supervise(self, self.le_connections[peer_address], parameters.supervision_timeout)
 
     def on_le_connect_ind(self, packet):
         advertiser = self.le_legacy_advertiser
@@ -194,22 +258,7 @@ class Radio(controller.Controller):
         if old := self.le_connections.get(packet.initiator_address):
             self.on_le_disconnected(old, hci.HCI_ErrorCode.CONNECTION_TIMEOUT_ERROR)
         super().on_le_connect_ind(packet)
-        self.supervise(self.le_connections[packet.initiator_address], packet.timeout)
-
-    def supervise(self, connection, timeout, heard=None):
-        """Ends this end of a link when the other has been absent for `timeout`, in units of 10 ms.
-
-        Each end does so independently, so that neither keeps a link forever that the other does not know."""
-        if self.le_connections.get(connection.peer_address) is not connection:
-            return
-        loop = asyncio.get_running_loop()
-        if heard is None or self.link.reachable(self, connection.peer_address, connection.self_address):
-            heard = loop.time()
-        elif loop.time() - heard >= timeout / 100:
-            self.on_le_disconnected(connection, hci.HCI_ErrorCode.CONNECTION_TIMEOUT_ERROR)
-            return
-        # Often, so that both ends lose a link at about the same time.
-        loop.call_later(0.01, self.supervise, connection, timeout, heard)
+        self.link.supervise(self, self.le_connections[packet.initiator_address], packet.timeout)
 
     def on_hci_disconnect_command(self, command):
         """Bumble tells a host that ends a link the reason that is meant for the peer; a controller tells it that it has
@@ -224,6 +273,7 @@ class Radio(controller.Controller):
 
     def on_hci_le_create_connection_command(self, command):
         super().on_hci_le_create_connection_command(command)
+        self.link.wake_advertisers()
         if self.crosses:
             self.crosses()
 
