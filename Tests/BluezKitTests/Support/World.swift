@@ -43,6 +43,7 @@ enum Worlds {
         ] {
             _ = try await world.control(line)
         }
+        try await world.endLostLinks()
         return world
     }
 }
