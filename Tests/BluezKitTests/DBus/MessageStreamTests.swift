@@ -6,6 +6,8 @@ import Testing
 
 @Suite("BluezDBus: receiving")
 struct MessageStreamTests {
+    init() { DescriptorCloser.queue.sync {} }
+
     @Test("what libdbus accepts is accepted, and read as it reads it, in both byte orders; what it refuses is refused")
     func sameAsLibdbus() {
         var generator = SeededGenerator(seed: 1)

@@ -49,7 +49,7 @@ final class EventLog<Event>: @unchecked Sendable {  // holds: what changes is un
             }
         }
         guard let value = found.value else {
-            let came = all.suffix(8).map { String(describing: $0).prefix(80) }.joined(separator: "; ")
+            let came = all.suffix(8).map { String(describing: $0).prefix(160) }.joined(separator: "; ")
             throw Missing(
                 description: "\(what) did not come within \(seconds) s"
                     + (Worlds.isRig ? "" : " (BLUEZKIT_SEED=\(SimulatorOptions.seed))")
