@@ -3,7 +3,7 @@ import Glibc
 import Synchronization
 
 /// Closes descriptors that any program has sent and that nothing here wants, on a queue of its own: `close` can last as long as
-/// the sender likes, where a file is in a file system that a program of his provides (FUSE), or a socket lingers.
+/// the sender likes, where a file is in a file system that a program of his provides (FUSE).
 enum DescriptorCloser {
     static let queue = DispatchQueue(label: "bluezkit.close")
     private static let waiting = Atomic(0)
@@ -16,6 +16,11 @@ enum DescriptorCloser {
     static func close(_ descriptors: [Int32]) {
         guard !descriptors.isEmpty else { return }
         waiting.add(descriptors.count, ordering: .relaxed)
+        // Nor does a socket wait for its peer, here or where the kernel drops the last descriptor of it.
+        var never = linger(l_onoff: 0, l_linger: 0)
+        for descriptor in descriptors {
+            setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &never, socklen_t(MemoryLayout<linger>.size))
+        }
         queue.async {
             for descriptor in descriptors {
                 Glibc.close(descriptor)

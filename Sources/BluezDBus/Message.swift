@@ -47,8 +47,13 @@ public final class Message {
     /// A descriptor that came with the message, now the caller's. Nil: there is none, or it was lost or taken.
     func takeDescriptor(_ index: UInt32) -> Int32? {
         guard index < descriptors.count, descriptors[Int(clamping: index)] >= 0 else { return nil }
-        defer { descriptors[Int(clamping: index)] = -1 }
-        return descriptors[Int(clamping: index)]
+        let descriptor = descriptors[Int(clamping: index)]
+        descriptors[Int(clamping: index)] = -1
+        guard descriptor < 3 else { return descriptor }
+        // Whatever is written to standard output or error, where those are closed, would be written to it.
+        defer { close(descriptor) }
+        let other = fcntl(descriptor, F_DUPFD_CLOEXEC, 3)
+        return other < 0 ? nil : other
     }
 
     /// The type of this message.

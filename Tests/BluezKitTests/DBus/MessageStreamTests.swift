@@ -149,30 +149,40 @@ struct MessageStreamTests {
         #expect(try descriptorCounts(stream, from: ends[1]) == [1])
     }
 
-    // As a file can whose file system is a program of the sender's.
+    // As that of a file can whose file system is a program of the sender's.
     @Test("descriptors whose closing waits hold up nothing; more of them than a process can bear are not received")
     func slowToClose() async throws {
         let ends = try socketPair()
         defer { ends.forEach { close($0) } }
-        let slow = try LingeringSocket()
-        let (stream, start) = (MessageStream(), ContinuousClock.now)
-        try sendDescriptors([slow.descriptor], RandomMessage.signal(serial: 1, descriptors: 0), to: ends[0])
-        slow.close()
-        #expect(try stream.receive(from: ends[1]) && stream.next()?.serial == 1)
-        for serial in 2...UInt32(30) {
+        let (stream, closes) = (MessageStream(), DispatchSemaphore(value: 0))
+        DescriptorCloser.queue.async { _ = closes.wait(timeout: .now() + 60) }
+        for serial in 1...UInt32(30) {
             try sendDescriptors(
                 [Int32](repeating: ends[0], count: 16), RandomMessage.signal(serial: serial, descriptors: 16),
                 to: ends[0])
             #expect(try stream.receive(from: ends[1]) && stream.next()?.serial == serial)
         }
-        #expect(start.duration(to: .now) < LingeringSocket.time)
         #expect(DescriptorCloser.isBehind)
         try sendDescriptors([ends[0]], RandomMessage.signal(serial: 99, descriptors: 1), to: ends[0])
         #expect(try descriptorCounts(stream, from: ends[1]) == [0])
-        slow.reset()
+        closes.signal()
         try await eventually("they are closed") { !DescriptorCloser.isBehind }
         try sendDescriptors([ends[0]], RandomMessage.signal(serial: 100, descriptors: 1), to: ends[0])
         #expect(try descriptorCounts(stream, from: ends[1]) == [1])
+    }
+
+    @Test("a socket that lingers is closed at once")
+    func lingers() async throws {
+        let ends = try socketPair()
+        defer { ends.forEach { close($0) } }
+        let (stream, slow) = (MessageStream(), try LingeringSocket())
+        try sendDescriptors([slow.descriptor], RandomMessage.signal(serial: 1, descriptors: 0), to: ends[0])
+        slow.close()
+        #expect(try stream.receive(from: ends[1]) && stream.next()?.serial == 1)
+        let isClosed = ProtectedBox(false)
+        DescriptorCloser.queue.async { isClosed.withLock { $0 = true } }
+        try await eventually("it is closed") { isClosed.withLock { $0 } }
+        withExtendedLifetime(slow) {}
     }
 
     /// How many descriptors each message has that is there.
@@ -188,11 +198,10 @@ struct MessageStreamTests {
     }
 }
 
-/// A socket with data that the other end does not read: closing it takes ``time``, or until the other end is reset.
+/// A socket with data that the other end does not read, and that closing waits for.
 private final class LingeringSocket {
-    static let time = Duration.seconds(60)
     let descriptor: Int32
-    private var peer: Int32
+    private let peer: Int32
 
     init() throws {
         let listener = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
@@ -208,21 +217,16 @@ private final class LingeringSocket {
             }
         }
         peer = accept(listener, nil, nil)
-        var linger = linger(l_onoff: 1, l_linger: Int32(Self.time.components.seconds))
+        var linger = linger(l_onoff: 1, l_linger: 60)
         setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &linger, socklen_t(MemoryLayout<Glibc.linger>.size))
         let bytes = [UInt8](repeating: 0, count: 1 << 20)
         while send(descriptor, bytes, bytes.count, Int32(MSG_DONTWAIT)) > 0 {}
     }
 
-    deinit { reset() }
+    deinit { Glibc.close(peer) }
 
     /// Not the last one, if it was sent.
     func close() { Glibc.close(descriptor) }
-
-    func reset() {
-        Glibc.close(peer)  // with unread data
-        peer = -1
-    }
 }
 
 func socketPair() throws -> [Int32] {
