@@ -302,6 +302,7 @@ final class DeviceConnection: CustomStringConvertible {
     // MARK: Connecting
 
     private func connect() {
+        client.renewLane()
         guard let proxy = caller else { return }
         let attempt: ConnectAttempt
         do throws(LinkLease.IsEnding) {

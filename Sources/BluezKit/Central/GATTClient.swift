@@ -116,6 +116,9 @@ final class GATTClient: CustomStringConvertible {
         }
     }
 
+    /// An attempt begins: its link uses the lane that is current now, not that of the moment in which the app asked for it.
+    func renewLane() { calls = OperationCalls(lane: bus.callLane()) }
+
     /// The running operation is over, whether or not BlueZ has answered.
     func abandonCall() {
         guard let call = calls.open else { return }

@@ -41,8 +41,8 @@ struct OperationCalls {
         abandoned.append(call)
     }
 
-    /// Whether the link should end so that its lane does: that has lost many calls, and some on this link. However slowly: the
-    /// bus counts them for as long as the lane lasts.
+    /// Whether the link should end so that its lane does: that has lost many calls, and some on this link (with those that were
+    /// answered after their deadlines). However slowly: the bus counts them for as long as the lane lasts.
     func burdenLane(_ timing: BlueZTiming.Unanswered) -> Bool {
         guard let lane, lane.lost >= timing.lane else { return false }
         return abandoned.count { !$0.isAnswered } >= timing.calls || lane.lost >= timing.fullLane

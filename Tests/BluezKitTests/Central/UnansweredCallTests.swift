@@ -174,6 +174,29 @@ import Testing
         try await central.disconnect(sink)
     }
 
+    @Test(
+        "a link uses the connection that is current when its attempt begins, however long ago the app has asked for it")
+    func renewed() async throws {
+        let world = try await SimulatedWorld(.calm)
+        let times = ShortTimes(on: world.busAddress) { $0.unanswered.lane = 0 }
+        defer { withExtendedLifetime(times) {} }
+        let central = Central(world)
+        try await central.powerOn()
+        let sink = try await central.find("Rig Sink")
+        let session = central.manager.session
+        world.simulator.inject(
+            SimulatorFault(
+                "Connect", times: nil, .fail(name: "org.bluez.Error.Failed", message: "le-connection-abort-by-local")))
+        central.manager.connect(sink)
+        try await eventually("another connection is there") {
+            session.queue.sync { session.blueZ.callLane()?.connection !== session.bus }
+        }
+        world.simulator.clearFaults()
+        try await central.next("didConnect") { if case .connected(sink) = $0 { true } else { nil } }
+        let lane = session.queue.sync { session.central.connected.first?.connection?.client.calls.lane }
+        #expect(lane != nil && lane?.connection !== session.bus)
+    }
+
     @Test("a read that BlueZ never answers ends with a timeout, and so does the link; the next link can be used")
     func deadline() async throws {
         let world = try await SimulatedWorld(.calm)
