@@ -281,8 +281,9 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
 
     func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {
         guard let link = peripherals[peripheral.identifier] else { return }
+        let isNews = !link.isConnected  // not where further options were given
         link.didConnect()
-        if let handle = link.handle { events.send(.didConnectPeripheral(handle)) }
+        if isNews, let handle = link.handle { events.send(.didConnectPeripheral(handle)) }
     }
 
     func centralManager(_ central: CBCentralManager, didFailToConnect peripheral: CBPeripheral, error: (any Error)?) {

@@ -32,6 +32,14 @@ struct ConnectionMachine {
 
     var isConnected: Bool { if case .connected = state { true } else { false } }
     var isIdle: Bool { if case .idle = state { true } else { false } }
+    /// Whether a task that connects now is the first one, after the end of any connection before.
+    var startsOver: Bool {
+        switch state {
+        case .idle: true
+        case .cancelling(_, let next): next.isEmpty
+        case .connecting, .connected, .reconnecting: false
+        }
+    }
     /// Whether there is a connection, or an attempt, that is not being ended.
     var isPursued: Bool {
         switch state {

@@ -45,7 +45,7 @@ final class PeripheralLink: NSObject, CBPeripheralDelegate {
 
     func connect(_ request: UInt64, options: [String: Any]?, _ continuation: Continuation) {
         continuations[request] = continuation
-        if connection.isIdle {
+        if connection.startsOver {
             connectOptions = options
         } else if let options {
             connectOptions = options
@@ -54,6 +54,8 @@ final class PeripheralLink: NSObject, CBPeripheralDelegate {
         }
         perform(connection.connect(request))
     }
+
+    var isConnected: Bool { connection.isConnected }
 
     func disconnect(_ request: UInt64, _ continuation: Continuation) {
         continuations[request] = continuation

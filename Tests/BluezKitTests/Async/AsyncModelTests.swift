@@ -40,6 +40,28 @@ import Testing
 
     // MARK: Connections
 
+    @Test("AR-2 a connect takes the options before it only for a connection that there is, or is being made")
+    func startsOver() {
+        var machine = ConnectionMachine()
+        #expect(machine.startsOver && !machine.isPursued)
+        _ = machine.connect(1)
+        #expect(!machine.startsOver && machine.isPursued)
+        _ = machine.didConnect()
+        #expect(!machine.startsOver && machine.isPursued)
+        _ = machine.didEnd(isReconnecting: true)
+        #expect(!machine.startsOver && machine.isPursued)
+        // The first one that connects after a cancel starts over; those after it join it.
+        _ = machine.disconnect(2)
+        #expect(machine.startsOver && !machine.isPursued)
+        _ = machine.connect(3)
+        #expect(!machine.startsOver && !machine.isPursued)
+        #expect(machine.didEnd() == [.resume(2, .success), .connect])
+        #expect(!machine.startsOver && machine.isPursued)
+        _ = machine.reset()
+        machine.restore(isConnected: true)
+        #expect(!machine.startsOver && machine.isPursued)
+    }
+
     @Test("O-11 CN-3 CN-7 tasks that connect and disconnect are resumed exactly once, in every order of events")
     func connections() throws {
         try explore(10, length: 5, random: 2000) { events in
