@@ -64,7 +64,7 @@ final class RigWorld: World, @unchecked Sendable {  // holds: all its parts are 
             try await Task.sleep(for: .milliseconds(300))
             guard try await isLost(name, path) else { continue }
             print("rig: Linux has lost track of the link to \(name)")
-            try await control("\(name) disconnect")
+            _ = try? await control("\(name) disconnect")  // it may have ended
             try await awaitConnections(name, 0)
         }
     }
