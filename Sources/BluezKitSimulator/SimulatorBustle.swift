@@ -108,8 +108,13 @@ final class Traffic {
     /// The adapter or device of a call, if it involves the kernel or the radio.
     private static func operation(_ call: IncomingCall) -> String? {
         guard let member = call.member, operations.contains(member) else { return nil }
+        var path = call.path
+        // bluetoothd begins what a program asks for in the order of its calls: a `Connect` does not overtake it.
+        if member == "RemoveDevice", let values = try? call.values(), case .path(let device)? = values.first {
+            path = device
+        }
         // /org/bluez/hci0/dev_F0_F1_F2_00_00_01 and not the objects below it: a link handles one request at a time.
-        return call.path.map { $0.rawValue.split(separator: "/").prefix(4).joined(separator: "/") }
+        return path.map { $0.rawValue.split(separator: "/").prefix(4).joined(separator: "/") }
     }
 
     // MARK: Neighbours

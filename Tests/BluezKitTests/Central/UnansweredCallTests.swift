@@ -138,48 +138,8 @@ import Testing
         #expect(world.simulator.calls("StartNotify").count == 1)
     }
 
-    // On a second connection the answer to a read could come before the signal that BlueZ sends before it.
-    @Test(
-        "a link on another connection: a read of a subscribed characteristic is delivered once, and notifications are")
-    func echo() async throws {
-        let world = try await SimulatedWorld(.calm)
-        let times = ShortTimes(on: world.busAddress) { $0.unanswered.lane = 0 }
-        defer { withExtendedLifetime(times) {} }
-        let central = Central(world)
-        try await central.powerOn()
-        let sink = try await central.find("Rig Sink")
-        let session = central.manager.session
-        // The next lane is opened by one link, and used by the one after it.
-        try await central.connect(sink)
-        try await eventually("another connection is there") {
-            session.queue.sync { session.blueZ.callLane()?.connection !== session.bus }
-        }
-        try await central.disconnect(sink)
-        try await central.connect(sink)
-        let lane = session.queue.sync { session.central.connected.first?.connection?.client.calls.lane }
-        #expect(lane != nil && lane?.connection !== session.bus)
-        let value = try await central.characteristic(sinkUUID(0x13), of: sinkUUID(1), on: sink)
-        #expect(try await central.setNotify(true, value) == nil)
-        central.forgetRecords()
-        for number in 1...50 {
-            try await world.control("sink value 0013 \(number % 2 == 0 ? "aa" : "bb")")
-            _ = try await central.read(value).get()
-        }
-        try await central.settle(sink)
-        #expect(central.count { if case .value(value, _, nil) = $0 { true } else { false } } == 50)
-        try await world.control("sink notify 0013 cc")
-        try await central.next("notification") {
-            if case .value(value, Data([0xCC]), nil) = $0 { true } else { nil }
-        }
-        try await central.disconnect(sink)
-    }
-
-    @Test(
-        "a link uses the connection that is current when its attempt begins, however long ago the app has asked for it")
-    func renewed() async throws {
-        let world = try await SimulatedWorld(.calm)
-        let times = ShortTimes(on: world.busAddress) { $0.unanswered.lane = 0 }
-        defer { withExtendedLifetime(times) {} }
+    /// A link to the sink on another connection than that of the signals: the first attempt opens it, and fails.
+    private func connectOnSecondLane(_ world: SimulatedWorld) async throws -> (Central, CBPeripheral) {
         let central = Central(world)
         try await central.powerOn()
         let sink = try await central.find("Rig Sink")
@@ -195,6 +155,32 @@ import Testing
         try await central.next("didConnect") { if case .connected(sink) = $0 { true } else { nil } }
         let lane = session.queue.sync { session.central.connected.first?.connection?.client.calls.lane }
         #expect(lane != nil && lane?.connection !== session.bus)
+        return (central, sink)
+    }
+
+    // On a second connection the answer to a read could come before the signal that BlueZ sends before it.
+    @Test(
+        "a link uses the connection that is current when its attempt begins: a read there is delivered once, as notifications are"
+    )
+    func echo() async throws {
+        let world = try await SimulatedWorld(.calm)
+        let times = ShortTimes(on: world.busAddress) { $0.unanswered.lane = 0 }
+        defer { withExtendedLifetime(times) {} }
+        let (central, sink) = try await connectOnSecondLane(world)
+        let value = try await central.characteristic(sinkUUID(0x13), of: sinkUUID(1), on: sink)
+        #expect(try await central.setNotify(true, value) == nil)
+        central.forgetRecords()
+        for number in 1...50 {
+            try await world.control("sink value 0013 \(number % 2 == 0 ? "aa" : "bb")")
+            _ = try await central.read(value).get()
+        }
+        try await central.settle(sink)
+        #expect(central.count { if case .value(value, _, nil) = $0 { true } else { false } } == 50)
+        try await world.control("sink notify 0013 cc")
+        try await central.next("notification") {
+            if case .value(value, Data([0xCC]), nil) = $0 { true } else { nil }
+        }
+        try await central.disconnect(sink)
     }
 
     @Test("a read that BlueZ never answers ends with a timeout, and so does the link; the next link can be used")
