@@ -2,8 +2,8 @@ import Dispatch
 import Glibc
 import Synchronization
 
-/// Closes descriptors that any program has sent and that nothing here wants, on a queue of its own: `close` can last as long as
-/// the sender likes, where a file is in a file system that a program of his provides (FUSE).
+/// Closes descriptors that any program has sent and that nothing here wants, on a queue of its own: where the sender also provides
+/// the file system (FUSE), `close` takes as long as it likes.
 enum DescriptorCloser {
     static let queue = DispatchQueue(label: "bluezkit.close")
     private static let waiting = Atomic(0)
