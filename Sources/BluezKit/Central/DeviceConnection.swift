@@ -492,8 +492,8 @@ final class DeviceConnection: CustomStringConvertible {
 
     /// BlueZ will never answer a call of the running operation, which is over.
     func callWasLost() {
-        let isUseless = central.unanswered.pause(of: device.identity) != nil
-        guard isUp, isUseless || client.calls.burdenLane(bus.timing.unanswered) else { return }
+        let isLeftAlone = central.unanswered.pause(of: device.identity) != nil
+        guard isUp, isLeftAlone || client.calls.burdenLane(bus.timing.unanswered) else { return }
         endUseless((DisconnectReason.unanswered, "BlueZ does not answer"), failing: .timedOut)
     }
 

@@ -59,13 +59,15 @@ final class RigWorld: World, @unchecked Sendable {  // holds: all its parts are 
     /// Linux may lose track of a link that is made as its attempt is called off (Docs/COMPATIBILITY.md). Its peripheral cannot be
     /// reached from then on, by any test.
     func endLostLinks() async throws {
-        for (name, path) in Self.peripherals where try await isLost(name, path) {
-            // The two sides of a link that begins or ends do not know it at the same time.
-            try await Task.sleep(for: .milliseconds(300))
-            guard try await isLost(name, path) else { continue }
-            print("rig: Linux has lost track of the link to \(name)")
-            _ = try? await control("\(name) disconnect")  // it may have ended
-            try await awaitConnections(name, 0)
+        for (name, path) in Self.peripherals {
+            do {
+                // The two sides of a link that begins or ends do not know it at the same time.
+                try await eventually("both sides agree", within: 0.5) { try await !isLost(name, path) }
+            } catch is DeadlineExceeded {
+                print("rig: Linux has lost track of the link to \(name)")
+                _ = try? await control("\(name) disconnect")  // it may have ended
+                try await awaitConnections(name, 0)
+            }
         }
     }
 
