@@ -166,6 +166,7 @@ extension Device {
     /// Updates the GATT objects to match the table. Unchanged services keep their objects.
     func synchronize(with table: GATTTable?) {
         let sources = table?.services ?? []
+        let before = services.map(\.source)
         for service in services where !sources.contains(where: { $0 === service.source }) {
             service.unregister()
             services.removeAll { $0 === service }
@@ -173,7 +174,8 @@ extension Device {
         // GAP has no objects; bluetoothd uses it internally.
         for source in sources
         where !services.contains(where: { $0.source === source }) && source.definition.uuid != "1800".asUUID {
-            let service = RemoteService(device: self, source: source)
+            let isReplacement = before.contains { $0.isReplaced(by: source) }
+            let service = RemoteService(device: self, source: source, isReplacement: isReplacement)
             services.append(service)
             service.register()
         }

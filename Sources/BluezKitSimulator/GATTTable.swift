@@ -11,6 +11,14 @@ struct GATTTable {
         init(_ definition: VirtualService, handle: UInt16) {
             (self.definition, self.handle, endHandle) = (definition, handle, handle)
         }
+
+        /// Whether another one has some of its handles.
+        func isReplaced(by other: Service) -> Bool {
+            let isSame =
+                (handle, endHandle) == (other.handle, other.endHandle)
+                && definition.uuid == other.definition.uuid && definition.isPrimary == other.definition.isPrimary
+            return handle <= other.endHandle && other.handle <= endHandle && !isSame
+        }
     }
 
     final class Characteristic {

@@ -7,9 +7,12 @@ final class RemoteService {
     let path: ObjectPath
     private(set) var characteristics: [RemoteCharacteristic] = []
     var showsIncludes: Bool
+    private let isPrimary: Bool
 
-    init(device: Device, source: GATTTable.Service) {
+    /// - Parameter isReplacement: Whether another service was at its handles: bluetoothd calls it secondary then.
+    init(device: Device, source: GATTTable.Service, isReplacement: Bool) {
         (self.device, self.source) = (device, source)
+        isPrimary = source.definition.isPrimary && !isReplacement
         path = device.path.appending("service" + Hex.handle(source.handle)) ?? device.path
         showsIncludes = !device.simulator.optionsState.fillsIncludesLate
         characteristics = source.characteristics.map { RemoteCharacteristic(service: self, source: $0) }
@@ -20,7 +23,7 @@ final class RemoteService {
         properties: [
             .init("UUID", "s") { .string($0.source.definition.uuid) },
             .init("Device", "o") { .path($0.device.path) },
-            .init("Primary", "b") { .bool($0.source.definition.isPrimary) },
+            .init("Primary", "b") { .bool($0.isPrimary) },
             .init("Includes", "ao") { service in
                 let included = service.showsIncludes ? service.source.includes : []
                 return .array(

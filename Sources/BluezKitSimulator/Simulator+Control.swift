@@ -29,7 +29,7 @@ extension Simulator {
     ///   ends that, `notify NUMBER HEX`, `indicate NUMBER HEX`, `burst NUMBER COUNT [SIZE [PER_SECOND]]`; only here:
     ///   `once [DBM]`, one advertisement now
     /// - `coc channel VERB`: L2CAP channels
-    /// - `heart beat PER_SECOND`, `heart measure BPM`, `sink services add|remove`
+    /// - `heart beat PER_SECOND`, `heart measure BPM`, `sink services add|remove|replace`
     /// - `crowd set COUNT [INTERVAL_MS [CHANGE]]`; only here: `crowd known COUNT`
     /// - `central` and `central2`: see ``VirtualCentral``, which lists their lines
     /// - `phone`: those of peripherals, and `find [pair]`, `permit on|off`, `battery on|off`, `post UID CATEGORY FLAGS APP TEXTS`,
@@ -197,9 +197,15 @@ extension Simulator {
         case ("beat", let rate?): beat(peripheral, try Self.rate(rate))
         case ("services", "add"): peripheral.addService(VirtualPeripheral.changingService)
         case ("services", "remove"):
+            guard
+                peripheral.removeService(VirtualPeripheral.testUUID(0x0003))
+                    || peripheral.removeService(VirtualPeripheral.testUUID(0x0004))
+            else { throw ControlError("neither service 0003 nor 0004 is there") }
+        case ("services", "replace"):
             guard peripheral.removeService(VirtualPeripheral.testUUID(0x0003)) else {
                 throw ControlError("no service 0003")
             }
+            peripheral.addService(VirtualPeripheral.replacingService)
         default: throw unknown
         }
         return ""

@@ -121,6 +121,11 @@ extension VirtualPeripheral {
                 VirtualCharacteristic(testUUID(0x0022), .read, delay: .seconds(3600)),
             ])
     }
+
+    /// What comes in its place: 0004, with 0023 (read).
+    static var replacingService: VirtualService {
+        VirtualService(testUUID(0x0004), [VirtualCharacteristic(testUUID(0x0023), .read, value: Array("newer".utf8))])
+    }
 }
 
 /// Counts the bytes written to a characteristic.

@@ -254,8 +254,18 @@ class Virtual:
         await self.device.indicate_subscribers(self.characteristic(number), bytes.fromhex(value))
 
     async def cmd_services(self, change):
-        """services add|remove: a service 0003 appears or goes, in which a read of 0022 is never answered; Service Changed is indicated if subscribed to"""
+        """services add|remove|replace: a service 0003 appears, in which a read of 0022 is never answered; goes; makes room for 0004 at its handles. Service Changed is indicated if subscribed to"""
         server = self.device.gatt_server
+        if change != 'add':
+            service = server.services[-1]
+            if service.uuid not in (rig_uuid(0x0003), rig_uuid(0x0004)):
+                raise ValueError('neither service 0003 nor 0004 is there')
+            server.services.remove(service)
+            server.attributes = [a for a in server.attributes if a.handle < service.handle]
+            server.attributes_by_handle.clear()
+        if change == 'replace':
+            service = Service(rig_uuid(0x0004), [self.stored(0x0023, P.READ, b'newer')])
+            server.add_service(service)
         if change == 'add':
             async def never(connection):
                 await asyncio.sleep(3600)
@@ -264,13 +274,6 @@ class Virtual:
                 self.stored(0x0021, P.READ | P.NOTIFY, b'new'),
                 self.served(0x0022, P.READ, never)])
             server.add_service(service)
-        else:
-            service = server.services[-1]
-            if service.uuid != rig_uuid(0x0003):
-                raise ValueError('service 0003 is not there')
-            server.services.remove(service)
-            server.attributes = [a for a in server.attributes if a.handle < service.handle]
-            server.attributes_by_handle.clear()
         changed = self.device.gatt_service.service_changed_characteristic
         await self.device.indicate_subscribers(changed, struct.pack('<HH', service.handle, service.end_group_handle))
 

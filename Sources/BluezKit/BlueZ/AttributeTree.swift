@@ -7,7 +7,7 @@ struct AttributeTree {
     struct Service {
         let path: ObjectPath
         let uuid: CBUUID
-        let isPrimary: Bool
+        var isPrimary: Bool
         var includes: [String] = []
         /// A digest of everything in the service; computed when an app gets the service.
         var layout = ""
@@ -52,8 +52,14 @@ struct AttributeTree {
 
     /// The services that an app may see, by UUID, in table order. GAP and GATT belong to the system (GD-8).
     func visibleServices() -> [Service] {
-        services.values.filter { $0.isPrimary && !Self.systemServices.contains($0.uuid) }.map(withLayout)
+        services.values.filter { isPrimary($0) && !Self.systemServices.contains($0.uuid) }.map(withLayout)
             .sorted { $0.path < $1.path }
+    }
+
+    /// BlueZ is right about those that it calls primary. Of the others (``BlueZDifference/replacedServices``) those that another
+    /// service includes are secondary, without which a secondary service has no use.
+    private func isPrimary(_ service: Service) -> Bool {
+        service.isPrimary || !services.values.contains { $0.includes.contains(service.path.rawValue) }
     }
 
     func includedServices(of service: String) -> [Service] {
@@ -83,6 +89,7 @@ struct AttributeTree {
 
     private func withLayout(_ service: Service) -> Service {
         var service = service
+        service.isPrimary = isPrimary(service)
         service.layout = layout(of: service.path.rawValue) ?? ""
         service.version = version(of: service.path.rawValue)
         return service
@@ -98,7 +105,7 @@ struct AttributeTree {
     func layout(of service: String) -> String? {
         services[service].map { service in
             let path = service.path.rawValue
-            var text = "\(service.uuid.uuidString) \(service.isPrimary) \(service.includes.map(\.lastPathElement))"
+            var text = "\(service.uuid.uuidString) \(isPrimary(service)) \(service.includes.map(\.lastPathElement))"
             for characteristic in characteristics(of: path) {
                 text += "\n\(characteristic.path.lastElement) \(characteristic.uuid.uuidString) "
                 text += "\(characteristic.properties.rawValue)"

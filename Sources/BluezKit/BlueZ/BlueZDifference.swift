@@ -6,7 +6,7 @@ package enum BlueZDifference: CaseIterable, Sendable {
     case discoveryPattern, bearerLE, cleanAcquireNotify
 
     case lostBondCrash, lostBondSuccess, lostEncryptedRequest, keptOperation, returnedCentralCrash, discoveryLossCrash,
-        indicationCrash, unbondedAgent
+        indicationCrash, unbondedAgent, replacedServices
     case classicPaging, filterCrash, temporaryCentralCrash, earlyNotifications
 
     package enum Kind: Sendable { case feature, fault }
@@ -147,6 +147,12 @@ package enum BlueZDifference: CaseIterable, Sendable {
                 "rig, 5.82 and 5.87; source",
                 "bluetoothd is made to forget the peripheral (`RemoveDevice`) when the link has ended; not a bonded one. "
                     + "Where another program has left it so, `bluetoothctl remove` the peripheral")
+        case .replacedServices:
+            .fault(
+                "a primary service at handles where a peripheral had another one before, as after a firmware update, has `Primary` "
+                    + "false, until bluetoothd forgets the peripheral",
+                "rig, 5.66; source, 5.55 to 5.87",
+                "a service that no other one includes is primary")
         case .returnedCentralCrash:
             .fault(
                 since: .init(5, 82), until: .init(5, 82),

@@ -62,6 +62,27 @@ import Testing
         #expect(tree.remove(path("/service0001")) == nil)
     }
 
+    @Test("GD-1 a service that BlueZ calls secondary, and that no other one includes, is primary")
+    func replaced() {
+        var tree = AttributeTree()
+        func insert(_ number: Int, isPrimary: Bool, includes: [Int] = []) {
+            tree.insert(
+                AttributeTree.Service(
+                    path: path("/service000\(number)"), uuid: uuid, isPrimary: isPrimary,
+                    includes: includes.map { Self.device + "/service000\($0)" }))
+        }
+        insert(1, isPrimary: true)
+        insert(2, isPrimary: false)
+        let layout = tree.layout(of: Self.device + "/service0002")
+        insert(3, isPrimary: false)
+        insert(4, isPrimary: true, includes: [3])
+        #expect(tree.visibleServices().map(\.path.lastElement) == ["service0001", "service0002", "service0004"])
+        #expect(tree.visibleServices().allSatisfy { $0.isPrimary })
+        #expect(tree.includedServices(of: Self.device + "/service0004").map(\.isPrimary) == [false])
+        insert(2, isPrimary: true)  // once BlueZ has forgotten what was there before
+        #expect(tree.layout(of: Self.device + "/service0002") == layout)
+    }
+
     @Test("GD-9 values from earlier links are withheld while an unbonded peer has Service Changed")
     func serviceChanged() {
         var tree = tree(0)

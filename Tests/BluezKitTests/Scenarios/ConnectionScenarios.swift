@@ -557,6 +557,25 @@ extension Scenarios {
             try await checkFirmware(cache: cache, isBonded: isBonded)
         }
 
+        // Slow: three links, each of which ends for BlueZ two to three seconds after it was asked to.
+        @Test("GD-1 GD-9 a service at handles where another one was on an earlier link is found, as a primary one")
+        func replacedService() async throws {
+            let world = try await Worlds.make()
+            let central = Central(world)
+            try await central.powerOn()
+            let sink = try await central.find("Rig Sink", services: [sinkUUID(1)])
+            try await world.control("sink services add")
+            for (change, number) in [("replace", 3), ("remove", 4)] {
+                try await central.connect(sink)
+                let services = try await central.discoverServices(sink)
+                #expect(services.map(\.uuid) == [sinkUUID(1), sinkUUID(number)])
+                #expect(services.allSatisfy { $0.isPrimary })
+                try await central.disconnect(sink)
+                try await world.awaitConnections("sink", 0)
+                try await world.control("sink services \(change)")
+            }
+        }
+
         private func checkFirmware(cache: String, isBonded: Bool) async throws {
             let world = try await Worlds.make()
             try await world.restartDaemon(with: "cache \(cache)")
