@@ -11,6 +11,9 @@ class PeerCommand: CentralCommand {
     /// Incremented with every event, so that a time limit can detect progress.
     var events = 0
 
+    /// Why this command ends the link.
+    var ownReason: String?
+
     // MARK: Overridden by subclasses
 
     /// What is discovered on a peer.
@@ -58,7 +61,8 @@ class PeerCommand: CentralCommand {
         _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, timestamp: CFAbsoluteTime,
         isReconnecting: Bool, error: (any Error)?
     ) {
-        output.report(.disconnected(peripheral.identifier, reason: error?.sentence))
+        output.report(.disconnected(peripheral.identifier, reason: error?.sentence ?? ownReason))
+        ownReason = nil
         guard ending == nil else { return quit() }
         if peerIsGone() { lookAgain("The link was lost", error) }
     }
@@ -77,7 +81,9 @@ class PeerCommand: CentralCommand {
         after(Self.silenceLimit) { [self] _ in
             guard ending == nil, let peripheral, peer === peripheral else { return }
             guard events == before else { return limitSilence() }
-            output.say(Line("\(silence) for \(Int(Self.silenceLimit)) s.", .yellow))
+            let reason = "\(silence) for \(Int(Self.silenceLimit)) s"
+            output.say(Line(reason + ".", .yellow))
+            ownReason = reason
             central?.cancelPeripheralConnection(peripheral)
         }
     }

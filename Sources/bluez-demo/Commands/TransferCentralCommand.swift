@@ -188,6 +188,7 @@ final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
             output.complain("it failed \(Self.attempts) times in succession. `bluez-demo doctor` may show the cause.")
             return stop(.failure)
         }
+        ownReason = reason
         central?.cancelPeripheralConnection(peripheral)
     }
 
