@@ -67,6 +67,7 @@ import Testing
     func beforePowerOn() async throws {
         let world = try await SimulatedWorld()
         let publisher = Publisher(world)
+        publisher.queue.suspend()  // where the first state would arrive
         let characteristic = local(0x110, .notify)
         let service = localService(0x100, [characteristic])
         publisher.manager.startAdvertising(nil)
@@ -80,6 +81,7 @@ import Testing
         publisher.manager.respond(
             to: CBATTRequest(central: central, characteristic: characteristic, offset: 0, value: nil, ticket: 77),
             withResult: .success)
+        publisher.queue.resume()
         try await LogCapture.shared.expect("respond", "answered already")
         try await publisher.powerOn()
         // Only calls from now on are answered.
