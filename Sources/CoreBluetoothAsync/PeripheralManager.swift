@@ -25,7 +25,19 @@ public final class PeripheralManager: Sendable {
     /// - Parameter options: As in `CBPeripheralManager(delegate:queue:options:)`.
     public init(options: sending [String: Any]? = nil) {
         core = PeripheralManagerCore()
-        core.start(options: options)
+        core.start(options: options, restoring: [])
+    }
+
+    /// Makes a `CBPeripheralManager` for a program whose services may differ from those of its earlier version.
+    /// - Parameters:
+    ///   - options: With `CBPeripheralManagerOptionRestoreIdentifierKey`, otherwise nothing is restored.
+    ///   - services: The services of this version, included ones before those that include them. They are not published by this.
+    ///     A restored service of the same type with other contents, which an earlier version may have protected less, is withdrawn
+    ///     before a central sees it, and is not among ``RestoredPeripheralState/services``: add this version's. No effect on Apple's
+    ///     systems.
+    public init(options: sending [String: Any]? = nil, restoring services: sending [CBMutableService]) {
+        core = PeripheralManagerCore()
+        core.start(options: options, restoring: services)
     }
 
     deinit { core.post { $0.link.shutDown() } }
@@ -205,7 +217,8 @@ public struct SubscriptionChange: Sendable {
 
 /// What a ``PeripheralManager`` had published when its program ended.
 public struct RestoredPeripheralState: Sendable {
-    /// The services. They are published, and must not be added again.
+    /// The services. They are published, and must not be added again. Those that an earlier version of the program has published
+    /// with other contents are among them, unless ``PeripheralManager/init(options:restoring:)`` was told what this one has.
     public let services: [PublishedService]
     /// What is advertised; nil if nothing is.
     public let advertisementData: AdvertisementData?

@@ -10,9 +10,11 @@ actor PeripheralManagerCore: ChannelHost {
     var channels: ChannelTable { link.channels }
 
     /// On the queue, so that no callback comes before the manager is known.
-    nonisolated func start(options: sending [String: Any]?) {
-        let options = Parcel(options)
-        executor.queue.sync { assumeIsolated { $0.link.start($0, options: options.open() ?? nil) } }
+    nonisolated func start(options: sending [String: Any]?, restoring services: sending [CBMutableService]) {
+        let (options, services) = (Parcel(options), Parcel(services))
+        executor.queue.sync {
+            assumeIsolated { $0.link.start($0, options: options.open() ?? nil, restoring: services.open() ?? []) }
+        }
     }
 
     /// How many events wait for a consumer at most.

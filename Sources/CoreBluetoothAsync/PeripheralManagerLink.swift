@@ -51,8 +51,8 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
     var openedChannels = EventHub<L2CAPChannel, Never>()
     private var restored = Restoration<RestoredPeripheralState>()
 
-    func start(_ core: PeripheralManagerCore, options: [String: Any]?) {
-        self.core = core
+    func start(_ core: PeripheralManagerCore, options: [String: Any]?, restoring services: [CBMutableService]) {
+        (self.core, published) = (core, ServiceTable(comparing: services))
         manager = CBPeripheralManager(delegate: self, queue: core.executor.queue, options: withoutResuming(options))
     }
 
@@ -330,12 +330,12 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
     // MARK: Callbacks
 
     func peripheralManager(_ peripheral: CBPeripheralManager, willRestoreState dict: [String: Any]) {
-        let services = dict[CBPeripheralManagerRestoredStateServicesKey] as? [CBMutableService] ?? []
         let data = dict[CBPeripheralManagerRestoredStateAdvertisementDataKey] as? [String: Any]
         let channels = peripheral.channelsToRestore
         restoredChannels = RestoredChannels(channels)
         restored.state = RestoredPeripheralState(
-            services: services.map { published.add($0) }, advertisementData: data.map { AdvertisementData($0) },
+            services: published.restore(from: dict),
+            advertisementData: data.map { AdvertisementData($0) },
             channels: channels)
     }
 

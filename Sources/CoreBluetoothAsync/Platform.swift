@@ -85,6 +85,19 @@ extension CBPeripheral {
     var storableIdentifier: UUID { identityIdentifier }
 }
 
+extension [CBMutableService] {
+    /// In `willRestoreState`: the restored services that are the same as one of these. Others of their types are withdrawn.
+    func restored(from state: [String: Any]) -> [CBMutableService] {
+        var restored: [ObjectIdentifier: CBMutableService] = [:]
+        for service in self {
+            // Included services are compared as objects.
+            service.includedServices = service.includedServices?.map { restored[ObjectIdentifier($0)] ?? $0 }
+            restored[ObjectIdentifier(service)] = service.restored(from: state)
+        }
+        return Array(restored.values)
+    }
+}
+
 extension CBPeripheralManager {
     /// In `willRestoreState`.
     var channelsToRestore: [RestoredL2CAPChannel] {
@@ -124,6 +137,13 @@ extension PeripheralManagerLink {
     /// One is made at a time.
     var requestOfPublication: UInt64? {
         if let made = publishing.made, case .publish = made.content { made.number } else { nil }
+    }
+}
+
+extension [CBMutableService] {
+    /// The system does not tell in which version of a program a service was published.
+    func restored(from state: [String: Any]) -> [CBMutableService] {
+        state[CBPeripheralManagerRestoredStateServicesKey] as? [CBMutableService] ?? []
     }
 }
 

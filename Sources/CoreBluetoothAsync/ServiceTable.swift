@@ -5,6 +5,21 @@ struct ServiceTable {
     private(set) var services: [UInt64: CBMutableService] = [:]
     private(set) var characteristics: [UInt64: CBMutableCharacteristic] = [:]
     private var numbers: [ObjectIdentifier: UInt64] = [:]
+    /// What this version of the program publishes.
+    private var own: [CBMutableService] = []
+
+    init(comparing own: [CBMutableService] = []) { self.own = own }
+
+    /// - Returns: What was restored, without the services that this version of the program has with other contents.
+    mutating func restore(from state: [String: Any]) -> [PublishedService] {
+        let types = Set(own.map(\.uuid))
+        let same = own.restored(from: state)
+        own = []
+        let all = state[CBPeripheralManagerRestoredStateServicesKey] as? [CBMutableService] ?? []
+        return all.filter { service in !types.contains(service.uuid) || same.contains { $0 === service } }.map {
+            add($0)
+        }
+    }
 
     mutating func add(_ service: CBMutableService) -> PublishedService {
         let number = makeNumber(service)

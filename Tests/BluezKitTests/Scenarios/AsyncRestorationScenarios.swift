@@ -20,11 +20,12 @@ extension Scenarios {
         /// - Parameter directory: What was left before.
         private func left(
             _ world: World, in directory: TemporaryDirectory? = nil, options: [String: any Sendable] = [:],
-            _ body: @escaping @Sendable (PeripheralManager) async throws -> Void
+            restoring isRevised: Bool? = nil, _ body: @escaping @Sendable (PeripheralManager) async throws -> Void
         ) async throws -> TemporaryDirectory {
             let directory = try directory ?? TemporaryDirectory()
             var manager: PeripheralManager? = PeripheralManager(
-                options: Self.options(world, directory).merging(options) { $1 })
+                options: Self.options(world, directory).merging(options) { $1 },
+                restoring: isRevised.map(Self.versions) ?? [])
             let states = try #require(manager).states
             try await within { [manager] in if let manager { try await body(manager) } }
             let copy = try TemporaryDirectory(copying: directory)
@@ -94,6 +95,39 @@ extension Scenarios {
             await manager.remove(service)
             try await eventually("the service is gone") { try await countOfServices(world) == 0 }
             server.cancel()
+        }
+
+        /// Of two versions of a program: the second protects 0110 better. 0101 is included, and the same in both.
+        private static func versions(_ isRevised: Bool) -> [CBMutableService] {
+            let included = CBMutableService(type: sinkUUID(0x101), primary: false)
+            included.characteristics = [local(0x112, .read, value: Data([1]))]
+            let other = localService(0x102, [local(0x113, .read)])
+            other.includedServices = [included]
+            let write: CBAttributePermissions = isRevised ? .writeEncryptionRequired : .writeable
+            return [included, other, localService(0x100, [local(0x110, [.read, .write], [.readable, write])])]
+        }
+
+        @Test(
+            "R-19 RS-14 what an earlier version of the program has published otherwise is withdrawn, the rest stays")
+        func revised() async throws {
+            let world = try await Worlds.make()
+            let directory = try await left(world) { manager in
+                for service in Self.versions(false) { try await manager.add(service) }
+                try await manager.startAdvertising()
+            }
+            let same = try await left(world, in: TemporaryDirectory(copying: directory), restoring: false) { manager in
+                #expect(await manager.restoredState.first { _ in true }?.services.count == 3)
+                try await manager.waitUntilReady()
+            }
+            let manager = PeripheralManager(options: Self.options(world, same), restoring: Self.versions(true))
+            let state = try await restored(manager)
+            #expect(state.services.map(\.uuid) == [sinkUUID(0x101), sinkUUID(0x102)])
+            try await within { try await manager.waitUntilReady() }
+            try await eventually("0100 of the earlier version is gone") { try await countOfServices(world) == 0 }
+            try await within { _ = try await manager.add(Self.versions(true)[2]) }
+            try await eventually("0100 of this version is there") { try await countOfServices(world) == 1 }
+            let refusal = await world.refusal("central write \(sinkUUID(0x110).line) 01")
+            #expect(refusal?.contains("att 0x0f") == true || refusal?.contains("att 0x05") == true, "\(refusal ?? "-")")
         }
 
         // Slow: in the rig, bluetoothd is stopped and started, and a manager waits three seconds for it.
