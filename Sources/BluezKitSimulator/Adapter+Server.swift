@@ -115,7 +115,7 @@ extension Adapter {
             guard let device, let link, device.inbound === link else { return }
             guard device.link == nil else { return device.resolve() }
             device.setUUIDs(["1800", "1801"].map(UUIDText.full))
-            device.isResolved = true
+            device.resolution = .now
             device.changed("ServicesResolved")
             if let central = link.central as? VirtualCentral { device.setName(central.name) }
         }

@@ -128,7 +128,7 @@ extension Device {
             synchronize(with: peripheral.table)
             setUUIDs(peripheral.table.uuids)
         }
-        isResolved = true
+        resolution = .now
         changed("ServicesResolved")
         store()
         simulator.tell("\(peripheral.key) mtu \(link.mtu)")
@@ -231,8 +231,10 @@ extension Device {
         link = nil
         guard !simulator.failures.stuckConnections.contains(address) else { return }
         if isResolved {
-            isResolved = false
+            resolution = .earlier
             changed("ServicesResolved")
+        } else if isConnected, resolution == .never {
+            (uuids, resolution) = ([], .failed)  // without a signal
         }
         isConnected = false
         if isOwn, !simulator.optionsState.signalsDisconnectionFirst {

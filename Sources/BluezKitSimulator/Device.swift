@@ -32,7 +32,15 @@ final class Device {
     var isBlocked = false
     /// What D-Bus shows; the link may end slightly earlier or later.
     var isConnected = false
-    var isResolved = false
+    var isResolved: Bool { resolution == .now }
+    var resolution = Resolution.never
+
+    /// Whether its services are known, since bluetoothd knows the device.
+    enum Resolution {
+        case never, now, earlier
+        /// A link has ended before: `UUIDs` is empty from then on, and what it advertises does not change that.
+        case failed
+    }
     /// When it will be removed if it is not heard again.
     var expiry: ContinuousClock.Instant? {
         didSet { if expiry != nil, oldValue == nil { adapter.armSweep() } }
@@ -128,7 +136,7 @@ final class Device {
             changed("Appearance")
         }
         if let text = content.localName { setName(text) }
-        let new = content.serviceUUIDs.filter { !uuids.contains($0) }
+        let new = resolution == .failed ? [] : content.serviceUUIDs.filter { !uuids.contains($0) }
         if !new.isEmpty {
             uuids += new
             changed("UUIDs")

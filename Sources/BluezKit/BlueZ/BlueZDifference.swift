@@ -6,7 +6,7 @@ package enum BlueZDifference: CaseIterable, Sendable {
     case discoveryPattern, bearerLE, cleanAcquireNotify
 
     case lostBondCrash, lostBondSuccess, lostEncryptedRequest, keptOperation, returnedCentralCrash, discoveryLossCrash,
-        indicationCrash, unbondedAgent, replacedServices
+        indicationCrash, unbondedAgent, replacedServices, lostServices
     case classicPaging, filterCrash, temporaryCentralCrash, earlyNotifications
 
     package enum Kind: Sendable { case feature, fault }
@@ -153,6 +153,14 @@ package enum BlueZDifference: CaseIterable, Sendable {
                     + "false, until bluetoothd forgets the peripheral",
                 "rig, 5.66; source, 5.55 to 5.87",
                 "a service that no other one includes is primary")
+        case .lostServices:
+            .fault(
+                "if a link ends before its services are known, `UUIDs` stays empty, whatever the peripheral advertises, until "
+                    + "bluetoothd forgets it",
+                "rig, 5.66; not seen in the rig, 5.82",
+                "the process that had the link remembers what was advertised. Others that scan for services make bluetoothd forget "
+                    + "the peripheral (`RemoveDevice`), where it is not bonded and no other program scans; not on 5.87, which is "
+                    + "not given the services")
         case .returnedCentralCrash:
             .fault(
                 since: .init(5, 82), until: .init(5, 82),

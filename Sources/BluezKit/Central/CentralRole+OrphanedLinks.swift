@@ -95,6 +95,11 @@ extension CentralRole {
         connection(of: device).endOrphan(lease)
     }
 
+    /// Whether a program with BluezKit has a link to the device, or makes one.
+    func isLeased(_ device: Device) -> Bool {
+        leaseName(of: device.path).map { LinkLease.exists($0, in: LinkLease.directory) } ?? false
+    }
+
     /// The name of a link's lease: by its path, as one device can have two addresses.
     func leaseName(of path: ObjectPath) -> String? {
         adapter.stackGeneration.map { "\($0) \(path.lastElement)".replacing("/", with: "_") }

@@ -137,6 +137,9 @@ enum AdvertisedServices {
         }
     }
 
+    /// For tests: what a process that has just begun knows.
+    static func forgetAll() { known.withLock { $0 = [:] } }
+
     static func recall(_ device: Device) {
         guard device.properties.services.isEmpty, let services = known.withLock({ $0[device.identity] }) else { return }
         device.setServices(services)

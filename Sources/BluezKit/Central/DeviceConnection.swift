@@ -574,7 +574,7 @@ extension DeviceConnection {
     private var leaseName: String? { central.leaseName(of: device.path) }
 
     /// Whether programs with BluezKit have made the link, or the attempt.
-    private var isLeased: Bool { leaseName.map { LinkLease.exists($0, in: LinkLease.directory) } ?? false }
+    private var isLeased: Bool { central.isLeased(device) }
 
     /// Our part in a link that programs with BluezKit have made, if they have.
     private func sharedLease() throws(LinkLease.IsEnding) -> LinkLease? {

@@ -31,6 +31,12 @@ final class DiscoveryController: CustomStringConvertible {
     /// Devices that are queued for a connection and have to be heard first.
     private var listensForQueue = false
     private var listening: Set<DeviceIdentity> = []
+    /// Whether no other program scanned when the discovery began.
+    private var isAlone = false
+    /// Devices whose services BlueZ had lost.
+    private var renewed: Set<DeviceIdentity> = []
+    /// How many they may be: more have none to lose, and are heard because another program has begun to scan as well.
+    private static let renewals = 8
 
     init(_ bus: BlueZBus, _ adapter: AdapterController, _ store: DeviceStore) {
         (self.bus, self.adapter, self.store) = (bus, adapter, store)
@@ -213,7 +219,7 @@ final class DiscoveryController: CustomStringConvertible {
             if self.generation == generation {
                 replied(result)
                 guard result.failure == nil else { return }
-                refusal = nil
+                (refusal, isAlone) = (nil, !wasRunning)
                 // What runs for another program as well is not started again by us.
                 if wasRunning { readHeardDevices() } else { perform(watch.began()) }
             } else if result.failure == nil {
@@ -266,6 +272,20 @@ final class DiscoveryController: CustomStringConvertible {
     func report(_ device: Device) {
         watch.hear()
         tellScans(of: device)
+        renewLostServices(of: device)
+    }
+
+    /// If a link has ended before its services were known, BlueZ does not tell any longer which ones the device advertises
+    /// (``BlueZDifference/lostServices``). One that has passed BlueZ's filter does advertise one: BlueZ is made to forget the device,
+    /// and finds it again with the next advertisement.
+    private func renewLostServices(of device: Device) {
+        let properties = device.properties
+        guard isAlone, machine.isFiltered, properties.services.isEmpty, !properties.isBonded, !properties.isConnected,
+            device.connection == nil, central?.isLeased(device) == false, renewed.count < Self.renewals,
+            renewed.insert(device.identity).inserted
+        else { return }
+        Log.debug("\(device.path): forgotten, as BlueZ has lost the services that it advertises")
+        bus.adapterProxy(of: device.path)?.removeDevice(device.path) { _ in }
     }
 
     private func tellScans(of device: Device) {

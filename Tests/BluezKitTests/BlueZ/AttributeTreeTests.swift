@@ -256,7 +256,6 @@ import Testing
         let heart: [(String, Value)] = [("UUID", .string("2A37")), ("Flags", .strings(["notify"]))]
         let changes: [(String, [(String, Value)])] = [
             ("/service0001", [("UUID", .string("180F"))]),
-            ("/service0001", [("UUID", .string("180D")), ("Primary", .bool(false))]),
             ("/service0001", [("UUID", .string("180D")), ("Includes", .array(element: "o", [.path("/a")]))]),
             ("/service0001/char0002", [("UUID", .string("2A38")), ("Flags", .strings(["notify"]))]),
             ("/service0001/char0002", [("UUID", .string("2A37")), ("Flags", .strings(["indicate"]))]),

@@ -1,3 +1,5 @@
+import BluezDBus
+import BluezKitSimulator
 import CoreBluetooth
 import Foundation
 import Testing
@@ -8,6 +10,32 @@ import Testing
 extension Scenarios {
     @Suite struct DiscoveryScenarios {
         let heartRate = CBUUID(string: "180D")
+
+        // Slow: in the rig, BlueZ ends a link two seconds after it was asked to.
+        @Test("SC-9 a peripheral whose link ended before its services were known is found by those that it advertises")
+        func findsAfterLostServices() async throws {
+            let world = try await Worlds.make()
+            try await world.prepareChannels()
+            let central = Central(world)
+            try await central.powerOn()
+            _ = try await central.find("Rig CoC", services: [sinkUUID(0x40)])
+            // Another program's link. The rig's peripheral answers so slowly that its services are not known in time.
+            let simulator = (world as? SimulatedWorld)?.simulator
+            let discovery = simulator?.timing.serviceDiscovery
+            simulator?.timing.serviceDiscovery = .seconds(3600)
+            let other = try await Peer.named(world.busAddress)
+            for method in ["Connect", "Disconnect"] {
+                _ = try await other.call(
+                    "org.bluez", "/org/bluez/hci0/dev_F0_F1_F2_00_00_03", "org.bluez.Device1", method, [])
+            }
+            try await world.awaitConnections("coc", 0)
+            discovery.map { simulator?.timing.serviceDiscovery = $0 }
+            // As in a process that has just begun.
+            AdvertisedServices.forgetAll()
+            let next = Central(world)
+            try await next.powerOn()
+            _ = try await next.find("Rig CoC", services: [sinkUUID(0x40)])
+        }
 
         @Test("SC-3 SC-8 SC-9 O-48 UU-6 UU-7 a filtered scan finds the heart-rate sensor and reports its advertisement")
         func findsByService() async throws {
