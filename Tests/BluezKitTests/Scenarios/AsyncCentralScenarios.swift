@@ -556,8 +556,8 @@ extension Scenarios {
             // Although the other one knows it too.
             let found = await other.retrievePeripherals(withIdentifiers: [sink.identifier])
             #expect(found.map(\.identifier) == [sink.identifier] && found != [sink])
-            let error = await #expect(throws: CBError.self) { try await within { try await other.connect(sink) } }
-            #expect(error?.code == .unknownDevice)
+            let error = await thrown { try await within { try await other.connect(sink) } }
+            #expect((error as? CBError)?.code == .unknownDevice)
             withExtendedLifetime(world) {}  // optimized code would release it after its last use
         }
     }

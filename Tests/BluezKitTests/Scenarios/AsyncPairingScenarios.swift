@@ -78,8 +78,8 @@ extension Scenarios {
         @Test("CN-14 an app without pairing handlers: the read is refused at once, and nothing is paired")
         func nothingAllowed() async throws {
             let setting = try await prepare("justworks", Pairing())
-            let error = try await #require(throws: CBATTError.self) { try await setting.read() }
-            #expect(error.code == .insufficientAuthentication)
+            let error = await thrown { _ = try await setting.read() }
+            #expect((error as? CBATTError)?.code == .insufficientAuthentication)
             try await setting.expectBond(false)
         }
 
@@ -146,9 +146,8 @@ extension Scenarios {
             let world = try await Worlds.make()
             let central = CentralManager(
                 options: world.managerOptions.merging([BluezManagerOptionAdapterKey: "hci7"]) { $1 })
-            let error = try await #require(throws: BluetoothError.self) {
-                try await within { try await central.waitUntilReady() }
-            }
+            let error = try #require(
+                await thrown { try await within { try await central.waitUntilReady() } } as? BluetoothError)
             #expect(error == .unavailable(.unsupported))
             #expect(error.description.contains("adapter") && error.description.contains("log"))
             let peripheral = PeripheralManager(
