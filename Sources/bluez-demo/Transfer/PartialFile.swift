@@ -121,11 +121,7 @@ final class SentFile {
     init(_ path: String) throws(CardFile.Failure) {
         self.path = path
         do {
-            handle = try FileHandle(forReadingFrom: URL(fileURLWithPath: path))
-            var status = stat()
-            guard fstat(handle.fileDescriptor, &status) == 0, status.st_mode & S_IFMT == S_IFREG else {
-                throw CardFile.Failure(message: "'\(path)' is not a regular file")
-            }
+            handle = try CardFile.open(path)
             var (hash, size) = (SHA256(), 0)
             while let bytes = try handle.read(upToCount: 1 << 20), !bytes.isEmpty {
                 hash.update(bytes)

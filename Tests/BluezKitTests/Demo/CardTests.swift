@@ -171,6 +171,21 @@ import Testing
         #expect(events.allSatisfy { $0 > 0 })
     }
 
+    // A device or a named pipe was replaced by the card, and `cards/` was taken for the file `cards`.
+    @Test("only a regular file is replaced by a card, and a name that ends with a slash is a folder's")
+    func targets() throws {
+        let folder = try TemporaryDirectory()
+        let pipe = folder.path + "/pipe"
+        try #require(mkfifo(pipe, 0o600) == 0)
+        for path in [pipe, "/dev/null", folder.path, folder.path + "/new/"] {
+            #expect(throws: CardFile.Failure.self) { try CardFile.checkWritable(path) }
+        }
+        try Data("old".utf8).write(to: URL(fileURLWithPath: folder.path + "/card"))
+        for name in ["card", "new"] {
+            #expect(throws: Never.self) { try CardFile.checkWritable("\(folder.path)/\(name)") }
+        }
+    }
+
     @Test("errors name the cause and the remedy")
     func sentences() {
         #expect(

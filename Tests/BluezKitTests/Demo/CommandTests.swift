@@ -15,6 +15,8 @@ import Testing
         try Self.card.write(toFile: folder.path + "/a.vcf", atomically: true, encoding: .utf8)
     }
 
+    private static let program = URL(fileURLWithPath: Probe.path).deletingLastPathComponent().path + "/bluez-demo"
+
     private struct Outcome {
         let status: Int32
         let output: String
@@ -23,17 +25,17 @@ import Testing
 
     /// Runs the demo until it ends.
     /// - Parameter redirection: What a shell does with its output, such as `>/dev/full`.
-    private func demo(_ words: [String], bus: String? = nil, redirection: String = "") async throws -> Outcome {
+    private func demo(
+        _ words: [String], bus: String? = nil, environment: [String] = [], redirection: String = ""
+    ) async throws -> Outcome {
         let name = folder.path + "/" + UUID().uuidString
-        let program = URL(fileURLWithPath: Probe.path).deletingLastPathComponent().path + "/bluez-demo"
         // The status of the demo, not of what reads its output.
         let script =
             "{ \"$0\" \"$@\" 2>\(name).err; echo $? >\(name).status; } \(redirection.isEmpty ? ">\(name).out" : redirection)"
         _ = try await run(
             [
-                "/usr/bin/env", "DBUS_SYSTEM_BUS_ADDRESS=\(bus ?? "unix:path=/nowhere")", "/bin/sh", "-c", script,
-                program,
-            ] + words,
+                "/usr/bin/env", "DBUS_SYSTEM_BUS_ADDRESS=\(bus ?? "unix:path=/nowhere")",
+            ] + environment + ["/bin/sh", "-c", script, Self.program] + words,
             within: 6 * world_deadline)
         func content(_ suffix: String) -> String {
             FileManager.default.contents(atPath: name + suffix).map { String(decoding: $0, as: UTF8.self) } ?? ""
@@ -176,14 +178,13 @@ import Testing
         let simulator = try await Simulator(adapterAddresses: ["00:B1:5E:00:00:01", "00:B1:5E:00:00:02"])
         let content = Data((0..<2_000_000).map { UInt8(truncatingIfNeeded: $0) })
         try content.write(to: URL(fileURLWithPath: folder.path + "/a"))
-        let program = URL(fileURLWithPath: Probe.path).deletingLastPathComponent().path + "/bluez-demo"
         func start(_ words: [String], _ name: String) throws -> pid_t {
             let file = open(folder.path + "/" + name, O_WRONLY | O_CREAT | O_APPEND, 0o644)
             defer { close(file) }
             return try spawn(
                 [
                     "/usr/bin/env", "DBUS_SYSTEM_BUS_ADDRESS=\(simulator.address)", "/bin/sh", "-c",
-                    "exec \"$0\" \"$@\" 2>&1", program,
+                    "exec \"$0\" \"$@\" 2>&1", Self.program,
                 ]
                     + words, output: file)
         }
@@ -210,5 +211,19 @@ import Testing
         try await eventually("it continues", within: 4 * world_deadline) {
             said("receiver").contains(", continuing at ")
         }
+    }
+
+    // Opening a named pipe waits until there is a writer. The queue that answers Ctrl-C waited with it.
+    @Test(
+        "a named pipe is refused at once, not waited for",
+        arguments: [
+            ["card", "share"], ["transfer", "send"], ["card", "receive", "--output"], ["transfer", "receive"],
+        ])
+    func namedPipe(_ words: [String]) async throws {
+        let pipe = folder.path + "/pipe"
+        try #require(mkfifo(pipe, 0o600) == 0)
+        let outcome = try await demo(words + [pipe])
+        #expect(outcome.status == 1)
+        #expect(outcome.errors.hasPrefix("bluez-demo: '\(pipe)' is not a regular file"), "\(outcome)")
     }
 }
