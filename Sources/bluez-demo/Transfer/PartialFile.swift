@@ -51,7 +51,8 @@ final class PartialFile {
     /// The file to write to, in place of a part of another file.
     private func begun() throws -> FileHandle {
         if let handle { return handle }
-        try? FileManager.default.removeItem(atPath: part)
+        // Not a folder, with all that is in it.
+        guard unlink(part) == 0 || errno == ENOENT else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
         // First, because a part without it, or with that of another file, is of no use.
         try Self.describe(offer).write(to: URL(fileURLWithPath: info), options: .atomic)
         return try opened()
@@ -61,9 +62,11 @@ final class PartialFile {
         Failure(message: "'\(part)' cannot be written: \(CardFile.reason(error))")
     }
 
+    private static let title = "bluez-demo transfer\n"
+
     /// The same text for the same file.
     private static func describe(_ offer: TransferOffer) -> Data {
-        Data("bluez-demo transfer\nsize \(offer.size)\nsha256 \(offer.digest.hex)\n".utf8)
+        Data("\(title)size \(offer.size)\nsha256 \(offer.digest.hex)\n".utf8)
     }
 
     func isOf(_ other: TransferOffer) -> Bool { offer.size == other.size && offer.digest == other.digest }
@@ -104,9 +107,18 @@ final class PartialFile {
     /// Reports in advance if a file could not be received there.
     static func checkWritable(_ path: String) throws(Failure) {
         try CardFile.checkWritable(path, for: "transfer receive")
-        var status = stat()
-        guard lstat(path, &status) != 0 || status.st_mode & S_IFMT == S_IFREG else {
-            throw Failure(message: "'\(path)' is not a regular file, and would be replaced; choose another name")
+        let (part, info) = (path + ".part", path + ".part.info")
+        // A symbolic link is replaced, and not followed.
+        for name in [part, info] where ![nil, S_IFREG, S_IFLNK].contains(CardFile.kind(of: name)) {
+            throw Failure(
+                message: "'\(name)' is in the way, and is not a regular file; move it away, or choose another name")
+        }
+        guard CardFile.kind(of: part) == S_IFREG || CardFile.kind(of: info) == S_IFREG else { return }
+        guard (try? Data(contentsOf: URL(fileURLWithPath: info)))?.starts(with: title.utf8) == true else {
+            throw Failure(
+                message:
+                    "'\(part)' and its .info would be replaced, and are not of an earlier transfer; move them away, "
+                    + "or choose another name")
         }
     }
 }

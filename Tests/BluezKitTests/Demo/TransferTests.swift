@@ -295,6 +295,28 @@ struct TransferTests {
         #expect(FileManager.default.contents(atPath: source) == content)
     }
 
+    // A folder that was called like the part was removed, with all that was in it, and a file of the user was replaced.
+    @Test("what is called like a part and is none is neither replaced nor removed")
+    func foreignParts() throws {
+        let offer = try SentFile(source).offer
+        for name in [target + ".part", target + ".part.info"] {
+            try FileManager.default.createDirectory(atPath: name, withIntermediateDirectories: false)
+            try content.write(to: URL(fileURLWithPath: name + "/kept"))
+            #expect(throws: CardFile.Failure.self) { try PartialFile.checkWritable(target) }
+            // Also if it was not there before.
+            let file = try PartialFile(target, offer)
+            #expect(throws: CardFile.Failure.self) { try file.append(content.prefix(10)) }
+            #expect(FileManager.default.contents(atPath: name + "/kept") == content)
+            try FileManager.default.removeItem(atPath: name)
+        }
+        try content.write(to: URL(fileURLWithPath: target + ".part"))
+        #expect(throws: CardFile.Failure.self) { try PartialFile.checkWritable(target) }
+        try Data("my notes\n".utf8).write(to: URL(fileURLWithPath: target + ".part.info"))
+        #expect(throws: CardFile.Failure.self) { try PartialFile.checkWritable(target) }
+        try Data("bluez-demo transfer\nsize 7\n".utf8).write(to: URL(fileURLWithPath: target + ".part.info"))
+        #expect(throws: Never.self) { try PartialFile.checkWritable(target) }
+    }
+
     @Test("any bytes are a message or an error")
     func hostile() throws {
         let messages: [TransferMessage] = [
