@@ -22,6 +22,7 @@ final class CardReceiveCommand: PeerCommand, CBPeripheralDelegate {
         super.init(common: common, output: output)
     }
 
+    override var timeLimit: Double? { options.timeout }
     override var simulatedScenario: Scenario { .card }
 
     override func start() {

@@ -21,6 +21,8 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
         super.init(common: common, output: output)
     }
 
+    override var timeLimit: Double? { options.timeout }
+
     override func start() {
         super.start()
         limitWaiting()

@@ -30,6 +30,7 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
         super.init(common: common, output: output)
     }
 
+    override var timeLimit: Double? { options.timeout }
     override var simulatedScenario: Scenario { .crowd(SimulatedNeighbour.all.count) }
 
     override func bluetoothIsOn(_ central: CBCentralManager) {

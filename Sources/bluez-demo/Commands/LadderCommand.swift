@@ -46,6 +46,8 @@ final class LadderCommand: CentralCommand, CBPeripheralDelegate {
         super.init(common: common, output: output)
     }
 
+    override var timeLimit: Double? { options.timeout }
+
     override func start() {
         super.start()
         guard let timeout = options.timeout else { return }

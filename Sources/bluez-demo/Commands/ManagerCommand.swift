@@ -5,10 +5,14 @@ import Foundation
 
 /// Shared by the commands that use a manager: its state, its bus, and how they end.
 class ManagerCommand: NSObject, Command {
+    /// How long it may take until Bluetooth is on, in seconds: longer than bluetoothd needs to start.
+    private static let patience = 10.0
+
     let output: Output
     private let common: CommonOptions
     private var simulatedBus: SimulatedBus?
     private var hasBeenOn = false
+    private var state = CBManagerState.unknown
     private(set) var ending: ExitStatus?
 
     init(common: CommonOptions, output: Output) {
@@ -20,6 +24,8 @@ class ManagerCommand: NSObject, Command {
 
     /// The scenario of `--simulated`.
     var simulatedScenario: Scenario { .heartRate }
+    /// `--timeout` or `--duration`, in seconds: also how long it may take until Bluetooth is on, if that is less than usual.
+    var timeLimit: Double? { nil }
     /// Creates the manager, on the main queue, with these options and its own.
     func makeManager(_ options: [String: Any]) {}
     /// The state became `.poweredOn`: for the first time, or again after ``bluetoothWentOff()``.
@@ -57,6 +63,10 @@ class ManagerCommand: NSObject, Command {
         var options = world
         if let adapter = common.adapter { options[BluezManagerOptionAdapterKey] = adapter }
         makeManager(options)
+        // A bluetoothd that does not answer has no state.
+        after(min(timeLimit ?? .infinity, Self.patience)) { command in
+            if command.ending == nil, !command.hasBeenOn { command.explain(command.state) }
+        }
     }
 
     func stop(_ status: ExitStatus) {
@@ -78,6 +88,7 @@ class ManagerCommand: NSObject, Command {
     /// The manager's state has changed.
     func take(_ state: CBManagerState) {
         guard ending == nil else { return }
+        self.state = state
         output.report(.state("\(state)"))
         switch state {
         case .poweredOn:
@@ -96,16 +107,21 @@ class ManagerCommand: NSObject, Command {
     /// A time limit is over: ends, with this sentence, or with the reason why Bluetooth was not on in that time.
     func timeIsUp(_ sentence: String) {
         guard ending == nil else { return }
-        guard hasBeenOn else { return explain(.unknown) }
+        guard hasBeenOn else { return explain(state, orElse: sentence) }
         output.complain(sentence)
         stop(.failure)
     }
 
-    /// Reports why Bluetooth cannot be used, and ends.
-    private func explain(_ state: CBManagerState) {
+    /// Reports why Bluetooth cannot be used, and ends, unless it is on by then.
+    /// - Parameter sentence: Ends in that case as well, with this sentence.
+    private func explain(_ state: CBManagerState, orElse sentence: String? = nil) {
         let address = simulatedBus.map { BusAddress($0.address) } ?? .system
         Surroundings.examine(address, adapter: common.adapter, onlyBus: true) { [self] surroundings in
             guard ending == nil else { return }
+            guard !hasBeenOn else {
+                if let sentence { timeIsUp(sentence) }
+                return
+            }
             let problem = DoctorReport(surroundings).checks.first { $0.verdict == .problem }
             output.complain(problem?.sentence ?? Self.sentence(state) + ". Run `bluez-demo doctor` for details.")
             stop(.unavailable)

@@ -24,6 +24,7 @@ final class NotificationsCommand: CentralCommand, CBPeripheralManagerDelegate {
         super.init(common: common, output: output)
     }
 
+    override var timeLimit: Double? { options.timeout }
     override var simulatedScenario: Scenario { .phone }
 
     override func makeManager(_ options: [String: Any]) {

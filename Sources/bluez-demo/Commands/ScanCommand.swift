@@ -13,6 +13,7 @@ final class ScanCommand: CentralCommand {
         super.init(common: common, output: output)
     }
 
+    override var timeLimit: Double? { options.duration }
     override var simulatedScenario: Scenario { .crowd(SimulatedNeighbour.all.count) }
 
     override func bluetoothIsOn(_ central: CBCentralManager) {

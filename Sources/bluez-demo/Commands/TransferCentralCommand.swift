@@ -33,6 +33,8 @@ final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
 
     override var service: CBUUID { options.way == .notify ? TransferProtocol.sender : TransferProtocol.receiver }
 
+    override var timeLimit: Double? { options.timeout }
+
     override func start() {
         super.start()
         limitWaiting()

@@ -42,6 +42,8 @@ final class TransferPeripheralCommand: PeripheralCommand {
     /// No name: a UUID of this length leaves little room for one.
     override var advertisement: [String: Any] { [CBAdvertisementDataServiceUUIDsKey: [service.uuid]] }
 
+    override var timeLimit: Double? { options.timeout }
+
     override func start() {
         super.start()
         limitWaiting()

@@ -24,6 +24,7 @@ final class VirtualHeartRateCommand: PeripheralCommand {
         display.battery = battery.level.percent
     }
 
+    override var timeLimit: Double? { options.duration }
     override var simulatedScenario: Scenario { .subscriber(HeartRateMeasurement.uuid.uuidString) }
 
     override var services: [CBMutableService] { [sensor.service, battery.service, information.service] }

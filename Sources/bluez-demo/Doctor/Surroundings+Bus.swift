@@ -6,7 +6,8 @@ import Foundation
 /// Findings from the bus and bluetoothd.
 extension Surroundings {
     /// Collects all findings, and then calls `completion` on the main queue.
-    /// - Parameter onlyBus: Leaves out checks that take long and do not prevent programs from working.
+    /// - Parameter onlyBus: Leaves out checks that take long and do not prevent programs from working, and waits for an answer
+    ///   no longer than a program that is about to end should.
     static func examine(
         _ address: BusAddress = .system, adapter: String?, onlyBus: Bool,
         completion: @escaping (Surroundings) -> Void
@@ -36,6 +37,8 @@ extension Surroundings {
             (self.bus, self.found, self.onlyBus, self.completion) = (bus, found, onlyBus, completion)
         }
 
+        private func deadline(_ usual: Duration) -> Duration { onlyBus ? .seconds(3) : usual }
+
         func begin() {
             ask("GetId") { [self] result in
                 switch result {
@@ -52,7 +55,7 @@ extension Surroundings {
             let question = MethodCall(
                 destination: "org.bluez", path: "/", interface: "org.freedesktop.DBus.ObjectManager",
                 member: "GetManagedObjects", mayStartDestination: true)
-            bus.call(question, deadline: .seconds(30)) { [self] result in
+            bus.call(question, deadline: deadline(.seconds(30))) { [self] result in
                 switch result {
                 case .success(let reply):
                     found.daemon = .running
@@ -87,7 +90,7 @@ extension Surroundings {
             ) { (writer) throws(BusError) in
                 if let name { try writer.write(name) }
             }
-            bus.call(question, deadline: .seconds(10), completion: completion)
+            bus.call(question, deadline: deadline(.seconds(10)), completion: completion)
         }
 
         private func finish() {
