@@ -13,12 +13,18 @@ enum Program {
     private nonisolated(unsafe) static var sources: [any DispatchSourceSignal] = []
 
     /// Runs a command, which ends the process.
-    static func run(_ command: any Command, output: Output) -> Never {
+    /// - Parameter preserves: It is to preserve its state.
+    static func run(_ command: any Command, output: Output, preserves: Bool) -> Never {
         (self.command, self.output) = (command, output)
         output.onClosed = { command.stop(.success) }
-        // The command reports what matters; the library's own log is shown only if requested.
+        // The command reports what matters; the library's own log is shown only if requested, or if it says that what the user
+        // has asked for is not done.
         BluezKitLog.handler = { level, text in
-            if level == .misuse || BluezKitLog.level == .debug { BluezKitLog.writeToStandardError(level, text) }
+            if level == .misuse || BluezKitLog.level == .debug {
+                BluezKitLog.writeToStandardError(level, text)
+            } else if preserves, level == .warning, text.contains("preserv") {
+                DispatchQueue.main.async { Self.output?.complain(text) }
+            }
         }
         signal(SIGPIPE, SIG_IGN)
         for (number, status) in [(SIGINT, ExitStatus.interrupted), (SIGTERM, .terminated), (SIGHUP, .hungUp)] {

@@ -1,9 +1,10 @@
 import Glibc
 
 /// Runs a command with the requested output.
-func run(_ common: CommonOptions, _ command: (Output) -> any Command) -> Never {
+/// - Parameter identifier: Under which it preserves its state.
+func run(_ common: CommonOptions, restore identifier: String? = nil, _ command: (Output) -> any Command) -> Never {
     let output = Output(isJSON: common.isJSON)
-    Program.run(command(output), output: output)
+    Program.run(command(output), output: output, preserves: identifier != nil)
 }
 
 do {
@@ -18,7 +19,7 @@ do {
     case .scan(let options, let common):
         run(common) { ScanCommand(options, common: common, output: $0) }
     case .heartRate(let options, let common):
-        run(common) { HeartRateCommand(options, common: common, output: $0) }
+        run(common, restore: options.restore) { HeartRateCommand(options, common: common, output: $0) }
     case .inspect(let options, let common):
         run(common) { InspectCommand(options, common: common, output: $0) }
     case .state(let options, let common):
@@ -32,7 +33,7 @@ do {
     case .cardReceive(let options, let common):
         run(common) { CardReceiveCommand(options, common: common, output: $0) }
     case .transfer(let options, let common):
-        run(common) { output in
+        run(common, restore: options.restore) { output in
             do throws(CardFile.Failure) {
                 return try TransferCommand.make(options, common: common, output: output)
             } catch {

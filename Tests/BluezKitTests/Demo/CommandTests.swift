@@ -242,4 +242,18 @@ import Testing
         #expect(outcome.status == 3, "\(outcome)")
         #expect(outcome.errors.hasPrefix("bluez-demo: bluetoothd does not answer"), "\(outcome)")
     }
+
+    // `--restore` without a place for the state looked as if it had one, until a restart forgot everything.
+    @Test("--restore says why nothing can be preserved", arguments: ["heart-rate", "transfer send FOLDER/a.vcf"])
+    func unpreserved(_ command: String) async throws {
+        let simulator = try await Simulator()
+        let words = command.replacingOccurrences(of: "FOLDER", with: folder.path).split(separator: " ").map(String.init)
+        let outcome = try await demo(
+            words + ["--restore", "--timeout", "0.5"], bus: simulator.address,
+            environment: ["BLUEZKIT_STATE_DIR=\(folder.path)/a.vcf"])
+        #expect(outcome.status == 1)
+        let warning = "Not a directory. This one runs without preservation\n"
+        #expect(outcome.errors.hasPrefix("bluez-demo: cannot open"), "\(outcome)")
+        #expect(outcome.errors.contains(warning), "\(outcome)")
+    }
 }
