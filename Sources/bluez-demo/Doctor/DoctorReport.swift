@@ -37,11 +37,16 @@ struct DoctorReport: Equatable {
         }
         add(
             "bus", .problem, "the system bus cannot be reached (\(error))",
-            found.isContainer
-                ? Self.sharedBus
-                : found.hasSystemd
-                    ? "sudo systemctl start dbus" : "sudo service dbus start; in a container: " + Self.sharedBus)
+            Self.busRemedy(found))
         return false
+    }
+
+    private static func busRemedy(_ found: Surroundings) -> String {
+        if found.isBusChosenByEnvironment {
+            return "start that bus, or unset DBUS_SYSTEM_BUS_ADDRESS, which is \(found.busAddress)"
+        }
+        if found.isContainer { return sharedBus }
+        return found.hasSystemd ? "sudo systemctl start dbus" : "sudo service dbus start; in a container: " + sharedBus
     }
 
     private static let sharedBus =

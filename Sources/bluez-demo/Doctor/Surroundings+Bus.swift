@@ -16,6 +16,7 @@ extension Surroundings {
         found.isChosenByEnvironment = adapter == nil
         found.chosenAdapter = (adapter ?? environment("BLUEZKIT_ADAPTER")).map(AdapterChoice.init)
         found.busAddress = address.rawValue
+        found.isBusChosenByEnvironment = address == .system && environment("DBUS_SYSTEM_BUS_ADDRESS") != nil
         found.lookAround(onlyBus: onlyBus)
         do {
             let bus = try Connection(address: address, queue: .main)

@@ -40,6 +40,8 @@ struct Surroundings: Equatable, Sendable {
     }
 
     var busAddress = ""
+    /// By `DBUS_SYSTEM_BUS_ADDRESS`.
+    var isBusChosenByEnvironment = false
     /// Nil: the bus answers.
     var busError: String?
     /// Nil: not queried, because there is no bus.

@@ -256,4 +256,11 @@ import Testing
         #expect(outcome.errors.hasPrefix("bluez-demo: cannot open"), "\(outcome)")
         #expect(outcome.errors.contains(warning), "\(outcome)")
     }
+
+    @Test("a bus that the environment names and that is not there has the variable as its remedy")
+    func wrongBus() async throws {
+        let outcome = try await demo(["doctor"])
+        #expect(outcome.status == 3)
+        #expect(outcome.output.contains("unset DBUS_SYSTEM_BUS_ADDRESS"), "\(outcome)")
+    }
 }

@@ -51,6 +51,9 @@ import Testing
                 + "-v /run/dbus/system_bus_socket:/run/dbus/system_bus_socket")
         #expect(
             remedy { ($0.daemon, $0.hasSystemd) = (.notRunning(message: ""), false) } == "sudo service bluetooth start")
+        #expect(
+            remedy { ($0.busError, $0.isContainer, $0.isBusChosenByEnvironment) = ("no", true, true) }
+                == "start that bus, or unset DBUS_SYSTEM_BUS_ADDRESS, which is unix:path=/run/dbus/system_bus_socket")
         #expect(remedy { ($0.busError, $0.isContainer) = ("no", true) }?.contains("system_bus_socket") == true)
         #expect(remedy { $0.daemon = .notRunning(message: "") } == "sudo systemctl enable --now bluetooth")
         #expect(
