@@ -6,6 +6,8 @@ struct TransferDisplay {
     private let clock = ContinuousClock()
     private let start = ContinuousClock.now
     private(set) var began: Double?
+    /// How much was there before, in bytes: the least, if another file has come in between.
+    private var earlier: Int?
 
     /// Seconds since this was made.
     private var now: Double { start.duration(to: clock.now) / .seconds(1) }
@@ -14,10 +16,21 @@ struct TransferDisplay {
     mutating func begin(_ count: Int) {
         samples = [(now, count)]
         began = began ?? now
+        earlier = min(earlier ?? count, count)
     }
 
     /// Since the first session began, in seconds.
     var seconds: Double { began.map { now - $0 } ?? 0 }
+
+    /// What was moved of a file of this size: what was there before was moved by an earlier process.
+    func summary(of size: Int, in seconds: Double) -> Line {
+        let moved = size - (earlier ?? 0)
+        if moved == 0, size > 0 { return Line("\(CardText.size(size)), all of them earlier") }
+        let text = (moved == size ? "" : "the last \(CardText.grouped(moved)) of ") + CardText.size(size)
+        let time = " in \(JSONValue.double((seconds * 10).rounded() / 10)) s"
+        guard seconds > 0 else { return Line(text + time) }
+        return Line(text + time) + Line(", \(Self.rate(Double(moved) / seconds))", .dim)
+    }
 
     /// - Returns: One line of this width at most.
     mutating func line(_ count: Int, of size: Int, width: Int) -> Line {
@@ -110,11 +123,9 @@ final class TransferReporter {
         output.show([])
         let seconds = display.seconds
         output.report(.transferred(options, offer, seconds: seconds))
-        let time = "\(JSONValue.double((seconds * 10).rounded() / 10)) s"
-        let rate = seconds > 0 ? ", \(TransferDisplay.rate(Double(offer.size) / seconds))" : ""
         output.say(
-            Line(options.isSending ? "Sent " : "Received ", .green) + Line(CardText.size(offer.size) + " in \(time)")
-                + Line(rate, .dim) + ". The SHA-256 is the same at both ends:")
+            Line(options.isSending ? "Sent " : "Received ", .green) + display.summary(of: offer.size, in: seconds)
+                + ". The SHA-256 is the same at both ends:")
         output.say(Line("  \(offer.digest.hex)", .dim))
     }
 }

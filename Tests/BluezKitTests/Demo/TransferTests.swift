@@ -349,6 +349,20 @@ struct TransferTests {
         }
     }
 
+    // The whole file was divided by the time of what was left of it.
+    @Test("after a continuation the rate is that of what this process has moved")
+    func rateOfRest() {
+        var display = TransferDisplay()
+        display.begin(30_000)
+        display.begin(40_000)  // the link was lost
+        #expect(display.summary(of: 50_000, in: 4).text == "the last 20,000 of 50,000 bytes in 4 s, 5.0 kB/s")
+        display.begin(0)  // another file has replaced the part
+        #expect(display.summary(of: 50_000, in: 4).text == "50,000 bytes in 4 s, 12.5 kB/s")
+        display = TransferDisplay()
+        display.begin(50_000)
+        #expect(display.summary(of: 50_000, in: 4).text == "50,000 bytes, all of them earlier")
+    }
+
     @Test("the bar, the rate and the time fit into a line")
     func display() {
         #expect(TransferDisplay.rate(999) == "999 B/s")
