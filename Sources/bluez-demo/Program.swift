@@ -17,6 +17,7 @@ enum Program {
     static func run(_ command: any Command, output: Output, preserves: Bool) -> Never {
         (self.command, self.output) = (command, output)
         output.onClosed = { command.stop(.success) }
+        output.watchReader()
         // The command reports what matters; the library's own log is shown only if requested, or if it says that what the user
         // has asked for is not done.
         BluezKitLog.handler = { level, text in
@@ -59,6 +60,9 @@ enum Program {
         output.complain(problem)
         exit(ExitStatus.failure.rawValue)
     }
+
+    /// The reader of the output is gone.
+    static func readerIsGone() { output?.close(because: EPIPE) }
 
     private static func watch(_ number: Int32, _ body: @escaping () -> Void) {
         signal(number, SIG_IGN)

@@ -78,10 +78,27 @@ final class Output {
         Terminal.setEcho(true)
     }
 
+    /// Notices that the reader of a pipe or a socket is gone, also when there is nothing to write.
+    func watchReader() {
+        var status = stat()
+        guard fstat(STDOUT_FILENO, &status) == 0, [S_IFIFO, S_IFSOCK].contains(status.st_mode & S_IFMT) else { return }
+        // A thread that only waits: a dispatch source for writing would run whenever there is room.
+        DispatchQueue(label: "bluez-demo.reader").async {
+            var end = pollfd(fd: STDOUT_FILENO, events: 0, revents: 0)
+            while poll(&end, 1, -1) < 0, errno == EINTR {}
+            DispatchQueue.main.async { Program.readerIsGone() }
+        }
+    }
+
     private func write(_ text: String) {
         guard !isClosed, !text.isEmpty else { return }
         let error = Terminal.write(text, to: STDOUT_FILENO)
-        guard error != 0 else { return }
+        if error != 0 { close(because: error) }
+    }
+
+    /// Nothing is written any more.
+    func close(because error: Int32) {
+        guard !isClosed else { return }
         isClosed = true
         if error != EPIPE { problem = "the output cannot be written: " + String(cString: strerror(error)) }
         // Later, because a command writes in the middle of what it does.

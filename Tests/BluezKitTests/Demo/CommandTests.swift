@@ -263,4 +263,13 @@ import Testing
         #expect(outcome.status == 3)
         #expect(outcome.output.contains("unset DBUS_SYSTEM_BUS_ADDRESS"), "\(outcome)")
     }
+
+    // Only a write noticed that the reader was gone, and these two have nothing to write after a while.
+    @Test(
+        "a command that has nothing more to write ends with the reader of its output",
+        arguments: [(["simulate"], "head -1 >/dev/null"), (["scan", "--simulated", "--service", "1234"], "true")])
+    func readerIsGone(_ words: [String], reader: String) async throws {
+        let outcome = try await demo(words, redirection: "| " + reader)
+        #expect(outcome.status == 0 && outcome.errors.isEmpty, "\(outcome)")
+    }
 }
