@@ -27,7 +27,6 @@ enum Program {
                 DispatchQueue.main.async { Self.output?.complain(text) }
             }
         }
-        signal(SIGPIPE, SIG_IGN)
         for (number, status) in [(SIGINT, ExitStatus.interrupted), (SIGTERM, .terminated), (SIGHUP, .hungUp)] {
             var count = 0
             watch(number) {

@@ -1,5 +1,8 @@
 import Glibc
 
+// A reader that is gone is an error of the write, also of a text that is written before a command runs.
+signal(SIGPIPE, SIG_IGN)
+
 /// Runs a command with the requested output.
 /// - Parameter identifier: Under which it preserves its state.
 func run(_ common: CommonOptions, restore identifier: String? = nil, _ command: (Output) -> any Command) -> Never {

@@ -272,4 +272,16 @@ import Testing
         let outcome = try await demo(words, redirection: "| " + reader)
         #expect(outcome.status == 0 && outcome.errors.isEmpty, "\(outcome)")
     }
+
+    // SIGPIPE was ignored only once a command ran.
+    @Test(
+        "texts that have no reader are no failure", arguments: [["--help"], ["help", "scan"], ["--version"]])
+    func unreadHelp(_ words: [String]) async throws {
+        var ends: [Int32] = [-1, -1]
+        try #require(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0, &ends) == 0)
+        close(ends[0])
+        let process = try spawn([Self.program] + words, output: ends[1])
+        close(ends[1])
+        #expect(try await waitForEnd(of: process, words.joined(separator: " ")) == 0)
+    }
 }
