@@ -64,7 +64,9 @@ enum Program {
     static func readerIsGone() { output?.close(because: EPIPE) }
 
     private static func watch(_ number: Int32, _ body: @escaping () -> Void) {
-        signal(number, SIG_IGN)
+        // One that is ignored already stays ignored: `nohup` starts programs with SIGHUP ignored.
+        let before = signal(number, SIG_IGN)
+        guard unsafeBitCast(before, to: Int.self) != unsafeBitCast(SIG_IGN, to: Int.self) else { return }
         let source = DispatchSource.makeSignalSource(signal: number, queue: .main)
         source.setEventHandler(handler: body)
         source.activate()

@@ -284,4 +284,19 @@ import Testing
         close(ends[1])
         #expect(try await waitForEnd(of: process, words.joined(separator: " ")) == 0)
     }
+
+    // `nohup` starts a program with SIGHUP ignored, which it answered nevertheless.
+    @Test("a signal that is ignored from the start stays ignored")
+    func ignoredSignal() async throws {
+        let name = folder.path + "/ignoring"
+        let file = open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0o644)
+        defer { close(file) }
+        let process = try spawn(
+            ["/bin/sh", "-c", "trap '' HUP INT; exec \"$0\" simulate --json", Self.program], output: file)
+        try await eventually("it runs", within: 4 * world_deadline) {
+            FileManager.default.contents(atPath: name)?.isEmpty == false
+        }
+        for signal in [SIGHUP, SIGINT, SIGTERM] { kill(process, signal) }
+        #expect(try await waitForEnd(of: process, "it") == 143 << 8)
+    }
 }

@@ -15,11 +15,14 @@ func spawn(_ words: [String], program: String? = nil, input: Int32? = nil, outpu
     var attributes = posix_spawnattr_t()
     posix_spawnattr_init(&attributes)
     defer { posix_spawnattr_destroy(&attributes) }
-    // No blocked signals: threads of a dispatch queue block them all, and a child would inherit that.
-    posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK))
-    var noSignals = sigset_t()
-    sigemptyset(&noSignals)
-    posix_spawnattr_setsigmask(&attributes, &noSignals)
+    // No blocked signals: threads of a dispatch queue block them all, and a child would inherit that. None that are ignored
+    // either: a shell starts a job in the background with SIGINT ignored, and others start one with SIGPIPE ignored.
+    posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF))
+    var signals = sigset_t()
+    sigemptyset(&signals)
+    posix_spawnattr_setsigmask(&attributes, &signals)
+    for signal in [SIGHUP, SIGINT, SIGTERM, SIGPIPE, SIGTSTP] { sigaddset(&signals, signal) }
+    posix_spawnattr_setsigdefault(&attributes, &signals)
     var pid: pid_t = 0
     var pointers: [UnsafeMutablePointer<CChar>?] = words.map { strdup($0) } + [nil]
     defer { pointers.forEach { free($0) } }
