@@ -2,6 +2,11 @@ import Glibc
 
 // A reader that is gone is an error of the write, also of a text that is written before a command runs.
 signal(SIGPIPE, SIG_IGN)
+guard Terminal.openMissing() else {
+    Terminal.write(
+        "bluez-demo: standard output is closed; >/dev/null discards what is written to it\n", to: STDERR_FILENO)
+    exit(ExitStatus.failure.rawValue)
+}
 
 /// Runs a command with the requested output.
 /// - Parameter identifier: Under which it preserves its state.

@@ -8,6 +8,18 @@ enum Terminal {
         var rows = 24
     }
 
+    /// Opens `/dev/null` in place of standard input, output and error that are closed: the next file or socket that is opened
+    /// would be used in their place.
+    /// - Returns: Whether standard output was open.
+    static func openMissing() -> Bool {
+        let isOutputOpen = fcntl(STDOUT_FILENO, F_GETFD) >= 0
+        for descriptor in [STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO] where fcntl(descriptor, F_GETFD) < 0 {
+            // The lowest number that is free.
+            _ = open("/dev/null", descriptor == STDIN_FILENO ? O_RDONLY : O_WRONLY)
+        }
+        return isOutputOpen
+    }
+
     /// Whether the cursor can be moved.
     static var isCapable: Bool { isatty(STDOUT_FILENO) == 1 && environment("TERM").map { $0 != "dumb" } ?? false }
 

@@ -299,4 +299,11 @@ import Testing
         for signal in [SIGHUP, SIGINT, SIGTERM] { kill(process, signal) }
         #expect(try await waitForEnd(of: process, "it") == 143 << 8)
     }
+
+    @Test("a standard output that is closed is named, and nothing else is opened in its place")
+    func closedOutput() async throws {
+        let outcome = try await demo(["state", "--directory", "/"], redirection: ">&-")
+        #expect(outcome.status == 1)
+        #expect(outcome.errors == "bluez-demo: standard output is closed; >/dev/null discards what is written to it\n")
+    }
 }
