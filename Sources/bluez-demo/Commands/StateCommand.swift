@@ -9,9 +9,14 @@ final class StateCommand: Command {
     init(_ options: StateOptions, output: Output) { (self.options, self.output) = (options, output) }
 
     func start() {
-        if let directory = options.directory, !FileManager.default.fileExists(atPath: directory) {
-            output.complain("there is no directory '\(directory)'")
-            Program.quit(.failure)
+        if let directory = options.directory {
+            var isDirectory: ObjCBool = false
+            let exists = FileManager.default.fileExists(atPath: directory, isDirectory: &isDirectory)
+            guard exists, isDirectory.boolValue else {
+                output.complain(
+                    exists ? "'\(directory)' is not a directory" : "there is no directory '\(directory)'")
+                Program.quit(.failure)
+            }
         }
         let place: [String: Any] = options.directory.map { [BluezManagerOptionStateDirectoryKey: $0] } ?? [:]
         if let identifier = options.discard { discard(identifier, place) }

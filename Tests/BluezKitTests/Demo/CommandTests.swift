@@ -157,6 +157,14 @@ import Testing
         #expect(outcome.errors == "bluez-demo: there is no directory '/nonexistent'\n")
     }
 
+    // It looked like a directory in which nothing is preserved.
+    @Test("a file in place of a directory of state is an error")
+    func fileForDirectory() async throws {
+        let outcome = try await demo(["state", "--directory", folder.path + "/a.vcf"])
+        #expect(outcome.status == 1 && outcome.output.isEmpty)
+        #expect(outcome.errors == "bluez-demo: '\(folder.path)/a.vcf' is not a directory\n")
+    }
+
     @Test("a time limit that ends before Bluetooth was on names the adapter, not what did not come")
     func earlyTimeLimit() async throws {
         let simulator = try await Simulator()
