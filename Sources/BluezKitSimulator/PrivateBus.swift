@@ -34,6 +34,13 @@ public final class PrivateBus: Sendable {
     public init(policy: Policy = .system) throws(StartError) {
         guard let program = Self.program() else { throw .notInstalled }
         let folder = URL(fileURLWithPath: NSTemporaryDirectory()).path  // without a slash at its end
+        // With the longest name of a socket in it.
+        guard
+            folder.utf8.count + "/bluezkit-bus-XXXXXX/journal".utf8.count
+                < MemoryLayout.size(ofValue: sockaddr_un().sun_path)
+        else {
+            throw .failed("the path of the temporary directory is too long for a socket; set TMPDIR to a shorter one")
+        }
         var template = Array((folder + "/bluezkit-bus-XXXXXX").utf8CString)
         guard mkdtemp(&template) != nil else { throw .failed("no temporary directory: \(Self.errnoText)") }
         directory = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)

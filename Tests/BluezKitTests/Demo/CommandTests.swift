@@ -314,4 +314,14 @@ import Testing
         #expect(outcome.status == 1)
         #expect(outcome.errors == "bluez-demo: standard output is closed; >/dev/null discards what is written to it\n")
     }
+
+    @Test("a temporary directory with too long a path for a socket is one line, with the remedy")
+    func longTemporaryDirectory() async throws {
+        let long = folder.path + "/" + String(repeating: "x", count: 100)
+        try FileManager.default.createDirectory(atPath: long, withIntermediateDirectories: false)
+        let outcome = try await demo(["simulate"], environment: ["TMPDIR=\(long)"])
+        #expect(outcome.status == 1)
+        #expect(outcome.errors.filter { $0 == "\n" }.count == 1, "\(outcome)")
+        #expect(outcome.errors.contains("set TMPDIR to a shorter one"), "\(outcome)")
+    }
 }
