@@ -42,7 +42,10 @@ enum Invocation: Equatable {
             case "--json", "--simulated": leading.append(first)
             case "--adapter":
                 leading.append(first)
-                if let value = rest.popFirst() { leading.append(value) }
+                guard let value = rest.popFirst() else {
+                    throw UsageError(message: "--adapter needs a value: --adapter ADAPTER")
+                }
+                leading.append(value)
             case _ where first.hasPrefix("--adapter="): leading.append(first)
             default: throw UsageError(message: "there is no option \(first) before a command")
             }
@@ -196,6 +199,7 @@ struct SimulateOptions: Equatable {
     init(_ parsed: ParsedArguments) throws(UsageError) {
         isList = parsed.has(OptionSpec(name: "--list", help: ""))
         guard let name = parsed.operands.first else { return }
+        if isList { throw parsed.error("simulate --list does not take '\(name)'") }
         guard var scenario = Scenario(name: name) else {
             throw parsed.error("there is no scenario '\(name)'; --list shows them")
         }
@@ -214,14 +218,14 @@ struct VirtualHeartRateOptions: Equatable {
     /// In beats per minute.
     var rate: Int
     /// In seconds; nil: no limit.
-    var duration: Int?
+    var duration: Double?
 
     init(_ parsed: ParsedArguments) throws(UsageError) {
         name = parsed.first("--name") ?? "BluezKit Heart"
         // The part of 31 bytes that the flags and two services leave.
         guard name.utf8.count <= 20 else { throw parsed.error("--name has room for 20 bytes, not \(name.utf8.count)") }
         rate = try parsed.integer("--rate", in: 30...220) ?? 72
-        duration = try parsed.seconds("--duration").map { max(1, Int($0)) }
+        duration = try parsed.seconds("--duration")
     }
 }
 

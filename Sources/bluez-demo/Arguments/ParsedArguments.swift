@@ -26,6 +26,11 @@ struct ParsedArguments: Equatable {
             }
             try take(option, attached: parts.count > 1 ? String(parts[1]) : nil, from: &rest)
         }
+        for argument in arguments where argument.contains("\u{FFFD}") {
+            // What the system has put in place of such bytes: the name of another file.
+            throw error("'\(argument)' is not UTF-8; only names in UTF-8 can be used")
+        }
+        if operands.contains("") { throw error("an operand of \(spec.name) is empty") }
         if spec.operand == nil, let surplus = operands.first { throw error("\(spec.name) does not take '\(surplus)'") }
     }
 
@@ -58,16 +63,14 @@ struct ParsedArguments: Equatable {
     func seconds(_ name: String) throws(UsageError) -> Double? {
         guard let text = first(name) else { return nil }
         guard let seconds = Double(text), seconds.isFinite, seconds > 0, seconds <= 1e9 else {
-            throw error("\(name) needs a number of seconds above 0, not '\(text)'")
+            throw error("\(name) needs a number of seconds above 0 and up to 1000000000, not '\(text)'")
         }
         return seconds
     }
 
     /// A positive whole number.
     func count(_ name: String) throws(UsageError) -> Int? {
-        guard let text = first(name) else { return nil }
-        guard let count = Int(text), count > 0 else { throw error("\(name) needs a number from 1 up, not '\(text)'") }
-        return count
+        try integer(name, in: 1...Int.max)
     }
 
     /// A whole number within a range.

@@ -41,7 +41,9 @@ final class VirtualHeartRateCommand: PeripheralCommand {
         output.say(Line("Any app for heart-rate sensors finds it; on another machine: bluez-demo heart-rate", .dim))
         output.say(Line("Ctrl-C ends it.", .dim))
         display.isConnected = true
-        if !isBeating { beat() }
+        guard !isBeating else { return }
+        if let duration = options.duration { after(duration) { $0.stop(.success) } }
+        beat()
     }
 
     override func bluetoothWentOff() { show { ($0.isConnected, $0.listeners) = (false, 0) } }
@@ -66,7 +68,6 @@ final class VirtualHeartRateCommand: PeripheralCommand {
             $0.take(measurement)
             $0.battery = battery.level.percent
         }
-        if seconds == options.duration { return stop(.success) }
         after(1) { [self] _ in beat() }
     }
 

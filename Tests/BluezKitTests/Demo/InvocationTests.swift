@@ -170,7 +170,16 @@ import Testing
             ("trasnfer send a", "there is no command 'trasnfer'; did you mean transfer send?"),
             ("x", "there is no command 'x'"),
             ("scan --duraton 3", "scan has no option --duraton; did you mean --duration?"),
-            ("scan --duration 0", "--duration needs a number of seconds above 0, not '0'"),
+            ("scan --duration 0", "--duration needs a number of seconds above 0 and up to 1000000000, not '0'"),
+            (
+                "scan --duration 2e9", "--duration needs a number of seconds above 0 and up to 1000000000, not '2e9'"
+            ),
+            ("--adapter", "--adapter needs a value: --adapter ADAPTER"),
+            ("simulate --list crowd 3", "simulate --list does not take 'crowd'"),
+            (
+                "transfer send a\u{FFFD}",
+                "'a\u{FFFD}' is not UTF-8; only names in UTF-8 can be used"
+            ),
             ("simulate crowd 99999999", "crowd needs a number from 1 to 10000, not '99999999'"),
             (
                 "transfer send a --simulated",
@@ -183,10 +192,10 @@ import Testing
             ("scan --duration", "--duration needs a value: --duration SECONDS"),
             ("scan --duration --json", "--duration needs a value: --duration SECONDS"),
             ("scan --duration=", "--duration needs a value: --duration SECONDS"),
-            ("scan --duration soon", "--duration needs a number of seconds above 0, not 'soon'"),
-            ("scan --duration -1", "--duration needs a number of seconds above 0, not '-1'"),
-            ("scan --duration inf", "--duration needs a number of seconds above 0, not 'inf'"),
-            ("scan --duration nan", "--duration needs a number of seconds above 0, not 'nan'"),
+            ("scan --duration soon", "--duration needs a number of seconds above 0 and up to 1000000000, not 'soon'"),
+            ("scan --duration -1", "--duration needs a number of seconds above 0 and up to 1000000000, not '-1'"),
+            ("scan --duration inf", "--duration needs a number of seconds above 0 and up to 1000000000, not 'inf'"),
+            ("scan --duration nan", "--duration needs a number of seconds above 0 and up to 1000000000, not 'nan'"),
             ("scan --duration 1 --duration 2", "--duration is given twice"),
             ("scan --json=yes", "--json takes no value"),
             ("scan here", "scan does not take 'here'"),
@@ -199,8 +208,11 @@ import Testing
                 "--adapter needs a name like hci0 or an address like 00:1A:7D:DA:71:13, not 'usb0'"
             ),
             ("scan --adapter hci", "--adapter needs a name like hci0 or an address like 00:1A:7D:DA:71:13, not 'hci'"),
-            ("heart-rate --count 0", "--count needs a number from 1 up, not '0'"),
-            ("heart-rate --count 99999999999999999999", "--count needs a number from 1 up, not '99999999999999999999'"),
+            ("heart-rate --count 0", "--count needs a number from 1 to \(Int.max), not '0'"),
+            (
+                "heart-rate --count 99999999999999999999",
+                "--count needs a number from 1 to \(Int.max), not '99999999999999999999'"
+            ),
             (
                 "heart-rate --restore --simulated",
                 "--restore needs devices that outlive this program, and those of --simulated do not: "
@@ -214,7 +226,7 @@ import Testing
             ("card share a b", "card share takes one file"),
             ("card receive a", "card receive does not take 'a'"),
             ("card receive --min-rssi 21", "--min-rssi needs a number from -127 to 20, not '21'"),
-            ("card receive --max-size 0", "--max-size needs a number from 1 up, not '0'"),
+            ("card receive --max-size 0", "--max-size needs a number from 1 to \(Int.max), not '0'"),
             ("transfer", "transfer what? There is transfer send and transfer receive"),
             ("transfer send", "send which file?"),
             ("transfer receive", "receive into which file?"),
@@ -223,7 +235,7 @@ import Testing
                 "transfer send a --via air",
                 "--via needs one of write, write-without-response, notify, l2cap, not 'air'"
             ),
-            ("transfer receive a --max-size 0", "--max-size needs a number from 1 up, not '0'"),
+            ("transfer receive a --max-size 0", "--max-size needs a number from 1 to \(Int.max), not '0'"),
             (
                 "transfer receive a --restore",
                 "--restore is for the end that connects; this one is the peripheral, and continues without it"
@@ -240,6 +252,24 @@ import Testing
         ])
     func namesMistakes(_ line: String, _ message: String) {
         #expect(complaint(line) == message)
+    }
+
+    // An empty name of a file was the current folder, and one of a scenario had no name in its error.
+    @Test("an empty operand is refused", arguments: [["card", "share"], ["transfer", "receive"], ["simulate"]])
+    func emptyOperand(_ words: [String]) {
+        let mistake = UsageError(
+            message: "an operand of \(words.joined(separator: " ")) is empty", command: words.joined(separator: " "))
+        #expect(throws: mistake) { try Invocation(words + [""]) }
+    }
+
+    // It was rounded down to whole seconds.
+    @Test("the duration of a virtual sensor may have a fraction")
+    func fractionalDuration() throws {
+        guard case .virtualHeartRate(let heart, _) = try parse("peripheral heart-rate --duration 1.5") else {
+            Issue.record("not peripheral heart-rate")
+            return
+        }
+        #expect(heart.duration == 1.5)
     }
 
     @Test(
