@@ -6,7 +6,7 @@ import Foundation
 /// Shared by the commands that use a manager: its state, its bus, and how they end.
 class ManagerCommand: NSObject, Command {
     /// How long it may take until Bluetooth is on, in seconds: longer than bluetoothd needs to start.
-    private static let patience = 10.0
+    private static let patience = 20.0
 
     let output: Output
     private let common: CommonOptions
