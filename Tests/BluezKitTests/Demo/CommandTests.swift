@@ -236,19 +236,26 @@ import Testing
     }
 
     // Without a first state `scan --duration` and others waited without a limit, and the diagnosis of the rest took 30 s.
-    @Test(
-        "a bluetoothd that does not answer is named soon after a time limit, and the exit status says so",
-        arguments: [
+    @Test("a bluetoothd that does not answer is named soon after a time limit, and the exit status says so")
+    func silentDaemon() async throws {
+        let simulator = try await Simulator()
+        simulator.hangDaemon()
+        // At once: the diagnosis gives each of them three seconds.
+        let commands = [
             ["scan", "--duration"], ["inspect", "F0:F1:F2:00:00:01", "--timeout"],
             ["peripheral", "heart-rate", "--duration"], ["heart-rate", "--timeout"], ["card", "receive", "--timeout"],
             ["notifications", "--timeout"], ["ladder", "--timeout"],
-        ])
-    func silentDaemon(_ words: [String]) async throws {
-        let simulator = try await Simulator()
-        simulator.hangDaemon()
-        let outcome = try await demo(words + ["0.2"], bus: simulator.address)
-        #expect(outcome.status == 3, "\(outcome)")
-        #expect(outcome.errors.hasPrefix("bluez-demo: bluetoothd does not answer"), "\(outcome)")
+        ]
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            for words in commands {
+                group.addTask {
+                    let outcome = try await demo(words + ["0.2"], bus: simulator.address)
+                    #expect(outcome.status == 3, "\(words): \(outcome)")
+                    #expect(outcome.errors.hasPrefix("bluez-demo: bluetoothd does not answer"), "\(outcome)")
+                }
+            }
+            try await group.waitForAll()
+        }
     }
 
     // `--restore` without a place for the state looked as if it had one, until a restart forgot everything.
