@@ -16,9 +16,14 @@ struct ServiceTable {
         let same = own.restored(from: state)
         own = []
         let all = state[CBPeripheralManagerRestoredStateServicesKey] as? [CBMutableService] ?? []
-        return all.filter { service in !types.contains(service.uuid) || same.contains { $0 === service } }.map {
-            add($0)
+        var current: [CBMutableService] = []
+        for service in all where !types.contains(service.uuid) || same.contains(where: { $0 === service }) {
+            // One that includes a service that is withdrawn cannot be published.
+            if (service.includedServices ?? []).allSatisfy({ part in current.contains { $0 === part } }) {
+                current.append(service)
+            }
         }
+        return current.map { add($0) }
     }
 
     mutating func add(_ service: CBMutableService) -> PublishedService {

@@ -23,7 +23,8 @@ enum Program {
         BluezKitLog.handler = { level, text in
             if level == .misuse || BluezKitLog.level == .debug {
                 BluezKitLog.writeToStandardError(level, text)
-            } else if preserves, level == .warning, text.contains("preserv") {
+            } else if preserves, level == .warning, text.contains("without preservation") || text.contains("cannot be ")
+            {
                 DispatchQueue.main.async { Self.output?.complain(text) }
             }
         }

@@ -28,6 +28,8 @@ struct AttributeTree {
     }
 
     private(set) var services: [String: Service] = [:]
+    /// The services that others include, or have included, by path.
+    private var included: Set<String> = []
     private(set) var characteristics: [String: Characteristic] = [:]
     private(set) var descriptors: [String: Descriptor] = [:]
     /// The children of a service or a characteristic.
@@ -59,7 +61,7 @@ struct AttributeTree {
     /// BlueZ is right about those that it calls primary. Of the others (``BlueZDifference/replacedServices``) those that another
     /// service includes are secondary, without which a secondary service has no use.
     private func isPrimary(_ service: Service) -> Bool {
-        service.isPrimary || !services.values.contains { $0.includes.contains(service.path.rawValue) }
+        service.isPrimary || !included.contains(service.path.rawValue)
     }
 
     func includedServices(of service: String) -> [Service] {
@@ -178,7 +180,10 @@ struct AttributeTree {
         return service
     }
 
-    mutating func insert(_ service: Service) { services[service.path.rawValue] = service }
+    mutating func insert(_ service: Service) {
+        services[service.path.rawValue] = service
+        included.formUnion(service.includes)
+    }
 
     mutating func insert(_ characteristic: Characteristic) {
         let old = characteristics.updateValue(characteristic, forKey: characteristic.path.rawValue)
@@ -256,7 +261,10 @@ struct AttributeTree {
     mutating func change(_ path: String, _ properties: inout MessageReader, uuids: UUIDPool) throws(BusError) {
         var fields = AttributeFields(wantsValue: false)
         try fields.apply(&properties, uuids: uuids)
-        if let includes = fields.includes { services[path]?.includes = includes }
+        if let includes = fields.includes {
+            services[path]?.includes = includes
+            included.formUnion(includes)
+        }
         setMTU(fields.mtu)
     }
 

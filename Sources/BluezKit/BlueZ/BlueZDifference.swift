@@ -152,15 +152,16 @@ package enum BlueZDifference: CaseIterable, Sendable {
                 "a primary service at handles where a peripheral had another one before, as after a firmware update, has `Primary` "
                     + "false, until bluetoothd forgets the peripheral",
                 "rig, 5.66; source, 5.55 to 5.87",
-                "a service that no other one includes is primary")
+                "a service that no other one includes is primary; one that another includes is found as included only, until "
+                    + "`bluetoothctl remove` or `removeBond(with:)`")
         case .lostServices:
             .fault(
+                until: .init(5, 68),
                 "if a link ends before its services are known, `UUIDs` stays empty, whatever the peripheral advertises, until "
                     + "bluetoothd forgets it",
-                "rig, 5.66; not seen in the rig, 5.82",
+                "rig, 5.66; source",
                 "the process that had the link remembers what was advertised. Others that scan for services make bluetoothd forget "
-                    + "the peripheral (`RemoveDevice`), where it is not bonded and no other program scans; not on 5.87, which is "
-                    + "not given the services")
+                    + "the peripheral (`RemoveDevice`), if it is not bonded and no other program scanned before them")
         case .returnedCentralCrash:
             .fault(
                 since: .init(5, 82), until: .init(5, 82),

@@ -33,7 +33,7 @@ final class DiscoveryController: CustomStringConvertible {
     private var listening: Set<DeviceIdentity> = []
     /// Whether no other program scanned when the discovery began.
     private var isAlone = false
-    /// Devices whose services BlueZ had lost.
+    /// Devices whose services bluetoothd had lost since it started.
     private var renewed: Set<DeviceIdentity> = []
     /// How many they may be: more have none to lose, and are heard because another program has begun to scan as well.
     private static let renewals = 8
@@ -99,6 +99,7 @@ final class DiscoveryController: CustomStringConvertible {
         watch.reset()
         stopWatchTimer()
         (listensForQueue, listening) = (false, [])
+        (isAlone, renewed) = (false, [])
     }
 
     /// The rule for device signals exists only while an app scans: other programs' scans are broadcast too.
@@ -212,6 +213,7 @@ final class DiscoveryController: CustomStringConvertible {
     /// not signalled: what it has heard is read.
     private func start(_ proxy: BlueZProxy) {
         let generation = generation
+        isAlone = false
         var wasRunning = false
         proxy.get("Discovering") { wasRunning = (try? $0.get().values().first)?.boolValue == true }
         proxy.startDiscovery { [weak self] result in
@@ -280,9 +282,9 @@ final class DiscoveryController: CustomStringConvertible {
     /// and finds it again with the next advertisement.
     private func renewLostServices(of device: Device) {
         let properties = device.properties
-        guard isAlone, machine.isFiltered, properties.services.isEmpty, !properties.isBonded, !properties.isConnected,
-            device.connection == nil, central?.isLeased(device) == false, renewed.count < Self.renewals,
-            renewed.insert(device.identity).inserted
+        guard adapter.daemon.has(.lostServices), isAlone, machine.filterIsInForce, properties.services.isEmpty,
+            !properties.isBonded, !properties.isConnected, device.connection == nil, renewed.count < Self.renewals,
+            renewed.insert(device.identity).inserted, central?.isLeased(device) == false
         else { return }
         Log.debug("\(device.path): forgotten, as BlueZ has lost the services that it advertises")
         bus.adapterProxy(of: device.path)?.removeDevice(device.path) { _ in }

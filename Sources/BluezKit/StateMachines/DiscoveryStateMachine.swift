@@ -47,6 +47,8 @@ struct DiscoveryStateMachine {
     var isRunning: Bool { running != nil }
     /// Whether BlueZ was told to leave some devices out.
     var isFiltered: Bool { wished?.services != nil }
+    /// Whether BlueZ leaves some out now: it has answered, and is not being asked for something else.
+    var filterIsInForce: Bool { step == .none && !isPaused && running?.services != nil && running == wished }
 
     /// - Parameter afresh: An app began a new scan: devices that BlueZ has reported already must be reported
     ///   again, which takes a restart.

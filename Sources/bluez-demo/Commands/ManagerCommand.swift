@@ -64,7 +64,8 @@ class ManagerCommand: NSObject, Command {
         if let adapter = common.adapter { options[BluezManagerOptionAdapterKey] = adapter }
         makeManager(options)
         // A bluetoothd that does not answer has no state.
-        after(min(timeLimit ?? .infinity, Self.patience)) { command in
+        // And a slow machine needs a moment.
+        after(min(max(timeLimit ?? .infinity, 2), Self.patience)) { command in
             if command.ending == nil, !command.hasBeenOn { command.explain(command.state) }
         }
     }

@@ -86,6 +86,7 @@ final class Output {
         DispatchQueue(label: "bluez-demo.reader").async {
             var end = pollfd(fd: STDOUT_FILENO, events: 0, revents: 0)
             while poll(&end, 1, -1) < 0, errno == EINTR {}
+            guard end.revents & Int16(POLLERR | POLLHUP) != 0 else { return }
             DispatchQueue.main.async { Program.readerIsGone() }
         }
     }

@@ -22,7 +22,7 @@ final class PartialFile {
     /// Begins, or continues if the same file was begun before.
     init(_ path: String, _ offer: TransferOffer) throws(Failure) {
         (self.path, self.offer) = (path, offer)
-        guard (try? Data(contentsOf: URL(fileURLWithPath: info))) == Self.describe(offer) else { return }
+        guard Self.description(in: info) == Self.describe(offer), CardFile.kind(of: part) == S_IFREG else { return }
         do {
             let handle = try opened()
             while let bytes = try handle.read(upToCount: 1 << 20), !bytes.isEmpty {
@@ -104,6 +104,12 @@ final class PartialFile {
         return true
     }
 
+    /// Not through a symbolic link, which can lead to what has no end.
+    private static func description(in info: String) -> Data? {
+        guard CardFile.kind(of: info) == S_IFREG, let handle = try? CardFile.open(info) else { return nil }
+        return try? handle.read(upToCount: 1000)
+    }
+
     /// Reports in advance if a file could not be received there.
     static func checkWritable(_ path: String) throws(Failure) {
         try CardFile.checkWritable(path, for: "transfer receive")
@@ -114,7 +120,7 @@ final class PartialFile {
                 message: "'\(name)' is in the way, and is not a regular file; move it away, or choose another name")
         }
         guard CardFile.kind(of: part) == S_IFREG || CardFile.kind(of: info) == S_IFREG else { return }
-        guard (try? Data(contentsOf: URL(fileURLWithPath: info)))?.starts(with: title.utf8) == true else {
+        guard description(in: info)?.starts(with: title.utf8) == true else {
             throw Failure(
                 message:
                     "'\(part)' and its .info would be replaced, and are not of an earlier transfer; move them away, "
