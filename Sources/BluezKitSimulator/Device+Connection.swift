@@ -233,7 +233,7 @@ extension Device {
         if isResolved {
             resolution = .earlier
             changed("ServicesResolved")
-        } else if isConnected, resolution == .never {
+        } else if isConnected, resolution == .never, simulator.optionsState.version < .v5_72 {  // not from 5.69 on
             (uuids, resolution) = ([], .failed)  // without a signal
         }
         isConnected = false
