@@ -28,15 +28,17 @@ def check(what, found, expected):
 @contextlib.asynccontextmanager
 async def connected(device, adapter):
     """A client that has found the services. bluetoothd, which is at both ends, at times ends a link before that."""
-    client = BleakClient(device, timeout=60, bluez={'adapter': adapter})
     for left in reversed(range(10)):
+        client = BleakClient(device, timeout=60, bluez={'adapter': adapter})  # one that has failed half-way stays so
         try:
             await client.connect()
             break
         except BleakError as error:
+            print('again:', error, flush=True)
+            with contextlib.suppress(BleakError):
+                await client.disconnect()
             if not left:
                 raise
-            print('again:', error, flush=True)
     try:
         yield client
     finally:

@@ -155,15 +155,23 @@ class Rig:
     async def cmd_scans(self, address=None):
         """scans [ADDRESS]: answers when the kernel's controller scans for devices; with an address, when it listens for
         that device to connect to it"""
-        def scans():
-            radio = self.kernels[0].radio
-            if not (radio and radio.le_scan_enable):
-                return False
-            if address is None:
-                return radio.le_scan_type == 1
-            return bool(radio.le_scanning_filter_policy & 1) and address in {
-                device.to_string(with_type_qualifier=False) for device in radio.accept_list}
-        while not scans():
+        await self.becomes(lambda radio: radio.le_scan_type == 1 if address is None else self.awaits(radio, address))
+
+    async def cmd_ignores(self, address):
+        """ignores ADDRESS: answers when the kernel's controller does not listen for that device to connect to it"""
+        await self.becomes(lambda radio: not self.awaits(radio, address), scanning=False)
+
+    @staticmethod
+    def awaits(radio, address):
+        return bool(radio.le_scan_enable and radio.le_scanning_filter_policy & 1) and address in {
+            device.to_string(with_type_qualifier=False) for device in radio.accept_list}
+
+    async def becomes(self, condition, scanning=True):
+        """Waits until the kernel has a controller, that scans or not, for which the condition holds."""
+        deadline = asyncio.get_running_loop().time() + 60
+        while not ((radio := self.kernels[0].radio) and (radio.le_scan_enable or not scanning) and condition(radio)):
+            if asyncio.get_running_loop().time() > deadline:
+                raise TimeoutError('not within 60 s')
             await asyncio.sleep(0.02)
 
     async def cmd_suspend(self):
