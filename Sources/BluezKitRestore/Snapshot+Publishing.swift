@@ -9,13 +9,26 @@ extension Snapshot {
         /// The included services by their index in the list; they precede this one.
         package var includedServices: [Int]
         package var characteristics: [LocalCharacteristic]
+        /// Where it is in bluetoothd's table. Nil: not known, or written by an older BluezKit.
+        package var placement: Placement?
 
         package init(
-            uuid: AttributeUUID, isPrimary: Bool, includedServices: [Int], characteristics: [LocalCharacteristic]
+            uuid: AttributeUUID, isPrimary: Bool, includedServices: [Int], characteristics: [LocalCharacteristic],
+            placement: Placement? = nil
         ) {
-            (self.uuid, self.isPrimary) = (uuid, isPrimary)
+            (self.uuid, self.isPrimary, self.placement) = (uuid, isPrimary, placement)
             (self.includedServices, self.characteristics) = (includedServices, characteristics)
         }
+    }
+
+    /// The place of a published service in a table of bluetoothd.
+    package struct Placement: Codable, Equatable, Sendable {
+        /// The handle of the service's declaration; those of its attributes follow.
+        package var handle: UInt16
+        /// The run of the bus, of bluetoothd and of the adapter to which the table belongs, as in ``Snapshot/bluetooth``.
+        package var bluetooth: String
+
+        package init(handle: UInt16, bluetooth: String) { (self.handle, self.bluetooth) = (handle, bluetooth) }
     }
 
     package struct LocalCharacteristic: Codable, Equatable, Sendable {

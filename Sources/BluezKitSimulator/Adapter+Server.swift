@@ -59,7 +59,13 @@ extension Adapter {
 
     private func remove(_ application: Application) {
         applications.removeAll { $0 === application }
-        for service in application.services { controller.presence.table.remove(service) }
+        for service in application.services {
+            controller.presence.table.remove(service)
+            // Another service at its handles has no subscribers.
+            let handles = service.handle...service.endHandle
+            for link in controller.presence.links { link.configurations = link.configurations.outside(handles) }
+            rememberedConfigurations = rememberedConfigurations.mapValues { $0.outside(handles) }
+        }
         simulator.connection?.removeMatch(
             MatchRule(
                 sender: application.client, interface: "org.freedesktop.DBus.Properties", member: "PropertiesChanged"))
@@ -166,6 +172,10 @@ extension Adapter {
             completion(true)
         }
     }
+}
+
+extension [UInt16: UInt16] {
+    fileprivate func outside(_ handles: ClosedRange<UInt16>) -> Self { filter { !handles.contains($0.key) } }
 }
 
 extension VirtualPeripheral {

@@ -57,11 +57,12 @@ final class Application {
         }
         // Everything is checked before anything is added.
         let plans = try serviceObjects.map { try plan($0, definitions[$0.path] ?? [], descriptors) }
-        let needed = plans.reduce(0) { $0 + $1.handleCount }
-        guard needed <= adapter.controller.presence.table.room else {
-            throw BlueZError.failed("Failed to create entry in database")
-        }
-        for (object, plan) in zip(serviceObjects, plans) { add(plan, at: object.path) }
+        let table = adapter.controller.presence.table
+        let needed = plans.filter { $0.handle == 0 }.reduce(0) { $0 + $1.handleCount }
+        guard needed <= table.room,
+            plans.allSatisfy({ $0.handle == 0 || table.isFree($0.handle, count: $0.handleCount) })
+        else { throw BlueZError.failed("Failed to create entry in database") }
+        for (object, plan) in zip(serviceObjects, plans) { add(plan, for: object) }
     }
 
     private static func objects(_ reply: Message) -> [Object]? {
@@ -85,6 +86,8 @@ final class Application {
 
     private struct Plan {
         var service: VirtualService
+        /// Where it is to be; 0: anywhere.
+        var handle: UInt16 = 0
         var includes: [ObjectPath] = []
         var characteristics: [(path: ObjectPath, served: ServedAttribute)] = []
         /// In the order of the table; nil for those that bluetoothd provides.
@@ -103,6 +106,7 @@ final class Application {
             !["1800", "1801"].map(UUIDText.full).contains(uuid)
         else { throw BlueZError.failed("Failed to create entry in database") }
         var plan = Plan(service: VirtualService(uuid, isPrimary: isPrimary))
+        if case .uint16(let handle)? = object.properties["Handle"] { plan.handle = handle }
         if case .array("o", let values)? = object.properties["Includes"] {
             plan.includes = values.compactMap { if case .path(let path) = $0 { path } else { nil } }
         }
@@ -141,9 +145,10 @@ final class Application {
         return plan
     }
 
-    private func add(_ plan: Plan, at path: ObjectPath) {
+    private func add(_ plan: Plan, for object: Object) {
         let service = adapter.controller.presence.table.add(
-            plan.service, including: plan.includes.compactMap { paths[$0] })
+            plan.service, including: plan.includes.compactMap { paths[$0] }, at: plan.handle)
+        if plan.handle == 0, object.properties["Handle"] != nil { set(handle: service.handle, of: object) }
         for (index, characteristic) in service.characteristics.enumerated() {
             characteristic.served = plan.characteristics[index].served
             characteristics[plan.characteristics[index].path] = characteristic
@@ -152,7 +157,19 @@ final class Application {
             }
         }
         services.append(service)
-        paths[path] = service
+        paths[object.path] = service
+    }
+
+    /// bluetoothd tells an application that asks for it where its service is, and does not wait for an answer.
+    private func set(handle: UInt16, of object: Object) {
+        let call = MethodCall(
+            destination: client, path: object.path, interface: "org.freedesktop.DBus.Properties", member: "Set"
+        ) { (writer) throws(BusError) in
+            try writer.write(object.interface)
+            try writer.write("Handle")
+            try writer.write(Value.variant(.uint16(handle)))
+        }
+        adapter.simulator.call(call, deadline: .seconds(25)) { _ in }
     }
 
     private static let access = ["read", "write"].flatMap { kind in

@@ -108,10 +108,11 @@ struct GATTTable {
         for definition in definitions { add(definition) }
     }
 
-    /// Appends a service.
+    /// Adds a service.
+    /// - Parameter place: Its handle; 0: the next one.
     @discardableResult
-    mutating func add(_ definition: VirtualService, including others: [Service] = []) -> Service {
-        var handle = nextHandle
+    mutating func add(_ definition: VirtualService, including others: [Service] = [], at place: UInt16 = 0) -> Service {
+        var handle = place == 0 ? nextHandle : Int(place)
         func take(_ count: Int = 1) -> UInt16 {
             precondition(handle + count - 1 <= Self.lastHandle, "a table cannot have more than 65,535 attributes")
             defer { handle += count }
@@ -140,8 +141,8 @@ struct GATTTable {
             service.characteristics.append(characteristic)
         }
         service.endHandle = UInt16(handle - 1)
-        nextHandle = handle
-        services.append(service)
+        nextHandle = max(nextHandle, handle)
+        services.insert(service, at: services.firstIndex { $0.handle > service.handle } ?? services.endIndex)
         return service
     }
 
@@ -155,6 +156,12 @@ struct GATTTable {
 
     /// How many handles are left.
     var room: Int { Self.lastHandle + 1 - nextHandle }
+
+    /// Whether no service has one of these handles.
+    func isFree(_ place: UInt16, count: Int) -> Bool {
+        let end = Int(place) + count - 1
+        return end <= Self.lastHandle && !services.contains { $0.handle <= end && place <= $0.endHandle }
+    }
 
     /// Removes a service. Its handles are not reused.
     mutating func remove(_ service: Service) {

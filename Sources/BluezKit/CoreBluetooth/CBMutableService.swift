@@ -1,3 +1,4 @@
+import BluezKitRestore
 import Foundation
 import Synchronization
 
@@ -8,6 +9,8 @@ open class CBMutableService: CBService, @unchecked Sendable {  // holds: what ch
     enum Claim { case none, refused, taken }
 
     let claim = Mutex(Claim.none)
+    /// Where bluetoothd has placed it, for a later process; nil: not known.
+    let placement = Mutex<Snapshot.Placement?>(nil)
 
     /// A service without characteristics.
     /// - Parameters:
@@ -30,5 +33,17 @@ open class CBMutableService: CBService, @unchecked Sendable {  // holds: what ch
             for old in addDiscovered(characteristics: newValue) ?? [] where old.service === self { old.setService(nil) }
             for new in newValue ?? [] { new.setService(self) }
         }
+    }
+}
+
+extension CBMutableService {
+    /// - Parameter table: See ``Snapshot/Placement/bluetooth``.
+    func place(at handle: UInt16, in table: String) {
+        placement.withLock { $0 = Snapshot.Placement(handle: handle, bluetooth: table) }
+    }
+
+    /// Its handle, if it was in this table of bluetoothd.
+    func handle(in table: String) -> UInt16? {
+        placement.withLock { $0?.bluetooth == table ? $0?.handle : nil }
     }
 }

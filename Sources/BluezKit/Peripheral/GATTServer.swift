@@ -67,6 +67,7 @@ final class GATTServer {
             if !homes.contains(where: { $0 === home }) { homes.append(home) }
         }
         isAdding = true
+        service.returnToHandle(in: adapter.stackGeneration)
         let application = homes.first ?? newApplication(on: adapterPath)
         for other in homes.dropFirst() { move(other, into: application) }
         apply(application.add(service), to: application)
@@ -101,13 +102,16 @@ final class GATTServer {
     }
 
     private func answer(_ service: PublishedService, _ error: (any Error)?) {
-        if service.isResumed {
-            guard let error else { return }
+        if let error, service.isResumed {
             Log.warning("the service \(service.service.uuid) cannot be published again: \(error)")
-            return core.post { $0.forget(service) }
         }
         core.post { manager in
-            if error != nil { manager.forget(service) }
+            if error == nil {
+                manager.preserveServices()  // with its handle
+            } else {
+                manager.forget(service)
+            }
+            guard !service.isResumed else { return }
             manager.delegate?.peripheralManager(manager, didAdd: service.service, error: error)
         }
     }
@@ -134,10 +138,22 @@ final class GATTServer {
     }
 
     private func register(_ services: [PublishedService], _ application: GATTApplication) {
-        application.register(services) { [core] in core.gattServer.registered(application, $0) }
+        application.register(services) { [core] in core.gattServer.registered(services, application, $0) }
     }
 
-    private func registered(_ application: GATTApplication, _ result: Result<Message, BusError>) {
+    /// BlueZ has chosen the handle of a service. It says so before it answers the registration.
+    func placed(_ service: PublishedService, at handle: UInt16) {
+        if let table = adapter.stackGeneration { service.service.place(at: handle, in: table) }
+    }
+
+    private func registered(
+        _ services: [PublishedService], _ application: GATTApplication, _ result: Result<Message, BusError>
+    ) {
+        if case .failure = result, services.contains(where: { $0.wantedHandle != 0 }) {
+            application.unexport()
+            for service in services { service.acceptAnyHandle() }
+            return register(services, application)
+        }
         let error = result.failure.map {
             coreBluetoothError(name: $0.name, message: $0.message, context: .publish, isBonded: false)
         }

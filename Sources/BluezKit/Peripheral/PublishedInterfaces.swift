@@ -12,6 +12,13 @@ enum PublishedInterface {
             ExportedProperty("Includes", "ao") {
                 $0.includedPaths.isEmpty ? nil : .array(element: "o", $0.includedPaths.map { .path($0) })
             },
+            // Where it is 0, BlueZ sets the handle that it has chosen.
+            ExportedProperty("Handle", "q") {
+                .uint16($0.wantedHandle)
+            } set: { service, change in
+                if case .uint16(let handle) = change.value { service.core.gattServer.placed(service, at: handle) }
+                change.accept()
+            },
         ])
 
     /// - SeeAlso: BlueZ doc/org.bluez.GattCharacteristic.rst; src/gatt-database.c.

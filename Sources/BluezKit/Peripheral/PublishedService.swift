@@ -14,6 +14,8 @@ final class PublishedService: @unchecked Sendable {  // holds: `add` hands it to
     /// False once the app has taken it back: BlueZ may not have heard yet.
     private(set) var isPublished = true
     private(set) var path: ObjectPath = "/"
+    /// The handle at which BlueZ is to place it; 0: at any.
+    private(set) var wantedHandle: UInt16 = 0
     /// Where those are that it includes, which BlueZ finds in the same application only.
     private(set) var includedPaths: [ObjectPath] = []
 
@@ -27,6 +29,16 @@ final class PublishedService: @unchecked Sendable {  // holds: `add` hands it to
 
     /// The app has taken it back.
     func withdraw() { isPublished = false }
+
+    /// It was published by an earlier process, and comes back at its handles, as centrals may know them. Only in the table in
+    /// which it was: that gives no handle to another service, but in another table BlueZ would take an equal service of
+    /// another program, at the same handle, for this one.
+    func returnToHandle(in table: String?) {
+        if isResumed, let table { wantedHandle = service.handle(in: table) ?? 0 }
+    }
+
+    /// BlueZ has something else at its handle.
+    func acceptAnyHandle() { wantedHandle = 0 }
 
     /// Gives it, and all that is in it, their paths.
     func place(at path: ObjectPath) {

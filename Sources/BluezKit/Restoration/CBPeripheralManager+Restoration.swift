@@ -226,6 +226,7 @@ extension CBMutableService {
             for index in contents?.characteristics.indices ?? 0..<0 {
                 contents?.characteristics[index].subscribers = []
             }
+            contents?.placement = nil
             return contents
         }
         return contents(self) == contents(other)
@@ -244,12 +245,14 @@ extension Snapshot.LocalService {
         }
         self.init(
             uuid: uuid, isPrimary: service.isPrimary, includedServices: included,
-            characteristics: (service.characteristics ?? []).compactMap { Snapshot.LocalCharacteristic($0) })
+            characteristics: (service.characteristics ?? []).compactMap { Snapshot.LocalCharacteristic($0) },
+            placement: service.placement.withLock(\.self))
     }
 
     /// - Parameter others: The services that precede it.
     fileprivate func service(including others: [CBMutableService]) -> CBMutableService {
         let service = CBMutableService(type: uuid.cbUUID, primary: isPrimary)
+        service.placement.withLock { $0 = placement }
         service.characteristics = characteristics.map(\.characteristic)
         let included = includedServices.filter(others.indices.contains)
         if !included.isEmpty { service.includedServices = included.map { others[$0] } }

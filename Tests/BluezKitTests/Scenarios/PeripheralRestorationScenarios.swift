@@ -70,6 +70,26 @@ extension Scenarios {
             #expect(again.callbacks.prefix(2) == ["restored", "state"])
         }
 
+        // A central that knows the services from before need not find them again: each restart of the app would otherwise move
+        // them to handles of which it knows nothing until it has handled Service Changed.
+        @Test("R-19 restored services are at the handles where they were; a central that knows these subscribes again")
+        func handlesReturn() async throws {
+            let stage = try await Stage()
+            let probe = try await stage.launchPublishing()
+            try await stage.awaitService()
+            let before = try await stage.world.control("central services")
+            try await stage.world.control("central subscribe \(sinkUUID(0x111).line)")
+            try await probe.next("subscribed 0111")
+            try await probe.kill()
+            let again = try stage.launch()
+            try await again.next("state poweredOn")
+            try await eventually("the services are back where they were") {
+                try await stage.world.control("central discover") == before
+            }
+            try await stage.world.control("central subscribe \(sinkUUID(0x111).line)")
+            try await again.next("subscribed 0111")
+        }
+
         @Test("R-19 L2-1 RS-4 a published channel returns with its PSM after a kill, and a central opens it again")
         func channelReturns() async throws {
             let stage = try await Stage()
