@@ -108,6 +108,23 @@ import Testing
         try await stage.script.expect("Connect", at: stage.path(1))
     }
 
+    // The pause of a device that leaves requests unanswered began in the middle of its attempt, and held the turn of all others.
+    @Test(
+        "a device that is to be left alone when BlueZ has been asked to connect: its attempt ends, and the turn passes")
+    func leftAlone() async throws {
+        let stage = try await Stage { ($0.link.settling, $0.link.settled) = (.milliseconds(1), .milliseconds(1)) }
+        try await stage.want(1)
+        let attempt = try await stage.script.expect("Connect", at: stage.path(1))
+        try await stage.want(2)
+        stage.script.turn {
+            let (unanswered, identity) = (stage.script.central.unanswered, DetachedCentral.identity(1))
+            while unanswered.pause(of: identity) == nil { unanswered.note(OperationCall(), about: identity, on: nil) }
+        }
+        attempt.answer()
+        try await stage.check(1)
+        try await stage.script.expect("Connect", at: stage.path(2))
+    }
+
     @Test("a cancelled attempt is called off, and the next device waits for BlueZ's answer to that")
     func cancelled() async throws {
         let stage = try await Stage()

@@ -175,6 +175,19 @@ import Testing
         try await stage.expect("wrote error unknown")
     }
 
+    @Test("CN-14 an operation that is repeated after its pairing, and never answered, ends the link as any other does")
+    func silentAfterPairing() async throws {
+        let stage = try await Stage()
+        stage.app.manager.pairing = .justWorks
+        stage.script.turn { stage.script.bus.timing.gatt.pairingAnswer = .seconds(2) }
+        let (_, control) = try await stage.discover()
+        stage.app.peripheral.readValue(for: control)
+        try await stage.script.expect("ReadValue", at: stage.control).refuse("NotPermitted", "Not paired")
+        try await stage.script.expect("Pair", at: stage.path).answer()
+        try await stage.script.expect("ReadValue", at: stage.control)
+        try await stage.script.expect("Disconnect", at: stage.path)
+    }
+
     @Test("operations on a service from which BlueZ removes something end with the change, without BlueZ's answer")
     func removed() async throws {
         let stage = try await Stage()

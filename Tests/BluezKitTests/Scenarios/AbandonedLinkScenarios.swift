@@ -50,20 +50,29 @@ extension Scenarios {
             }
         }
 
-        @Test("CN-7 an app cancels an attempt and exits in the next line: BlueZ is asked to end it, time after time")
+        @Test("CN-7 an app cancels an attempt and exits in the next line: no link is made, time after time")
         func exitsWhileAttempting() async throws {
             let stage = try await Stage()
-            guard let simulator = (stage.world as? SimulatedWorld)?.simulator else { return }
-            try await stage.world.control("heart vanish")
-            for _ in 0..<5 {
+            let simulator = (stage.world as? SimulatedWorld)?.simulator
+            for _ in 0..<3 {
                 let probe = try await stage.launchFresh(nil)
-                let (connects, ends) = (simulator.calls("Connect").count, simulator.calls("Disconnect").count)
-                simulator.remember(try #require((stage.world as? SimulatedWorld)?.heart))
+                // BlueZ attempts to reach only what it has seen.
+                probe.send("scan 180D")
+                try await probe.next("discovered \(heart)")
+                try await stage.world.control("heart vanish")
+                probe.send("stopscan")
+                let attempts = simulator?.calls("Connect").count ?? 0
                 probe.send("connect \(heart)")
-                _ = await simulator.waitForCalls("Connect", count: connects + 1)
+                _ = await simulator?.waitForCalls("Connect", count: attempts + 1)
+                if Worlds.isRig { try await stage.world.control("rig scans F0:F1:F2:00:00:01") }
                 probe.send("cancel \(heart) exit")
                 try await probe.waitForEnd()
-                _ = try #require(await simulator.waitForCalls("Disconnect", count: ends + 1))
+                // Linux may lose track of a link that is made as its attempt is called off.
+                if Worlds.isRig { try await stage.world.control("rig ignores F0:F1:F2:00:00:01") }
+                try await stage.world.control("heart return")
+                // An attempt would make its link from the first one, and a peripheral that is connected sends no more.
+                for _ in 0..<3 { try await stage.world.control("central advertisement F0:F1:F2:00:00:01") }
+                try await stage.world.awaitConnections("heart", 0)
             }
         }
 
