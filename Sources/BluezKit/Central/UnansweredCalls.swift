@@ -25,10 +25,13 @@ final class UnansweredCalls {
     /// For how long no link is made to a device; nil: one may be.
     func pause(of identity: DeviceIdentity) -> Duration? { budgets[identity]?.pause(at: .now()) }
 
-    /// Addresses rotate.
+    /// Addresses rotate. What is held against a device longest is forgotten last.
     private func prune() {
         guard budgets.count >= 1000 else { return }
-        for (identity, var budget) in budgets where budget.isFresh(at: .now()) { budgets[identity] = nil }
-        if budgets.count >= 1000 { budgets.removeAll() }
+        let now = DispatchTime.now()
+        for (identity, var budget) in budgets where budget.isFresh(at: now) { budgets[identity] = nil }
+        for (identity, _) in budgets.sorted(by: { $0.value.holdsUntil < $1.value.holdsUntil }).dropLast(750) {
+            budgets[identity] = nil
+        }
     }
 }

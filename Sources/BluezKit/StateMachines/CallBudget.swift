@@ -36,6 +36,9 @@ struct CallBudget {
         return lost.isEmpty && pauses == 0
     }
 
+    /// The end of the last pause, or the last loss.
+    var holdsUntil: DispatchTime { max(pauseEnd, lost.last ?? pauseEnd) }
+
     private mutating func forget(before now: DispatchTime) {
         lost.removeAll { $0.later(by: timing.window) <= now }
         if pauseEnd.later(by: timing.longestPause) <= now { pauses = 0 }

@@ -251,6 +251,27 @@ import Testing
         }
     }
 
+    @Test("any number of other devices, whose addresses may rotate, does not end the pause of one")
+    func rotation() throws {
+        let blueZ = BlueZBus(address: BusAddress("unix:path=/nonexistent"))
+        blueZ.queue.sync {
+            let unanswered = UnansweredCalls(blueZ)
+            func lose(_ number: UInt64) {
+                unanswered.note(OperationCall(), about: DeviceIdentity(address: number, isRandom: true), on: nil)
+            }
+            func isPaused(_ number: UInt64) -> Bool {
+                unanswered.pause(of: DeviceIdentity(address: number, isRandom: true)) != nil
+            }
+            for _ in 0..<8 { lose(1) }
+            #expect(isPaused(1))
+            for number in 2..<5000 { lose(UInt64(number)) }
+            #expect(isPaused(1))
+            // The last ones are not forgotten either.
+            for _ in 0..<7 { lose(4999) }
+            #expect(isPaused(4999))
+        }
+    }
+
     @Test("a link that is lost while a read waits, which BlueZ answers then: the device is not forgotten")
     func isNotForgotten() async throws {
         let world = try await SimulatedWorld(.calm)
