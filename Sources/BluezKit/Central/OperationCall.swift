@@ -17,7 +17,11 @@ final class OperationCall {
     var onEnd: (() -> Void)?
 
     func ended(_ error: BusError?) {
-        if error == .timedOut { isOverdue = true } else { isAnswered = true }
+        switch error {
+        case .timedOut: isOverdue = true
+        case .disconnected where isNoted: break  // its connection was closed
+        default: isAnswered = true
+        }
         onEnd?()
         onEnd = nil
     }

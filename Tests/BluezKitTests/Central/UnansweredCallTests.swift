@@ -251,6 +251,19 @@ import Testing
         }
     }
 
+    @Test("what is lost with its connection was not answered, and counts for its device as before")
+    func closed() throws {
+        let blueZ = BlueZBus(address: BusAddress("unix:path=/nonexistent"))
+        blueZ.timing.unanswered.calls = 2
+        let device = DeviceIdentity(address: 0xF0F1_F200_0066, isRandom: true)
+        blueZ.queue.sync {
+            let (unanswered, calls) = (UnansweredCalls(blueZ), [OperationCall(), OperationCall()])
+            for call in calls { unanswered.note(call, about: device, on: nil) }
+            for call in calls { call.ended(.disconnected(name: "", message: "")) }
+            #expect(unanswered.pause(of: device) != nil)
+        }
+    }
+
     @Test("any number of other devices, whose addresses may rotate, does not end the pause of one")
     func rotation() throws {
         let blueZ = BlueZBus(address: BusAddress("unix:path=/nonexistent"))
