@@ -60,6 +60,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     public typealias Completion = (Result<Message, BusError>) -> Void
 
     private struct OpenCall {
+        let start: DispatchTime
         let deadline: DispatchTime
         /// When the call becomes slow; nil: it already has.
         var slow: DispatchTime?
@@ -262,7 +263,8 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
             let serial = try send(call.message)
             let now = DispatchTime.now()
             let (due, slow) = (now.later(by: call.deadline), now.later(by: slowCall))
-            open[serial] = OpenCall(deadline: due, slow: slow < due ? slow : nil, completion: call.completion)
+            open[serial] = OpenCall(
+                start: now, deadline: due, slow: slow < due ? slow : nil, completion: call.completion)
             deadlines.mustFire(by: min(due, slow))
             loop.noteCall(at: now.uptimeNanoseconds)
         } catch { fail(call.completion, error) }
@@ -316,6 +318,12 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
 
     /// How many calls have passed their deadlines, and are not answered.
     public var overdueCalls: Int { open.values.count { $0.completion == nil } }
+
+    /// How many calls are not answered for that time, or longer.
+    public func openCalls(for period: Duration) -> Int {
+        let now = DispatchTime.now()
+        return open.values.count { $0.start.later(by: period) <= now }
+    }
 
     private func failOverdueCalls() {
         deadlines.hasFired()

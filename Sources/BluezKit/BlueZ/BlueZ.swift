@@ -50,19 +50,27 @@ struct BlueZProxy {
     let interface: String
     /// Of reads, writes and subscriptions.
     var attributeDeadline = BlueZTiming.GATT().pairingAnswer
+    /// What else is done with the answers; nil: nothing.
+    var counting: Counting?
 
     init(bus: Connection, path: ObjectPath, interface: String) {
         (self.bus, self.path, self.interface) = (bus, path, interface)
     }
 
     typealias Completion = (Result<Message, BusError>) -> Void
+    /// Makes a call's completion count the call while it is open.
+    typealias Counting = (@escaping Completion) -> Completion
+
+    private func send(_ call: MethodCall, deadline: Duration, completion: @escaping Completion) {
+        bus.call(call, deadline: deadline, completion: counting?(completion) ?? completion)
+    }
 
     private func call(
         _ member: String, deadline: Duration = BlueZTiming.Deadline.call, isUrgent: Bool = false,
         completion: @escaping Completion,
         _ arguments: ((inout MessageWriter) throws(BusError) -> Void)? = nil
     ) {
-        bus.call(
+        send(
             MethodCall(
                 destination: BlueZ.busName, path: path, interface: interface, member: member, isUrgent: isUrgent,
                 arguments: arguments),
@@ -218,14 +226,14 @@ struct BlueZProxy {
     func ping(completion: @escaping Completion) { call("Ping", completion: completion) }
 
     func getAll(mayStartDestination: Bool = false, completion: @escaping Completion) {
-        bus.call(
+        send(
             .getAllProperties(
                 of: interface, at: path, on: BlueZ.busName, mayStartDestination: mayStartDestination),
             deadline: BlueZTiming.Deadline.call, completion: completion)
     }
 
     func get(_ property: String, completion: @escaping Completion) {
-        bus.call(
+        send(
             .getProperty(property, of: interface, at: path, on: BlueZ.busName), deadline: BlueZTiming.Deadline.call,
             completion: completion)
     }
@@ -238,23 +246,21 @@ struct BlueZProxy {
             try writer.write(property)
             try writer.write(.variant(value))
         }
-        bus.call(call, deadline: BlueZTiming.Deadline.call, completion: completion)
+        send(call, deadline: BlueZTiming.Deadline.call, completion: completion)
     }
 
     /// The names of the children of this object, from the introspection data: the only query whose cost does not grow
     /// with the number of devices that BlueZ knows.
-    static func children(
-        of path: ObjectPath, on bus: Connection, completion: @escaping (Result<[String], BusError>) -> Void
-    ) {
+    func children(completion: @escaping (Result<[String], BusError>) -> Void) {
         let call = MethodCall(
             destination: BlueZ.busName, path: path, interface: "org.freedesktop.DBus.Introspectable",
             member: "Introspect")
-        bus.call(call, deadline: BlueZTiming.Deadline.call) { result in
+        send(call, deadline: BlueZTiming.Deadline.call) { result in
             completion(
                 result.flatMap { reply in
                     var reader = reply.reader
                     guard let xml = try? reader.readString() else { return .failure(.malformed("Introspect")) }
-                    return .success(childNodes(inIntrospection: xml))
+                    return .success(Self.childNodes(inIntrospection: xml))
                 })
         }
     }

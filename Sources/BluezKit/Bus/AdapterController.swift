@@ -217,7 +217,7 @@ final class AdapterController {
     private func listAdapters() {
         guard let connection = bus.connection else { return }
         bus.insist {
-            BlueZProxy.children(of: BlueZ.root, on: connection, completion: $0)
+            BlueZProxy(bus: connection, path: BlueZ.root, interface: "").children(completion: $0)
         } answered: { [weak self] result in
             guard let self, bus.connection === connection else { return }
             let names = (try? result.get()) ?? []

@@ -26,6 +26,8 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
     private(set) var connection: Connection?
     /// The objects of this process on ``connection``.
     private(set) var exportedObjects: ObjectServer?
+    /// That of ``connection``.
+    private(set) var firstLane: CallLane?
     /// The lane of new links, and the one that is being opened to take its place.
     private var lane, nextLane: CallLane?
     /// How often the connection was lost, or could not be made, since bluetoothd was there.
@@ -128,7 +130,8 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
         do {
             let connection = try Connection(address: address, queue: queue)
             self.connection = connection
-            lane = CallLane(connection)
+            firstLane = CallLane(connection)
+            lane = firstLane
             connection.onSignal = { [weak self] in self?.observer?.receive($0) }
             connection.onDisconnected = { [weak self] in self?.lost($0) }
             setUp(connection)
@@ -155,25 +158,53 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
         open()
     }
 
-    private func forgetConnections() { (connection, exportedObjects, lane, nextLane) = (nil, nil, nil, nil) }
+    private func forgetConnections() {
+        (connection, exportedObjects, firstLane, lane, nextLane) = (nil, nil, nil, nil, nil)
+    }
 
-    /// For the calls of a link that begins.
+    /// For the calls of a link that begins, and for a question about a device. Nil: none can take more of them yet.
     func callLane() -> CallLane? {
-        guard let lane, lane.lost >= timing.unanswered.lane, let connection else { return lane }
-        // Not before the bus has taken it: it may have as many connections of this user as it allows.
-        if let next = nextLane, next.connection.uniqueName != nil {
-            Log.debug("BlueZ has left \(lane.lost) calls unanswered: other links make theirs on another connection")
-            (self.lane, nextLane) = (next, nil)
-        } else if nextLane == nil, let new = try? Connection(address: address, queue: queue) {
-            nextLane = CallLane(new, signals: connection)
-            new.onDisconnected = { [weak self, weak new] in self?.laneLost(new, $0) }
-            setUp(new)
+        guard let firstLane, let current = lane else { return nil }
+        // What was not answered may be answered after all.
+        for free in [firstLane, current] where !free.isCrowded(timing.unanswered) {
+            lane = free
+            return free
         }
-        return self.lane
+        // Not before the bus has taken it: it may have as many connections of this user as it allows.
+        guard let next = nextLane, next.connection.uniqueName != nil else {
+            if nextLane == nil { openLane() }
+            return nil
+        }
+        Log.debug("BlueZ has left \(current.lost) calls unanswered: other links make theirs on another connection")
+        (lane, nextLane) = (next, nil)
+        return next
+    }
+
+    private func openLane() {
+        guard let connection else { return }
+        do throws(BusError) {
+            let new = try Connection(address: address, queue: queue)
+            nextLane = CallLane(new, signals: connection)
+            new.onDisconnected = { [weak self, weak new, weak connection] in
+                // It may have lasted longer than the one that it belongs to.
+                if let self, let connection, self.connection === connection { laneLost(new, $0) }
+            }
+            setUp(new)
+        } catch { reportNoLane(error) }
+    }
+
+    private func reportNoLane(_ error: BusError) {
+        Log.warning(
+            from: "lane \(address)",
+            "BlueZ leaves many calls unanswered, and there is no other connection to the bus at \(address): new links wait "
+                + "for one: \(error.message) (\(error.name))")
     }
 
     private func laneLost(_ connection: Connection?, _ error: BusError) {
-        if nextLane?.connection === connection { return nextLane = nil }
+        if nextLane?.connection === connection {
+            nextLane = nil
+            return reportNoLane(error)
+        }
         // The links that used it are not usable any more.
         guard let main = self.connection else { return }
         main.close()
@@ -229,6 +260,32 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
             }
         }
     }
+
+    /// Asks BlueZ about a device, or something below it, as ``insist(_:tries:answered:)`` does, on the lane that is current. What
+    /// is not answered in time is not asked again.
+    func ask<Answer>(
+        _ path: ObjectPath, _ interface: String, counting: ((CallLane) -> BlueZProxy.Counting?)? = nil,
+        _ question: @escaping (BlueZProxy, @escaping (Result<Answer, BusError>) -> Void) -> Void,
+        answered: @escaping (Result<Answer, BusError>) -> Void
+    ) {
+        insist(
+            { [weak self] completion in
+                guard let self, connection != nil else { return }
+                guard let lane = callLane() else { return completion(.failure(Self.noLane)) }
+                var proxy = BlueZProxy(bus: lane.connection, path: path, interface: interface)
+                let count = counting?(lane)
+                proxy.counting = { completion in
+                    let ordered = lane.inOrder(completion)
+                    let counted = count?(ordered) ?? ordered
+                    // The lane lasts as long as the question.
+                    return { result in withExtendedLifetime(lane) { counted(result) } }
+                }
+                question(proxy) { $0.failure == .timedOut ? answered($0) : completion($0) }
+            }, answered: answered)
+    }
+
+    private static let noLane = BusError.remote(
+        name: "org.freedesktop.DBus.Error.LimitsExceeded", message: "too many calls are unanswered")
 
     /// Ends the link of a device, or the attempt to make it; where the bus refuses the call, it is repeated.
     /// - Parameter mayCall: Asked before each call; false ends the matter without an answer.

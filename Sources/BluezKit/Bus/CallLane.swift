@@ -3,7 +3,7 @@ import BluezDBus
 /// The connection over which those calls about a link go that BlueZ may never answer: they count on it for as long as it lasts.
 ///
 /// The first lane is the connection that also has the signals, the agent, the discovery and all published objects. When many
-/// of its calls are lost, new links get another lane, and so on; it is closed with the last link that uses it.
+/// of its calls are lost, or wait for long, new links get another lane, and so on; it is closed with the last link that uses it.
 final class CallLane {
     let connection: Connection
     /// How many of its calls were given up, and are neither answered nor overdue.
@@ -12,6 +12,11 @@ final class CallLane {
     var lost: Int { abandoned + connection.overdueCalls }
     /// The connection that has the signals; nil: it is this one.
     private let signals: Connection?
+
+    /// Whether other links are to use another one.
+    func isCrowded(_ timing: BlueZTiming.Unanswered) -> Bool {
+        lost >= timing.lane || connection.openCalls(for: timing.late) >= timing.lane
+    }
 
     init(_ connection: Connection, signals: Connection? = nil) {
         (self.connection, self.signals) = (connection, signals)

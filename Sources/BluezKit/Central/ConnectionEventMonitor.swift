@@ -67,9 +67,8 @@ final class ConnectionEventMonitor {
     }
 
     private func lookAtPeer(_ path: ObjectPath) {
-        guard let proxy = bus.proxy(path, BlueZ.device) else { return }
-        bus.insist {
-            proxy.getAll(completion: $0)
+        bus.ask(path, BlueZ.device) {
+            $0.getAll(completion: $1)
         } answered: {
             [weak self] result in
             guard let self, case .success(let reply) = result else { return }

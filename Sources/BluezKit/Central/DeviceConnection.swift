@@ -40,9 +40,8 @@ final class DeviceConnection: CustomStringConvertible {
     }
 
     private var bus: BlueZBus { central.bus }
-    private var proxy: BlueZProxy? { bus.proxy(device.path, BlueZ.device) }
-    /// For `Connect`, which BlueZ may never answer, and for `Disconnect`, which must not overtake it.
-    private var caller: BlueZProxy? { client.proxy(device.path, BlueZ.device) }
+    /// For `Disconnect`, which must not overtake `Connect`.
+    private var caller: BlueZProxy? { client.countedProxy(device.path, BlueZ.device) }
     private var isAttached: Bool { device.connection === self }
 
     var description: String {
@@ -183,6 +182,7 @@ final class DeviceConnection: CustomStringConvertible {
             }
         }
         if isAttached, !machine.holdsTurn { central.connects.end(device) }
+        if isAttached, !machine.usesLink { client.leaveLane() }
         dropIfUnused()
     }
 
@@ -261,10 +261,10 @@ final class DeviceConnection: CustomStringConvertible {
     /// - Parameter answered: Gets whether it is connected; nil: BlueZ does not know it. Not called if the link has ended
     ///   meanwhile.
     func ask(hasFollowed: Bool = false, answered: @escaping (_ isConnected: Bool?) -> Void) {
-        guard let proxy else { return }
+        guard bus.connection != nil else { return }
         client.readTable()
-        bus.insist {
-            proxy.getAll(completion: $0)
+        client.ask(device.path, BlueZ.device) {
+            $0.getAll(completion: $1)
         } answered: { [weak self, weak client] result in
             guard let self, client?.isCurrent == true else { return }
             var isConnected: Bool?
@@ -302,8 +302,11 @@ final class DeviceConnection: CustomStringConvertible {
     // MARK: Connecting
 
     private func connect() {
-        client.renewLane()
-        guard let proxy = caller else { return }
+        guard bus.connection != nil else { return }
+        // It tries again after a moment.
+        guard client.takeLane(), let lane = client.calls.lane, let caller,
+            let proxy = client.proxy(device.path, BlueZ.device)
+        else { return handle(.connectReply(.transient)) }
         let attempt: ConnectAttempt
         do throws(LinkLease.IsEnding) {
             // Another process has made an attempt, or a link, and may have died since.
@@ -324,21 +327,22 @@ final class DeviceConnection: CustomStringConvertible {
             pauseDiscovery(false)
             discover(needsDiscovery && phase == .attempting)
         }
-        let (identity, lane) = (device.identity, client.calls.lane)
+        let identity = device.identity
+        // The lane lasts as long as the call.
         let replied: BlueZProxy.Completion = {
-            [weak self, weak device, weak bus, weak lane, weak unanswered = central.unanswered] result in
+            [weak self, weak device, weak bus, lane, weak unanswered = central.unanswered] result in
             attempt.call.ended(result.failure)
             if attempt.call.isOverdue { unanswered?.note(attempt.call, about: identity, on: lane) }
             if attempt.isAnswered, result.failure == nil {
                 // BlueZ had forgotten the device, so that the `Connect` had failed, and heard it again before it came to
                 // that call: the link is this process's.
                 if let connection = device?.connection, connection.isWanted { return connection.claimLateLink() }
-                bus?.disconnect(proxy, mayCall: { device?.connection?.isWanted != true })
+                bus?.disconnect(caller, mayCall: { device?.connection?.isWanted != true })
                 return
             }
             self?.replied(to: attempt, result)
         }
-        device.connect(by: proxy, completion: client.calls.lane?.inOrder(replied) ?? replied)
+        device.connect(by: proxy, completion: lane.inOrder(replied))
     }
 
     private func claimLateLink() { if lease == nil { lease = try? newLease() } }
@@ -493,7 +497,9 @@ final class DeviceConnection: CustomStringConvertible {
     /// BlueZ will never answer a call of the running operation, which is over.
     func callWasLost() {
         let isLeftAlone = central.unanswered.pause(of: device.identity) != nil
-        guard isUp, isLeftAlone || client.calls.burdenLane(bus.timing.unanswered) else { return }
+        guard isUp, !client.calls.isHalted, isLeftAlone || client.calls.burdenLane(bus.timing.unanswered) else {
+            return
+        }
         endUseless((DisconnectReason.unanswered, "BlueZ does not answer"), failing: .timedOut)
     }
 
@@ -512,15 +518,15 @@ final class DeviceConnection: CustomStringConvertible {
     private func forgetIfStuck() {
         let (device, calls) = (device, client.calls)
         let isPending = { calls.abandoned.contains { !$0.isAnswered && !$0.isOfRemovedAttribute } }
-        guard isPending(), let caller, let adapter = bus.adapterProxy(of: device.path) else { return }
+        guard isPending(), let caller, let adapter = device.path.parent else { return }
         // What it answers because of the end of the link comes before this answer.
-        caller.get("Connected") { [bus] result in
+        caller.get("Connected") { [bus, weak unanswered = central.unanswered] result in
             var reader = (try? result.get())?.reader
             let isConnected = try? reader?.readVariant { (value) throws(BusError) in try value.readBool() }
             guard isPending(), isConnected == false, !device.properties.isBonded else { return }
             Log.debug("\(device.path): forgotten, as BlueZ has not answered an operation")
-            bus.insist {
-                adapter.removeDevice(device.path, completion: $0)
+            bus.ask(adapter, BlueZ.adapter, counting: { unanswered?.counting(device, on: $0) }) {
+                $0.removeDevice(device.path, completion: $1)
             } answered: { _ in
             }
         }

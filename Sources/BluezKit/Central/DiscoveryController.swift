@@ -313,10 +313,10 @@ final class DiscoveryController: CustomStringConvertible {
     private func readUnknownDevices() {
         guard bus.connection != nil else { return }
         while let path = unknownPaths.next() {
-            guard let objectPath = ObjectPath(path), let proxy = bus.proxy(objectPath, BlueZ.device) else { continue }
+            guard let objectPath = ObjectPath(path) else { continue }
             let generation = scanGeneration
-            bus.insist {
-                proxy.getAll(completion: $0)
+            bus.ask(objectPath, BlueZ.device) {
+                $0.getAll(completion: $1)
             } answered: {
                 [weak self] result in
                 guard let self else { return }

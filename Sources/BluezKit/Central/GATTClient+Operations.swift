@@ -171,8 +171,8 @@ extension GATTClient {
     }
 
     /// For a call that BlueZ may never answer, and for what must follow such a call.
-    func proxy(_ path: ObjectPath, _ interface: String) -> BlueZProxy? {
-        guard let connection = calls.lane?.connection ?? bus.connection else { return nil }
+    func proxy(_ path: ObjectPath, _ interface: String, on lane: CallLane? = nil) -> BlueZProxy? {
+        guard let connection = (lane ?? self.lane)?.connection else { return nil }
         var proxy = BlueZProxy(bus: connection, path: path, interface: interface)
         let timing = bus.timing.gatt
         proxy.attributeDeadline = device.properties.isBonded ? timing.answer : timing.pairingAnswer
@@ -307,7 +307,11 @@ extension GATTClient {
 
     /// Pairs. Not with a device that is bonded: BlueZ before 5.79 would look for it on BR/EDR.
     private func pair(completion: @escaping (_ isPaired: Bool) -> Void) {
-        guard let proxy = bus.proxy(device.path, BlueZ.device) else { return }
+        // That has the agent, and cannot be replaced as others are.
+        guard let first = bus.firstLane else { return }
+        guard first.lost < bus.timing.unanswered.fullLane else { return completion(false) }
+        var proxy = BlueZProxy(bus: first.connection, path: device.path, interface: BlueZ.device)
+        proxy.counting = central.unanswered.counting(device, on: first)
         isPairing = true
         proxy.pair { [weak self] result in
             guard let self, isCurrent else { return }

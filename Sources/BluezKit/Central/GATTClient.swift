@@ -16,7 +16,7 @@ final class GATTClient: CustomStringConvertible {
     /// Characteristics whose notifications come by signals, as BlueZ gives no socket.
     var withoutNotifySocket: Set<String> = []
     /// Attributes that BlueZ had before we looked: they are not announced, so they are read.
-    private var unreadObjects = PathQueue()
+    private var unreadObjects = PathQueue(limit: 8)
     private var mtu = MTU()
     /// Whether `ServicesResolved` is true and ``tree`` complete.
     var isDiscovered = false
@@ -31,7 +31,7 @@ final class GATTClient: CustomStringConvertible {
     var answerRunning: ((Result<Message, BusError>) -> Void)?
     /// The operation that ran when its attribute went.
     var lostOperation: Int?
-    private(set) var calls: OperationCalls
+    private(set) var calls = OperationCalls()
     /// Whether `Pair` is on its way.
     var isPairing = false
     private var bonding = Bonding()
@@ -55,7 +55,6 @@ final class GATTClient: CustomStringConvertible {
 
     init(of device: Device, in central: CentralRole) {
         (self.device, self.central) = (device, central)
-        calls = OperationCalls(lane: central.bus.callLane())
     }
 
     var description: String {
@@ -116,8 +115,37 @@ final class GATTClient: CustomStringConvertible {
         }
     }
 
-    /// An attempt begins: its link uses the lane that is current now, not that of the moment in which the app asked for it.
-    func renewLane() { calls = OperationCalls(lane: bus.callLane()) }
+    /// An attempt begins.
+    /// - Returns: Whether there is a lane for its link.
+    func takeLane() -> Bool {
+        calls = OperationCalls(lane: bus.callLane())
+        return calls.lane != nil
+    }
+
+    /// No link is there or attempted. A connect can wait without a limit, and would keep a connection to the bus open for nothing.
+    func leaveLane() { calls.lane = nil }
+
+    /// For a call that is no operation (``UnansweredCalls/counting(_:on:)``).
+    func countedProxy(_ path: ObjectPath, _ interface: String) -> BlueZProxy? {
+        guard let lane, var proxy = proxy(path, interface, on: lane) else { return nil }
+        proxy.counting = central.unanswered.counting(device, on: lane)
+        return proxy
+    }
+
+    /// A question about the device or its attributes, which count as above.
+    func ask<Answer>(
+        _ path: ObjectPath, _ interface: String,
+        _ question: @escaping (BlueZProxy, @escaping (Result<Answer, BusError>) -> Void) -> Void,
+        answered: @escaping (Result<Answer, BusError>) -> Void
+    ) {
+        let counting = { [weak self] (lane: CallLane) in
+            self.map { $0.central.unanswered.counting($0.device, on: lane) }
+        }
+        bus.ask(path, interface, counting: counting, question, answered: answered)
+    }
+
+    /// Over which calls go; without a link, that of new ones.
+    var lane: CallLane? { calls.lane ?? bus.callLane() ?? bus.firstLane }
 
     /// The running operation is over, whether or not BlueZ has answered.
     func abandonCall() {
@@ -126,7 +154,7 @@ final class GATTClient: CustomStringConvertible {
         if let lostOperation, lostOperation == queue.running?.id { call.isOfRemovedAttribute = true }
         calls.abandon(call)
         central.unanswered.note(call, about: device.identity, on: calls.lane)
-        if isCurrent, !calls.isHalted { device.connection?.callWasLost() }
+        if isCurrent { device.connection?.callWasLost() }
     }
 
     /// BlueZ answers nothing on this link any more, which is being ended: what runs gets `failure`, what waits no answer
@@ -202,9 +230,8 @@ final class GATTClient: CustomStringConvertible {
             // `ServicesResolved`; but not after its next answer.
             return readChildren(of: device.path)
         }
-        guard let proxy = bus.proxy(characteristic.path, BlueZ.characteristic) else { return }
-        bus.insist {
-            proxy.get("MTU", completion: $0)
+        ask(characteristic.path, BlueZ.characteristic) {
+            $0.get("MTU", completion: $1)
         } answered: { [weak self] result in
             guard let self, isCurrent else { return }
             var reader = (try? result.get())?.reader
@@ -219,7 +246,7 @@ final class GATTClient: CustomStringConvertible {
     /// Reads attributes that were there before us, level by level: names of children from the introspection data,
     /// properties by GetAll. What BlueZ adds or removes meanwhile it announces, in order with the answers.
     func readUnreadObjects() {
-        guard let connection = bus.connection else { return }
+        guard bus.connection != nil else { return }
         while let text = unreadObjects.next() {
             guard let path = ObjectPath(text), let interface = AttributeTree.interface(of: path) else {
                 _ = unreadObjects.finish(text)
@@ -231,8 +258,8 @@ final class GATTClient: CustomStringConvertible {
                 _ = unreadObjects.finish(text)
                 continue
             }
-            bus.insist {
-                BlueZProxy(bus: connection, path: path, interface: interface).getAll(completion: $0)
+            ask(path, interface) {
+                $0.getAll(completion: $1)
             } answered: {
                 [weak self] result in
                 guard let self, isCurrent else { return }
@@ -254,10 +281,10 @@ final class GATTClient: CustomStringConvertible {
 
     /// What is below a device or an attribute is added to what must be read.
     func readChildren(of path: ObjectPath) {
-        guard let connection = bus.connection else { return }
+        guard bus.connection != nil else { return }
         unreadObjects.questionAsked()
-        bus.insist {
-            BlueZProxy.children(of: path, on: connection, completion: $0)
+        ask(path, BlueZ.device) {
+            $0.children(completion: $1)
         } answered: {
             [weak self] result in
             guard let self, isCurrent else { return }
@@ -299,7 +326,11 @@ final class GATTClient: CustomStringConvertible {
     }
 
     /// The link is up. What was reported before it was resolved is of another link, or of the moment before the exchange.
-    func linkUp() { if !device.properties.areServicesResolved { tree.forgetMTU() } }
+    func linkUp() {
+        // Of a link that another program has made.
+        if calls.lane == nil { calls.lane = lane }
+        if !device.properties.areServicesResolved { tree.forgetMTU() }
+    }
 
     /// Does `body` when the ATT_MTU is known; at once if BlueZ has not resolved the link, so that it cannot tell it yet.
     func awaitMTU(_ body: @escaping () -> Void) {

@@ -1,10 +1,12 @@
 import BluezDBus
+import Dispatch
 
 /// A call about a device that BlueZ may never answer. Confined to the bus queue.
 ///
 /// An operation can be over before its call is answered: its attribute has gone, its link has ended, or its pairing was
 /// refused.
 final class OperationCall {
+    let start = DispatchTime.now()
     /// Whether BlueZ has answered it.
     private(set) var isAnswered = false
     /// Whether it was not answered in time.
@@ -29,8 +31,8 @@ final class OperationCall {
 
 /// The calls for the operations of one link.
 struct OperationCalls {
-    /// Over which they go.
-    let lane: CallLane?
+    /// Over which they go; nil: there is no link, nor an attempt to make it.
+    var lane: CallLane?
     /// What BlueZ was asked last for the running operation, unless it has answered.
     var open: OperationCall?
     /// Of operations that were over before BlueZ had answered.
@@ -38,7 +40,7 @@ struct OperationCalls {
     /// Whether the link is being ended because BlueZ answers nothing on it any more: no other operation begins.
     var isHalted = false
 
-    init(lane: CallLane?) { self.lane = lane }
+    init(lane: CallLane? = nil) { self.lane = lane }
 
     mutating func abandon(_ call: OperationCall) {
         abandoned.removeAll(where: \.isAnswered)

@@ -181,7 +181,7 @@ final class Subscription: CustomStringConvertible {
     func stopNotify() {
         guard client.bus.owner != nil else { return }
         // The object may be gone, and the subscription with it.
-        client.proxy(path, BlueZ.characteristic)?.stopNotify { _ in }
+        client.countedProxy(path, BlueZ.characteristic)?.stopNotify { _ in }
     }
 }
 

@@ -5,6 +5,8 @@ import Dispatch
 final class UnansweredCalls {
     private let bus: BlueZBus
     private var budgets: [DeviceIdentity: CallBudget] = [:]
+    /// Calls that are no operations, and are not answered.
+    private var open: [DeviceIdentity: [OperationCall]] = [:]
 
     init(_ bus: BlueZBus) { self.bus = bus }
 
@@ -22,8 +24,36 @@ final class UnansweredCalls {
         }
     }
 
+    /// For a call that is no operation: it counts as lost while it has waited longer than ``BlueZTiming/Unanswered/late``. Its lane
+    /// is not closed before it is answered or overdue.
+    func counting(_ device: Device, on lane: CallLane?) -> BlueZProxy.Counting {
+        let identity = device.identity
+        return { [weak self, weak device] completion in
+            let call = OperationCall()
+            self?.open[identity, default: []].append(call)
+            return { result in
+                withExtendedLifetime(lane) {
+                    call.ended(result.failure)
+                    self?.open[identity]?.removeAll { $0 === call }
+                    if self?.open[identity]?.isEmpty == true { self?.open[identity] = nil }
+                    if call.isOverdue {
+                        self?.note(call, about: identity, on: nil)
+                        device?.connection?.callWasLost()
+                    }
+                    completion(result)
+                }
+            }
+        }
+    }
+
     /// For how long no link is made to a device; nil: one may be.
-    func pause(of identity: DeviceIdentity) -> Duration? { budgets[identity]?.pause(at: .now()) }
+    func pause(of identity: DeviceIdentity) -> Duration? {
+        let now = DispatchTime.now()
+        for call in open[identity] ?? [] where call.start.later(by: bus.timing.unanswered.late) <= now {
+            note(call, about: identity, on: nil)
+        }
+        return budgets[identity]?.pause(at: now)
+    }
 
     /// Addresses rotate. What is held against a device longest is forgotten last.
     private func prune() {

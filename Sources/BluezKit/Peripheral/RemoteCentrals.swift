@@ -42,8 +42,8 @@ final class RemoteCentrals {
         centrals[path.rawValue] = central
         guard let connection = bus.connection else { return central }
         connection.addMatch(central.rule)
-        bus.insist {
-            BlueZProxy(bus: connection, path: path, interface: BlueZ.device).getAll(completion: $0)
+        bus.ask(path, BlueZ.device) {
+            $0.getAll(completion: $1)
         } answered: { [weak self, weak central] result in
             guard let self, let central, centrals[path.rawValue] === central else { return }
             var properties = DeviceProperties()

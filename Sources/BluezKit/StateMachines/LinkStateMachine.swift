@@ -101,6 +101,9 @@ struct LinkStateMachine {
         phase == .queued || phase == .attempting || phase == .settling || phase == .closing && isCallingOff
     }
 
+    /// Whether BlueZ has a link, or is asked to make or to end one.
+    var usesLink: Bool { [.attempting, .settling, .up, .closing].contains(phase) }
+
     mutating func handle(_ event: Event) -> [Action] {
         var event = event
         // An answer can be ahead of the signal, which is no news then.

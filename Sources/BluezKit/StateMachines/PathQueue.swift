@@ -1,8 +1,11 @@
 /// Objects that must be read, each once, and not too many at a time: others on this connection have calls to make, too.
 struct PathQueue {
+    private let limit: Int
     private var waiting: [String] = []
     private var all: Set<String> = []
     private var running = 0
+
+    init(limit: Int = 32) { self.limit = limit }
 
     mutating func add(_ path: String) {
         if all.insert(path).inserted { waiting.append(path) }
@@ -14,7 +17,7 @@ struct PathQueue {
     }
 
     mutating func next() -> String? {
-        while running < 32, let path = waiting.popLast() {
+        while running < limit, let path = waiting.popLast() {
             guard all.contains(path) else { continue }
             running += 1
             return path

@@ -179,6 +179,9 @@ struct BlueZTiming: Sendable {
         /// it starts over.
         var pause = Duration.seconds(60)
         var longestPause = Duration.seconds(3600)
+        /// A call that is no operation counts when it has waited for so long: BlueZ answers most within milliseconds. Of all calls
+        /// that wait so long, as many as ``lane`` make others use another connection.
+        var late = Duration.seconds(1)
         /// So many on a connection make new links use another one, and end a link that has lost ``calls`` of them, however
         /// slowly. The bus allows 128.
         var lane = 40

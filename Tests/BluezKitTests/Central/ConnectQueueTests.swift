@@ -49,6 +49,17 @@ import Testing
             try await script.settle()
         }
 
+        /// BlueZ leaves so many calls unanswered that no other link may use their connection.
+        func crowd() async throws {
+            try script.turn {
+                let connection = try #require(script.bus.connection)
+                for _ in 0..<script.bus.timing.unanswered.lane {
+                    BlueZProxy(bus: connection, path: "/org/bluez/hci0/x", interface: BlueZ.device).getAll { _ in }
+                }
+            }
+            for _ in 0..<40 { try await script.expect("GetAll", at: "/org/bluez/hci0/x") }
+        }
+
         func connected(_ number: Int, _ isConnected: Bool = true) throws {
             try script.change(path(number), BlueZ.device, [("Connected", .bool(isConnected))])
         }
@@ -123,6 +134,77 @@ import Testing
         attempt.answer()
         try await stage.check(1)
         try await stage.script.expect("Connect", at: stage.path(2))
+    }
+
+    // Each pending connect held the connection to the bus that was current when the app asked for it.
+    @Test("a device that waits for its turn, or to try again, keeps no connection to the bus in use")
+    func lanes() async throws {
+        let stage = try await Stage { ($0.link.backOff, $0.link.longestBackOff) = (.seconds(60), .seconds(60)) }
+        func hasLane(_ core: PeripheralCore) -> Bool {
+            stage.script.turn { core.device?.connection?.client.calls.lane != nil }
+        }
+        let first = try await stage.want(1)
+        let attempt = try await stage.script.expect("Connect", at: stage.path(1))
+        let second = try await stage.want(2)
+        #expect(hasLane(first) && !hasLane(second))
+        attempt.refuse("Failed", "le-connection-abort-by-local")
+        try await stage.script.expect("Connect", at: stage.path(2)).answer()
+        try stage.connected(2)
+        try await stage.script.settle()
+        #expect(!hasLane(first) && hasLane(second))
+    }
+
+    @Test("calls that wait for long make questions about devices, and attempts, use another connection to the bus")
+    func crowded() async throws {
+        let stage = try await Stage { $0.unanswered.late = .zero }
+        let main = try #require(stage.script.turn { stage.script.bus.connection?.uniqueName })
+        try await stage.crowd()
+        try await eventually("another connection is there") {
+            stage.script.turn { stage.script.bus.callLane().map { $0 !== stage.script.bus.firstLane } == true }
+        }
+        let core = PeripheralCore(identity: DetachedCentral.identity(1), manager: stage.manager)
+        stage.script.turn { stage.script.central.connect(core, link: core.begin(), .test()) }
+        let question = try await stage.script.expect("GetAll", at: stage.path(1))
+        question.answer(.properties(ScriptedBus.properties(core.identity)))
+        let attempt = try await stage.script.expect("Connect", at: stage.path(1))
+        #expect(question.sender != main && attempt.sender == question.sender)
+    }
+
+    @Test("where the bus takes no other connection new links wait for one, and the log says so")
+    func noLane() async throws {
+        let stage = try await Stage {
+            ($0.unanswered.late, $0.daemon.busyRetry) = (.zero, .milliseconds(1))
+        }
+        let main = try #require(stage.script.turn { stage.script.bus.connection?.uniqueName })
+        let text = stage.script.address.rawValue
+        let socket = try #require(text.split(separator: ",").first?.split(separator: "=").last.map(String.init))
+        try FileManager.default.moveItem(atPath: socket, toPath: socket + ".away")
+        try await stage.crowd()
+        let core = PeripheralCore(identity: DetachedCentral.identity(1), manager: stage.manager)
+        stage.script.turn { stage.script.central.connect(core, link: core.begin(), .test()) }
+        try await LogCapture.shared.expect("no other connection to the bus", text)
+        try await stage.script.expectNoCall()
+        try FileManager.default.moveItem(atPath: socket + ".away", toPath: socket)
+        var call = try await stage.script.next("the question, or the attempt")
+        if call.member == "GetAll" {
+            call.answer(.properties(ScriptedBus.properties(core.identity)))
+            call = try await stage.script.next("the attempt")
+        }
+        #expect(call.member == "Connect" && call.path == stage.path(1) && call.sender != main)
+    }
+
+    @Test("a question about a device that BlueZ never answers counts: the device is left alone")
+    func silent() async throws {
+        let stage = try await Stage { $0.unanswered.late = .zero }
+        let core = PeripheralCore(identity: DetachedCentral.identity(1), manager: stage.manager)
+        for _ in 1...8 {
+            stage.script.turn { stage.script.central.connect(core, link: core.begin(), .test()) }
+            try await stage.script.expect("GetAll", at: stage.path(1))
+            stage.script.turn { stage.script.central.cancel(core) }
+        }
+        stage.script.turn { #expect(stage.script.central.unanswered.pause(of: core.identity) != nil) }
+        stage.script.turn { stage.script.central.connect(core, link: core.begin(), .test()) }
+        try await stage.script.expectNoCall()
     }
 
     @Test("a cancelled attempt is called off, and the next device waits for BlueZ's answer to that")

@@ -188,6 +188,34 @@ import Testing
         try await stage.script.expect("Disconnect", at: stage.path)
     }
 
+    // It is the connection that has the agent, and cannot be replaced as others are.
+    @Test("nothing is paired where too many calls on the first connection are unanswered: the app gets the refusal")
+    func noPairing() async throws {
+        let stage = try await Stage()
+        stage.app.manager.pairing = .justWorks
+        let (_, control) = try await stage.discover()
+        stage.script.turn { stage.script.bus.firstLane?.abandoned = 60 }
+        stage.app.peripheral.readValue(for: control)
+        try await stage.script.expect("ReadValue", at: stage.control).refuse("NotPermitted", "Not paired")
+        try await stage.waitFor("value error ATT 5")
+        try await stage.script.expectNoCall()
+    }
+
+    @Test("a pairing that BlueZ leaves unanswered counts as an operation does")
+    func unansweredPairing() async throws {
+        let stage = try await Stage()
+        stage.app.manager.pairing = .justWorks
+        let (_, control) = try await stage.discover()
+        stage.app.peripheral.readValue(for: control)
+        try await stage.script.expect("ReadValue", at: stage.control).refuse("NotPermitted", "Not paired")
+        let pairing = try await stage.script.expect("Pair", at: stage.path)
+        stage.script.turn {
+            (stage.script.bus.timing.unanswered.calls, stage.script.bus.timing.unanswered.late) = (1, .zero)
+            #expect(stage.script.central.unanswered.pause(of: stage.app.device.identity) != nil)
+        }
+        pairing.answer()
+    }
+
     @Test("operations on a service from which BlueZ removes something end with the change, without BlueZ's answer")
     func removed() async throws {
         let stage = try await Stage()

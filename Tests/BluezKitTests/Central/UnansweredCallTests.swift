@@ -15,9 +15,9 @@ import Testing
         let peripheral: VirtualPeripheral
         private(set) var versions = 0
 
-        init(_ world: SimulatedWorld) {
+        init(_ world: SimulatedWorld, _ number: Int = 66, name: String = "Changing") {
             peripheral = VirtualPeripheral(
-                "F0:F1:F2:00:00:66", VirtualAdvertisement(localName: "Changing", serviceUUIDs: ["FF10"]),
+                "F0:F1:F2:00:00:\(number)", VirtualAdvertisement(localName: name, serviceUUIDs: ["FF10"]),
                 services: Self.services)
             world.simulator.add(peripheral)
         }
@@ -34,10 +34,15 @@ import Testing
 
     /// Reads, and lets the service change meanwhile, until the link ends.
     /// - Returns: The error of the end.
-    private func lose(_ changing: Changing, _ peripheral: CBPeripheral, _ central: Central) async throws -> (any Error)?
-    {
+    private func lose(
+        _ changing: Changing, _ peripheral: CBPeripheral, _ central: Central, atMost most: Int = .max
+    ) async throws -> (any Error)? {
         let simulator = try #require(central.world as? SimulatedWorld).simulator
         for _ in 0..<100 {
+            if changing.versions == most {
+                changing.peripheral.disconnect()
+                return try await ended(peripheral, central) { _ in false }?.first ?? nil
+            }
             peripheral.discoverServices(nil)
             if let end = try await ended(peripheral, central, { if case .services = $0 { true } else { false } }) {
                 return end[0]
@@ -138,18 +143,54 @@ import Testing
         #expect(world.simulator.calls("StartNotify").count == 1)
     }
 
+    // Each of them left a connect that waits, and that held a connection to the bus of its own.
+    @Test(
+        "peripherals that leave calls unanswered and are gone then, however many addresses they have, keep no connection"
+    )
+    func rotatingAddresses() async throws {
+        let world = try await SimulatedWorld(.calm)
+        let times = ShortTimes(on: world.busAddress)
+        defer { withExtendedLifetime(times) {} }
+        let central = Central(world)
+        try await central.powerOn()
+        let session = central.manager.session
+        session.queue.sync { session.blueZ.timing.unanswered.lane = 14 }
+        let lanes = ProtectedBox<[Weak<CallLane>]>([])
+        for number in 10..<22 {
+            let changing = Changing(world, number, name: "Changing \(number)")
+            let peripheral = try await central.find("Changing \(number)")
+            try await central.connect(peripheral)
+            session.queue.sync {
+                for device in session.central.connected {
+                    guard let lane = device.connection?.client.calls.lane else { continue }
+                    lanes.withLock { if !$0.contains(where: { $0.object === lane }) { $0.append(Weak(lane)) } }
+                }
+            }
+            _ = try await lose(changing, peripheral, central, atMost: 7)
+            changing.peripheral.vanish()
+            central.manager.connect(peripheral)
+        }
+        #expect(lanes.withLock { $0.count } >= 5)
+        // The first one, and the present one.
+        try await eventually("the others are closed") {
+            session.queue.sync { lanes.withLock { $0.count { $0.object != nil } } } <= 2
+        }
+        #expect(central.manager.state == .poweredOn)
+    }
+
     /// A link to the sink on another connection than that of the signals: the first attempt opens it, and fails.
     private func connectOnSecondLane(_ world: SimulatedWorld) async throws -> (Central, CBPeripheral) {
         let central = Central(world)
         try await central.powerOn()
         let sink = try await central.find("Rig Sink")
         let session = central.manager.session
+        session.queue.sync { session.blueZ.firstLane?.abandoned = session.blueZ.timing.unanswered.lane }
         world.simulator.inject(
             SimulatorFault(
                 "Connect", times: nil, .fail(name: "org.bluez.Error.Failed", message: "le-connection-abort-by-local")))
         central.manager.connect(sink)
         try await eventually("another connection is there") {
-            session.queue.sync { session.blueZ.callLane()?.connection !== session.bus }
+            session.queue.sync { session.blueZ.callLane().map { $0 !== session.blueZ.firstLane } == true }
         }
         world.simulator.clearFaults()
         try await central.next("didConnect") { if case .connected(sink) = $0 { true } else { nil } }
@@ -164,7 +205,7 @@ import Testing
     )
     func echo() async throws {
         let world = try await SimulatedWorld(.calm)
-        let times = ShortTimes(on: world.busAddress) { $0.unanswered.lane = 0 }
+        let times = ShortTimes(on: world.busAddress)
         defer { withExtendedLifetime(times) {} }
         let (central, sink) = try await connectOnSecondLane(world)
         let value = try await central.characteristic(sinkUUID(0x13), of: sinkUUID(1), on: sink)
@@ -283,6 +324,32 @@ import Testing
             for _ in 0..<7 { lose(4999) }
             #expect(isPaused(4999))
         }
+    }
+
+    @Test(
+        "a Disconnect or StopNotify that BlueZ never answers counts, although the link ends: the device is left alone",
+        arguments: ["Disconnect", "StopNotify"])
+    func ends(member: String) async throws {
+        let world = try await SimulatedWorld(.calm)
+        let times = ShortTimes(on: world.busAddress) { $0.unanswered.late = .zero }
+        defer { withExtendedLifetime(times) {} }
+        let central = Central(world)
+        try await central.powerOn()
+        let heart = try await central.find("Rig Heart")
+        world.simulator.inject(SimulatorFault(member, times: nil, .ignore))
+        for round in 1...8 {
+            try await central.connect(heart)
+            let value = try await central.characteristic(CBUUID(string: "2A37"), of: CBUUID(string: "180D"), on: heart)
+            #expect(try await central.setNotify(true, value) == nil)
+            central.manager.cancelPeripheralConnection(heart)
+            if member == "Disconnect" {
+                _ = try #require(await world.simulator.waitForCalls("Disconnect", count: round))
+                world.heart.disconnect()
+            }
+            try await central.next("disconnection") { if case .disconnected(heart, _, _) = $0 { true } else { nil } }
+        }
+        let session = central.manager.session
+        #expect(session.queue.sync { session.central.unanswered.pause(of: heart.core.identity) } != nil)
     }
 
     @Test("a link that is lost while a read waits, which BlueZ answers then: the device is not forgotten")

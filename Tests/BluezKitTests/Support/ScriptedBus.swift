@@ -13,6 +13,8 @@ final class ScriptedBus: @unchecked Sendable {  // holds: what changes is in box
         let member: String
         let path: String
         let arguments: [Value]
+        /// Over which of the session's connections it has come.
+        let sender: String?
         fileprivate let incoming: IncomingCall
         fileprivate let daemon: Peer
 
@@ -67,8 +69,8 @@ final class ScriptedBus: @unchecked Sendable {  // holds: what changes is in box
             let arguments = (try? call.values()) ?? []
             calls.append(
                 Call(
-                    member: member, path: call.path?.rawValue ?? "", arguments: arguments, incoming: call,
-                    daemon: daemon))
+                    member: member, path: call.path?.rawValue ?? "", arguments: arguments, sender: call.sender,
+                    incoming: call, daemon: daemon))
         }
         try await own(true)
         let announce = session.adapter.onStateChange
