@@ -104,10 +104,24 @@ static bool is_utf8(const char *text, uint32_t length) {
     return i == length || (strlen(text + i) == length - i && dbus_validate_utf8(text + i, NULL));
 }
 
-static uint32_t check(const cdbus_message_t *message, const char **type, uint32_t position, uint32_t end, int depth);
+/// A signature, and where the types of its arrays end, as far as that has been looked up: an array of arrays meets the same one
+/// with each of its elements.
+typedef struct {
+    const char *start;
+    uint8_t ends[DBUS_MAXIMUM_SIGNATURE_LENGTH];
+} signature_t;
 
-static uint32_t check_array(const cdbus_message_t *message, const char *element, uint32_t position, uint32_t end,
-                            int depth) {
+static const char *array_end(signature_t *signature, const char *type) {
+    uint8_t *end = &signature->ends[type - signature->start];
+    if (!*end) *end = (uint8_t)(cdbus_type_end(type) - signature->start);
+    return signature->start + *end;
+}
+
+static uint32_t check(const cdbus_message_t *message, signature_t *signature, const char **type, uint32_t position, uint32_t end,
+                      int depth);
+
+static uint32_t check_array(const cdbus_message_t *message, signature_t *signature, const char *element, uint32_t position,
+                            uint32_t end, int depth) {
     if (end - position < 4) return 0;
     uint32_t length = cdbus_load32(message->start + position, message->is_swapped);
     uint32_t first = aligned(position + 4, alignment_of(*element)), size = fixed_size(*element);
@@ -122,7 +136,7 @@ static uint32_t check_array(const cdbus_message_t *message, const char *element,
     }
     for (position = first; position < end;) {
         const char *type = element;
-        if (!(position = check(message, &type, position, end, depth + 1))) return 0;
+        if (!(position = check(message, signature, &type, position, end, depth + 1))) return 0;
     }
     return position;
 }
@@ -132,7 +146,10 @@ static uint32_t check_variant(const cdbus_message_t *message, uint32_t position,
     if (!has_text(message, position, end, length)) return 0;
     const char *type = (const char *)message->start + position;
     if (!length || !cdbus_is_signature(type, length) || depth >= MAX_DEPTH) return 0;
-    position = check(message, &type, position + length + 1, end, depth + 1);
+    signature_t signature;
+    signature.start = type;
+    memset(signature.ends, 0, length);
+    position = check(message, &signature, &type, position + length + 1, end, depth + 1);
     return *type ? 0 : position;
 }
 
@@ -148,7 +165,8 @@ static uint32_t check_text(const cdbus_message_t *message, char type, uint32_t p
 
 /// Checks the value at `position`, and whether it ends before `end`. Returns where, and sets `type` to the next type;
 /// 0: it is invalid.
-static uint32_t check(const cdbus_message_t *message, const char **type, uint32_t position, uint32_t end, int depth) {
+static uint32_t check(const cdbus_message_t *message, signature_t *signature, const char **type, uint32_t position, uint32_t end,
+                      int depth) {
     char first = **type;
     uint32_t start = aligned(position, alignment_of(first)), size = fixed_size(first);
     if (start >= end || !is_zero(message, position, start)) return 0;
@@ -164,8 +182,8 @@ static uint32_t check(const cdbus_message_t *message, const char **type, uint32_
         case 'v': ++*type; return check_variant(message, start, end, depth);
         case 'a': {
             const char *element = *type + 1;
-            *type = cdbus_type_end(*type);
-            return check_array(message, element, start, end, depth);
+            *type = array_end(signature, *type);
+            return check_array(message, signature, element, start, end, depth);
         }
         case 'g': {
             uint32_t length = message->start[start++];
@@ -177,7 +195,7 @@ static uint32_t check(const cdbus_message_t *message, const char **type, uint32_
         case '{':
             if (depth >= MAX_DEPTH) return 0;
             for (++*type; **type != ')' && **type != '}';)
-                if (!(start = check(message, type, start, end, depth + 1))) return 0;
+                if (!(start = check(message, signature, type, start, end, depth + 1))) return 0;
             ++*type;
             return start;
         default: return 0;
@@ -257,15 +275,18 @@ int cdbus_message_parse(const uint8_t *start, size_t length, cdbus_message_t *me
     while (position < fields_end) {
         const char *type = "(yv)";
         uint32_t field = aligned(position, 8);
-        // The header is an array, so these are its elements.
-        position = check(message, &type, position, fields_end, 1);
+        // The header is an array, so these are its elements, and none has an array but within its variant.
+        position = check(message, NULL, &type, position, fields_end, 1);
         if (!position || !note_field(message, field, &seen)) return -EBADMSG;
     }
     if (!is_zero(message, fields_end, body) || !has_what_it_needs(message)) return -EBADMSG;
 
     message->body = position = body;
-    for (const char *type = message->signature; *type;)
-        if (!(position = check(message, &type, position, message->length, 0))) return -EBADMSG;
+    signature_t signature;
+    signature.start = message->signature;
+    memset(signature.ends, 0, strlen(signature.start));
+    for (const char *type = signature.start; *type;)
+        if (!(position = check(message, &signature, &type, position, message->length, 0))) return -EBADMSG;
     return position == message->length ? 0 : -EBADMSG;
 }
 

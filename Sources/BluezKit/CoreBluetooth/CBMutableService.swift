@@ -10,7 +10,7 @@ open class CBMutableService: CBService, @unchecked Sendable {  // holds: what ch
 
     let claim = Mutex(Claim.none)
     /// Where bluetoothd has placed it, for a later process; nil: not known.
-    let placement = Mutex<Snapshot.Placement?>(nil)
+    final let placement = Mutex<Snapshot.Placement?>(nil)
 
     /// A service without characteristics.
     /// - Parameters:

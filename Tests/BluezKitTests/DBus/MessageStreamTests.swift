@@ -1,4 +1,5 @@
 import BluezKitSimulator
+import CBluezDBus
 import Foundation
 import Testing
 
@@ -36,6 +37,42 @@ struct MessageStreamTests {
             if bytes.withUnsafeBytes({ Message(bytes: $0) }) != nil { deepest = depth }
         }
         #expect(deepest == 64)
+    }
+
+    // Any local user may send signals, and each empty array below cost a look at the whole signature: ten times libdbus' time, in
+    // which the bus dropped values of peripherals.
+    @Test("no message costs much more to check than libdbus takes for it, however it is made")
+    func cost() {
+        /// An array with as many of these elements as fit in 2 MB; its elements begin at multiples of 8.
+        func array(_ element: String, of bytes: [UInt8], padding: Int = 0) -> [UInt8] {
+            let elements = Array(repeatElement(bytes, count: 2_000_000 / bytes.count).joined()).dropLast(padding)
+            let length = withUnsafeBytes(of: UInt32(elements.count).littleEndian, Array.init)
+            return RandomMessage.signal(signature: "a" + element, body: length + [0, 0, 0, 0] + elements)
+        }
+        let many = String(repeating: "y", count: 240)
+        let zeros = [UInt8](repeating: 0, count: 8)
+        for bytes in [
+            array("(a(\(many)))", of: zeros), array("(a{y(\(many))})", of: zeros), array("(aas)", of: zeros, padding: 4),
+            array("(vv)", of: [1, UInt8(ascii: "y"), 0, 5, 1, UInt8(ascii: "y"), 0, 5]),
+            array("(g)", of: [5] + Array("aaaas".utf8) + [0, 0], padding: 1),
+            array("(o)", of: [1, 0, 0, 0, UInt8(ascii: "/"), 0, 0, 0], padding: 2),
+            array("(bb)", of: [1, 0, 0, 0, 1, 0, 0, 0]),
+        ] {
+            bytes.withUnsafeBytes { bytes in
+                guard let start = bytes.baseAddress else { return }
+                var header = cdbus_message_t()
+                let ours = threadTime {
+                    let result = cdbus_message_parse(start.assumingMemoryBound(to: UInt8.self), bytes.count, &header)
+                    #expect(result == 0)
+                }
+                let theirs = threadTime {
+                    let message = dbus_message_demarshal(start.assumingMemoryBound(to: CChar.self), CInt(bytes.count), nil)
+                    if let message { dbus_message_unref(message) } else { Issue.record("libdbus refuses it") }
+                }
+                let signature = String(cString: header.signature)
+                #expect(ours < 2 * theirs, "\(signature): \(ours) s, libdbus \(theirs) s")
+            }
+        }
     }
 
     @Test("messages arrive in any pieces, large and small, and those that are kept stay as they are")
