@@ -5,8 +5,8 @@ import Synchronization
 /// A service of this app, for ``CBPeripheralManager/add(_:)``. It must not be changed after it has been added.
 /// - SeeAlso: Apple, `CBMutableService`.
 open class CBMutableService: CBService, @unchecked Sendable {  // holds: what changes is under a lock
-    /// Of a restored service: whether this version of the app continues with it.
-    enum Claim { case none, refused, taken }
+    /// Of a restored service: whether this version of the app continues with it; lost: BlueZ has not taken it again.
+    enum Claim { case none, refused, taken, lost }
 
     let claim = Mutex(Claim.none)
     /// Where bluetoothd has placed it, for a later process; nil: not known.
@@ -41,6 +41,11 @@ extension CBMutableService {
     func place(at handle: UInt16, in table: String) {
         placement.withLock { $0 = Snapshot.Placement(handle: handle, bluetooth: table) }
     }
+
+    /// BlueZ has not taken it again.
+    func noteLost() { claim.withLock { $0 = .lost } }
+
+    var isLost: Bool { claim.withLock { $0 == .lost } }
 
     /// Its handle, if it was in this table of bluetoothd.
     func handle(in table: String) -> UInt16? {

@@ -314,7 +314,10 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         guard let service = characteristic.service,
             shared.withLock({ $0.added.contains { $0.service === service } })
         else {
-            Log.misuse("CBPeripheralManager updateValue: \(characteristic.uuid) is not in a service that was added")
+            // The app cannot know that a restored one was not taken again: the log has said it.
+            if (characteristic.service as? CBMutableService)?.isLost != true {
+                Log.misuse("CBPeripheralManager updateValue: \(characteristic.uuid) is not in a service that was added")
+            }
             return false
         }
         let subscribed = Set((characteristic.subscribedCentrals ?? []).map(\.identifier))

@@ -61,6 +61,13 @@ import Testing
         try await LogCapture.shared.expect("the advertisement cannot be restarted", "intervals")
         try await LogCapture.shared.expect("cannot be published again")
         #expect(!publisher.manager.isAdvertising)
+        // The app finds it in what was restored, and does nothing wrong.
+        let lost = try #require(services[2].characteristics?.first as? CBMutableCharacteristic)
+        let text = "updateValue: \(lost.uuid) is not in a service"
+        try await eventually("it is taken back") { publisher.manager.shared.withLock { !$0.services.contains(services[2]) } }
+        let before = LogCapture.shared.count(text)
+        #expect(!publisher.manager.updateValue(Data(), for: lost, onSubscribedCentrals: nil))
+        #expect(LogCapture.shared.count(text) == before)
     }
 
     @Test("MIS-1 UP-4 RQ-10 commands before the first state have no effect, and do not trap")
