@@ -58,6 +58,7 @@ actor CentralCore: ChannelHost {
     }
 
     func connect(_ peripheral: Peripheral, _ options: Parcel<[String: Any]?>) async throws {
+        try Task.checkCancellation()
         _ = try await wait(for: peripheral) { link, request, continuation in
             link.connect(request, options: options.open() ?? nil, continuation)
         }
@@ -68,6 +69,7 @@ actor CentralCore: ChannelHost {
     }
 
     func removeBond(with peripheral: Peripheral) async throws {
+        try Task.checkCancellation()
         try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<Void, any Error>) in
             guard peripheral.core === self else { return continuation.resume(throwing: CBError(.unknownDevice)) }
             guard let manager = link.manager, let link = link.peripherals[peripheral.identifier] else {
@@ -82,7 +84,8 @@ actor CentralCore: ChannelHost {
     }
 
     func perform(_ operation: Operation, on peripheral: Peripheral) async throws -> Answer {
-        try await wait(for: peripheral) { $0.begin(operation, $1, $2) }
+        try Task.checkCancellation()
+        return try await wait(for: peripheral) { $0.begin(operation, $1, $2) }
     }
 
     /// What `body` reads of a peripheral.
@@ -90,6 +93,7 @@ actor CentralCore: ChannelHost {
         link.peripherals[peripheral.identifier].flatMap(body)
     }
 
+    /// What is not to be begun for a task that is already cancelled checks that before.
     private func wait(
         for peripheral: Peripheral, _ begin: (PeripheralLink, UInt64, CheckedContinuation<Answer, any Error>) -> Void
     ) async throws -> Answer {

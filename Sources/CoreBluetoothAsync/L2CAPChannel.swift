@@ -57,6 +57,7 @@ extension ChannelHost {
     private func wait(
         _ begin: (ChannelTable, UInt64, CheckedContinuation<Data?, any Error>) -> Void
     ) async throws -> Data? {
+        try Task.checkCancellation()
         let request = Number.next()
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { begin(channels, request, $0) }

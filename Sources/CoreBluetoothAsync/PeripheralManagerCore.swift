@@ -107,6 +107,7 @@ actor PeripheralManagerCore: ChannelHost {
         _ begin: (PeripheralManagerLink, UInt64, PeripheralManagerLink.Continuation) -> Void,
         onCancel: @escaping @Sendable (PeripheralManagerLink, UInt64) -> Void
     ) async throws -> PeripheralManagerLink.Answer {
+        try Task.checkCancellation()
         let request = Number.next()
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
