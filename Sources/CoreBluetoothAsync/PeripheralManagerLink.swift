@@ -162,8 +162,8 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
     // MARK: Advertising
 
     func startAdvertising(_ data: [String: Any]?, _ request: UInt64, _ continuation: Continuation) {
-        // Which of two is answered could not be told.
-        guard advertising == nil else { return continuation.resume(throwing: CBError(.alreadyAdvertising)) }
+        // Which of two is answered could not be told; and the cancel of one that is refused must not end the other.
+        guard advertising == nil, manager?.isAdvertising != true else { return continuation.resume(throwing: CBError(.alreadyAdvertising)) }
         continuations[request] = continuation
         advertising = request
         manager?.startAdvertising(data)
