@@ -17,15 +17,23 @@ actor CentralCore: ChannelHost {
     }
 
     /// A sequence whose consumers are added, and removed by pruning, on the queue.
-    /// - Parameter addFirst: Called at once, on the queue, with the first consumer, if that need not wait for its turn.
+    /// - Parameters:
+    ///   - addFirst: Called at once, on the queue, with the first consumer, if that need not wait for its turn.
+    ///   - giveBack: Called with what a consumer was sent that has taken nothing.
     nonisolated func sequence<Element, Failure>(
         bufferSize: Int = 256,
         addFirst: (@Sendable (CentralLink, EventSubscription<Element, Failure>) -> Void)? = nil,
         add: @escaping @Sendable (CentralLink, EventSubscription<Element, Failure>) -> Void,
-        onEnd: @escaping @Sendable (CentralLink) -> Void = { $0.pruneEvents() }
+        onEnd: @escaping @Sendable (CentralLink) -> Void = { $0.pruneEvents() },
+        giveBack: (@Sendable (CentralLink, [Element]) -> Void)? = nil
     ) -> EventSequence<Element, Failure> {
         let make: @Sendable (DropCounter) -> EventSubscription<Element, Failure> = { [self] dropped in
-            EventSubscription(bufferSize: bufferSize, dropped: dropped) { self.post { onEnd($0.link) } }
+            EventSubscription(bufferSize: bufferSize, dropped: dropped) { untouched in
+                self.post {
+                    onEnd($0.link)
+                    giveBack?($0.link, untouched)
+                }
+            }
         }
         let first = addFirst.map { addFirst in
             { [self] (dropped: DropCounter) in

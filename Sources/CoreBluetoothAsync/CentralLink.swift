@@ -100,6 +100,10 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
         restored.add(subscription, isDecided: manager?.state != .unknown)
     }
 
+    func giveBack(_ states: [RestoredCentralState]) {
+        for state in states { restored.giveBack(state) }
+    }
+
     func pruneEvents() {
         states.prune()
         events.prune()

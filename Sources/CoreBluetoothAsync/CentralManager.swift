@@ -50,11 +50,17 @@ public final class CentralManager: Sendable {
     public var events: EventSequence<CentralManagerEvent, Never> { core.sequence { $0.events.add($1) } }
 
     /// What was preserved from an earlier run of this program, if it gave `CBCentralManagerOptionRestoreIdentifierKey` in
-    /// both. Has one element or none, then ends. The first consumer gets it, however late it comes; not
+    /// both. Has one element or none, then ends. The first consumer that takes it gets it, however late it comes; not
     /// after a restart of bluetoothd, which has ended it.
     ///
     /// The manager keeps the restored peripherals connected until then.
-    public var restoredState: EventSequence<RestoredCentralState, Never> { core.sequence { $0.addRestoration($1) } }
+    public var restoredState: EventSequence<RestoredCentralState, Never> {
+        core.sequence {
+            $0.addRestoration($1)
+        } giveBack: {
+            $0.giveBack($1)
+        }
+    }
 
     // MARK: Scanning
 

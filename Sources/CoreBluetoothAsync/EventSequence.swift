@@ -90,10 +90,11 @@ final class EventSubscription<Element: Sendable, Failure: Error>: Sendable {
     private typealias Answer = Result<Element?, Failure>
     private let mailbox: Mutex<Mailbox<Element, Failure, CheckedContinuation<Answer, Never>>>
     private let dropped: DropCounter
-    private let onEnd: Mutex<(@Sendable () -> Void)?>
+    private let onEnd: Mutex<(@Sendable ([Element]) -> Void)?>
 
-    /// - Parameter onEnd: Called once, on any thread, when the consumer needs nothing more.
-    init(bufferSize: Int, dropped: DropCounter, onEnd: @escaping @Sendable () -> Void) {
+    /// - Parameter onEnd: Called once, on any thread, when the consumer needs nothing more: with what it was sent, if it has taken
+    ///   nothing of that.
+    init(bufferSize: Int, dropped: DropCounter, onEnd: @escaping @Sendable ([Element]) -> Void) {
         mailbox = Mutex(Mailbox(limit: bufferSize))
         self.dropped = dropped
         self.onEnd = Mutex(onEnd)
@@ -103,10 +104,13 @@ final class EventSubscription<Element: Sendable, Failure: Error>: Sendable {
 
     var isEnded: Bool { mailbox.withLock { $0.isEnded } }
 
-    func send(_ element: Element) {
-        let (waiter, hasDropped) = mailbox.withLock { $0.send(element) }
-        if hasDropped { dropped.value.withLock { $0 += 1 } }
-        waiter?.resume(returning: .success(element))
+    /// - Returns: Whether the consumer can take it: it has not ended.
+    @discardableResult
+    func send(_ element: Element) -> Bool {
+        let (isOpen, sent) = mailbox.withLock { (!$0.isEnded, $0.send(element)) }
+        if sent.hasDropped { dropped.value.withLock { $0 += 1 } }
+        sent.waiter?.resume(returning: .success(element))
+        return isOpen
     }
 
     func finish(throwing failure: Failure?) {
@@ -119,22 +123,19 @@ final class EventSubscription<Element: Sendable, Failure: Error>: Sendable {
                 if let answer = mailbox.withLock({ $0.next(continuation) }) { continuation.resume(returning: answer) }
             }
         } onCancel: {
-            cancel()
+            end()
         }
     }
 
-    private func cancel() {
-        for waiter in mailbox.withLock({ $0.cancel() }) { waiter.resume(returning: .success(nil)) }
-        end()
-    }
-
     private func end() {
+        let (untouched, waiters) = mailbox.withLock { ($0.untouched, $0.cancel()) }
+        for waiter in waiters { waiter.resume(returning: .success(nil)) }
         let action = onEnd.withLock { action in
             let taken = action
             action = nil
             return taken
         }
-        action?()
+        action?(untouched)
     }
 }
 
@@ -156,9 +157,9 @@ struct EventHub<Element: Sendable, Failure: Error> {
     /// Forgets those that have ended.
     mutating func prune() { subscriptions.removeAll { $0.subscription?.isEnded ?? true } }
 
-    func send(_ element: Element) {
-        for each in subscriptions { each.subscription?.send(element) }
-    }
+    /// - Returns: How many can take it.
+    @discardableResult
+    func send(_ element: Element) -> Int { subscriptions.count { $0.subscription?.send(element) == true } }
 
     mutating func finish(throwing failure: Failure?) {
         for each in subscriptions { each.subscription?.finish(throwing: failure) }

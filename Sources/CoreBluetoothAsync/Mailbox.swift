@@ -9,17 +9,23 @@ struct Mailbox<Element, Failure: Error, Waiter> {
     private var first = 0
     private var waiting: [Waiter] = []
     private var end: Answer?
+    private var hasDelivered = false
 
     /// - Parameter limit: How many elements wait at most, at least one. A further one replaces the oldest.
     init(limit: Int) { self.limit = max(1, limit) }
 
     var isEnded: Bool { end != nil }
     private var count: Int { elements.count - first }
+    /// The elements that wait, if the consumer has taken none.
+    var untouched: [Element] { hasDelivered ? [] : elements.compactMap { $0 } }
 
     /// - Returns: Who gets the element now, and whether another one was dropped for it.
     mutating func send(_ element: Element) -> (waiter: Waiter?, hasDropped: Bool) {
         guard end == nil else { return (nil, false) }
-        if !waiting.isEmpty { return (waiting.removeFirst(), false) }
+        if !waiting.isEmpty {
+            hasDelivered = true
+            return (waiting.removeFirst(), false)
+        }
         let isFull = count == limit
         if isFull { _ = takeFirst() }
         elements.append(element)
@@ -28,7 +34,10 @@ struct Mailbox<Element, Failure: Error, Waiter> {
 
     /// - Returns: The answer; nil if it comes later.
     mutating func next(_ waiter: Waiter) -> Answer? {
-        if count > 0 { return .success(takeFirst()) }
+        if count > 0 {
+            hasDelivered = true
+            return .success(takeFirst())
+        }
         if let end {
             // An error is reported once, as sequences do.
             self.end = .success(nil)

@@ -57,9 +57,15 @@ public final class PeripheralManager: Sendable {
     public func waitUntilReady() async throws { try await states.waitUntilReady() }
 
     /// What was preserved from an earlier run of this program, if it gave `CBPeripheralManagerOptionRestoreIdentifierKey`
-    /// in both. Has one element or none, then ends. The first consumer gets it, however late it comes; not
+    /// in both. Has one element or none, then ends. The first consumer that takes it gets it, however late it comes; not
     /// after a restart of bluetoothd, which has ended it.
-    public var restoredState: EventSequence<RestoredPeripheralState, Never> { core.sequence { $0.addRestoration($1) } }
+    public var restoredState: EventSequence<RestoredPeripheralState, Never> {
+        core.sequence {
+            $0.addRestoration($1)
+        } giveBack: {
+            $0.giveBack($1)
+        }
+    }
 
     // MARK: Services
 
@@ -103,8 +109,14 @@ public final class PeripheralManager: Sendable {
     /// without an answer, because there is no consumer or it does not keep up, is refused.
     ///
     /// Several consumers get the same requests; the first answer counts. The last 256 requests that come before there is any consumer
-    /// wait for it.
-    public var requests: EventSequence<ATTRequest, Never> { core.sequence { $0.addRequests($1) } }
+    /// wait for it, or for the next one if it ends before it has taken any.
+    public var requests: EventSequence<ATTRequest, Never> {
+        core.sequence {
+            $0.addRequests($1)
+        } giveBack: {
+            $0.giveBack($1)
+        }
+    }
 
     /// Who subscribes to which characteristic, and who does so no more.
     public var subscriptions: EventSequence<SubscriptionChange, Never> { core.sequence { $0.subscriptions.add($1) } }

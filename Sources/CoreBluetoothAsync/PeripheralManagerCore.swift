@@ -20,12 +20,17 @@ actor PeripheralManagerCore: ChannelHost {
     /// How many events wait for a consumer at most.
     static let bufferSize = 256
 
+    /// - Parameter giveBack: Called with what a consumer was sent that has taken nothing.
     nonisolated func sequence<Element>(
-        add: @escaping @Sendable (PeripheralManagerLink, EventSubscription<Element, Never>) -> Void
+        add: @escaping @Sendable (PeripheralManagerLink, EventSubscription<Element, Never>) -> Void,
+        giveBack: (@Sendable (PeripheralManagerLink, [Element]) -> Void)? = nil
     ) -> EventSequence<Element, Never> {
         EventSequence { [self] dropped in
-            let subscription = EventSubscription<Element, Never>(bufferSize: Self.bufferSize, dropped: dropped) {
-                self.post { $0.link.pruneEvents() }
+            let subscription = EventSubscription<Element, Never>(bufferSize: Self.bufferSize, dropped: dropped) { untouched in
+                self.post {
+                    $0.link.pruneEvents()
+                    giveBack?($0.link, untouched)
+                }
             }
             post { add($0.link, subscription) }
             return subscription

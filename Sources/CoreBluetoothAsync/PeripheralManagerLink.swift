@@ -99,8 +99,17 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
 
     func addRequests(_ subscription: EventSubscription<ATTRequest, Never>) {
         consumers.add(subscription)
-        for request in early ?? [] { subscription.send(request) }
-        early = nil
+        early?.removeAll { subscription.send($0) }
+        if !subscription.isEnded { early = nil }
+    }
+
+    func giveBack(_ requests: [ATTRequest]) {
+        guard manager != nil, consumers.isEmpty, !requests.isEmpty else { return }
+        early = (requests + (early ?? [])).suffix(PeripheralManagerCore.bufferSize)
+    }
+
+    func giveBack(_ states: [RestoredPeripheralState]) {
+        for state in states { restored.giveBack(state) }
     }
 
     func addRestoration(_ subscription: EventSubscription<RestoredPeripheralState, Never>) {
@@ -322,9 +331,12 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
         requests[number] = (request, isRead)
         let characteristic = published.handle(request.characteristic)
         let received = ATTRequest(kind, number, Central(request.central), characteristic, core: core)
-        guard early != nil else { return consumers.send(received) }
-        if early?.count == PeripheralManagerCore.bufferSize { early?.removeFirst() }
-        early?.append(received)
+        if early == nil {
+            consumers.send(received)
+        } else {
+            if early?.count == PeripheralManagerCore.bufferSize { early?.removeFirst() }
+            early?.append(received)
+        }
     }
 
     // MARK: Callbacks
