@@ -52,7 +52,7 @@ actor PeripheralManagerCore: ChannelHost {
 
     func remove(_ service: PublishedService) { link.remove(service) }
     func removeAllServices() { link.removeAllServices() }
-    func isAdvertising() -> Bool { link.manager?.isAdvertising ?? false }
+    func isAdvertising() -> Bool { link.isAdvertising }
 
     func startAdvertising(_ data: Parcel<[String: Any]?>) async throws {
         try await wait {

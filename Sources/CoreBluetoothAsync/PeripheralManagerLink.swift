@@ -13,6 +13,29 @@ enum ChannelRequest: Sendable {
     case unpublish(CBL2CAPPSM)
 }
 
+/// What the app has called off while Bluetooth was not on, and the system takes no commands.
+struct CalledOff {
+    var isAdvertising = false
+    var allServices = false
+    var services: [CBMutableService] = []
+    var channels: Set<CBL2CAPPSM> = []
+
+    func perform(_ manager: CBPeripheralManager) {
+        if isAdvertising { manager.stopAdvertising() }
+        if allServices { manager.removeAllServices() }
+        for service in services { manager.remove(service) }
+        for psm in channels { manager.unpublishL2CAPChannel(psm) }
+    }
+
+    /// What remains of a restored state.
+    func rest(of state: [String: Any]) -> [String: Any] {
+        var rest = state
+        if isAdvertising { rest[CBPeripheralManagerRestoredStateAdvertisementDataKey] = nil }
+        if allServices { rest[CBPeripheralManagerRestoredStateServicesKey] = nil }
+        return rest
+    }
+}
+
 /// The delegate of the `CBPeripheralManager`. Used on its queue only, by its callbacks and by ``PeripheralManagerCore``, which
 /// runs there.
 final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
@@ -28,8 +51,7 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
     private(set) weak var core: PeripheralManagerCore?
     /// A reset ends everything, but what was restored waits until Bluetooth is on for the first time.
     private var hasBeenOn = false
-    /// What was called off while Bluetooth was not on, and the system takes no commands.
-    private var calledOff: [(CBPeripheralManager) -> Void] = []
+    private var calledOff = CalledOff()
 
     private var published = ServiceTable()
     private var continuations: [UInt64: Continuation] = [:]
@@ -61,7 +83,7 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
         end(BluetoothError.managerReleased)
         channels.closeAll()
         manager = nil
-        (published, calledOff, early) = (ServiceTable(), [], nil)
+        (published, calledOff, early) = (ServiceTable(), CalledOff(), nil)
         states.close()
         consumers.close()
         subscriptions.close()
@@ -84,9 +106,15 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
     }
 
     /// Ends something: now, or before anything else happens when Bluetooth is on again.
-    private func callOff(_ body: @escaping (CBPeripheralManager) -> Void) {
-        guard let manager else { return }
-        if manager.state == .poweredOn { body(manager) } else { calledOff.append(body) }
+    private func callOff(_ add: (inout CalledOff) -> Void) {
+        add(&calledOff)
+        performCalledOff()
+    }
+
+    private func performCalledOff() {
+        guard let manager, manager.state == .poweredOn else { return }
+        calledOff.perform(manager)
+        calledOff = CalledOff()
     }
 
     // MARK: Consumers
@@ -148,14 +176,14 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
 
     func removeAllServices() {
         for number in published.services.keys { forget(number) }
-        callOff { $0.removeAllServices() }
+        callOff { $0.allServices = true }
         for request in adding.keys { resume(request, .failure(CBError(.operationCancelled))) }
         adding = [:]
     }
 
     private func withdraw(_ service: PublishedService) {
         guard let object = forget(service.number) else { return }
-        callOff { $0.remove(object) }
+        callOff { $0.services.append(object) }
     }
 
     @discardableResult
@@ -170,9 +198,11 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
 
     // MARK: Advertising
 
+    var isAdvertising: Bool { manager?.isAdvertising == true && !calledOff.isAdvertising }
+
     func startAdvertising(_ data: [String: Any]?, _ request: UInt64, _ continuation: Continuation) {
         // Which of two is answered could not be told; and the cancel of one that is refused must not end the other.
-        guard advertising == nil, manager?.isAdvertising != true else { return continuation.resume(throwing: CBError(.alreadyAdvertising)) }
+        guard advertising == nil, !isAdvertising else { return continuation.resume(throwing: CBError(.alreadyAdvertising)) }
         continuations[request] = continuation
         advertising = request
         manager?.startAdvertising(data)
@@ -185,7 +215,7 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
     func stopAdvertising() { endAdvertising(CBError(.operationCancelled)) }
 
     private func endAdvertising(_ error: any Error) {
-        callOff { $0.stopAdvertising() }
+        callOff { $0.isAdvertising = true }
         if let request = advertising { resume(request, .failure(error)) }
         advertising = nil
     }
@@ -270,7 +300,7 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
         let isAwaited = publishing.made?.number == request
         // Its task was cancelled, or Bluetooth was off meanwhile.
         if case .success(let psm) = result, !isAwaited || continuations[request] == nil {
-            callOff { $0.unpublishL2CAPChannel(psm) }
+            callOff { $0.channels.insert(psm) }
         }
         if isAwaited { perform(publishing.didAnswer(), result.map { .psm($0) }) }
     }
@@ -342,6 +372,7 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
     // MARK: Callbacks
 
     func peripheralManager(_ peripheral: CBPeripheralManager, willRestoreState dict: [String: Any]) {
+        let dict = calledOff.rest(of: dict)
         let data = dict[CBPeripheralManagerRestoredStateAdvertisementDataKey] as? [String: Any]
         let channels = peripheral.channelsToRestore
         restoredChannels = RestoredChannels(channels)
@@ -356,12 +387,11 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
         core?.state.withLock { $0 = state }
         if state == .poweredOn {
             hasBeenOn = true
-            for command in calledOff { command(peripheral) }
-            calledOff = []
+            performCalledOff()
         } else {
             end(BluetoothError.unavailable(state))
             if hasBeenOn, state != .poweredOff {
-                (published, restoredChannels, calledOff) = (ServiceTable(), RestoredChannels(), [])
+                (published, restoredChannels, calledOff) = (ServiceTable(), RestoredChannels(), CalledOff())
                 restored.end()
             }
         }
