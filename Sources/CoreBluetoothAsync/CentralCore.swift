@@ -60,9 +60,27 @@ actor CentralCore: ChannelHost {
         }
     }
 
+    /// What the manager knows itself.
     func retrieve(_ body: @Sendable (CBCentralManager) -> [CBPeripheral]) -> [Peripheral] {
         guard let manager = link.manager, manager.state == .poweredOn else { return [] }
         return body(manager).compactMap { link.handle($0) }
+    }
+
+    /// What the manager has to ask the system for, and waits for.
+    /// - Returns: Nothing if the task is cancelled.
+    func retrieveFromSystem(
+        _ body: @escaping @Sendable (CBCentralManager) -> [CBPeripheral]
+    ) async -> [Peripheral] {
+        guard !Task.isCancelled, let manager = link.manager, manager.state == .poweredOn else { return [] }
+        let request = Number.next()
+        return await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                link.retrievals[request] = continuation
+                ask(manager, request, body)
+            }
+        } onCancel: {
+            post { $0.link.didRetrieve([], request) }
+        }
     }
 
     func connect(_ peripheral: Peripheral, _ options: Parcel<[String: Any]?>) async throws {
@@ -78,17 +96,7 @@ actor CentralCore: ChannelHost {
 
     func removeBond(with peripheral: Peripheral) async throws {
         try Task.checkCancellation()
-        try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<Void, any Error>) in
-            guard peripheral.core === self else { return continuation.resume(throwing: CBError(.unknownDevice)) }
-            guard let manager = link.manager, let link = link.peripherals[peripheral.identifier] else {
-                return continuation.resume(throwing: BluetoothError.managerReleased)
-            }
-            guard manager.state == .poweredOn else {
-                return continuation.resume(throwing: BluetoothError.unavailable(manager.state))
-            }
-            link.renew()
-            manager.removeBond(with: link.peripheral, continuation)
-        }
+        _ = try await wait(for: peripheral) { $0.removeBond($1, $2) }
     }
 
     func perform(_ operation: Operation, on peripheral: Peripheral) async throws -> Answer {

@@ -53,6 +53,8 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
     let channels = ChannelTable()
     /// The pairing questions that the app's handlers answer, by peripheral.
     private var questions: [UUID: Task<Void, Never>] = [:]
+    /// The tasks that wait for what the system knows.
+    var retrievals: [UInt64: CheckedContinuation<[Peripheral], Never>] = [:]
 
     private var states = EventHub<CBManagerState, Never>()
     var events = EventHub<CentralManagerEvent, Never>()
@@ -196,6 +198,11 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
         link.handle = handle
         link.updateHandle()
         return handle
+    }
+
+    func didRetrieve(_ found: [CBPeripheral], _ request: UInt64) {
+        guard let continuation = retrievals.removeValue(forKey: request) else { return }
+        continuation.resume(returning: manager == nil ? [] : found.compactMap { handle($0) })
     }
 
     /// A channel whose task was cancelled is closed when what this returns is released.

@@ -95,13 +95,13 @@ public final class CentralManager: Sendable {
     }
 
     /// The peripherals that are connected to this machine, by whichever program, and have one of these services.
-    /// Connect to them before use.
+    /// Connect to them before use. Empty unless Bluetooth is on, and if the task is cancelled.
     public func retrieveConnectedPeripherals(
         withServices serviceUUIDs: [CBUUID], isolation: isolated (any Actor)? = #isolation
     ) async -> [Peripheral] {
         let data = serviceUUIDs.map(\.data)
         try? await states.awaitKnownState(state)
-        return await core.retrieve { $0.retrieveConnectedPeripherals(withServices: data.map { CBUUID(data: $0) }) }
+        return await core.retrieveFromSystem { $0.retrieveConnectedPeripherals(withServices: data.map { CBUUID(data: $0) }) }
     }
 
     /// Connects, and waits for it without limit: until the peripheral is in range. Several tasks may connect to one

@@ -43,15 +43,15 @@ extension CentralManager {
         }
     }
 
-    /// The peripherals for which this machine has keys, whichever program paired them. Empty unless Bluetooth is on, and on Apple's
-    /// systems, which do not tell.
+    /// The peripherals for which this machine has keys, whichever program paired them. Empty unless Bluetooth is on, if the task is
+    /// cancelled, and on Apple's systems, which do not tell.
     public func retrieveBondedPeripherals() async -> [Peripheral] {
         try? await states.awaitKnownState(state)
-        return await core.retrieve { $0.bondedPeripherals() }
+        return await core.retrieveFromSystem { $0.bondedPeripherals() }
     }
 
     /// Deletes the peripheral's keys, for all programs; a connection to it ends. Do this after
-    /// `CBError.peerRemovedPairingInformation`, before pairing again.
+    /// `CBError.peerRemovedPairingInformation`, before pairing again. Cancelling the task ends only the waiting.
     /// - Throws: `CBError`; ``BluetoothError/unavailable(_:)`` if Bluetooth is not on. On Apple's systems, where only the user can do
     ///   this, `CBError.operationNotSupported`.
     public func removeBond(with peripheral: Peripheral) async throws {

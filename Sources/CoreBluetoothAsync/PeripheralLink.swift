@@ -86,6 +86,7 @@ final class PeripheralLink: NSObject, CBPeripheralDelegate {
     /// The app has released the peripheral or the manager.
     func close(_ error: any Error) {
         perform(connection.reset(), error)
+        for request in continuations.keys { resume(request, .failure(error)) }
         serviceChanges.close()
     }
 
@@ -137,12 +138,28 @@ final class PeripheralLink: NSObject, CBPeripheralDelegate {
         add(operation, request)
     }
 
+    func removeBond(_ request: UInt64, _ continuation: Continuation) {
+        continuations[request] = continuation
+        renew()
+        let identifier = peripheral.identifier
+        central?.manager?.removeBond(with: peripheral) { [weak core = central?.core] error in
+            core?.assumeIsolated {
+                $0.link.peripherals[identifier]?.resume(request, error.map { .failure($0) } ?? .success(.done))
+            }
+        }
+    }
+
+    private func resume(_ request: UInt64, _ result: Result<Answer, any Error>) {
+        continuations.removeValue(forKey: request)?.resume(with: result)
+    }
+
     /// The task that waits for this was cancelled.
     func cancel(_ request: UInt64) {
         perform(connection.cancel(request))
         for lane in Lane.allCases {
             perform(lanes[lane.rawValue].cancel(request), lane, .failure(CancellationError()))
         }
+        resume(request, .failure(CancellationError()))  // it is in no lane
     }
 
     private func add(_ operation: Operation, _ request: UInt64 = Number.next()) {

@@ -69,16 +69,22 @@ extension CentralCore {
     ) {
         assumeIsolated { $0.link.ask(peripheral, answer) }
     }
+
+    /// Not on the queue, where everything else would wait for the answer, which takes seconds if bluetoothd hangs. Managers may be
+    /// asked on any thread.
+    func ask(
+        _ manager: CBCentralManager, _ request: UInt64,
+        _ body: @escaping @Sendable (CBCentralManager) -> [CBPeripheral]
+    ) {
+        DispatchQueue.global().async {
+            let found = body(manager)
+            self.post { $0.link.didRetrieve(found, request) }
+        }
+    }
 }
 
 extension CBCentralManager {
     func bondedPeripherals() -> [CBPeripheral] { retrieveBondedPeripherals() }
-
-    func removeBond(with peripheral: CBPeripheral, _ continuation: CheckedContinuation<Void, any Error>) {
-        removeBond(with: peripheral) { error in
-            if let error { continuation.resume(throwing: error) } else { continuation.resume() }
-        }
-    }
 }
 
 extension CBPeripheral {
@@ -115,13 +121,19 @@ extension CentralLink {
     func setPairing(_ pairing: Pairing) {}
 }
 
+extension CentralCore {
+    func ask(_ manager: CBCentralManager, _ request: UInt64, _ body: @Sendable (CBCentralManager) -> [CBPeripheral]) {
+        link.didRetrieve(body(manager), request)
+    }
+}
+
 extension CBCentralManager {
     func endedChannels(in dictionary: [String: Any]) -> [UUID: [CBL2CAPPSM]] { [:] }
 
     func bondedPeripherals() -> [CBPeripheral] { [] }
 
-    func removeBond(with peripheral: CBPeripheral, _ continuation: CheckedContinuation<Void, any Error>) {
-        continuation.resume(throwing: CBError(.operationNotSupported))
+    func removeBond(with peripheral: CBPeripheral, completion: @escaping @Sendable ((any Error)?) -> Void) {
+        completion(CBError(.operationNotSupported))
     }
 }
 
