@@ -235,11 +235,7 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
 
     func centralManager(_ central: CBCentralManager, willRestoreState dict: [String: Any]) {
         let found = dict[CBCentralManagerRestoredStatePeripheralsKey] as? [CBPeripheral] ?? []
-        let handles = found.compactMap { peripheral -> Peripheral? in
-            let handle = handle(peripheral)
-            peripherals[peripheral.identifier]?.restore()
-            return handle
-        }
+        let handles = found.compactMap { handle($0) }
         scan = ScanParameters(restored: dict)
         let channels = central.endedChannels(in: dict)
         restored.state = RestoredCentralState(

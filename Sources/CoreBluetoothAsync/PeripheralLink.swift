@@ -30,6 +30,7 @@ final class PeripheralLink: NSObject, CBPeripheralDelegate {
         (self.peripheral, self.central) = (peripheral, central)
         super.init()
         peripheral.delegate = self
+        restore()  // it has a connection: of an earlier process, or because of an open channel
     }
 
     func adopt(_ peripheral: CBPeripheral) {
@@ -63,7 +64,8 @@ final class PeripheralLink: NSObject, CBPeripheralDelegate {
         perform(connection.disconnect(request))
     }
 
-    func restore() {
+    /// Takes over what the system does.
+    private func restore() {
         switch peripheral.state {
         case .connected: connection.restore(isConnected: true)
         case .connecting: connection.restore(isConnected: false)

@@ -59,6 +59,22 @@ import Testing
         }
     }
 
+    @Test("what is called off while Bluetooth is off is remembered once, however often that is done")
+    func calledOff() async throws {
+        let world = try await SimulatedWorld(.calm)  // counts bytes
+        let manager = PeripheralManager(options: world.managerOptions)
+        try await within { try await manager.waitUntilReady() }
+        try await world.control("rig power off")
+        try await within { for await state in manager.states where state == .poweredOff { return } }
+        let before = residentPages()
+        for _ in 0..<200_000 {
+            await manager.stopAdvertising()
+            await manager.removeAllServices()
+        }
+        let more = (residentPages() - before) * 4096
+        #expect(more < 5_000_000, "\(more) bytes")  // it was 29 for each call
+    }
+
     @Test("L2-3 sixty open channels need no thread", .timeLimit(.minutes(1)))
     func channelThreads() async throws {
         let world = try await SimulatedWorld(.calm)  // counts threads
@@ -88,6 +104,11 @@ import Testing
         #expect(more < 30, "\(more) more threads")
     }
 
+    private func residentPages() -> Int {
+        let sizes = (try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8)) ?? ""
+        return sizes.split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0
+    }
+
     private func threadNames() -> [String] {
         let tasks = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/task")) ?? []
         return tasks.compactMap { try? String(contentsOfFile: "/proc/self/task/\($0)/comm", encoding: .utf8) }
@@ -96,7 +117,7 @@ import Testing
 
 extension PeripheralManager {
     /// How many requests the manager holds.
-    fileprivate var keptRequests: Int { get async { await core.keptRequests } }
+    var keptRequests: Int { get async { await core.keptRequests } }
 }
 
 extension PeripheralManagerCore {

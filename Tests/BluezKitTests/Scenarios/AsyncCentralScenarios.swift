@@ -560,5 +560,87 @@ extension Scenarios {
             #expect((error as? CBError)?.code == .unknownDevice)
             withExtendedLifetime(world) {}  // optimized code would release it after its last use
         }
+
+        @Test("a task that is already cancelled makes no request of a central manager")
+        func cancelledBefore() async throws {
+            let (world, central, sink) = try await Self.connectedSink()
+            let streaming = try await within { try await sink.discoverCharacteristic(sinkUUID(0x12), in: sinkUUID(1)) }
+            let counter = try await within { try await sink.discoverCharacteristic(sinkUUID(0x1C), in: sinkUUID(1)) }
+            let plain = try await within { try await sink.discoverCharacteristic(sinkUUID(0x11), in: sinkUUID(1)) }
+            let notifying = try await within { try await sink.discoverCharacteristic(sinkUUID(0x13), in: sinkUUID(1)) }
+            try await within { try await sink.writeValue(Data([7]), for: plain) }
+            try await within { try await sink.setNotifyValue(true, for: notifying) }
+            let before = try await within { try await sink.readValue(for: counter) }
+            for _ in 0..<10 {
+                await expectCancelled { try await sink.writeValue(Data([1]), for: plain) }
+                await expectCancelled { try await sink.writeValue(Data([1]), for: streaming, type: .withoutResponse) }
+            }
+            await expectCancelled { try await sink.setNotifyValue(false, for: notifying) }
+            await expectCancelled {
+                try await central.connect(sink, options: [CBConnectPeripheralOptionEnableAutoReconnect: true])
+            }
+            await expectCancelled { try await central.removeBond(with: sink) }
+            #expect(try await within { try await sink.readValue(for: plain) } == Data([7]))
+            #expect(try await within { try await sink.readValue(for: counter) } == before)
+            #expect(await sink.isNotifying(notifying))
+            // Its options have not been changed either.
+            let events = central.events
+            try await world.control("sink disconnect")
+            try await within {
+                for await case .didDisconnectPeripheral(sink, let isReconnecting, _) in events {
+                    #expect(!isReconnecting)
+                    return
+                }
+            }
+        }
+
+        @Test("CN-2 cancelling the end of a connection before it begins ends only the waiting: it is carried out")
+        func cancelledDisconnect() async throws {
+            let (world, central, sink) = try await Self.connectedSink()
+            let task = Task {
+                withUnsafeCurrentTask { $0?.cancel() }
+                try await central.cancelPeripheralConnection(sink)
+            }
+            _ = await task.result
+            try await eventually("the connection has ended") { sink.state == .disconnected }
+            try await world.awaitConnections("sink", 0)
+        }
+
+        @Test("AR-7 CN-2 a connect that waits for automatic reconnection, and is cancelled, calls it off")
+        func cancelsReconnect() async throws {
+            let (world, central, heart) = try await Self.found("Rig Heart", CBUUID(string: "180D"))
+            try await within {
+                try await central.connect(heart, options: [CBConnectPeripheralOptionEnableAutoReconnect: true])
+            }
+            _ = try await within { try await heart.discoverServices() }
+            let events = central.events
+            try await world.control("heart vanish")
+            try await within(2 * world_deadline) {
+                for await case .didDisconnectPeripheral(heart, true, _) in events { return }
+            }
+            await #expect(throws: DeadlineExceeded.self) { try await within(0.5) { try await central.connect(heart) } }
+            try await within {
+                for await case .didDisconnectPeripheral(heart, false, nil) in events { return }
+            }
+            #expect(heart.state == .disconnected)
+            try await world.control("heart return")
+            _ = try await Self.find("Rig Heart", CBUUID(string: "180D"), central)
+            #expect(heart.state == .disconnected)
+        }
+
+        @Test("CE-2 connection events: when a later consumer is gone, the one before it is heard again")
+        func connectionEventsAgain() async throws {
+            let world = try await Worlds.make()
+            let watcher = CentralManager(options: world.managerOptions)
+            try await within { try await watcher.waitUntilReady() }
+            let events = noted(watcher.connectionEvents(matchingServices: [CBUUID(string: "180D")]))
+            do { _ = watcher.connectionEvents(matchingServices: [CBUUID(string: "FF98")]) }
+            let user = CentralManager(options: world.managerOptions)
+            let heart = try await Self.find("Rig Heart", CBUUID(string: "180D"), user)
+            try await within { try await user.connect(heart) }
+            #expect(try await events.next("the connection") { $0 }.event == .peerConnected)
+            _ = try await within { try await heart.discoverServices() }
+            try await within { try await user.cancelPeripheralConnection(heart) }
+        }
     }
 }

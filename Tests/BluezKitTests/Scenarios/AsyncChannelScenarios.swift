@@ -90,5 +90,42 @@ extension Scenarios {
             try await eventually("the channel is refused") { (try? await world.openChannel(psm)) == nil }
             await #expect(throws: CBError.self) { try await within { try await manager.unpublishL2CAPChannel(psm) } }
         }
+
+        @Test("L2-6 RT-1 a peripheral that is retrieved while a channel keeps its connection is connected, and usable")
+        func retrievesConnected() async throws {
+            let world = try await Worlds.make()
+            try await world.prepareChannels()
+            let central = CentralManager(options: world.managerOptions)
+            var channel: L2CAPChannel?
+            do {
+                let device = try await AsyncCentralScenarios.find("Rig CoC", sinkUUID(0x40), central)
+                try await within { try await central.connect(device) }
+                channel = try await within { try await device.openL2CAPChannel(0x80) }
+            }
+            let open = try #require(channel)
+            let found = await central.retrievePeripherals(withIdentifiers: [open.peerIdentifier])
+            let device = try #require(found.first)
+            #expect(device.state == .connected)
+            _ = try await within { try await device.discoverServices() }
+            open.close()
+            try await within { try await central.cancelPeripheralConnection(device) }
+            #expect(device.state == .disconnected)
+            try await world.awaitConnections("coc", 0)
+        }
+
+        @Test("L2-6 a task that is already cancelled writes nothing to a channel")
+        func cancelledBefore() async throws {
+            let world = try await Worlds.make()
+            try await world.prepareChannels()
+            let central = CentralManager(options: world.managerOptions)
+            let device = try await AsyncCentralScenarios.find("Rig CoC", sinkUUID(0x40), central)
+            try await within { try await central.connect(device) }
+            await expectCancelled { _ = try await device.openL2CAPChannel(0x80) }
+            let channel = try await within { try await device.openL2CAPChannel(0x80) }
+            for _ in 0..<10 { await expectCancelled { try await channel.write(Data([1])) } }
+            try await within { try await channel.write(Data([2])) }
+            #expect(try await within { try await channel.read() } == Data([2]))
+            try await within { try await central.cancelPeripheralConnection(device) }
+        }
     }
 }

@@ -186,5 +186,83 @@ extension Scenarios {
             }
             withExtendedLifetime(world) {}  // optimized code would release it after its last use
         }
+
+        // Slow: in the rig, every advertisement is looked for over the air.
+        @Test("AD-3 a start that is only refused, and is cancelled, does not end the advertisement of another task")
+        func cancelsSecondStart() async throws {
+            let (world, manager, _, _) = try await Self.published([(0x110, .read)])
+            for isEarly in [true, false] {
+                let second = Task {
+                    if isEarly { withUnsafeCurrentTask { $0?.cancel() } }
+                    try await manager.startAdvertising()
+                }
+                if !isEarly { await Task.yield() }
+                second.cancel()
+                let error = await thrown { try await within { try await second.value } }
+                #expect(error is CancellationError || (error as? CBError)?.code == .alreadyAdvertising)
+                // What a cancel has posted comes before this.
+                #expect(await manager.isAdvertising)
+            }
+            try await world.connect()
+        }
+
+        // In the simulator the cancel and the answer cross; whichever is first, the advertisement stays.
+        @Test("AD-3 a refused start is refused at once, so that there is nothing that its cancel could end")
+        func refusesSecondStart() async throws {
+            let (world, manager, _, _) = try await Self.published([(0x110, .read)])
+            for _ in 0..<50 {
+                let second = Task { try await manager.startAdvertising() }
+                await Task.yield()
+                second.cancel()
+                _ = await second.result
+            }
+            #expect(await manager.isAdvertising)
+            withExtendedLifetime(world) {}  // optimized code would release it after its last use
+        }
+
+        @Test("a task that is already cancelled makes no request of a peripheral manager")
+        func cancelledBefore() async throws {
+            let (world, manager, service, _) = try await Self.published([(0x113, .notify)])
+            let characteristic = service.characteristics[0]
+            let changes = manager.subscriptions
+            _ = try await world.control("central subscribe \(characteristic.uuid.line)")
+            _ = try await within { await changes.first { _ in true } }
+            for number in UInt8(0)..<10 {
+                await expectCancelled { try await manager.updateValue(Data([number]), for: characteristic) }
+            }
+            let psm = try? await within { try await manager.publishL2CAPChannel(withEncryption: false) }
+            if let psm {
+                await expectCancelled { try await manager.unpublishL2CAPChannel(psm) }
+                try await within { try await manager.unpublishL2CAPChannel(psm) }
+            }
+            try await within { try await manager.updateValue(Data([42]), for: characteristic) }
+            let first = try await world.nextEvent("an update") {
+                $0.hasPrefix("central notified \(characteristic.uuid.line)")
+            }
+            #expect(first.hasSuffix(" 2a"), "\(first)")
+        }
+
+        @Test("RQ-1 a request that waits for a consumer is not lost with one whose task is cancelled")
+        func cancelledConsumer() async throws {
+            let world = try await Worlds.make()
+            let manager = PeripheralManager(options: world.managerOptions)
+            let service = try await within {
+                let service = try await manager.add(localService(0x100, [local(0x110, [.read, .write])]))
+                try await manager.startAdvertising()
+                return service
+            }
+            try await world.connect()
+            async let answer = world.control("central read \(service.characteristics[0].uuid.line)")
+            try await eventually("the request waits") { await manager.keptRequests > 0 }
+            let cancelled = Task {
+                withUnsafeCurrentTask { $0?.cancel() }
+                for await _ in manager.requests {}
+            }
+            try await within { await cancelled.value }
+            do { _ = manager.requests }  // one that is let go of
+            let server = Task { for await request in manager.requests { request.respond(with: Data([42])) } }
+            #expect(try await answer == "2a")
+            server.cancel()
+        }
     }
 }

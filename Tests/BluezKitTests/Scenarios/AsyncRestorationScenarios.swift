@@ -335,5 +335,120 @@ extension Scenarios {
                 try await within { try await central.cancelPeripheralConnection(peripheral) }
             }
         }
+
+        @Test("R-8 cancelling the only task that connects calls off a restored connect")
+        func cancelsRestoredConnect() async throws {
+            let world = try await Worlds.make()
+            try await world.control("heart vanish")
+            let identifier = try #require(UUID(uuidString: RestorationScenarios.heart))
+            let directory = try await left(
+                world,
+                byCentral: { manager in
+                    try await manager.waitUntilReady()
+                    let heart = await manager.retrievePeripherals(withIdentifiers: [identifier])
+                    let pending = Task { try await manager.connect(heart[0]) }
+                    while heart[0].state != .connecting { await Task.yield() }
+                    return [heart, pending]
+                })
+            let central = CentralManager(options: Self.options(world, directory))
+            let heart = try #require(try await restored(central).peripherals.first)
+            await #expect(throws: DeadlineExceeded.self) { try await within(0.5) { try await central.connect(heart) } }
+            try await eventually("the attempt is called off") { heart.state == .disconnected }
+            try await world.control("heart return")
+            _ = try await AsyncCentralScenarios.find("Rig Heart", CBUUID(string: "180D"), central)
+            #expect(heart.state == .disconnected)
+        }
+
+        @Test("R-19 R-13 what was restored is not lost with a consumer that ends before it takes it", arguments: 0...2)
+        func cancelledConsumer(_ kind: Int) async throws {
+            let world = try await Worlds.make()
+            let published = try await left(world) { try await publish($0) }
+            let connected = try await left(
+                world,
+                byCentral: { central in
+                    let heart = try await AsyncCentralScenarios.find("Rig Heart", CBUUID(string: "180D"), central)
+                    try await central.connect(heart)
+                    return [heart]
+                })
+            let peripheral = PeripheralManager(options: Self.options(world, published))
+            let central = CentralManager(options: Self.options(world, connected))
+            if kind > 0 {  // at once, otherwise
+                try await within { try await peripheral.waitUntilReady() }
+                try await within { try await central.waitUntilReady() }
+            }
+            if kind == 2 {
+                _ = (peripheral.restoredState, central.restoredState)
+            } else {
+                let consumer = Task {
+                    withUnsafeCurrentTask { $0?.cancel() }
+                    let found = await peripheral.restoredState.first { _ in true }
+                    return (found, await central.restoredState.first { _ in true })
+                }
+                let (services, peripherals) = try await within { await consumer.value }
+                #expect(services == nil && peripherals == nil)
+            }
+            #expect(try await restored(peripheral).services.count == 1)
+            let heart = try #require(try await restored(central).peripherals.first)
+            try await within { try await central.waitUntilReady() }
+            try await within { try await central.connect(heart) }
+            // It has one element, for one consumer.
+            #expect(try await within { await peripheral.restoredState.first { _ in true } } == nil)
+            try await within { try await central.cancelPeripheralConnection(heart) }
+        }
+
+        @Test("R-19 what is called off before the first state is not handed out as restored")
+        func calledOffEarly() async throws {
+            let world = try await Worlds.make()
+            let directory = try await left(world) { try await publish($0) }
+            let manager = PeripheralManager(options: Self.options(world, directory))
+            await manager.removeAllServices()
+            await manager.stopAdvertising()
+            let state = try await within { await manager.restoredState.first { _ in true } }
+            #expect(state?.services ?? [] == [] && state?.advertisementData == nil)
+            try await within { try await manager.waitUntilReady() }
+            #expect(await !manager.isAdvertising)
+            try await within { try await manager.startAdvertising() }
+            try await eventually("the service is gone") { try await countOfServices(world) == 0 }
+        }
+
+        @Test("L2-1 a restored channel that is withdrawn before it is published again is never open", arguments: 0...2)
+        func unpublishesEarly(_ kind: Int) async throws {
+            let world = try await Worlds.make()
+            try await world.prepareChannels()
+            let directory = try await left(world) { manager in
+                for _ in 0..<3 { _ = try await manager.publishL2CAPChannel(withEncryption: false) }
+            }
+            let observer = PeripheralManager(options: world.managerOptions)
+            try await within { try await observer.waitUntilReady() }
+            if kind == 2 {
+                try await world.control("rig power off")
+                try await within { for await state in observer.states where state != .poweredOn { return } }
+            }
+            let manager = PeripheralManager(options: Self.options(world, directory))
+            let channels = try await restored(manager).channels
+            #expect(channels.count == 3)
+            if kind == 1 { try await within { try await manager.waitUntilReady() } }
+            try await within {
+                for channel in channels.dropFirst() { try await manager.unpublishL2CAPChannel(channel.psm) }
+            }
+            if kind == 2 { try await world.control("rig power on") }
+            try await within { for await state in manager.states where state == .poweredOn { return } }
+            let kept = try await within { try await manager.psm(of: channels[0]) }
+            for channel in channels.dropFirst() {
+                await #expect(throws: CBError.self) { try await within { try await manager.psm(of: channel) } }
+            }
+            try await within { try await manager.startAdvertising() }
+            try await world.connect()
+            for channel in channels.dropFirst() where channel.psm != kept {
+                await #expect(throws: (any Error).self) { try await world.openChannel(channel.psm) }
+            }
+            let opened = manager.openedChannels
+            try await world.openChannel(kept)
+            #expect(try await within { await opened.first { _ in true } }?.psm == kept)
+            // After a channel was withdrawn it has no PSM.
+            try await within { try await manager.unpublishL2CAPChannel(kept) }
+            await #expect(throws: CBError.self) { try await within { try await manager.psm(of: channels[0]) } }
+            try await world.resetChannels()
+        }
     }
 }
