@@ -43,6 +43,15 @@ struct ScanParameters: Equatable, Sendable {
     }
 }
 
+#if !os(macOS)
+/// What one consumer of connection events looks for. The manager has one registration: that of the last one that lives.
+struct ConnectionEventFilter {
+    weak var subscription: EventSubscription<ConnectionEvent, Never>?
+    let services: [Data]
+    let identifiers: [UUID]
+}
+#endif
+
 /// The delegate of the `CBCentralManager`. Used on its queue only, by its callbacks and by ``CentralCore``, which runs there.
 final class CentralLink: NSObject, CBCentralManagerDelegate {
     private(set) var manager: CBCentralManager?
@@ -65,7 +74,7 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
     private var restored = Restoration<RestoredCentralState>()
     #if !os(macOS)
     private var connectionEvents = EventHub<ConnectionEvent, Never>()
-    private var connectionEventFilter: (services: [Data], identifiers: [UUID]) = ([], [])
+    private var connectionEventFilters: [ConnectionEventFilter] = []
     #endif
 
     func start(_ core: CentralCore, options: [String: Any]?) {
@@ -157,24 +166,26 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
         _ subscription: EventSubscription<ConnectionEvent, Never>, _ services: [Data], _ identifiers: [UUID]
     ) {
         connectionEvents.add(subscription)
-        connectionEventFilter = (services, identifiers)
+        connectionEventFilters.append(
+            ConnectionEventFilter(subscription: subscription, services: services, identifiers: identifiers))
         registerForConnectionEvents()
     }
 
     /// Possible only while Bluetooth is on, so this is also done when that comes to be.
     private func registerForConnectionEvents() {
-        guard let manager, manager.state == .poweredOn, !connectionEvents.isEmpty else { return }
-        let (services, identifiers) = connectionEventFilter
+        guard let manager, manager.state == .poweredOn, let last = connectionEventFilters.last else { return }
         manager.registerForConnectionEvents(options: [
-            .serviceUUIDs: services.map { CBUUID(data: $0) }, .peripheralUUIDs: identifiers,
+            .serviceUUIDs: last.services.map { CBUUID(data: $0) }, .peripheralUUIDs: last.identifiers,
         ])
     }
 
     func pruneConnectionEvents() {
-        let hadSome = !connectionEvents.isEmpty
+        let count = connectionEventFilters.count
         connectionEvents.prune()
-        guard hadSome, connectionEvents.isEmpty, let manager, manager.state == .poweredOn else { return }
-        manager.registerForConnectionEvents(options: nil)
+        connectionEventFilters.removeAll { $0.subscription?.isEnded ?? true }
+        guard count != connectionEventFilters.count, let manager, manager.state == .poweredOn else { return }
+        if connectionEventFilters.isEmpty { manager.registerForConnectionEvents(options: nil) }
+        registerForConnectionEvents()
     }
 
     func centralManager(
