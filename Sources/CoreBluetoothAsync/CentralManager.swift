@@ -105,7 +105,8 @@ public final class CentralManager: Sendable {
     }
 
     /// Connects, and waits for it without limit: until the peripheral is in range. Several tasks may connect to one
-    /// peripheral; if all of them are cancelled before it is connected, the attempt is called off.
+    /// peripheral; if all of them are cancelled before it is connected, the attempt is called off: also one that was restored,
+    /// or an automatic reconnection that they have waited for.
     ///
     /// As long as a reference to the peripheral exists, it remains connected.
     /// - Parameters:

@@ -87,7 +87,8 @@ struct ConnectionMachine {
             return [.resume(task, .cancelled)] + (rest.isEmpty ? [.cancelConnection] : [])
         case .reconnecting(let tasks):
             guard let rest = without(tasks) else { return [] }
-            state = .reconnecting(rest)
+            state = rest.isEmpty ? .cancelling([], next: []) : .reconnecting(rest)
+            return [.resume(task, .cancelled)] + (rest.isEmpty ? [.cancelConnection] : [])
         case .cancelling(let tasks, let next):
             if let rest = without(tasks) {
                 state = .cancelling(rest, next: next)
