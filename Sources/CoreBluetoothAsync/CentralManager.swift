@@ -101,7 +101,9 @@ public final class CentralManager: Sendable {
     ) async -> [Peripheral] {
         let data = serviceUUIDs.map(\.data)
         try? await states.awaitKnownState(state)
-        return await core.retrieveFromSystem { $0.retrieveConnectedPeripherals(withServices: data.map { CBUUID(data: $0) }) }
+        return await core.retrieveFromSystem {
+            $0.retrieveConnectedPeripherals(withServices: data.map { CBUUID(data: $0) })
+        }
     }
 
     /// Connects, and waits for it without limit: until the peripheral is in range. Several tasks may connect to one

@@ -150,15 +150,20 @@ public final class PeripheralManager: Sendable {
 
     /// The PSM of a channel that an earlier process had published. Waits until it is published again: under the same PSM, unless
     /// another program has taken that meanwhile.
-    /// - Throws: `CBError` if it cannot be published, or ``BluetoothError/unavailable(_:)`` if Bluetooth is not on, or goes off.
+    /// - Throws: `CBError` if it cannot be published, or is withdrawn, or ``BluetoothError/unavailable(_:)`` if Bluetooth is not on, or goes off.
     public func psm(of channel: RestoredL2CAPChannel) async throws -> CBL2CAPPSM {
         try await states.awaitKnownState(state)
         return try await core.psm(of: channel)
     }
 
     /// Withdraws a channel, and closes those that centrals have opened.
+    /// - Parameter psm: What ``publishL2CAPChannel(withEncryption:)`` has returned, or a restored channel's. One that is not published
+    ///   yet is withdrawn before a central can open it, also while Bluetooth has not been on.
     /// - Throws: `CBError` if this manager does not publish it.
-    public func unpublishL2CAPChannel(_ psm: CBL2CAPPSM) async throws { try await core.unpublishChannel(psm) }
+    public func unpublishL2CAPChannel(_ psm: CBL2CAPPSM) async throws {
+        try await states.awaitKnownState(state)
+        try await core.unpublishChannel(psm)
+    }
 
     /// The channels that centrals open. Without a consumer they are closed.
     public var openedChannels: EventSequence<L2CAPChannel, Never> { core.sequence { $0.openedChannels.add($1) } }

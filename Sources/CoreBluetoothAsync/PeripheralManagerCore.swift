@@ -26,7 +26,8 @@ actor PeripheralManagerCore: ChannelHost {
         giveBack: (@Sendable (PeripheralManagerLink, [Element]) -> Void)? = nil
     ) -> EventSequence<Element, Never> {
         EventSequence { [self] dropped in
-            let subscription = EventSubscription<Element, Never>(bufferSize: Self.bufferSize, dropped: dropped) { untouched in
+            let subscription = EventSubscription<Element, Never>(bufferSize: Self.bufferSize, dropped: dropped) {
+                untouched in
                 self.post {
                     $0.link.pruneEvents()
                     giveBack?($0.link, untouched)
@@ -73,6 +74,8 @@ actor PeripheralManagerCore: ChannelHost {
     }
 
     func unpublishChannel(_ psm: CBL2CAPPSM) async throws {
+        try Task.checkCancellation()
+        if link.withdrawRestored(psm) { return }
         try await wait {
             $0.begin(.unpublish(psm), $1, $2)
         } onCancel: {

@@ -202,7 +202,9 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
 
     func startAdvertising(_ data: [String: Any]?, _ request: UInt64, _ continuation: Continuation) {
         // Which of two is answered could not be told; and the cancel of one that is refused must not end the other.
-        guard advertising == nil, !isAdvertising else { return continuation.resume(throwing: CBError(.alreadyAdvertising)) }
+        guard advertising == nil, !isAdvertising else {
+            return continuation.resume(throwing: CBError(.alreadyAdvertising))
+        }
         continuations[request] = continuation
         advertising = request
         manager?.startAdvertising(data)
@@ -318,6 +320,19 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
         }
     }
 
+    /// Withdraws a restored channel before it is published again, which it is when Bluetooth is on.
+    /// - Returns: Whether there is one.
+    func withdrawRestored(_ psm: CBL2CAPPSM) -> Bool {
+        guard manager?.state != .poweredOn, restoredChannels.isDue(psm) else { return false }
+        forgetRestored(psm)
+        callOff { $0.channels.insert(psm) }
+        return true
+    }
+
+    private func forgetRestored(_ psm: CBL2CAPPSM) {
+        for task in restoredChannels.didUnpublish(psm) { resume(task, .failure(CBError(.operationCancelled))) }
+    }
+
     func cancelWaiting(_ request: UInt64) { resume(request, .failure(CancellationError())) }
 
     func peripheralManager(
@@ -330,6 +345,7 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
     func peripheralManager(
         _ peripheral: CBPeripheralManager, didUnpublishL2CAPChannel PSM: CBL2CAPPSM, error: (any Error)?
     ) {
+        if error == nil { forgetRestored(PSM) }
         guard case .unpublish(PSM) = publishing.made?.content else { return }
         perform(publishing.didAnswer(), error.map { .failure($0) } ?? .success(.done))
     }

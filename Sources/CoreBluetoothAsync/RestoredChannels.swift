@@ -24,6 +24,19 @@ struct RestoredChannels {
         return waiting.removeValue(forKey: channels[index].channel.number) ?? []
     }
 
+    /// Whether there is a channel that had this PSM, and is not published yet.
+    func isDue(_ psm: CBL2CAPPSM) -> Bool { channels.contains { $0.result == nil && $0.channel.psm == psm } }
+
+    /// A channel was withdrawn, perhaps before it was published again.
+    /// - Returns: The tasks that have waited for it.
+    mutating func didUnpublish(_ psm: CBL2CAPPSM) -> [UInt64] {
+        let index =
+            channels.firstIndex { if case .success(psm) = $0.result { true } else { false } }
+            ?? channels.firstIndex { $0.result == nil && $0.channel.psm == psm }
+        guard let index else { return [] }
+        return waiting.removeValue(forKey: channels.remove(at: index).channel.number) ?? []
+    }
+
     /// No task waits any more.
     mutating func end() { waiting = [:] }
 }

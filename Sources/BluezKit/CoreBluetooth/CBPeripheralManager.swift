@@ -369,7 +369,8 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
 
     /// Stops listening, and closes open channels. Answered by `peripheralManager(_:didUnpublishL2CAPChannel:error:)`, with
     /// `CBError.invalidParameters` if this manager has not published the PSM. A channel that is unpublished in `willRestoreState`
-    /// is not published again, and there is no answer.
+    /// is not published again, and there is no answer. A restored channel can be unpublished by the PSM that it had until
+    /// `didPublishL2CAPChannel` tells its new one.
     open func unpublishL2CAPChannel(_ PSM: CBL2CAPPSM) {
         guard accepts("unpublishL2CAPChannel", whileRestoring: true) else { return }
         forgetPublished(PSM)

@@ -18,7 +18,10 @@ final class PublishedChannels: @unchecked Sendable {  // holds: confined to the 
     private var generation = 0
     /// Requests to publish are carried out one after the other, so that they are answered in order.
     private var waiting: [Request] = []
-    private var isListening = false
+    /// The one that is being carried out.
+    private var current: Request?
+    /// Its channel was withdrawn meanwhile.
+    private var isWithdrawn = false
 
     /// Hears what has become of one request, on the delegate's queue and instead of the delegate.
     typealias Answer = @Sendable (Result<CBL2CAPPSM, CBError>) -> Void
@@ -53,9 +56,9 @@ final class PublishedChannels: @unchecked Sendable {  // holds: confined to the 
     }
 
     private func publishNext() {
-        guard !isListening, !waiting.isEmpty else { return }
-        isListening = true
+        guard current == nil, !waiting.isEmpty else { return }
         let next = waiting.removeFirst()
+        (current, isWithdrawn) = (next, false)
         listen(at: next.psm, next)
     }
 
@@ -65,9 +68,13 @@ final class PublishedChannels: @unchecked Sendable {  // holds: confined to the 
         core.role.sockets.listen(psm: psm, isEncrypted: request.isEncrypted) { [weak core] result in
             guard let channels = core?.channels, channels.generation == generation else { return }
             // Another program has taken the PSM.
-            if psm != nil, case .failure = result { return channels.listen(at: nil, request) }
-            channels.isListening = false
-            channels.answered(request, result)
+            if psm != nil, !channels.isWithdrawn, case .failure = result { return channels.listen(at: nil, request) }
+            channels.current = nil
+            if channels.isWithdrawn {
+                if case .success(let listener) = result { listener.end() }
+            } else {
+                channels.answered(request, result)
+            }
             channels.publishNext()
         }
     }
@@ -89,24 +96,29 @@ final class PublishedChannels: @unchecked Sendable {  // holds: confined to the 
         }
     }
 
-    /// Stops listening, and ends the channels that are open (L2-8).
+    /// Stops listening, and ends the channels that are open (L2-8); or does not begin to, where an earlier process has left it.
     func unpublish(_ psm: CBL2CAPPSM) {
         bus.assertOnQueue()
-        guard let index = listeners.firstIndex(where: { $0.psm == psm }) else {
+        if let index = listeners.firstIndex(where: { $0.psm == psm }) {
+            listeners.remove(at: index).end()
+            for channel in open.values where channel.psm == psm { channel.endpoint?.end() }
+        } else if let index = waiting.firstIndex(where: { $0.psm == psm }) {
+            waiting.remove(at: index)
+        } else if current?.psm == psm, !isWithdrawn {
+            isWithdrawn = true
+        } else {
             let error = CBError(
                 .invalidParameters,
                 userInfo: [NSLocalizedFailureReasonErrorKey: "this manager has published no channel \(psm.hex)"])
             return core.post { $0.delegate?.peripheralManager($0, didUnpublishL2CAPChannel: psm, error: error) }
         }
-        listeners.remove(at: index).end()
-        for channel in open.values where channel.psm == psm { channel.endpoint?.end() }
         core.post { $0.delegate?.peripheralManager($0, didUnpublishL2CAPChannel: psm, error: nil) }
     }
 
     /// The manager has ended, or Bluetooth is away.
     func withdrawAll() {
         generation += 1
-        (waiting, isListening) = ([], false)
+        (waiting, current) = ([], nil)
         for listener in listeners { listener.end() }
         listeners = []
         endChannels()
