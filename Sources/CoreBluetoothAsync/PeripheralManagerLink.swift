@@ -177,6 +177,9 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
     func removeAllServices() {
         for number in published.services.keys { forget(number) }
         callOff { $0.allServices = true }
+        restored.state = restored.state.map {
+            RestoredPeripheralState(services: [], advertisementData: $0.advertisementData, channels: $0.channels)
+        }
         for request in adding.keys { resume(request, .failure(CBError(.operationCancelled))) }
         adding = [:]
     }
@@ -218,6 +221,9 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
 
     private func endAdvertising(_ error: any Error) {
         callOff { $0.isAdvertising = true }
+        restored.state = restored.state.map {
+            RestoredPeripheralState(services: $0.services, advertisementData: nil, channels: $0.channels)
+        }
         if let request = advertising { resume(request, .failure(error)) }
         advertising = nil
     }
