@@ -44,7 +44,8 @@ actor CentralCore: ChannelHost {
         }
         return EventSequence(first: first) { [self] dropped in
             let subscription = make(dropped)
-            post { add($0.link, subscription) }
+            // One that was let go of meanwhile takes nothing.
+            post { [weak subscription] core in if let subscription { add(core.link, subscription) } }
             return subscription
         }
     }

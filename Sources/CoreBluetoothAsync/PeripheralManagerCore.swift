@@ -33,7 +33,8 @@ actor PeripheralManagerCore: ChannelHost {
                     giveBack?($0.link, untouched)
                 }
             }
-            post { add($0.link, subscription) }
+            // One that was let go of meanwhile takes nothing.
+            post { [weak subscription] core in if let subscription { add(core.link, subscription) } }
             return subscription
         }
     }
