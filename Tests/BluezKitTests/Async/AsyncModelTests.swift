@@ -62,6 +62,17 @@ import Testing
         #expect(!machine.startsOver && machine.isPursued)
     }
 
+    @Test("R-8 AR-7 the last task that is cancelled calls off an attempt that the system makes")
+    func callsOffReconnection() {
+        var machine = ConnectionMachine()
+        machine.restore(isConnected: false)
+        #expect(machine.connect(1) == [] && machine.connect(2) == [])
+        #expect(machine.cancel(1) == [.resume(1, .cancelled)] && machine.isPursued)
+        #expect(machine.cancel(2) == [.resume(2, .cancelled), .cancelConnection] && !machine.isPursued)
+        // One that connects now starts over when that has ended.
+        #expect(machine.connect(3) == [] && machine.didEnd() == [.connect])
+    }
+
     @Test("O-11 CN-3 CN-7 tasks that connect and disconnect are resumed exactly once, in every order of events")
     func connections() throws {
         try explore(10, length: 5, random: 2000) { events in
@@ -276,7 +287,8 @@ import Testing
     func drops() async throws {
         let ends = EventLog<String>()
         var sequence: EventSequence<Int, Never>? = EventSequence { dropped in
-            let subscription = EventSubscription<Int, Never>(bufferSize: 3, dropped: dropped) { _ in ends.append("end") }
+            let subscription = EventSubscription<Int, Never>(bufferSize: 3, dropped: dropped) { _ in ends.append("end")
+            }
             for n in 1...10 { subscription.send(n) }
             return subscription
         }

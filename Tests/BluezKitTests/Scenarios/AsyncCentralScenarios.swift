@@ -613,14 +613,14 @@ extension Scenarios {
                 try await central.connect(heart, options: [CBConnectPeripheralOptionEnableAutoReconnect: true])
             }
             _ = try await within { try await heart.discoverServices() }
-            let events = central.events
+            let events = noted(central.events)
             try await world.control("heart vanish")
-            try await within(2 * world_deadline) {
-                for await case .didDisconnectPeripheral(heart, true, _) in events { return }
+            try await events.next("the loss", within: 2 * world_deadline) {
+                if case .didDisconnectPeripheral(heart, true, _) = $0 { true } else { nil }
             }
             await #expect(throws: DeadlineExceeded.self) { try await within(0.5) { try await central.connect(heart) } }
-            try await within {
-                for await case .didDisconnectPeripheral(heart, false, nil) in events { return }
+            try await events.next("the end") {
+                if case .didDisconnectPeripheral(heart, false, nil) = $0 { true } else { nil }
             }
             #expect(heart.state == .disconnected)
             try await world.control("heart return")
