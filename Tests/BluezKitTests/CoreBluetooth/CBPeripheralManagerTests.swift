@@ -64,7 +64,9 @@ import Testing
         // The app finds it in what was restored, and does nothing wrong.
         let lost = try #require(services[2].characteristics?.first as? CBMutableCharacteristic)
         let text = "updateValue: \(lost.uuid) is not in a service"
-        try await eventually("it is taken back") { publisher.manager.shared.withLock { !$0.services.contains(services[2]) } }
+        try await eventually("it is taken back") {
+            publisher.manager.shared.withLock { !$0.services.contains(services[2]) }
+        }
         let before = LogCapture.shared.count(text)
         #expect(!publisher.manager.updateValue(Data(), for: lost, onSubscribedCentrals: nil))
         #expect(LogCapture.shared.count(text) == before)

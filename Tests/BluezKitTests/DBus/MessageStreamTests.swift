@@ -52,7 +52,8 @@ struct MessageStreamTests {
         let many = String(repeating: "y", count: 240)
         let zeros = [UInt8](repeating: 0, count: 8)
         for bytes in [
-            array("(a(\(many)))", of: zeros), array("(a{y(\(many))})", of: zeros), array("(aas)", of: zeros, padding: 4),
+            array("(a(\(many)))", of: zeros), array("(a{y(\(many))})", of: zeros),
+            array("(aas)", of: zeros, padding: 4),
             array("(vv)", of: [1, UInt8(ascii: "y"), 0, 5, 1, UInt8(ascii: "y"), 0, 5]),
             array("(g)", of: [5] + Array("aaaas".utf8) + [0, 0], padding: 1),
             array("(o)", of: [1, 0, 0, 0, UInt8(ascii: "/"), 0, 0, 0], padding: 2),
@@ -66,7 +67,8 @@ struct MessageStreamTests {
                     #expect(result == 0)
                 }
                 let theirs = threadTime {
-                    let message = dbus_message_demarshal(start.assumingMemoryBound(to: CChar.self), CInt(bytes.count), nil)
+                    let message = dbus_message_demarshal(
+                        start.assumingMemoryBound(to: CChar.self), CInt(bytes.count), nil)
                     if let message { dbus_message_unref(message) } else { Issue.record("libdbus refuses it") }
                 }
                 let signature = String(cString: header.signature)

@@ -35,7 +35,9 @@ import Testing
         }
     }
 
-    @Test("bluetoothd says where it has placed a service; restored, it asks for this place, and for any where that is taken")
+    @Test(
+        "bluetoothd says where it has placed a service; restored, it asks for this place, and for any where that is taken"
+    )
     func taken() async throws {
         let stage = try await Stage()
         try stage.service.place(at: 0x40, in: stage.table)
@@ -54,7 +56,7 @@ import Testing
     }
 
     // Another table may have an equal service of another program there, which bluetoothd would take for this one.
-    @Test("a service that was placed by another bluetoothd, or that the app adds anew, is placed anywhere")
+    @Test("a service that was placed by another bluetoothd, or that the app adds itself, is placed anywhere")
     func elsewhere() async throws {
         for isResumed in [true, false] {
             let stage = try await Stage()

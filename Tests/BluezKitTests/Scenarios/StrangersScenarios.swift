@@ -16,12 +16,9 @@ extension Scenarios {
             case changing
             /// Answers a read never.
             case silent
-            /// Notifies a lot. In the simulator only: in the rig one process on one processor is the air of all peripherals, and a
-            /// read waited there for 0.02 to 2.3 s beside 50 to 100 notifications a second.
+            /// Notifies a lot.
             case flooding
             case vanishing, slow
-
-            static let ofThisWorld = allCases.filter { $0 != .flooding || !Worlds.isRig }
         }
 
         enum API: String, CaseIterable { case delegates, async }
@@ -29,7 +26,7 @@ extension Scenarios {
         // Slow: in the rig, four seconds of measurements for each kind, and BlueZ takes its time to make links and end them.
         @Test(
             "a bad peripheral delays no value and no read of another one by a second",
-            arguments: Kind.ofThisWorld, API.allCases)
+            arguments: Kind.allCases, API.allCases)
         func others(_ kind: Kind, _ api: API) async throws {
             let world = try await Worlds.make()
             try await world.control("sink pairing justworks")
