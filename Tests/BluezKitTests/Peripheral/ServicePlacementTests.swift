@@ -16,7 +16,8 @@ import Testing
             manager = CBPeripheralManager(
                 delegate: nil, queue: nil, options: [BluezManagerOptionBusAddressKey: script.address.rawValue])
             script.answerRoutinely(["RegisterAgent": [], "Introspect": [.string("<node/>")]])
-            try await script.powerOn()
+            try await script.expect("GetAll", at: ScriptedBus.hci0).answer(ScriptedBus.adapter(isPowered: true))
+            try await script.states.next("power") { $0 == .poweredOn ? true : nil }
         }
 
         func publish(isResumed: Bool) {

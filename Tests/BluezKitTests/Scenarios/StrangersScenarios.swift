@@ -16,9 +16,14 @@ extension Scenarios {
             case changing
             /// Answers a read never.
             case silent
-            /// Notifies a lot.
+            /// Notifies a lot. In the rig only on request (`BLUEZKIT_FLOOD=1`): its machine, with one processor, is also the air of
+            /// all peripherals, and beside others that is not fast enough to measure anything.
             case flooding
             case vanishing, slow
+
+            static let ofThisWorld = allCases.filter {
+                $0 != .flooding || !Worlds.isRig || ProcessInfo.processInfo.environment["BLUEZKIT_FLOOD"] != nil
+            }
         }
 
         enum API: String, CaseIterable { case delegates, async }
@@ -26,7 +31,7 @@ extension Scenarios {
         // Slow: in the rig, four seconds of measurements for each kind, and BlueZ takes its time to make links and end them.
         @Test(
             "a bad peripheral delays no value and no read of another one by a second",
-            arguments: Kind.allCases, API.allCases)
+            arguments: Kind.ofThisWorld, API.allCases)
         func others(_ kind: Kind, _ api: API) async throws {
             let world = try await Worlds.make()
             try await world.control("sink pairing justworks")
