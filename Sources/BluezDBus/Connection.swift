@@ -31,7 +31,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     /// The bus' own identifier, which is new after each start. Nil while the connection is being made.
     public var serverGUID: String? {
         assertOnQueue()
-        guard isOpen, let text = dbus_connection_get_server_id(raw) else { return nil }
+        guard presence.isOpen, let text = dbus_connection_get_server_id(raw) else { return nil }
         defer { dbus_free(text) }
         return String(cString: text)
     }
@@ -49,7 +49,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     let loop: EventLoop
     private let threads: WaitingThreads
     private let stream = MessageStream()
-    private var isOpen = true
+    private var presence = BusPresence()
     private var open: [UInt32: OpenCall] = [:]
     private var waiting = CallQueue<WaitingCall>()
     private var deadlines: DeadlineTimer
@@ -71,6 +71,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     private struct WaitingCall {
         let message: OpaquePointer
         let deadline: Duration
+        let bindsCaller: Bool
         let completion: Completion
     }
 
@@ -102,27 +103,51 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         }
     }
 
-    /// Closes the connection. Unanswered calls fail before this returns. Harmless if it is already closed.
+    /// Closes the connection. Unanswered calls fail before this returns, and nothing is received any more. Harmless if it is
+    /// already closed.
+    ///
+    /// This process leaves the bus when the calls that bind it (``MethodCall/bindsCaller``) are answered, a minute later at
+    /// most: usually at once. A receiver that watches for the end of its callers from the moment at which it handles a call, as
+    /// bluetoothd does, would keep without a limit what one asks for that has left before.
     public func close() {
-        end(.disconnected(name: Self.disconnected, message: "the connection to the bus was closed"))
+        guard end(.disconnected(name: Self.disconnected, message: "the connection to the bus was closed")) else {
+            return
+        }
+        settle { [self] in disconnect() }
+        if presence.isConnected { queue.later(.seconds(60)) { [weak self] in self?.disconnect() } }
+    }
+
+    /// Calls `body`, on the queue, as soon as no call is unanswered that binds this connection, or it is lost.
+    public func settle(_ body: @escaping () -> Void) {
+        assertOnQueue()
+        if presence.isBound { presence.settled.append(body) } else { body() }
+    }
+
+    private func disconnect() {
+        guard presence.isConnected else { return }
+        presence.isConnected = false
+        loop.detach(raw)
+        cdbus_connection_close(raw)
+        for body in presence.release() { body() }
     }
 
     private static let disconnected = "org.freedesktop.DBus.Error.Disconnected"
 
-    private func end(_ error: BusError) {
+    /// - Returns: Whether it was of use until now.
+    @discardableResult private func end(_ error: BusError) -> Bool {
         assertOnQueue()
-        guard isOpen else { return }
-        isOpen = false
+        guard presence.isOpen else { return false }
+        presence.isOpen = false
         deadlines.stop()
+        loop.unwatchAll()
         (onSignal, onCall, onDisconnected, onTurnEnd) = (nil, nil, nil, nil)
         watchedNames.removeAll()
-        loop.detach(raw)
-        cdbus_connection_close(raw)
         let unsent = waiting.removeAll()
         unsent.forEach { dbus_message_unref($0.message) }
         let failed = open.sorted { $0.key < $1.key }.compactMap(\.value.completion) + unsent.map(\.completion)
         open.removeAll()
         for completion in failed { completion(.failure(error)) }
+        return true
     }
 
     /// In debug builds, traps if the caller is not on the connection's queue.
@@ -135,7 +160,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     // MARK: Waiting and receiving
 
     private func handleReady() -> WaitingThreads.Turn {
-        guard isOpen else { return .init() }
+        guard presence.isConnected else { return .init() }
         loop.pacing.beginTurn()
         do throws(BusError) {
             try loop.handle()
@@ -143,10 +168,10 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         } catch {
             lose(error)
         }
-        if isOpen { loop.handleReaders() }
+        if presence.isOpen { loop.handleReaders() }
         let delivery = onTurnEnd?(threads.mayDeliver)
         if delivery != nil { threads.willDeliver() }
-        guard isOpen else { return .init(delivery: delivery) }
+        guard presence.isConnected else { return .init(delivery: delivery) }
         let isPaused = loop.endTurn(at: DispatchTime.now().uptimeNanoseconds, hasOpenCalls: !open.isEmpty)
         return .init(isPaused: isPaused, delivery: delivery)
     }
@@ -157,9 +182,9 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         let isReady = loop.isReady(input)
         // libdbus ends a connection to which it cannot write, or which it cannot authenticate. What came before that is read.
         let isLost = dbus_connection_get_is_connected(raw) == 0
-        while isOpen, input >= 0, isReady || isLost, try stream.receive(from: input) {
+        while presence.isConnected, input >= 0, isReady || isLost, try stream.receive(from: input) {
             if stream.isFull { loop.pacing.keepGoing() }
-            while isOpen, let message = try stream.next() { receive(message) }
+            while presence.isConnected, let message = try stream.next() { receive(message) }
             if !isLost { return }
         }
         if isLost { lose() }
@@ -175,7 +200,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     /// - Returns: Whether that is so: not without a connection, memory or a free descriptor.
     public func watch(_ descriptor: Int32, _ body: @escaping () -> Int) -> Bool {
         assertOnQueue()
-        return isOpen && loop.watch(descriptor, body)
+        return presence.isOpen && loop.watch(descriptor, body)
     }
 
     /// Call it before the descriptor is closed.
@@ -198,6 +223,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     }
 
     private func finish(_ serial: UInt32, _ result: Result<Message, BusError>) {
+        for body in presence.answered(serial) { body() }
         guard let call = open.removeValue(forKey: serial) else { return }
         sendWaiting()
         call.completion?(result)
@@ -217,6 +243,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
 
     private func lose(_ error: BusError) {
         let (notify, turnEnd) = (onDisconnected, onTurnEnd)
+        disconnect()
         end(error)
         notify?(error)
         _ = turnEnd? { false }
@@ -244,7 +271,9 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     public func call(_ call: MethodCall, deadline: Duration, completion: @escaping Completion) {
         assertOnQueue()
         do {
-            let prepared = WaitingCall(message: try message(for: call), deadline: deadline, completion: completion)
+            let prepared = WaitingCall(
+                message: try message(for: call), deadline: deadline, bindsCaller: call.bindsCaller,
+                completion: completion)
             if call.destination == MethodCall.busName {
                 send(prepared)  // the bus answers at once, and does not count these
             } else {
@@ -265,6 +294,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
             let (due, slow) = (now.later(by: call.deadline), now.later(by: slowCall))
             open[serial] = OpenCall(
                 start: now, deadline: due, slow: slow < due ? slow : nil, completion: call.completion)
+            if call.bindsCaller { presence.binding.insert(serial) }
             deadlines.mustFire(by: min(due, slow))
             loop.noteCall(at: now.uptimeNanoseconds)
         } catch { fail(call.completion, error) }
@@ -305,10 +335,10 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     }
 
     @discardableResult
-    private func send(_ message: OpaquePointer) throws(BusError) -> UInt32 {
+    private func send(_ message: OpaquePointer, isAnswer: Bool = false) throws(BusError) -> UInt32 {
         assertOnQueue()
         defer { dbus_message_unref(message) }
-        guard isOpen else {
+        guard presence.isOpen || isAnswer && presence.isConnected else {
             throw .disconnected(name: Self.disconnected, message: "not connected to a bus")
         }
         var serial: UInt32 = 0
@@ -359,7 +389,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         guard let message = cdbus_message_new_return(call.serial, call.senderC) else { return }
         do {
             if let arguments { try write(arguments, into: message) }
-            try send(message)
+            try send(message, isAnswer: true)
         } catch {
             refuse(call, name: "org.freedesktop.DBus.Error.Failed", message: error.message)
         }
@@ -372,7 +402,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
             cdbus_message_new_error(call.serial, call.senderC, name, message)
             ?? cdbus_message_new_error(
                 call.serial, call.senderC, "org.freedesktop.DBus.Error.Failed", message)
-        if let answer { _ = try? send(answer) }
+        if let answer { _ = try? send(answer, isAnswer: true) }
     }
 
     /// Sends a signal, to all subscribers of a matching rule or only to `destination`.
@@ -388,7 +418,9 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     }
 
     /// Whether this bus transfers file descriptors: those over tcp or ssh do not.
-    public var carriesFileDescriptors: Bool { isOpen && dbus_connection_can_send_type(raw, CDBUS_TYPE_UNIX_FD) != 0 }
+    public var carriesFileDescriptors: Bool {
+        presence.isOpen && dbus_connection_can_send_type(raw, CDBUS_TYPE_UNIX_FD) != 0
+    }
 
     // MARK: Match rules
 

@@ -24,8 +24,7 @@ final class EventLoop: @unchecked Sendable {  // holds: `raw` permits both, and 
 
     /// Ends every wait.
     func detach(_ connection: OpaquePointer) {
-        for descriptor in readers.keys { cdbus_loop_unwatch(raw, descriptor) }
-        readers.removeAll()
+        unwatchAll()
         cdbus_loop_detach(raw, connection)
         cdbus_loop_end(raw)
     }
@@ -87,6 +86,11 @@ final class EventLoop: @unchecked Sendable {  // holds: `raw` permits both, and 
 
     func unwatch(_ descriptor: Int32) {
         if readers.removeValue(forKey: descriptor) != nil { cdbus_loop_unwatch(raw, descriptor) }
+    }
+
+    func unwatchAll() {
+        for descriptor in readers.keys { cdbus_loop_unwatch(raw, descriptor) }
+        readers.removeAll()
     }
 
     /// Lets those read whose descriptors are ready.

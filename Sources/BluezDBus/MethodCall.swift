@@ -12,13 +12,16 @@ public struct MethodCall {
     public var mayStartDestination: Bool
     /// Whether it precedes other waiting calls; but never those to the same object.
     public var isUrgent: Bool
+    /// Whether the receiver keeps something for its caller until that leaves the bus: ``Connection/close()`` awaits the answer.
+    public var bindsCaller: Bool
     /// Writes the arguments when the call is made; nil: there are none.
     public var arguments: ((inout MessageWriter) throws(BusError) -> Void)?
 
     /// A call to be made with ``Connection/call(_:deadline:completion:)``.
     public init(
         destination: String, path: ObjectPath, interface: String, member: String, mayStartDestination: Bool = false,
-        isUrgent: Bool = false, arguments: ((inout MessageWriter) throws(BusError) -> Void)? = nil
+        isUrgent: Bool = false, bindsCaller: Bool = false,
+        arguments: ((inout MessageWriter) throws(BusError) -> Void)? = nil
     ) {
         self.destination = destination
         self.path = path
@@ -26,6 +29,7 @@ public struct MethodCall {
         self.member = member
         self.mayStartDestination = mayStartDestination
         self.isUrgent = isUrgent
+        self.bindsCaller = bindsCaller
         self.arguments = arguments
     }
 

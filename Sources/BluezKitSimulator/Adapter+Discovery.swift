@@ -1,9 +1,21 @@
 import BluezDBus
 
+/// What bluetoothd believes of its discovery.
+struct Discovery {
+    /// The property `Discovering`.
+    var isOn = false
+    /// Whether it continues for no client; nothing is heard before it is ended, or has another filter.
+    var isStranded = false
+    /// The last one.
+    var filter: DiscoveryFilter?
+    /// How many changes of the filter have not taken effect.
+    var restarts = 0
+}
+
 /// Discovery: one session for each client, merged filters, results for all.
 extension Adapter {
     /// Whether the controller is scanning.
-    var isScanning: Bool { isPowered && !sessions.isEmpty && !simulator.isSuspended }
+    var isScanning: Bool { isPowered && !sessions.isEmpty && !simulator.isSuspended && !discovery.isStranded }
     private var isFiltered: Bool { sessions.contains { $0.filter != nil } }
     private var reportsDuplicates: Bool { sessions.contains { $0.filter?.reportsDuplicates == true } }
 
@@ -13,11 +25,13 @@ extension Adapter {
         guard !sessions.contains(where: { $0.client == client }) else {
             return server.refuse(call, .alreadyInProgress)
         }
+        if filters[client] != discovery.filter { discovery.isStranded = false }
+        discovery.filter = filters[client]
         sessions.append(DiscoverySession(client: client, filter: filters[client]))
         simulator.watchClient(client)
         server.reply(to: call)
-        if !isDiscovering {
-            isDiscovering = true
+        if !discovery.isOn {
+            discovery.isOn = true
             if controller.deafness == .scan { controller.deafness = .off }
             changed("Discovering")
             startScanCycle()
@@ -36,6 +50,9 @@ extension Adapter {
             if let index = sessions.firstIndex(where: { $0.client == client }), sessions[index].filter != filter {
                 sessions[index].filter = filter
                 reported.removeAll()  // the scan is restarted
+                (discovery.filter, discovery.isStranded) = (filter, false)
+                discovery.restarts += 1
+                simulator.after(simulator.timing.scanRestart) { [weak self] in self?.discovery.restarts -= 1 }
             }
             server.reply(to: call)
         } catch {
@@ -50,6 +67,13 @@ extension Adapter {
             return server.refuse(call, .failed("No discovery started"))
         }
         sessions.remove(at: index)
+        if sessions.isEmpty, discovery.restarts > 0 {
+            // bluetoothd (src/adapter.c, `stop_discovery_complete`) forgets the client, and not that it discovers.
+            discovery.isStranded = true
+            simulator.scanningChanged()
+            return server.refuse(call, .alreadyInProgress)
+        }
+        discovery.isStranded = false
         server.reply(to: call)
         if sessions.isEmpty { discoveryEnded() }
     }
@@ -64,12 +88,11 @@ extension Adapter {
 
     /// Power was switched off, or the adapter was removed: all sessions and filters are discarded.
     func endAllDiscovery() {
-        filters = [:]
-        sessions = []
+        (filters, sessions, discovery.isStranded) = ([:], [], false)
         for device in takeFound() { device.rssi = nil }
         scanCycle?.cancel()
-        if isDiscovering {
-            isDiscovering = false
+        if discovery.isOn {
+            discovery.isOn = false
             changed("Discovering")
         }
         simulator.scanningChanged()
@@ -94,7 +117,7 @@ extension Adapter {
         }
         // Devices that cannot be connected are not kept.
         for device in devices where device.isTemporary && !device.isConnectable { remove(device) }
-        isDiscovering = false
+        discovery.isOn = false
         changed("Discovering")
         scanCycle?.cancel()
         simulator.scanningChanged()

@@ -41,7 +41,7 @@ extension Adapter {
                 change.accept()
                 adapter.changed("PairableTimeout")
             },
-            .init("Discovering", "b") { .bool($0.isDiscovering) },
+            .init("Discovering", "b") { .bool($0.discovery.isOn) },
             .init("UUIDs", "as") { adapter in
                 let served = adapter.applications.flatMap(\.services).map(\.definition.uuid)
                 return .strings(["1801", "1800", "1200", "110c", "110e", "180a"].map(UUIDText.full) + served)

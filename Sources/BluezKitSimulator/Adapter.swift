@@ -15,7 +15,7 @@ final class Adapter {
     /// What bluetoothd knows of ``isPairable``.
     var isKnownPairable = false
     var pairableTimeout: UInt32 = 0
-    var isDiscovering = false
+    var discovery = Discovery()
     /// Devices by the address in their path.
     var devices: [String: Device] = [:]
     /// Devices that bonded with a private address, by identity address.

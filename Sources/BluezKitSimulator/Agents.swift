@@ -84,10 +84,14 @@ extension Simulator {
 
     // MARK: Clients
 
-    /// Watches for this client to leave the bus.
+    /// Watches for this client to leave the bus. As bluetoothd, it does not ask whether the client is there: what one has asked
+    /// for that has left before is kept.
     func watchClient(_ client: String) {
         guard watchedClients.insert(client).inserted else { return }
-        connection?.watchName(client) { [weak self] owner in if owner == nil { self?.clientGone(client) } }
+        var wasThere = false
+        connection?.watchName(client) { [weak self] owner in
+            if owner != nil { wasThere = true } else if wasThere { self?.clientGone(client) }
+        }
     }
 
     private func clientGone(_ client: String) {

@@ -22,6 +22,8 @@ public struct SimulatorTiming: Sendable {
     public var supervisionTimeout: Duration
     /// How often the controller forgets what it has reported. 10 s.
     public var scanCycle: Duration
+    /// From a change of the filter until the scan has begun again; it cannot be ended in between. 30 ms.
+    public var scanRestart: Duration
     /// The interval between two advertisements of a peripheral that does not set its own.
     public var advertisingInterval: Duration
     /// From a Service Changed indication to the signals.
@@ -40,7 +42,8 @@ public struct SimulatorTiming: Sendable {
         temporaryTimeout: .seconds(8), disconnectDelay: .milliseconds(20), connectTimeout: .milliseconds(400),
         linkSetup: .milliseconds(2), serviceDiscovery: .milliseconds(3), serviceRediscovery: .milliseconds(1),
         attRoundTrip: .zero, attTimeout: .seconds(1), supervisionTimeout: .milliseconds(5),
-        scanCycle: .milliseconds(100), advertisingInterval: .milliseconds(10), serviceChanged: .milliseconds(1),
+        scanCycle: .milliseconds(100), scanRestart: .milliseconds(2), advertisingInterval: .milliseconds(10),
+        serviceChanged: .milliseconds(1),
         adapterStart: .milliseconds(2), failedPairingRemoval: .seconds(1), applicationTimeout: .seconds(2),
         scale: 0.01)
 
@@ -49,7 +52,8 @@ public struct SimulatorTiming: Sendable {
         temporaryTimeout: .seconds(30), disconnectDelay: .seconds(2), connectTimeout: .milliseconds(40_500),
         linkSetup: .milliseconds(150), serviceDiscovery: .milliseconds(300), serviceRediscovery: .milliseconds(100),
         attRoundTrip: .milliseconds(30), attTimeout: .seconds(30), supervisionTimeout: .milliseconds(420),
-        scanCycle: .seconds(10), advertisingInterval: .milliseconds(100), serviceChanged: .milliseconds(60),
+        scanCycle: .seconds(10), scanRestart: .milliseconds(30), advertisingInterval: .milliseconds(100),
+        serviceChanged: .milliseconds(60),
         adapterStart: .milliseconds(50), failedPairingRemoval: .seconds(30), applicationTimeout: .seconds(5),
         scale: 1)
 }

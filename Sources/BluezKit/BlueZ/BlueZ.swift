@@ -67,13 +67,13 @@ struct BlueZProxy {
 
     private func call(
         _ member: String, deadline: Duration = BlueZTiming.Deadline.call, isUrgent: Bool = false,
-        completion: @escaping Completion,
+        bindsCaller: Bool = false, completion: @escaping Completion,
         _ arguments: ((inout MessageWriter) throws(BusError) -> Void)? = nil
     ) {
         send(
             MethodCall(
                 destination: BlueZ.busName, path: path, interface: interface, member: member, isUrgent: isUrgent,
-                arguments: arguments),
+                bindsCaller: bindsCaller, arguments: arguments),
             deadline: deadline, completion: completion)
     }
 
@@ -90,7 +90,10 @@ struct BlueZProxy {
         }
     }
 
-    func startDiscovery(completion: @escaping Completion) { call("StartDiscovery", completion: completion) }
+    func startDiscovery(completion: @escaping Completion) {
+        call("StartDiscovery", bindsCaller: true, completion: completion)
+    }
+
     func stopDiscovery(completion: @escaping Completion) {
         call("StopDiscovery", isUrgent: true, completion: completion)
     }
@@ -119,7 +122,7 @@ struct BlueZProxy {
     // MARK: AgentManager1
 
     func registerAgent(_ agent: ObjectPath, capability: String, completion: @escaping Completion) {
-        call("RegisterAgent", completion: completion) { (writer) throws(BusError) in
+        call("RegisterAgent", bindsCaller: true, completion: completion) { (writer) throws(BusError) in
             try writer.write(agent)
             try writer.write(capability)
         }
@@ -214,7 +217,7 @@ struct BlueZProxy {
     }
 
     private func register(_ method: String, _ object: ObjectPath, _ completion: @escaping Completion) {
-        call(method, completion: completion) { (writer) throws(BusError) in
+        call(method, bindsCaller: true, completion: completion) { (writer) throws(BusError) in
             try writer.write(object)
             try writer.write(Value.properties([]))
         }

@@ -6,7 +6,7 @@ package enum BlueZDifference: CaseIterable, Sendable {
     case discoveryPattern, bearerLE, cleanAcquireNotify
 
     case lostBondCrash, lostBondSuccess, lostEncryptedRequest, keptOperation, returnedCentralCrash, discoveryLossCrash,
-        indicationCrash, unbondedAgent, replacedServices, lostServices
+        indicationCrash, unbondedAgent, goneClient, strandedDiscovery, replacedServices, lostServices
     case classicPaging, filterCrash, temporaryCentralCrash, earlyNotifications
 
     package enum Kind: Sendable { case feature, fault }
@@ -183,6 +183,17 @@ package enum BlueZDifference: CaseIterable, Sendable {
             .fault(
                 "bonding is off after a pairing agent has been replaced by another", "rig, 5.66; source",
                 "checked after each registration, and the agent registered again")
+        case .goneClient:
+            .fault(
+                "what a program asks for, and ends before bluetoothd handles it, is kept until bluetoothd ends: a pairing "
+                    + "agent that refuses every program's pairings, a discovery", "rig, 5.66 to 5.87; source",
+                "a manager that is released, and `exit`, await the answers; after `kill -9` in that moment, which is "
+                    + "longer while bluetoothd hangs, only another bluetoothd helps")
+        case .strandedDiscovery:
+            .fault(
+                "where a scan ends within milliseconds of a change of its services, as with two managers, bluetoothd "
+                    + "believes ever after that it discovers, and the next scan for the same hears nothing",
+                "rig, 5.66; source", "another discovery is begun, and ended")
         case .classicPaging:
             .fault(
                 "`Connect` tries classic Bluetooth for dual-mode peripherals with a public address", "rig, 5.66",

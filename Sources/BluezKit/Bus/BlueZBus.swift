@@ -46,7 +46,22 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
     }
 
     deinit {
-        if let connection { connection.queue.async { connection.close() } }
+        guard let connection else { return }
+        Self.leaving.enter()
+        connection.queue.async {
+            connection.close()
+            connection.settle { Self.leaving.leave() }
+        }
+    }
+
+    /// What `exit` waits for, see ``Connection/close()``.
+    static let leaving = DispatchGroup()
+
+    /// The process ends, and leaves the bus without closing the connection.
+    func prepareToLeave() {
+        Self.leaving.enter()
+        guard let connection else { return Self.leaving.leave() }
+        connection.settle { Self.leaving.leave() }
     }
 
     // MARK: The queue

@@ -188,7 +188,8 @@ final class DiscoveryController: CustomStringConvertible {
             case .reportRefusal:
                 guard let refusal else { continue }
                 Log.warning(
-                    "BlueZ refuses to scan, and is asked again until it does: \(refusal.message) (\(refusal.name))")
+                    "BlueZ refuses to \(machine.isRunning ? "end a scan" : "scan"), and is asked again until it does: "
+                        + "\(refusal.message) (\(refusal.name))")
             case .startTimer(let delay):
                 bus.after(delay) { [weak self] in
                     if let self, self.generation == generation { perform(machine.timerFired()) }
@@ -237,7 +238,7 @@ final class DiscoveryController: CustomStringConvertible {
         case .failure(let error):
             Log.debug("discovery: \(error.name) \(error.message)")
             refusal = error
-            perform(machine.replied(.busy))
+            perform(machine.replied(error.name == "org.bluez.Error.InProgress" ? .busy : .refused))
         }
     }
 

@@ -24,8 +24,11 @@ struct DiscoveryStateMachine {
 
     enum Reply: Equatable {
         case done
-        /// Refused, for whatever reason: try again later. If Bluetooth has been switched off, ``reset()`` ends that.
+        /// BlueZ does something else: try again later.
         case busy
+        /// For another reason: try again later, unless it was to be ended, and there is none. If Bluetooth has been switched off,
+        /// ``reset()`` ends that.
+        case refused
     }
 
     private enum Step: Equatable { case none, setFilter(Filter), start(Filter), stop, wait }
@@ -40,6 +43,10 @@ struct DiscoveryStateMachine {
     private var mustRestart = false
     private var step = Step.none
     private var refusals = 0
+    /// BlueZ was too busy to end the discovery. It is where another filter takes effect, and may then believe ever after that it
+    /// discovers, without a client: the next discovery with the same filter would hear nothing. Seen with 5.66
+    /// (src/adapter.c, `stop_discovery_complete`).
+    private var isStranded = false
 
     init(timing: BlueZTiming.Scan = BlueZTiming.Scan()) { self.timing = timing }
 
@@ -78,8 +85,14 @@ struct DiscoveryStateMachine {
         case (.start(let filter), .done):
             running = filter
             refusals = 0
-        case (.stop, _): running = nil  // refused: there was none
-        case (_, .busy):
+        case (.stop, .refused) where isStranded:
+            // It is there as long as another one is, with the same filter, which can be ended.
+            step = .start(running ?? Filter(services: nil, wantsDuplicates: false))
+            (isStranded, mustRestart) = (false, true)
+            return [.start]
+        case (.stop, .done), (.stop, .refused): (running, refusals, isStranded) = (nil, 0, false)
+        case (_, .busy), (_, .refused):
+            if finished == .stop { (isStranded, mustRestart) = (true, true) }
             step = .wait
             refusals += 1
             return [.startTimer(timing.retry.doubled(refusals - 1, upTo: timing.longestRetry))]

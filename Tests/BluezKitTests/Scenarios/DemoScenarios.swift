@@ -142,10 +142,12 @@ extension Scenarios {
             }
             switch victim {
             case "send":
+                await bluetoothdHandlesCalls()
                 kill(sender, SIGKILL)
                 _ = try await waitForEnd(of: sender, "the sender")
                 sender = try spawn(transfer.send)
             case "receive":
+                await bluetoothdHandlesCalls()
                 kill(receiver, SIGKILL)
                 _ = try await waitForEnd(of: receiver, "the receiver")
                 #expect(FileManager.default.fileExists(atPath: part))

@@ -85,8 +85,10 @@ extension Scenarios {
         }
 
         /// Connected to a sink that pairs like this, and has no bonds.
-        private func prepare(_ kind: String, _ pairing: BluezPairing) async throws -> Setting {
-            let world = try await Worlds.make()
+        func prepare(
+            _ kind: String, _ pairing: BluezPairing, in world: (any World)? = nil
+        ) async throws -> Setting {
+            let world = if let world { world } else { try await Worlds.make() }
             let central = Central(world)
             try await central.powerOn()
             try await world.control("sink pairing \(kind)")

@@ -56,6 +56,28 @@ import Testing
         #expect(machine.timerFired() == [])
     }
 
+    @Test("a discovery that BlueZ is too busy to end is ended later; one that is not there has ended")
+    func retriesStop() {
+        var machine = running(hearts)
+        #expect(machine.wish(nil) == [.stop])
+        #expect(machine.replied(.busy) == [.startTimer(.milliseconds(200))])
+        #expect(machine.isRunning && machine.wish(everything) == [] && machine.wish(nil) == [])
+        #expect(machine.timerFired() == [.stop])
+        #expect(machine.replied(.busy) == [.startTimer(.milliseconds(400))])
+        // What it has reported is reported again, as the app has asked for.
+        #expect(machine.wish(hearts) == [])
+        #expect(machine.timerFired() == [.stop])
+        // BlueZ discovers for no client, and would hear nothing if it were only asked to discover.
+        #expect(machine.replied(.refused) == [.start])
+        #expect(machine.replied(.done) == [.stop])
+        #expect(machine.replied(.done) == [.setFilter(hearts)])
+        _ = machine.replied(.done)
+        _ = machine.replied(.done)
+        #expect(machine.wish(nil) == [.stop])
+        #expect(machine.replied(.refused) == [])
+        #expect(!machine.isRunning)
+    }
+
     @Test("a refusal that lasts is reported once, until BlueZ has scanned")
     func reportsRefusal() {
         var machine = DiscoveryStateMachine()

@@ -1,4 +1,5 @@
 import BluezKit
+import BluezDBus
 import Foundation
 import Glibc
 
@@ -36,6 +37,14 @@ func spawn(_ words: [String], program: String? = nil, input: Int32? = nil, outpu
 func killAndWait(_ process: pid_t) {
     kill(process, SIGKILL)
     waitpid(process, nil, 0)
+}
+
+/// In the rig, waits until bluetoothd has handled what programs have asked of it so far: what it handles after their end it keeps,
+/// and that would be in the way of all tests that follow (see Docs/BLUEZ-REPORTS.md).
+func bluetoothdHandlesCalls() async {
+    guard Worlds.isRig else { return }
+    _ = try? await Peer.named(.system).call(
+        "org.bluez", "/", "org.freedesktop.DBus.Peer", "Ping", deadline: .seconds(5))
 }
 
 /// Starts a program and waits for its end.
@@ -136,6 +145,7 @@ final class Probe: Sendable {
 
     /// SIGKILL, and waits until the process has exited.
     func kill() async throws {
+        await bluetoothdHandlesCalls()
         Glibc.kill(pid, SIGKILL)
         try await waitForEnd()
     }

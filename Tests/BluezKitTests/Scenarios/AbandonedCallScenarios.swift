@@ -1,0 +1,46 @@
+import BluezKitSimulator
+import BluezDBus
+import Foundation
+import Testing
+
+@testable import BluezKit
+
+/// What a process asks of bluetoothd, and does not stay to hear: bluetoothd watches for the end of its clients from the moment at
+/// which it handles their calls, so what it handles later than that end it keeps until it ends itself. An agent that is left so
+/// refuses the pairings of all programs, and a discovery occupies the radio.
+extension Scenarios {
+    @Suite struct AbandonedCallScenarios {
+        // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.
+        @Test(
+            "CN-15 O-45 a manager is released while bluetoothd hangs: what it has asked for ends, and pairings are not refused"
+        )
+        func released() async throws {
+            let world = try await Worlds.make()
+            try await leave(world)
+            try await AsyncCentralScenarios.stopsScanning(world)
+            let setting = try await PairingScenarios().prepare("justworks", .justWorks, in: world)
+            #expect(try await setting.read().get() == Data("encrypted".utf8))
+            try await setting.removeBond()
+        }
+
+        /// All that remains of the session is what bluetoothd handles when it continues.
+        private func leave(_ world: any World) async throws {
+            let central = Central(world)
+            try await central.powerOn()
+            let queue = central.manager.session.queue
+            try await world.control("bluetoothd hang")
+            do {
+                // BlueZ knows no such device, so nothing but the agent concerns it.
+                let identifier = DeviceIdentity(address: 0xF0F1_F2AA_AAAA, isRandom: true).identifier
+                let absent = central.manager.retrievePeripherals(withIdentifiers: [identifier])
+                for peripheral in absent { central.manager.connect(peripheral) }
+                queue.sync {}
+                #expect(absent.map(\.state) == [.connecting])
+            }
+            central.release()
+            try await eventually("the session has ended") { Session.count == 0 }
+            queue.sync {}
+            try await world.control("bluetoothd continue")
+        }
+    }
+}
