@@ -84,11 +84,10 @@ extension Simulator {
 
     // MARK: Clients
 
-    /// Watches for this client to leave the bus. As bluetoothd, it does not ask whether the client is there: what one has asked
-    /// for that has left before is kept.
+    /// Watches for this client to leave the bus.
     func watchClient(_ client: String) {
         guard watchedClients.insert(client).inserted else { return }
-        var wasThere = false
+        var wasThere = !optionsState.keepsGoneClients
         connection?.watchName(client) { [weak self] owner in
             if owner != nil { wasThere = true } else if wasThere { self?.clientGone(client) }
         }

@@ -34,6 +34,10 @@ public struct SimulatorOptions: Sendable {
     /// bluetoothd forwards writes of any length and offset, as no version should: to test that applications survive it.
     public var forwardsOutOfRangeWrites = false
 
+    /// bluetoothd keeps what a program asks for that has ended before its call is handled: a pairing agent, a discovery. All
+    /// versions do, as Docs/BLUEZ-REPORTS.md tells. Off, so that a test may kill a program at any moment.
+    public var keepsGoneClients = false
+
     /// bluetoothd crashes when it connects to a bonded peripheral that has lost its bond, as 5.66 does each time.
     /// Otherwise it connects, without encryption.
     public var crashesOnMissingBond = true

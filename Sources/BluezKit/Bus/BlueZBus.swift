@@ -54,14 +54,16 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
         }
     }
 
-    /// What `exit` waits for, see ``Connection/close()``.
+    /// What `exit` waits for: what was asked for is sent, and answered as far as that matters (``Connection/close()``).
     static let leaving = DispatchGroup()
 
-    /// The process ends, and leaves the bus without closing the connection.
+    /// The process ends, which does not close the connection.
     func prepareToLeave() {
         Self.leaving.enter()
-        guard let connection else { return Self.leaving.leave() }
-        connection.settle { Self.leaving.leave() }
+        queue.async { [self] in
+            guard let connection else { return Self.leaving.leave() }
+            connection.settle { Self.leaving.leave() }
+        }
     }
 
     // MARK: The queue

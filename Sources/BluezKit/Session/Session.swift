@@ -76,9 +76,7 @@ final class Session: @unchecked Sendable {  // holds: constants; what is below t
         return atexit {
             guard getpid() == Session.process else { return }
             let sessions = Session.sessions.withLock { $0.values.compactMap(\.session) }
-            let sent = DispatchGroup()
-            for session in sessions { session.queue.async(group: sent) { session.blueZ.prepareToLeave() } }
-            _ = sent.wait(timeout: .now() + .milliseconds(200))
+            for session in sessions { session.blueZ.prepareToLeave() }
             _ = BlueZBus.leaving.wait(timeout: .now() + .seconds(1))
         }
     }()

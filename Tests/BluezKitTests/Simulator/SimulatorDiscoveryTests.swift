@@ -50,6 +50,7 @@ struct SimulatorDiscoveryTests {
     func filteredDiscovery() async throws {
         var timing = SimulatorTiming.fast
         timing.temporaryTimeout = .seconds(3)  // is waited for; and this machine may be busy
+        timing.scanRestart = .zero
         let simulator = try await Simulator(timing: timing)
         simulator.add(beacon).advertise(false)
         let client = try await BusClient(simulator.busAddress)
@@ -72,6 +73,23 @@ struct SimulatorDiscoveryTests {
         #expect(await client.hears("hci0: Discovering=false"))
         #expect(client.lines == ["StopDiscovery returns", "dev09: RSSI gone", "hci0: Discovering=false"])
         #expect(await client.hears("- dev09 Device1"), "a device that was only discovered is removed after a while")
+    }
+
+    @Test("a discovery that is to end while another filter takes effect continues, for no client")
+    func strandedDiscovery() async throws {
+        var timing = SimulatorTiming.fast
+        timing.scanRestart = .seconds(60)
+        let simulator = try await Simulator(timing: timing)
+        let client = try await BusClient(simulator.busAddress)
+        try await client.adapter("SetDiscoveryFilter", .options(["Transport": .string("le")]))
+        try await client.adapter("StartDiscovery")
+        try await client.adapter(
+            "SetDiscoveryFilter", .options(["Transport": .string("le"), "DuplicateData": .bool(true)]))
+        try? await client.adapter("StopDiscovery")
+        #expect(client.lines.last == "StopDiscovery fails org.bluez.Error.InProgress Operation already in progress")
+        try? await client.adapter("StopDiscovery")
+        #expect(client.lines.last == "StopDiscovery fails org.bluez.Error.Failed No discovery started")
+        #expect(try await client.property("/org/bluez/hci0", "org.bluez.Adapter1", "Discovering") == .bool(true))
     }
 
     @Test("a UUID filter of the only client hides other devices; wrong filters are refused")
