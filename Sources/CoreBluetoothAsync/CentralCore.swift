@@ -14,6 +14,7 @@ actor CentralCore: ChannelHost {
     nonisolated func start(options: sending [String: Any]?) {
         let options = Parcel(options)
         executor.queue.sync { assumeIsolated { $0.link.start($0, options: options.open() ?? nil) } }
+        _ = postsAtExit
     }
 
     /// A sequence whose consumers are added, and removed by pruning, on the queue.

@@ -105,6 +105,11 @@ public final class Peripheral: Sendable {
         await core.read(self) { $0.knownCharacteristics(of: service) }
     }
 
+    /// The descriptors of a characteristic that have been discovered; nil if none were asked for.
+    public func descriptors(of characteristic: Characteristic) async -> [Descriptor]? {
+        await core.read(self) { $0.knownDescriptors(of: characteristic) }
+    }
+
     /// Services that have become invalid because the peripheral has changed them. Discover services again after that.
     public var serviceChanges: EventSequence<[Service], Never> {
         let identifier = identifier

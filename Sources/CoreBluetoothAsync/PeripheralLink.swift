@@ -309,6 +309,10 @@ final class PeripheralLink: NSObject, CBPeripheralDelegate {
         (attributes[service.number] as? CBService).flatMap { characteristics($0) }
     }
 
+    func knownDescriptors(of characteristic: Characteristic) -> [Descriptor]? {
+        (attributes[characteristic.number] as? CBCharacteristic).flatMap { descriptors($0) }
+    }
+
     func isNotifying(_ characteristic: Characteristic) -> Bool {
         (attributes[characteristic.number] as? CBCharacteristic)?.isNotifying ?? false
     }

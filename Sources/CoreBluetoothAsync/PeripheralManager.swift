@@ -70,7 +70,8 @@ public final class PeripheralManager: Sendable {
     // MARK: Services
 
     /// Publishes a service, and waits until centrals can see it.
-    /// - Parameter service: A service with its characteristics. It belongs to the manager from now on.
+    /// - Parameter service: A service with its characteristics. It belongs to the manager from now on. In place of an included one
+    ///   that was not added, the restored one of its type is included.
     /// - Returns: What stands for it from now on.
     /// - Throws: `CBError` if the system refuses it.
     @discardableResult

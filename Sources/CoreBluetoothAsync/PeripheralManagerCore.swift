@@ -15,6 +15,7 @@ actor PeripheralManagerCore: ChannelHost {
         executor.queue.sync {
             assumeIsolated { $0.link.start($0, options: options.open() ?? nil, restoring: services.open() ?? []) }
         }
+        _ = postsAtExit
     }
 
     /// How many events wait for a consumer at most.

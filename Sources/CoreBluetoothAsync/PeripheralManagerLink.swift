@@ -156,6 +156,7 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
 
     func add(_ service: CBMutableService, _ request: UInt64, _ continuation: Continuation) {
         continuations[request] = continuation
+        published.includeRestored(in: service)
         adding[request] = published.add(service)
         manager?.add(service)
     }

@@ -1,4 +1,5 @@
 import Dispatch
+import Foundation
 
 /// Runs an actor on the serial queue on which a manager calls its delegate, so that what the actor owns may be used in
 /// both: in the actor's methods, and in callbacks. CoreBluetooth's objects, which are not `Sendable`, never leave it.
@@ -16,6 +17,13 @@ final class QueueExecutor: SerialExecutor {
     func checkIsolated() { dispatchPrecondition(condition: .onQueue(queue)) }
 }
 
+/// What was asked of actors, and is not done.
+private let posted = DispatchGroup()
+
+/// `exit` in the line after a release: CoreBluetooth learns of it first. To be set up after a manager, whose own handler sends what
+/// that asks of BlueZ: handlers run in the reverse order.
+let postsAtExit: Void = { _ = atexit { _ = posted.wait(timeout: .now() + .milliseconds(200)) } }()
+
 /// An actor that owns CoreBluetooth's objects.
 protocol QueueActor: Actor {
     nonisolated var executor: QueueExecutor { get }
@@ -24,6 +32,6 @@ protocol QueueActor: Actor {
 extension QueueActor {
     /// Has `body` run in the actor, after everything that was asked of it before.
     nonisolated func post(_ body: @escaping @Sendable (isolated Self) -> Void) {
-        executor.queue.async { self.assumeIsolated { body($0) } }
+        executor.queue.async(group: posted) { self.assumeIsolated { body($0) } }
     }
 }

@@ -7,6 +7,7 @@ struct ServiceTable {
     private var numbers: [ObjectIdentifier: UInt64] = [:]
     /// What this version of the program publishes.
     private var own: [CBMutableService] = []
+    private var restored: [CBMutableService] = []
 
     init(comparing own: [CBMutableService] = []) { self.own = own }
 
@@ -23,7 +24,18 @@ struct ServiceTable {
                 current.append(service)
             }
         }
+        restored = current
         return current.map { add($0) }
+    }
+
+    /// The app has no object of a service that was restored, which another one includes.
+    func includeRestored(in service: CBMutableService) {
+        guard !restored.isEmpty, numbers[ObjectIdentifier(service)] == nil, let parts = service.includedServices else {
+            return
+        }
+        service.includedServices = parts.map { part in
+            numbers[ObjectIdentifier(part)] == nil ? restored.first { $0.uuid == part.uuid } ?? part : part
+        }
     }
 
     mutating func add(_ service: CBMutableService) -> PublishedService {
@@ -54,6 +66,7 @@ struct ServiceTable {
     mutating func remove(_ number: UInt64) -> (service: CBMutableService, characteristics: [UInt64])? {
         guard let service = services.removeValue(forKey: number) else { return nil }
         numbers[ObjectIdentifier(service)] = nil
+        restored.removeAll { $0 === service }
         let gone = (service.characteristics ?? []).compactMap { numbers.removeValue(forKey: ObjectIdentifier($0)) }
         for number in gone { characteristics[number] = nil }
         return (service, gone)
