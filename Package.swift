@@ -62,7 +62,8 @@ if Context.environment["BLUEZKIT_TOOLS"] != nil {
     package.targets += [
         // The app that the restoration tests kill and restart.
         .executableTarget(
-            name: "restoration-probe", dependencies: ["CoreBluetooth", "BluezKit"], path: "Tests/Probe",
+            name: "restoration-probe", dependencies: ["CoreBluetooth", "CoreBluetoothAsync", "BluezKit"],
+            path: "Tests/Probe",
             swiftSettings: [.swiftLanguageMode(.v5)]),
         // A program with a GLib main loop, and what it does there.
         .executableTarget(

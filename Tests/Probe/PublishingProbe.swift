@@ -24,22 +24,22 @@ final class PublishingProbe: NSObject, CBPeripheralManagerDelegate {
         let words = line.split(separator: " ").map(String.init)
         switch words[0] {
         case "publish":
-            services = makeServices()
+            services = Self.makeServices(isRevised)
             services.forEach { manager?.add($0) }
         case "add":
-            if services.isEmpty { services = makeServices() }
+            if services.isEmpty { services = Self.makeServices(isRevised) }
             manager?.add(services[Int(words[1]) ?? 0])
         case "again": services.first.map { manager?.add($0) }
         case "unpublish": manager?.removeAllServices()
         case "advertise":
             manager?.startAdvertising([
-                CBAdvertisementDataLocalNameKey: words[1], CBAdvertisementDataServiceUUIDsKey: [uuid("0100")],
+                CBAdvertisementDataLocalNameKey: words[1], CBAdvertisementDataServiceUUIDsKey: [Self.uuid("0100")],
             ])
         case "channel": manager?.publishL2CAPChannel(withEncryption: false)
         case "stopadvertise": manager?.stopAdvertising()
         case "update":
             let isSent = dynamic.map {
-                manager?.updateValue(data(words[1]), for: $0, onSubscribedCentrals: nil) ?? false
+                manager?.updateValue(Self.data(words[1]), for: $0, onSubscribedCentrals: nil) ?? false
             }
             tell("updated", isSent ?? false)
         case "quit": exit(0)
@@ -55,7 +55,7 @@ final class PublishingProbe: NSObject, CBPeripheralManagerDelegate {
     private var isRevised: Bool { arguments.has("--revised") }
 
     /// - Parameter state: What was restored, with which the app continues where it is the same.
-    private func makeServices(_ state: [String: Any] = [:]) -> [CBMutableService] {
+    static func makeServices(_ isRevised: Bool, _ state: [String: Any] = [:]) -> [CBMutableService] {
         let description = CBMutableDescriptor(type: CBUUID(string: "2901"), value: "Level")
         let dynamic = CBMutableCharacteristic(
             type: uuid("0111"), properties: [.read, .write, .notify], value: nil,
@@ -74,12 +74,12 @@ final class PublishingProbe: NSObject, CBPeripheralManagerDelegate {
     }
 
     private var dynamic: CBMutableCharacteristic? {
-        services.flatMap { $0.characteristics ?? [] }.first { $0.uuid == uuid("0111") } as? CBMutableCharacteristic
+        services.flatMap { $0.characteristics ?? [] }.first { $0.uuid == Self.uuid("0111") } as? CBMutableCharacteristic
     }
 
-    private func uuid(_ number: String) -> CBUUID { CBUUID(string: "BB1E\(number)-5D3B-4C6F-9A5E-000000000000") }
+    static func uuid(_ number: String) -> CBUUID { CBUUID(string: "BB1E\(number)-5D3B-4C6F-9A5E-000000000000") }
 
-    private func data(_ hexadecimal: String) -> Data {
+    static func data(_ hexadecimal: String) -> Data {
         Data(
             stride(from: 0, to: hexadecimal.count, by: 2).compactMap {
                 UInt8(hexadecimal.dropFirst($0).prefix(2), radix: 16)
@@ -134,7 +134,7 @@ final class PublishingProbe: NSObject, CBPeripheralManagerDelegate {
     /// Continues what is the same, and withdraws channels that anyone can open.
     private func revise(_ peripheral: CBPeripheralManager, _ dict: [String: Any]) {
         let restored = services
-        services = makeServices(dict)
+        services = Self.makeServices(isRevised, dict)
         new = services.filter { service in !restored.contains { $0 === service } }
         for channel in peripheral.publishedChannels where !channel.isEncryptionRequired {
             peripheral.unpublishL2CAPChannel(channel.psm)

@@ -9,6 +9,8 @@ import Foundation
 //                       [--pair]
 //     restoration-probe --publish ID [--bus ADDRESS] [--state-dir DIR] [--revised]
 //
+// `--async` makes it an app with CoreBluetoothAsync (AsyncProbe.swift), which has
+// none of the following but `--let-go`, `--pair`, `--publish` and `--revised`.
 // `--let-go` does not keep restored peripherals, `--scan-early` scans inside `willRestoreState`, `--background` creates
 // the manager on another thread, `--second` creates another manager with that identifier, `--follow` scans, connects,
 // discovers and subscribes automatically unless something was restored. `--pair` allows just works. `--publish` makes
@@ -29,6 +31,16 @@ struct Arguments {
         guard let index = words.firstIndex(of: name), index + 1 < words.count else { return nil }
         return words[index + 1]
     }
+}
+
+/// Those of a central without an identifier.
+func probeOptions(_ arguments: Arguments) -> [String: Any] {
+    var options: [String: Any] = [:]
+    options[BluezManagerOptionBusAddressKey] = arguments["--bus"]
+    options[BluezManagerOptionStateDirectoryKey] = arguments["--state-dir"]
+    options[BluezManagerOptionClaimPeriodKey] = arguments["--claim"].flatMap(Double.init)
+    options[BluezManagerOptionResumeAfterResetKey] = arguments["--resume"].map { $0 == "yes" }
+    return options
 }
 
 final class Probe: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
@@ -59,12 +71,8 @@ final class Probe: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
     }
 
     private func options(_ identifier: String?) -> [String: Any] {
-        var options: [String: Any] = [:]
+        var options = probeOptions(arguments)
         options[CBCentralManagerOptionRestoreIdentifierKey] = identifier
-        options[BluezManagerOptionBusAddressKey] = arguments["--bus"]
-        options[BluezManagerOptionStateDirectoryKey] = arguments["--state-dir"]
-        options[BluezManagerOptionClaimPeriodKey] = arguments["--claim"].flatMap(Double.init)
-        options[BluezManagerOptionResumeAfterResetKey] = arguments["--resume"].map { $0 == "yes" }
         return options
     }
 
@@ -248,10 +256,19 @@ final class Probe: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
 }
 
 BluezKitLog.handler = { level, text in tell("log", level, text) }
-let isPublishing = Arguments().has("--publish")
+let isPublishing = Arguments().has("--publish"), isAsync = Arguments().has("--async")
+let (asyncCommands, asyncInput) = AsyncStream.makeStream(of: String.self)
 let probe = Probe()
 let publishingProbe = PublishingProbe()
-if isPublishing { publishingProbe.start() } else { probe.start() }
+if isAsync {
+    MainActor.assumeIsolated {
+        if isPublishing { AsyncPublishingProbe().run(asyncCommands) } else { AsyncProbe().run(asyncCommands) }
+    }
+} else if isPublishing {
+    publishingProbe.start()
+} else {
+    probe.start()
+}
 Thread.detachNewThread {
     // Not with `readLine`, which holds a lock that `exit` waits for, from glibc 2.41 on.
     var commands: [UInt8] = []
@@ -261,6 +278,10 @@ Thread.detachNewThread {
         while let end = commands.firstIndex(of: 0x0A) {
             let line = String(decoding: commands[..<end], as: UTF8.self)
             commands.removeSubrange(...end)
+            guard !isAsync else {
+                asyncInput.yield(line)
+                continue
+            }
             DispatchQueue.main.async {
                 MainActor.assumeIsolated { isPublishing ? publishingProbe.perform(line) : probe.perform(line) }
                 // Now nothing that it released is held here any more.

@@ -2,6 +2,7 @@ import BluezKit
 import BluezDBus
 import Foundation
 import Glibc
+import Testing
 
 struct SpawnFailure: Error, CustomStringConvertible { let description: String }
 
@@ -87,6 +88,12 @@ final class Probe: Sendable {
     /// `kill-at`, which ends it at a system call.
     static let killer = URL(fileURLWithPath: path).deletingLastPathComponent().path + "/kill-at"
 
+    /// Whether the central probes are apps with CoreBluetoothAsync: every scenario of theirs has one source for both (BLUEZKIT_API).
+    static let isAsync = ProcessInfo.processInfo.environment["BLUEZKIT_API"] == "async"
+
+    /// A scenario about something that CoreBluetoothAsync does not have.
+    static func onlyCallbacks(_ why: Comment) -> ConditionTrait { .enabled(if: !isAsync, why) }
+
     /// - Parameters:
     ///   - launcher: What runs it, if not itself: a program and its arguments.
     ///   - program: The program, if not `restoration-probe`.
@@ -94,7 +101,8 @@ final class Probe: Sendable {
         _ world: any World, _ arguments: [String], launcher: [String] = [], program: String = Probe.path
     ) throws {
         let bus = world.managerOptions[BluezManagerOptionBusAddressKey] as? String
-        try self.init(launcher + [program] + (bus.map { ["--bus", $0] } ?? []) + arguments)
+        let api = Self.isAsync && program == Probe.path ? ["--async"] : []
+        try self.init(launcher + [program] + api + (bus.map { ["--bus", $0] } ?? []) + arguments)
     }
 
     private init(_ words: [String]) throws {
