@@ -20,12 +20,21 @@ import Foundation
         let manager = CentralManager(options: options)
         if arguments.has("--pair") { manager.pairing = .justWorks }
         self.manager = manager
-        // Before the first event.
-        var events = manager.events.makeAsyncIterator()
-        let restored = manager.restoredState
+        let (events, states, restored) = (manager.events, manager.states, manager.restoredState)
         following = Task {
             for await state in restored { await restore(state) }
-            while let event = await events.next() { await report(event) }
+            var first: CBManagerState?
+            for await state in states where state != .unknown {
+                first = state
+                await report(.didUpdateState(state))
+                break
+            }
+            for await event in events {
+                // That may have come before the app listened.
+                if case .didUpdateState(first) = event { continue }
+                first = nil
+                await report(event)
+            }
         }
         Task { for await line in commands { await perform(line) } }
     }

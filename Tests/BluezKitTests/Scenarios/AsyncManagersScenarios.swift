@@ -108,5 +108,72 @@ extension Scenarios {
             try await AsyncCentralScenarios.stopsScanning(world)
             withExtendedLifetime(managers) {}
         }
+
+        // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.
+        @Test("RT-3 a connected peripheral is retrieved by its service, and connects at once for another manager")
+        func retrievesConnected() async throws {
+            let (world, first, mine) = try await AsyncCentralScenarios.found("Rig Heart", heartRate)
+            try await within { try await first.connect(mine) }
+            // BlueZ knows which services it has when they are discovered.
+            try await within { _ = try await mine.discoverServices() }
+            let second = CentralManager(options: world.managerOptions)
+            func retrieved(_ services: [String]) async throws -> [Peripheral] {
+                try await within {
+                    await second.retrieveConnectedPeripherals(withServices: services.map { CBUUID(string: $0) })
+                }
+            }
+            let theirs = try #require(try await retrieved(["180D"]).first)
+            #expect(theirs.identifier == mine.identifier && theirs !== mine && theirs.state == .disconnected)
+            #expect(try await retrieved(["1234"]).isEmpty)
+            #expect(try await retrieved([]).isEmpty)
+            try await within { try await second.connect(theirs) }
+            try await within { try await second.cancelPeripheralConnection(theirs) }
+            try await within { try await first.cancelPeripheralConnection(mine) }
+        }
+
+        @Test("AD-7 each manager has its own advertisement, until the adapter has no room")
+        func advertisements() async throws {
+            let world = try await Worlds.make()
+            var managers: [PeripheralManager] = []
+            var refusal: CBError?
+            func start(_ manager: PeripheralManager, _ name: String) async throws {
+                try await within { try await manager.startAdvertising([CBAdvertisementDataLocalNameKey: name]) }
+            }
+            while refusal == nil, managers.count < 20 {
+                let manager = PeripheralManager(options: world.managerOptions)
+                managers.append(manager)
+                do { try await start(manager, "\(managers.count)") } catch { refusal = try #require(error as? CBError) }
+            }
+            #expect(refusal?.code == .outOfSpace && managers.count > 2)
+            // One makes room for another.
+            await managers[0].stopAdvertising()
+            try await eventually("there is room for another") {
+                (try? await start(managers[managers.count - 1], "last")) != nil
+            }
+            #expect(await managers[managers.count - 1].isAdvertising)
+            // A manager that is released takes its own away.
+            managers = []
+            try await world.awaitSilence()
+        }
+
+        @Test("L2-8 the released manager's channels end, and nothing is published any more")
+        func channels() async throws {
+            let world = try await Worlds.make()
+            try await world.prepareChannels()
+            var manager: PeripheralManager? = PeripheralManager(options: world.managerOptions)
+            let opened = try #require(manager).openedChannels
+            let psm = try await within { [manager] in
+                guard let manager else { return CBL2CAPPSM(0) }
+                try await manager.startAdvertising()
+                return try await manager.publishL2CAPChannel(withEncryption: false)
+            }
+            try await world.connect()
+            try await world.openChannel(psm)
+            let channel = try #require(try await within { await opened.first { _ in true } })
+            manager = nil
+            #expect(try await within { (try? await channel.read()) ?? nil } == nil)
+            try await world.awaitChannel("central", "closed")
+            await #expect(throws: (any Error).self) { try await world.openChannel(psm) }
+        }
     }
 }

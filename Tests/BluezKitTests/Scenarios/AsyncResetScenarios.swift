@@ -191,5 +191,62 @@ extension Scenarios {
             try await eventually("the service is gone") { try await stage.countOfServices() == 0 }
             #expect(try await stage.world.control("central services").contains(other.uuid.line))
         }
+
+        /// Connected, with a characteristic to read, and then the end of that by `cause`.
+        private func lose(
+            _ stage: Stage, _ central: CentralManager, by cause: () async throws -> Void
+        ) async throws -> CoreBluetoothAsync.Peripheral {
+            let heart = try await AsyncCentralScenarios.find("Rig Heart", CBUUID(string: "180D"), central)
+            try await within { try await central.connect(heart) }
+            try await within { _ = try await heart.discoverServices() }
+            var states = central.states.makeAsyncIterator()
+            try await cause()
+            let error = await #expect(throws: BluetoothError.self) {
+                try await within {
+                    while true { _ = try await heart.readRSSI() }
+                }
+            }
+            // An adapter may go off before it is gone.
+            #expect(error == .unavailable(.resetting) || error == .unavailable(.poweredOff))
+            #expect(heart.state == .disconnected)
+            while let state = await states.next(), state != .resetting {}
+            return heart
+        }
+
+        private func connectsAgain(_ central: CentralManager) async throws {
+            try await within { for await state in central.states where state == .poweredOn { return } }
+            let heart = try await AsyncCentralScenarios.find("Rig Heart", CBUUID(string: "180D"), central)
+            try await within { try await central.connect(heart) }
+            let location = try await within {
+                try await heart.discoverCharacteristic(CBUUID(string: "2A38"), in: CBUUID(string: "180D"))
+            }
+            #expect(try await within { try await heart.readValue(for: location) } == Data([1]))
+            try await within { try await central.cancelPeripheralConnection(heart) }
+        }
+
+        @Test("ST-6 D10 the adapter is replaced by another one: what waits throws, and everything works again")
+        func otherAdapter() async throws {
+            let stage = try await Stage(preserved: false)
+            let central = stage.central()
+            _ = try await lose(stage, central) {
+                try await stage.world.control("rig adapters 2")
+                try await stage.world.control("rig unplug 0")
+            }
+            try await connectsAgain(central)
+            try await stage.world.awaitConnections("heart", 0)
+            try await stage.world.control("rig plug 0")
+        }
+
+        // Slow: in the rig, a call and then a `Ping` wait nine seconds each before bluetoothd counts as hung.
+        @Test("D10 ST-6 bluetoothd hangs: what waits throws; when it resumes, everything works again")
+        func hungDaemon() async throws {
+            let stage = try await Stage(preserved: false)
+            let central = stage.central()
+            try await within { try await central.waitUntilReady() }
+            noticeHangsSoon(in: stage.world)
+            _ = try await lose(stage, central) { try await stage.world.control("bluetoothd hang") }
+            try await stage.world.control("bluetoothd continue")
+            try await connectsAgain(central)
+        }
     }
 }

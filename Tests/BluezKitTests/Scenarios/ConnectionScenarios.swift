@@ -465,12 +465,7 @@ extension Scenarios {
             let heart = try await central.find("Rig Heart", services: [heartRate])
             try await central.connect(heart)
             let location = try await central.characteristic(CBUUID(string: "2A38"), of: heartRate, on: heart)
-            let session = central.manager.session
-            let slowCall = Duration.seconds(Worlds.isRig ? 9 : 1)
-            session.queue.sync {
-                session.blueZ.timing.daemon.slowCall = slowCall
-                session.bus?.slowCall = slowCall
-            }
+            noticeHangsSoon(in: world)
             central.forgetRecords()
             try await world.control("bluetoothd hang")
             heart.readValue(for: location)

@@ -178,7 +178,7 @@ extension Scenarios {
             try await probe.kill()
             try await stage.world.control("heart return")
             let again = try stage.launch()
-            try await again.next("restored", "\(heart):connecting:-")
+            try await again.next("restored", pending(heart, ":-"))
             try await again.next("state poweredOn")
             try await again.next("connected \(heart)", "same=true")
             try await stage.world.awaitConnections("heart", 1)
@@ -194,7 +194,7 @@ extension Scenarios {
             try await probe.next("end connect")
             try await probe.kill()
             let again = try stage.launch()
-            try await again.next("restored", "\(heart):connecting:-")
+            try await again.next("restored", pending(heart, ":-"))
             try await again.next("state poweredOn", "\(heart):connecting")
             again.send("cancel \(heart)")
             try await again.next("disconnected \(heart)", "error=none", "disconnected")
@@ -336,7 +336,7 @@ extension Scenarios {
             #expect(try await stage.world.control("sink connections") == "1")
             // Claimed after all: a pending connect.
             let late = try stage.launch("B")
-            try await late.next("restored", "\(heart):connecting")
+            try await late.next("restored", pending(heart))
             try await late.next("connected \(heart)")
         }
 
@@ -401,7 +401,7 @@ extension Scenarios {
             try stage.directory.editState("central-app.json") { $0.saved = Date(timeIntervalSince1970: 1_546_300_800) }
             try await stage.world.control("heart return")
             let again = try stage.launch()
-            try await again.next("restored", "\(heart):connecting")
+            try await again.next("restored", pending(heart))
             try await again.next("connected \(heart)")
         }
 
@@ -511,7 +511,7 @@ extension Scenarios {
             try await stage.world.control("bluetoothd kill")
             try await stage.world.control("bluetoothd start")
             let again = try stage.launch()
-            try await again.next("restored", "scanning=true services=180D", "\(heart):connecting:-")
+            try await again.next("restored", "scanning=true services=180D", pending(heart, ":-"))
             try await again.next("state poweredOn")
             try await again.next("connected \(heart)")
             #expect(!again.callbacks.contains("disconnected"))
@@ -561,7 +561,7 @@ extension Scenarios {
             try await stage.world.awaitConnections("heart", 0)
             try await stage.world.control("rig plug")
             let again = try stage.launch()
-            try await again.next("restored", "\(heart):connecting:-")
+            try await again.next("restored", pending(heart, ":-"))
             try await again.next("connected \(heart)")
             #expect(!again.callbacks.contains("disconnected"))
         }
@@ -681,9 +681,14 @@ extension Scenarios {
                 try await world.control("sink private")
                 try await world.control("bluetoothd start")
                 let again = try stage.launch("app", ["--pair"])
-                #expect(try await again.next("restored").contains("\(sink):connecting"))
+                #expect(try await again.next("restored").contains(pending(sink)))
                 try await read(again)
             }
+        }
+
+        /// How a pending connect is restored: a task may take it when it is connected.
+        private func pending(_ identifier: String, _ table: String = "") -> String {
+            Probe.isAsync ? "\(identifier):connect" : "\(identifier):connecting\(table)"
         }
 
         private var heart: String { Self.heart }

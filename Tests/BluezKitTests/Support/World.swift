@@ -145,3 +145,13 @@ extension World {
 
 /// All scenarios, one after the other: the rig has one world for all of them.
 @Suite(.serialized) struct Scenarios {}
+
+/// Managers that exist count bluetoothd as hung when a call takes nine seconds in the rig, or one in the simulator.
+func noticeHangsSoon(in world: any World) {
+    let session = Session.shared(.init(address: world.busAddress, adapter: nil))
+    let slowCall = Duration.seconds(Worlds.isRig ? 9 : 1)
+    session.queue.sync {
+        session.blueZ.timing.daemon.slowCall = slowCall
+        session.bus?.slowCall = slowCall
+    }
+}
