@@ -192,7 +192,7 @@ package enum BlueZDifference: CaseIterable, Sendable {
         case .strandedDiscovery:
             .fault(
                 "where a scan ends within milliseconds of a change of its services, as with two managers, bluetoothd "
-                    + "believes ever after that it discovers, and the next scan for the same hears nothing",
+                    + "still believes that it discovers, and the next scan for the same hears nothing",
                 "rig, 5.66; source", "another discovery is begun, and ended")
         case .classicPaging:
             .fault(

@@ -43,9 +43,9 @@ struct DiscoveryStateMachine {
     private var mustRestart = false
     private var step = Step.none
     private var refusals = 0
-    /// BlueZ was too busy to end the discovery. It is where another filter takes effect, and may then believe ever after that it
-    /// discovers, without a client: the next discovery with the same filter would hear nothing. Seen with 5.66
-    /// (src/adapter.c, `stop_discovery_complete`).
+    /// BlueZ was too busy to end the discovery, as it is while another filter takes effect. It may then discover without a client,
+    /// as far as it knows, and a discovery with the same filter would hear nothing. Seen with 5.66 (src/adapter.c,
+    /// `stop_discovery_complete`).
     private var isStranded = false
 
     init(timing: BlueZTiming.Scan = BlueZTiming.Scan()) { self.timing = timing }

@@ -192,25 +192,23 @@ extension Scenarios {
             #expect(try await stage.world.control("central services").contains(other.uuid.line))
         }
 
-        /// Connected, with a characteristic to read, and then the end of that by `cause`.
-        private func lose(
-            _ stage: Stage, _ central: CentralManager, by cause: () async throws -> Void
-        ) async throws -> CoreBluetoothAsync.Peripheral {
+        /// A connection in use ends by `cause`.
+        private func lose(_ central: CentralManager, by cause: () async throws -> Void) async throws {
             let heart = try await AsyncCentralScenarios.find("Rig Heart", CBUUID(string: "180D"), central)
             try await within { try await central.connect(heart) }
             try await within { _ = try await heart.discoverServices() }
-            var states = central.states.makeAsyncIterator()
+            let (states, log) = (central.states, EventLog<CBManagerState>())
+            let noting = Task { for await state in states { log.append(state) } }
             try await cause()
-            let error = await #expect(throws: BluetoothError.self) {
-                try await within {
-                    while true { _ = try await heart.readRSSI() }
-                }
-            }
+            let error =
+                await thrown {
+                    try await within { while true { _ = try await heart.readRSSI() } }
+                } as? BluetoothError
             // An adapter may go off before it is gone.
             #expect(error == .unavailable(.resetting) || error == .unavailable(.poweredOff))
             #expect(heart.state == .disconnected)
-            while let state = await states.next(), state != .resetting {}
-            return heart
+            _ = try await log.next("resetting") { $0 == .resetting ? true : nil }
+            noting.cancel()
         }
 
         private func connectsAgain(_ central: CentralManager) async throws {
@@ -228,7 +226,7 @@ extension Scenarios {
         func otherAdapter() async throws {
             let stage = try await Stage(preserved: false)
             let central = stage.central()
-            _ = try await lose(stage, central) {
+            try await lose(central) {
                 try await stage.world.control("rig adapters 2")
                 try await stage.world.control("rig unplug 0")
             }
@@ -244,7 +242,7 @@ extension Scenarios {
             let central = stage.central()
             try await within { try await central.waitUntilReady() }
             noticeHangsSoon(in: stage.world)
-            _ = try await lose(stage, central) { try await stage.world.control("bluetoothd hang") }
+            try await lose(central) { try await stage.world.control("bluetoothd hang") }
             try await stage.world.control("bluetoothd continue")
             try await connectsAgain(central)
         }
