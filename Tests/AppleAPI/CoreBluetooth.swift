@@ -104,6 +104,10 @@ open class CBService: CBAttribute {
     open var characteristics: [CBCharacteristic]? { fatalError() }
 }
 open class CBMutableService: CBService {
+    open override var includedServices: [CBService]? {
+        get { fatalError() }
+        set {}
+    }
     open override var characteristics: [CBCharacteristic]? {
         get { fatalError() }
         set {}
