@@ -71,7 +71,8 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     private struct WaitingCall {
         let message: OpaquePointer
         let deadline: Duration
-        let bindsCaller: Bool
+        /// The receiver, if the call binds this connection.
+        let bindingReceiver: String?
         let completion: Completion
     }
 
@@ -106,21 +107,35 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     /// Closes the connection. Unanswered calls fail before this returns, and nothing is received any more. Harmless if it is
     /// already closed.
     ///
-    /// This process leaves the bus when the calls that bind it (``MethodCall/bindsCaller``) are answered, a minute later at
-    /// most: usually at once. A receiver that watches for the end of its callers from the moment at which it handles a call, as
+    /// This process leaves the bus when the calls that bind it (``MethodCall/bindsCaller``) are handled: usually at once, and ten
+    /// minutes later at most. A receiver that watches for the end of its callers from the moment at which it handles a call, as
     /// bluetoothd does, would keep without a limit what one asks for that has left before.
     public func close() {
         guard end(.disconnected(name: Self.disconnected, message: "the connection to the bus was closed")) else {
             return
         }
         settle { [self] in disconnect() }
-        if presence.isConnected { queue.later(.seconds(60)) { [weak self] in self?.disconnect() } }
+        if presence.isConnected { queue.later(.seconds(600)) { [weak self] in self?.disconnect() } }
     }
 
-    /// Calls `body`, on the queue, as soon as no call is unanswered that binds this connection, or it is lost.
-    public func settle(_ body: @escaping () -> Void) {
+    /// The process ends: no more calls are made that bind it. Calls `body`, on the queue, as soon as those that were made are
+    /// handled, or the connection is lost.
+    public func leave(_ body: @escaping () -> Void) {
+        presence.isLeaving = true
+        settle(body)
+    }
+
+    private func settle(_ body: @escaping () -> Void) {
         assertOnQueue()
-        if presence.isBound { presence.settled.append(body) } else { body() }
+        guard presence.isBound else { return body() }
+        presence.settled.append(body)
+        // Some calls are never answered. But a receiver handles them in their order: with this one, it has handled those.
+        for receiver in presence.unasked {
+            let question = MethodCall(
+                destination: receiver, path: "/", interface: "org.freedesktop.DBus.Peer", member: "Ping")
+            guard let serial = try? send(try message(for: question), whileLeaving: true) else { continue }
+            presence.asked[serial] = receiver
+        }
     }
 
     private func disconnect() {
@@ -272,8 +287,8 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         assertOnQueue()
         do {
             let prepared = WaitingCall(
-                message: try message(for: call), deadline: deadline, bindsCaller: call.bindsCaller,
-                completion: completion)
+                message: try message(for: call), deadline: deadline,
+                bindingReceiver: call.bindsCaller ? call.destination : nil, completion: completion)
             if call.destination == MethodCall.busName {
                 send(prepared)  // the bus answers at once, and does not count these
             } else {
@@ -288,13 +303,17 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     }
 
     private func send(_ call: WaitingCall) {
+        if presence.isLeaving, call.bindingReceiver != nil {
+            dbus_message_unref(call.message)
+            return fail(call.completion, .disconnected(name: Self.disconnected, message: "the process ends"))
+        }
         do {
             let serial = try send(call.message)
             let now = DispatchTime.now()
             let (due, slow) = (now.later(by: call.deadline), now.later(by: slowCall))
             open[serial] = OpenCall(
                 start: now, deadline: due, slow: slow < due ? slow : nil, completion: call.completion)
-            if call.bindsCaller { presence.binding.insert(serial) }
+            if let receiver = call.bindingReceiver { presence.binding[serial] = receiver }
             deadlines.mustFire(by: min(due, slow))
             loop.noteCall(at: now.uptimeNanoseconds)
         } catch { fail(call.completion, error) }
@@ -335,10 +354,10 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     }
 
     @discardableResult
-    private func send(_ message: OpaquePointer, isAnswer: Bool = false) throws(BusError) -> UInt32 {
+    private func send(_ message: OpaquePointer, whileLeaving: Bool = false) throws(BusError) -> UInt32 {
         assertOnQueue()
         defer { dbus_message_unref(message) }
-        guard presence.isOpen || isAnswer && presence.isConnected else {
+        guard presence.isOpen || whileLeaving && presence.isConnected else {
             throw .disconnected(name: Self.disconnected, message: "not connected to a bus")
         }
         var serial: UInt32 = 0
@@ -389,7 +408,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         guard let message = cdbus_message_new_return(call.serial, call.senderC) else { return }
         do {
             if let arguments { try write(arguments, into: message) }
-            try send(message, isAnswer: true)
+            try send(message, whileLeaving: true)
         } catch {
             refuse(call, name: "org.freedesktop.DBus.Error.Failed", message: error.message)
         }
@@ -402,7 +421,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
             cdbus_message_new_error(call.serial, call.senderC, name, message)
             ?? cdbus_message_new_error(
                 call.serial, call.senderC, "org.freedesktop.DBus.Error.Failed", message)
-        if let answer { _ = try? send(answer, isAnswer: true) }
+        if let answer { _ = try? send(answer, whileLeaving: true) }
     }
 
     /// Sends a signal, to all subscribers of a matching rule or only to `destination`.

@@ -33,8 +33,12 @@ struct ServiceTable {
         guard !restored.isEmpty, numbers[ObjectIdentifier(service)] == nil, let parts = service.includedServices else {
             return
         }
+        var candidates = restored.filter { service in !parts.contains { $0 === service } }
         service.includedServices = parts.map { part in
-            numbers[ObjectIdentifier(part)] == nil ? restored.first { $0.uuid == part.uuid } ?? part : part
+            guard numbers[ObjectIdentifier(part)] == nil,
+                let index = candidates.firstIndex(where: { $0.uuid == part.uuid })
+            else { return part }
+            return candidates.remove(at: index)
         }
     }
 

@@ -46,24 +46,22 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
     }
 
     deinit {
-        guard let connection else { return }
-        Self.leaving.enter()
-        connection.queue.async {
-            connection.close()
-            connection.settle { Self.leaving.leave() }
-        }
+        if let connection { connection.queue.async { connection.close() } }
     }
 
-    /// What `exit` waits for: what was asked for is sent, and answered as far as that matters (``Connection/close()``).
-    static let leaving = DispatchGroup()
+    private struct OpenedConnection { weak var connection: Connection? }
+    /// A connection exists as long as it is on the bus.
+    private static let opened = Protected<[OpenedConnection]>([])
 
-    /// The process ends, which does not close the connection.
-    func prepareToLeave() {
-        Self.leaving.enter()
-        queue.async { [self] in
-            guard let connection else { return Self.leaving.leave() }
-            connection.settle { Self.leaving.leave() }
+    /// The process ends: what was asked for is sent, and handled as far as that matters (``Connection/leave(_:)``). Takes a second
+    /// at most, if BlueZ hangs.
+    static func leaveAll() {
+        let leaving = DispatchGroup()
+        for connection in opened.withLock({ $0.compactMap(\.connection) }) {
+            leaving.enter()
+            connection.queue.async { connection.leave { leaving.leave() } }
         }
+        _ = leaving.wait(timeout: .now() + .seconds(1))
     }
 
     // MARK: The queue
@@ -147,6 +145,10 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
         do {
             let connection = try Connection(address: address, queue: queue)
             self.connection = connection
+            Self.opened.withLock { opened in
+                opened.removeAll { $0.connection == nil }
+                opened.append(OpenedConnection(connection: connection))
+            }
             firstLane = CallLane(connection)
             lane = firstLane
             connection.onSignal = { [weak self] in self?.observer?.receive($0) }

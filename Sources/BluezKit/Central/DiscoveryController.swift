@@ -188,8 +188,8 @@ final class DiscoveryController: CustomStringConvertible {
             case .reportRefusal:
                 guard let refusal else { continue }
                 Log.warning(
-                    "BlueZ refuses to \(machine.isRunning ? "end a scan" : "scan"), and is asked again until it does: "
-                        + "\(refusal.message) (\(refusal.name))")
+                    "BlueZ refuses to scan, or to end a scan, and is asked again until it does: \(refusal.message) "
+                        + "(\(refusal.name))")
             case .startTimer(let delay):
                 bus.after(delay) { [weak self] in
                     if let self, self.generation == generation { perform(machine.timerFired()) }

@@ -74,10 +74,7 @@ final class Session: @unchecked Sendable {  // holds: constants; what is below t
     private static let sendsAtExit = {
         _ = process
         return atexit {
-            guard getpid() == Session.process else { return }
-            let sessions = Session.sessions.withLock { $0.values.compactMap(\.session) }
-            for session in sessions { session.blueZ.prepareToLeave() }
-            _ = BlueZBus.leaving.wait(timeout: .now() + .seconds(1))
+            if getpid() == Session.process { BlueZBus.leaveAll() }
         }
     }()
 

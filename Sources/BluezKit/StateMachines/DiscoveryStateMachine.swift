@@ -77,18 +77,18 @@ struct DiscoveryStateMachine {
         switch (finished, reply) {
         case (.setFilter(let filter), .done):
             if running != nil {
-                running = filter
+                (running, refusals) = (filter, 0)
                 return next()
             }
+            if isPaused || wished == nil { return next() }
             step = .start(filter)
             return [.start]
         case (.start(let filter), .done):
-            running = filter
-            refusals = 0
+            (running, refusals, isStranded) = (filter, 0, false)
         case (.stop, .refused) where isStranded:
             // It is there as long as another one is, with the same filter, which can be ended.
             step = .start(running ?? Filter(services: nil, wantsDuplicates: false))
-            (isStranded, mustRestart) = (false, true)
+            mustRestart = true
             return [.start]
         case (.stop, .done), (.stop, .refused): (running, refusals, isStranded) = (nil, 0, false)
         case (_, .busy), (_, .refused):

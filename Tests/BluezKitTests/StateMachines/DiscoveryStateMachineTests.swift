@@ -43,6 +43,30 @@ import Testing
         #expect(machine.replied(.done) == [.setFilter(everything)])
     }
 
+    @Test("a discovery that is not wanted any more when its filter is set is not started")
+    func calledOff() {
+        var machine = DiscoveryStateMachine()
+        #expect(machine.wish(hearts) == [.setFilter(hearts)])
+        #expect(machine.wish(nil) == [])
+        #expect(machine.replied(.done) == [])
+        #expect(!machine.isRunning)
+    }
+
+    @Test("one that BlueZ continues for no client is ended however often it refuses what is needed for that")
+    func strandedAgain() {
+        var machine = running(hearts)
+        #expect(machine.wish(nil) == [.stop])
+        #expect(machine.replied(.busy) == [.startTimer(.milliseconds(200))])
+        #expect(machine.timerFired() == [.stop])
+        #expect(machine.replied(.refused) == [.start])
+        #expect(machine.replied(.refused) == [.startTimer(.milliseconds(400))])
+        #expect(machine.timerFired() == [.stop])
+        #expect(machine.replied(.refused) == [.start])
+        #expect(machine.replied(.done) == [.stop])
+        #expect(machine.replied(.done) == [])
+        #expect(!machine.isRunning)
+    }
+
     @Test("a busy adapter is asked again with increasing delays")
     func retries() {
         var machine = DiscoveryStateMachine()
