@@ -24,6 +24,25 @@ extension Scenarios {
             try await setting.removeBond()
         }
 
+        // BlueZ answers no `RegisterApplication` that `UnregisterApplication` overtakes.
+        @Test("PB-6 O-45 managers that are released while they add a service leave no connection to the bus")
+        func releasedWhileAdding() async throws {
+            let world = try await Worlds.make()
+            var connections: [WeakConnection] = []
+            for _ in 0..<10 {
+                let publisher = Publisher(world)
+                try await publisher.powerOn()
+                let session = publisher.manager.session
+                connections.append(session.queue.sync { WeakConnection(connection: session.bus) })
+                publisher.manager.add(localService(0x100, [local(0x110, [.read])]))
+                publisher.release()
+            }
+            try await eventually("all have left") { connections.allSatisfy { $0.connection == nil } }
+        }
+
+        /// One exists as long as it is on the bus.
+        private struct WeakConnection { weak var connection: Connection? }
+
         /// All that remains of the session is what bluetoothd handles when it continues.
         private func leave(_ world: any World) async throws {
             let central = Central(world)
