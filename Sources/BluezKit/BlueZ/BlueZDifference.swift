@@ -186,7 +186,7 @@ package enum BlueZDifference: CaseIterable, Sendable {
         case .goneClient:
             .fault(
                 "what a program asks for, and ends before bluetoothd handles it, is kept until bluetoothd ends: a pairing "
-                    + "agent that refuses every program's pairings, a discovery", "rig, 5.66 to 5.87; source",
+                    + "agent that refuses every program's pairings, a discovery", "rig, 5.66; source",
                 "a manager that is released, and `exit`, wait until it has; after `kill -9`, a crash, or a signal without "
                     + "a handler in that moment, which is longer while bluetoothd hangs, only another bluetoothd helps")
         case .strandedDiscovery:
