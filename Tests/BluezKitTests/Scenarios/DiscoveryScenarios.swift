@@ -137,6 +137,24 @@ extension Scenarios {
             try await second.disconnect(peripheral)
         }
 
+        // BlueZ 5.66 kept a discovery for no client then, and the next scan for the same services heard nothing.
+        @Test("SC-2 SC-4 two managers end their scans at once: discovery ends with both, and the next scan hears")
+        func endTogether() async throws {
+            let world = try await Worlds.make()
+            let (one, other) = (Central(world), Central(world))
+            for (central, service) in [(one, heartRate), (other, sinkUUID(1))] {
+                try await central.powerOn()
+                central.manager.scanForPeripherals(withServices: [service])
+            }
+            for central in [one, other] {
+                try await central.next("a report") { if case .discovered = $0 { true } else { nil } }
+            }
+            one.manager.stopScan()
+            other.manager.stopScan()
+            try await AsyncCentralScenarios.stopsScanning(world)
+            _ = try await other.find("Rig Sink", services: [sinkUUID(1)])
+        }
+
         @Test("RT-3 a connected peripheral is retrieved by its service, and connects at once for another manager")
         func retrievesConnected() async throws {
             let world = try await Worlds.make()
