@@ -238,7 +238,9 @@ final class DiscoveryController: CustomStringConvertible {
         case .failure(let error):
             Log.debug("discovery: \(error.name) \(error.message)")
             refusal = error
-            perform(machine.replied(error.name == "org.bluez.Error.InProgress" ? .busy : .refused))
+            // Without an answer nothing is known either, above all not that there is nothing to end.
+            let isUndecided = ["org.bluez.Error.InProgress", BusError.timedOut.name].contains(error.name)
+            perform(machine.replied(isUndecided ? .busy : .refused))
         }
     }
 

@@ -118,6 +118,19 @@ import Testing
         try await script.expectNoCall()
     }
 
+    @Test(
+        "a stop that BlueZ has not carried out, or not answered, is made again",
+        arguments: ["InProgress", "org.freedesktop.DBus.Error.NoReply"])
+    func stopsAgain(_ error: String) async throws {
+        let (script, core) = try await stage()
+        scan(script, core)
+        try await start(script)
+        script.turn { script.central.endScan(of: core) }
+        try await script.expect("StopDiscovery").refuse(error)
+        try await script.expect("StopDiscovery").answer()
+        try await script.expectNoCall()
+    }
+
     @Test("a discovery that BlueZ starts when Bluetooth was off meanwhile is not wanted any longer, and is stopped")
     func stray() async throws {
         let (script, core) = try await stage()
