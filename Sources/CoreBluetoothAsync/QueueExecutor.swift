@@ -21,8 +21,13 @@ final class QueueExecutor: SerialExecutor {
 private let posted = DispatchGroup()
 
 /// `exit` in the line after a release: CoreBluetooth learns of it first. To be set up after a manager, whose own handler sends what
-/// that asks of BlueZ: handlers run in the reverse order.
-let postsAtExit: Void = { _ = atexit { _ = posted.wait(timeout: .now() + .milliseconds(200)) } }()
+/// that asks of BlueZ: handlers run in the reverse order. A child of `fork` has none of the threads that would do it.
+let postsAtExit: Void = {
+    _ = process
+    atexit { if getpid() == process { _ = posted.wait(timeout: .now() + .milliseconds(200)) } }
+}()
+
+private let process = getpid()
 
 /// An actor that owns CoreBluetooth's objects.
 protocol QueueActor: Actor {
