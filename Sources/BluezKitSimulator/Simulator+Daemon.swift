@@ -210,6 +210,8 @@ extension Simulator {
     /// Reports an advertisement to all scanning adapters.
     func emit(_ report: AdvertisingReport, unfiltered: Bool = false) {
         for adapter in adapters where adapter.isScanning && adapter.controller.address != report.address {
+            var report = report
+            if let traffic { report.rssi = traffic.measured(report.rssi) }
             adapter.receive(report, unfiltered: unfiltered)
         }
         for listener in listeners where listener.address == report.address { listener.heard(report) }

@@ -7,7 +7,7 @@ import Dispatch
 /// involve the kernel or the radio take longer, so that the answer to a later call about another device overtakes them.
 /// Signals and answers keep the order in which bluetoothd sends them. Devices that are not heard are forgotten after 30
 /// s of simulated time (``SimulatorTiming/scale``). Phones are in range and change their addresses. Other programs
-/// connect to the bus, scan, connect to the phones, and exit.
+/// connect to the bus, scan, connect to the phones, and exit. The strength of a signal varies.
 ///
 /// None of this breaks a rule of D-Bus or BlueZ: an app that fails here would also fail in reality.
 public struct SimulatorBustle: Sendable, Equatable {
@@ -23,6 +23,9 @@ public struct SimulatorBustle: Sendable, Equatable {
     public var addressLifetime = Duration.milliseconds(500)
     /// The number of other programs that use bluetoothd.
     public var clients = 2
+    /// How many dB the strength of a signal varies around the peripheral's, at most. BlueZ does not report one again whose
+    /// strength has stayed the same, and without that a scan that begins while another program scans may never hear of it.
+    public var fading: Int16 = 3
 
     /// Typical background activity.
     public init(seed: UInt64) { self.seed = seed }
@@ -33,6 +36,8 @@ final class Traffic {
     private unowned(unsafe) let simulator: Simulator  // holds: stopped by the simulator's deinit; see Adapter
     private let bustle: SimulatorBustle
     private var random: SeededGenerator
+    /// Of its own: how many advertisements are heard depends on time, and the other choices do not.
+    private var noise: SeededGenerator
     /// Waiting calls in order, by what they wait for.
     private var lanes: [String: [IncomingCall]] = [:]
     private var phones: [VirtualPeripheral] = []
@@ -42,6 +47,13 @@ final class Traffic {
     init(_ bustle: SimulatorBustle, of simulator: Simulator) {
         (self.bustle, self.simulator) = (bustle, simulator)
         random = SeededGenerator(seed: bustle.seed)
+        noise = SeededGenerator(seed: bustle.seed)
+    }
+
+    /// What the controller measures of a signal.
+    func measured(_ rssi: Int16) -> Int16 {
+        let fading = Int(min(max(bustle.fading, 0), 100))
+        return Int16(clamping: min(max(Int(rssi) + .random(in: -fading...fading, using: &noise), -127), 20))
     }
 
     func start() {

@@ -92,6 +92,26 @@ struct SimulatorDiscoveryTests {
         #expect(try await client.property("/org/bluez/hci0", "org.bluez.Adapter1", "Discovering") == .bool(true))
     }
 
+    // Otherwise a scan heard nothing of a peripheral that was connected as it began, while another program scanned all the time.
+    @Test("in a busy world a signal varies, and is reported again")
+    func fading() async throws {
+        var options = SimulatorOptions()
+        var bustle = SimulatorBustle(seed: 1)
+        (bustle.phones, bustle.clients) = (0, 0)
+        options.bustle = bustle
+        options.duplicateFilter = .none
+        let simulator = try await Simulator(timing: .fast, options: options)
+        simulator.add(beacon).advertise(false)
+        let client = try await BusClient(simulator.busAddress)
+        try await client.adapter("SetDiscoveryFilter", .options(["Transport": .string("le")]))
+        try await client.adapter("StartDiscovery")
+        for _ in 0..<20 { beacon.advertiseOnce(rssi: -50) }
+        beacon.advertiseOnce(rssi: -90)
+        try await eventually("the last one is heard") { client.lines.contains { $0.hasPrefix("dev09: RSSI=-9") } }
+        let strengths = client.lines.compactMap { Int($0.trimmingPrefix("dev09: RSSI=")) }.dropLast()
+        #expect(strengths.count > 5 && strengths.allSatisfy { (-53 ... -47).contains($0) })
+    }
+
     @Test("a UUID filter of the only client hides other devices; wrong filters are refused")
     func uuidFilter() async throws {
         let simulator = try await Simulator()
