@@ -83,63 +83,6 @@ extension Scenarios {
             #expect(try await publisher.advertise() == nil)
             #expect(publisher.count { if case .advertising = $0 { true } else { false } } == 5)
         }
-
-        // Slow: in the rig, silence means that nothing was heard for five seconds.
-        @Test("AD-7 each manager has its own advertisement, until the adapter has no room")
-        func several() async throws {
-            let world = try await Worlds.make()
-            var publishers: [Publisher] = []
-            var refusal: CBError?
-            while refusal == nil, publishers.count < 20 {
-                let publisher = Publisher(world)
-                try await publisher.powerOn()
-                publishers.append(publisher)
-                refusal =
-                    try await publisher.advertise([CBAdvertisementDataLocalNameKey: "\(publishers.count)"]) as? CBError
-            }
-            let error = try #require(refusal)
-            #expect(error.code == .outOfSpace)
-            #expect(publishers.count > 2)
-            #expect(error.localizedDescription.contains("\(publishers.count - 1) advertisements on air"))
-            // One makes room for another.
-            publishers[0].manager.stopAdvertising()
-            try await eventually("there is room for another") {
-                try await publishers[publishers.count - 1].advertise() == nil
-            }
-            #expect(publishers[publishers.count - 1].manager.isAdvertising)
-            // A manager that is released takes its own away.
-            for publisher in publishers { publisher.release() }
-            try await world.awaitSilence()
-        }
-
-        @Test("ST-5 AD-3 power off ends advertising and keeps services; after power on the app can resume both")
-        func powerCycle() async throws {
-            let world = try await Worlds.make()
-            let publisher = Publisher(world)
-            try await publisher.powerOn()
-            publisher.answerReads(with: Data([9]))
-            let characteristic = local(0x110, [.read, .notify])
-            try await publisher.add(localService(0x100, [characteristic]))
-            try await publisher.advertise()
-            try await world.connect()
-            _ = try await world.control("central subscribe \(characteristic.uuid.line)")
-            _ = try await publisher.nextSubscription()
-            _ = try await world.control("rig power off")
-            let record = try await publisher.nextRecord("power off") {
-                if case .state(.poweredOff) = $0.event { $0 } else { nil }
-            }
-            #expect(!record.isAdvertising)
-            #expect((characteristic.subscribedCentrals ?? []).isEmpty)
-            _ = try await world.control("rig power on")
-            try await publisher.powerOn()
-            #expect(!publisher.manager.isAdvertising)
-            #expect(try await publisher.advertise() == nil)
-            #expect(publisher.manager.isAdvertising)
-            try await world.connect()
-            #expect(try await world.control("central read \(characteristic.uuid.line)") == "09")
-            // New objects with an equal UUID are welcome.
-            #expect(try await publisher.add(localService(0x100, [local(0x110, .read)])) == nil)
-        }
     }
 }
 

@@ -166,28 +166,6 @@ extension Scenarios {
             try await central.disconnect(heart)
         }
 
-        @Test("O-43 DL-7 two managers on one link: each has its didConnect; cancelling one keeps the other's link")
-        func twoManagers() async throws {
-            let world = try await Worlds.make()
-            let first = Central(world)
-            let second = Central(world)
-            try await first.powerOn()
-            try await second.powerOn()
-            let mine = try await first.find("Rig Heart", services: [heartRate])
-            let theirs = try #require(second.manager.retrievePeripherals(withIdentifiers: [mine.identifier]).first)
-            #expect(mine !== theirs)
-            try await first.connect(mine)
-            try await second.connect(theirs)
-            try await first.disconnect(mine)
-            #expect(theirs.state == .connected)
-            // The link works.
-            let location = try await second.characteristic(CBUUID(string: "2A38"), of: heartRate, on: theirs)
-            #expect(try await second.read(location).get() == Data([1]))
-            #expect(try await world.control("heart connections") == "1")
-            try await second.disconnect(theirs)
-            try await world.awaitConnections("heart", 0)
-        }
-
         @Test("O-14 CN-1 MIS-5 releasing a connected peripheral ends its link without a callback")
         func releasing() async throws {
             let world = try await Worlds.make()
@@ -392,31 +370,6 @@ extension Scenarios {
             try await world.awaitConnections("heart", 0)
         }
 
-        // Slow: in the rig, the adapter has three seconds to come back, and BlueZ ends the link two to three seconds
-        // after it was asked to.
-        @Test("ST-6 D10 the adapter is replaced by another one: resetting, powered on, and everything works")
-        func otherAdapter() async throws {
-            let world = try await Worlds.make()
-            let central = Central(world)
-            try await central.powerOn()
-            let before = try await central.find("Rig Heart", services: [heartRate])
-            try await central.connect(before)
-            _ = try await central.discoverServices(before)
-            try await world.control("rig adapters 2")
-            central.forgetRecords()
-            try await world.control("rig unplug 0")
-            try await central.next("resetting") { if case .state(.resetting) = $0 { true } else { nil } }
-            try await central.powerOn()
-            #expect(central.manager.core.adapterName.withLock { $0 } == "hci1")
-            let heart = try await central.find("Rig Heart", services: [heartRate])
-            #expect(heart !== before)
-            try await central.connect(heart)
-            _ = try await central.discoverServices(heart)
-            try await central.disconnect(heart)
-            try await world.awaitConnections("heart", 0)
-            try await world.control("rig plug 0")
-        }
-
         // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.
         @Test("CE-1 CE-2 a registered manager is informed of matching links of other programs, and no longer after nil")
         func connectionEvents() async throws {
@@ -454,33 +407,6 @@ extension Scenarios {
             try await user.disconnect(heart)
             try await world.awaitConnections("heart", 0)
             #expect(watcher.count { if case .connectionEvent = $0 { true } else { false } } == 3)
-        }
-
-        // Slow: in the rig, a call and then a `Ping` wait nine seconds each before bluetoothd counts as hung.
-        @Test("D10 ST-6 bluetoothd hangs: resetting, no other callback; when it resumes, everything works again")
-        func hungDaemon() async throws {
-            let world = try await Worlds.make()
-            let central = Central(world)
-            try await central.powerOn()
-            let heart = try await central.find("Rig Heart", services: [heartRate])
-            try await central.connect(heart)
-            let location = try await central.characteristic(CBUUID(string: "2A38"), of: heartRate, on: heart)
-            noticeHangsSoon(in: world)
-            central.forgetRecords()
-            try await world.control("bluetoothd hang")
-            heart.readValue(for: location)
-            try await central.next("resetting") { if case .state(.resetting) = $0 { true } else { nil } }
-            try await world.control("bluetoothd continue")
-            try await central.powerOn()
-            #expect(central.records.count == 2)
-            let again = try #require(
-                central.manager.retrievePeripherals(withIdentifiers: [heart.identifier]).first)
-            #expect(again !== heart)
-            try await central.connect(again)
-            let readable = try await central.characteristic(CBUUID(string: "2A38"), of: heartRate, on: again)
-            #expect(try await central.read(readable).get() == Data([1]))
-            try await central.disconnect(again)
-            try await world.awaitConnections("heart", 0)
         }
 
         @Test("O-43 two programs on one link: cancelling one keeps the other's; the last cancel ends it")

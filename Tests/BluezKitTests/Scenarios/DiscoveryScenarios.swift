@@ -137,44 +137,6 @@ extension Scenarios {
             try await second.disconnect(peripheral)
         }
 
-        // BlueZ 5.66 kept a discovery for no client then, and the next scan for the same services heard nothing.
-        @Test("SC-2 SC-4 two managers end their scans at once: discovery ends with both, and the next scan hears")
-        func endTogether() async throws {
-            let world = try await Worlds.make()
-            let (one, other) = (Central(world), Central(world))
-            for (central, service) in [(one, heartRate), (other, sinkUUID(1))] {
-                try await central.powerOn()
-                central.manager.scanForPeripherals(withServices: [service])
-            }
-            for central in [one, other] {
-                try await central.next("a report") { if case .discovered = $0 { true } else { nil } }
-            }
-            one.manager.stopScan()
-            other.manager.stopScan()
-            try await AsyncCentralScenarios.stopsScanning(world)
-            _ = try await other.find("Rig Sink", services: [sinkUUID(1)])
-        }
-
-        @Test("RT-3 a connected peripheral is retrieved by its service, and connects at once for another manager")
-        func retrievesConnected() async throws {
-            let world = try await Worlds.make()
-            let first = Central(world)
-            try await first.powerOn()
-            let mine = try await first.find("Rig Heart", services: [heartRate])
-            try await first.connect(mine)
-            _ = try await first.discoverServices(mine)
-            let second = Central(world)
-            try await second.powerOn()
-            let found = try #require(second.manager.retrieveConnectedPeripherals(withServices: [heartRate]).first)
-            #expect(found.identifier == mine.identifier && found !== mine)
-            #expect(found.state == .disconnected)
-            #expect(second.manager.retrieveConnectedPeripherals(withServices: [CBUUID(string: "1234")]).isEmpty)
-            #expect(second.manager.retrieveConnectedPeripherals(withServices: []).isEmpty)
-            try await second.connect(found)
-            try await second.disconnect(found)
-            try await first.disconnect(mine)
-        }
-
         @Test("D10 SC-4 ST-6 a controller falls silent: a restart, then a power cycle, and devices are heard again")
         func deafController() async throws {
             let world = try await Worlds.make()

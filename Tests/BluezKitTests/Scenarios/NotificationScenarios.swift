@@ -131,42 +131,6 @@ extension Scenarios {
             try await central.disconnect(sink)
         }
 
-        // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.
-        @Test(
-            "NT-8 D6 two managers subscribe to one characteristic: each gets every value once; one unsubscribes",
-            arguments: [false, true])
-        func twoSubscribers(bySocket: Bool) async throws {
-            let (world, first, mine) = try await connectedSink(bySocket: bySocket)
-            let second = Central(world, options: Self.options(bySocket))
-            try await second.powerOn()
-            let theirs = try #require(second.manager.retrievePeripherals(withIdentifiers: [mine.identifier]).first)
-            try await second.connect(theirs)
-            let my = try await first.characteristic(sinkUUID(0x13), of: sinkUUID(1), on: mine)
-            let their = try await second.characteristic(sinkUUID(0x13), of: sinkUUID(1), on: theirs)
-            #expect(try await first.setNotify(true, my) == nil)
-            #expect(try await second.setNotify(true, their) == nil)
-            func next(_ value: UInt8, _ central: Central) async throws {
-                try await central.next("value \(value)") {
-                    if case .value(_, Data([value]), nil) = $0 { true } else { nil }
-                }
-            }
-            for n in 1...3 { try await world.control("sink notify 0013 0\(n)") }
-            try await next(3, first)
-            try await next(3, second)
-            func values(_ central: Central) -> [Data] {
-                central.events.compactMap { if case .value(_, let value?, nil) = $0 { value } else { nil } }
-            }
-            #expect(values(first) == [Data([1]), Data([2]), Data([3])])
-            #expect(values(second) == [Data([1]), Data([2]), Data([3])])
-            #expect(try await first.setNotify(false, my) == nil)
-            try await world.control("sink notify 0013 04")
-            try await next(4, second)
-            try await first.settle(mine)
-            #expect(values(first).count == 3 && values(second).count == 4)
-            try await second.disconnect(theirs)
-            try await first.disconnect(mine)
-        }
-
         @Test("O-31 IV-1 IV-2 a service is added and removed: each is reported once, the others keep notifying")
         func servicesChange() async throws {
             let (world, central, sink) = try await connectedSink()

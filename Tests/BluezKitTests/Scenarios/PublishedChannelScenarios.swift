@@ -86,18 +86,6 @@ extension Scenarios {
             #expect(try await publisher.publishChannel() == psm)
         }
 
-        @Test("L2-8 the released manager's channels end, and nothing is published any more")
-        func released() async throws {
-            let (world, publisher, psm) = try await published()
-            try await world.openChannel(psm)
-            let user = ChannelUser(try await publisher.nextChannel())
-            publisher.forgetRecords()
-            publisher.release()
-            try await user.events.next("the end") { $0 == .ended(isInput: true) ? true : nil }
-            try await world.awaitChannel("central", "closed")
-            await #expect(throws: (any Error).self) { try await world.openChannel(psm) }
-        }
-
         @Test("L2-8 a manager that is released while it publishes leaves no PSM in use")
         func releasedWhilePublishing() async throws {
             let world = try await Worlds.make()

@@ -23,8 +23,6 @@ extension Scenarios {
             case vanishing, slow
         }
 
-        enum API: String, CaseIterable { case delegates, async }
-
         // Slow: in the rig, four seconds of measurements for each kind, and BlueZ takes its time to make links and end them.
         @Test(
             "a bad peripheral delays no value and no read of another one by a second",

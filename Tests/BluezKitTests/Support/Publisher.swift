@@ -253,4 +253,6 @@ func local(
 extension CBUUID {
     /// As control lines take it.
     var line: String { uuidString.lowercased() }
+    /// That of `sinkUUID`.
+    var sinkNumber: Int { data.dropFirst(2).prefix(2).reduce(0) { $0 << 8 | Int($1) } }
 }
