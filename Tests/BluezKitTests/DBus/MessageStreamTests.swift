@@ -1,13 +1,14 @@
 import BluezKitSimulator
 import CBluezDBus
 import Foundation
+import Synchronization
 import Testing
 
 @testable import BluezDBus
 
 @Suite("BluezDBus: receiving")
 struct MessageStreamTests {
-    init() { DescriptorCloser.queue.sync {} }
+    init() { DescriptorCloser.settle() }
 
     @Test("what libdbus accepts is accepted, and read as it reads it, in both byte orders; what it refuses is refused")
     func sameAsLibdbus() {
@@ -188,13 +189,58 @@ struct MessageStreamTests {
         #expect(try descriptorCounts(stream, from: ends[1]) == [1])
     }
 
-    // As that of a file can whose file system is a program of the sender's.
+    /// Has `wait` take its time with each descriptor, until `body` has returned.
+    private func withEnds(
+        _ wait: @escaping @Sendable () -> Void, _ body: () async throws -> Void
+    ) async throws {
+        let end = DescriptorCloser.end.withLock { $0 }
+        DescriptorCloser.end.withLock {
+            $0 = {
+                wait()
+                end($0)
+            }
+        }
+        defer { DescriptorCloser.end.withLock { $0 = end } }
+        try await body()
+    }
+
+    // As that of a file can whose file system is a program of the sender's, or `setsockopt` of a socket that he has locked.
+    @Test("a descriptor that is never closed holds up itself")
+    func neverCloses() async throws {
+        let ends = try socketPair()
+        defer { ends.forEach { close($0) } }
+        let (stream, count, gate) = (MessageStream(), ProtectedBox(0), DispatchSemaphore(value: 0))
+        try await withEnds {
+            let number = count.withLock {
+                $0 += 1
+                return $0
+            }
+            if number <= 3 { _ = gate.wait(timeout: .now() + 60) }
+        } _: {
+            for serial in 1...UInt32(60) {
+                try sendDescriptors([ends[0]], RandomMessage.signal(serial: serial, descriptors: 1), to: ends[0])
+                #expect(try stream.receive(from: ends[1]) && stream.next()?.serial == serial)
+            }
+            try await eventually("the others are closed") { DescriptorCloser.openCount == 3 }
+            for _ in 0..<3 { gate.signal() }
+            try await eventually("all are closed") { DescriptorCloser.isIdle }
+        }
+    }
+
     @Test("descriptors whose closing waits hold up nothing; more of them than a process can bear are not received")
     func slowToClose() async throws {
         let ends = try socketPair()
         defer { ends.forEach { close($0) } }
-        let (stream, closes) = (MessageStream(), DispatchSemaphore(value: 0))
-        DescriptorCloser.queue.async { _ = closes.wait(timeout: .now() + 60) }
+        let (stream, gate) = (MessageStream(), DispatchSemaphore(value: 0))
+        try await withEnds {
+            _ = gate.wait(timeout: .now() + 60)
+            gate.signal()  // for the next one
+        } _: {
+            try await fallBehind(stream, ends) { gate.signal() }
+        }
+    }
+
+    private func fallBehind(_ stream: MessageStream, _ ends: [Int32], then release: () -> Void) async throws {
         for serial in 1...UInt32(30) {
             try sendDescriptors(
                 [Int32](repeating: ends[0], count: 16), RandomMessage.signal(serial: serial, descriptors: 16),
@@ -204,7 +250,7 @@ struct MessageStreamTests {
         #expect(DescriptorCloser.isBehind)
         try sendDescriptors([ends[0]], RandomMessage.signal(serial: 99, descriptors: 1), to: ends[0])
         #expect(try descriptorCounts(stream, from: ends[1]) == [0])
-        closes.signal()
+        release()
         try await eventually("they are closed") { !DescriptorCloser.isBehind }
         try sendDescriptors([ends[0]], RandomMessage.signal(serial: 100, descriptors: 1), to: ends[0])
         #expect(try descriptorCounts(stream, from: ends[1]) == [1])
@@ -218,9 +264,7 @@ struct MessageStreamTests {
         try sendDescriptors([slow.descriptor], RandomMessage.signal(serial: 1, descriptors: 0), to: ends[0])
         slow.close()
         #expect(try stream.receive(from: ends[1]) && stream.next()?.serial == 1)
-        let isClosed = ProtectedBox(false)
-        DescriptorCloser.queue.async { isClosed.withLock { $0 = true } }
-        try await eventually("it is closed") { isClosed.withLock { $0 } }
+        try await eventually("it is closed") { DescriptorCloser.isIdle }
         withExtendedLifetime(slow) {}
     }
 
@@ -294,4 +338,12 @@ func sendDescriptors(_ descriptors: [Int32], _ bytes: [UInt8], to socket: Int32)
         }
     }
     try #require(sent == bytes.count)
+}
+
+extension DescriptorCloser {
+    /// Waits until all are closed.
+    static func settle() {
+        let deadline = ContinuousClock.now + .seconds(60)
+        while !isIdle, ContinuousClock.now < deadline { sched_yield() }
+    }
 }
