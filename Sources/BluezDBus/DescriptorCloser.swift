@@ -1,9 +1,9 @@
 import Glibc
 import Synchronization
 
-/// Closes descriptors that any program has sent and that nothing here wants, on threads of its own. Whoever has sent one can make
-/// all that is done to it take as long as he likes: `close`, where he provides the file system (FUSE), and `setsockopt`, where he holds
-/// the lock of a socket. No signal ends that.
+/// Closes descriptors that any program has sent and that nothing here wants, on threads of its own. The program that has sent one
+/// can make all that is done to it take as long as it likes: `close`, where it provides the file system (FUSE), and `setsockopt`, where
+/// it holds the lock of a socket. No signal ends that.
 enum DescriptorCloser {
     private struct State {
         var waiting: [Int32] = []
@@ -20,12 +20,23 @@ enum DescriptorCloser {
             busy += 1
             return descriptor
         }
+
+        /// - Returns: Whether to start a thread, as all are at a descriptor while others wait.
+        mutating func needsThread() -> Bool {
+            guard !waiting.isEmpty, threads == busy, threads < mostThreads else { return false }
+            threads += 1
+            return true
+        }
     }
 
     /// Each of the senders' descriptors that never end costs one; with the last one, what else has come stays open.
     private static let mostThreads = 4
-    /// A quarter of what a process may have open (`RLIMIT_NOFILE`) where nothing else is set.
-    private static let most = 256
+    /// A quarter of what this process may have open.
+    static let most: Int = {
+        var limit = rlimit()
+        guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return 256 }
+        return Int(min(limit.rlim_cur / 4, 256))
+    }()
 
     private static let state = Mutex(State())
     private static let open = Atomic(0)
@@ -45,19 +56,20 @@ enum DescriptorCloser {
     static func close(_ descriptors: [Int32]) {
         guard !descriptors.isEmpty else { return }
         open.add(descriptors.count, ordering: .relaxed)
-        let isShort = state.withLock { state in
-            state.waiting += descriptors
-            guard state.threads == state.busy, state.threads < mostThreads else { return false }
-            state.threads += 1
-            return true
-        }
-        // If the process has no thread for it, the next ones bring one.
-        if isShort, !startThread(named: "bluezkit.close", closeAll) { state.withLock { $0.threads -= 1 } }
+        state.withLock { $0.waiting += descriptors }
+        startIfNeeded()
+    }
+
+    private static func startIfNeeded() {
+        guard state.withLock({ $0.needsThread() }) else { return }
+        // If the process has no thread for it, the next descriptors bring one.
+        if !startThread(named: "bluezkit.close", closeAll) { state.withLock { $0.threads -= 1 } }
     }
 
     @Sendable private static func closeAll() {
         let end = end.withLock { $0 }
         while let descriptor = state.withLock({ $0.take() }) {
+            startIfNeeded()  // this one may never end
             end(descriptor)
             state.withLock { $0.busy -= 1 }
             open.subtract(1, ordering: .releasing)

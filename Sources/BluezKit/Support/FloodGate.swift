@@ -17,7 +17,8 @@ struct FloodGate {
     /// - Returns: Nil: suppress it. Otherwise the number of events suppressed since the last one that passed.
     mutating func admit(_ source: String, at now: ContinuousClock.Instant) -> Int? {
         if sources[source] == nil, sources.count >= Self.sourceLimit {
-            sources = sources.filter { now - $0.value.last < interval || $0.value.withheld > 0 }
+            // Also those of which something is withheld: a program that has left the bus does not come again.
+            sources = sources.filter { now - $0.value.last < interval }
         }
         let name = sources[source] != nil || sources.count < Self.sourceLimit ? source : ""
         guard var known = sources[name] else {

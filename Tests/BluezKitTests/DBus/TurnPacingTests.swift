@@ -55,6 +55,23 @@ struct TurnPacingTests {
         #expect(pause(1, after: 0) == 0)
     }
 
+    // dbus-broker does: 4,000 signals a second were the most then, and the bus ended the connection.
+    @Test(
+        "a bus that hands over sixteen signals at a time is not slowed down: each pause is half as long as the one before"
+    )
+    mutating func handedOver() {
+        flow()
+        var last = pause(4, after: 4 * Self.millisecond)
+        #expect(last == pacing.longest)
+        for _ in 1...10 {
+            let next = pause(16, after: last + 50_000)
+            #expect(next <= last / 2)
+            last = next
+        }
+        #expect(last < 5000)
+        #expect(pause(4, after: 4 * Self.millisecond) == pacing.longest)
+    }
+
     @Test("what ends is not waited for: a turn without a signal is followed by no pause")
     mutating func ends() {
         flow()

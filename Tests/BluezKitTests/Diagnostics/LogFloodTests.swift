@@ -141,6 +141,16 @@ import Testing
         #expect(gate.admit(":1.0", at: later) == 0)
     }
 
+    @Test("sources of which something is withheld make room as well: a program that has left does not come again")
+    func leavers() {
+        var gate = FloodGate()
+        let start = ContinuousClock.now
+        for number in 0..<FloodGate.sourceLimit {
+            for _ in 0..<2 { _ = gate.admit(":1.\(number)", at: start) }
+        }
+        for number in 100..<105 { #expect(gate.admit(":1.\(number)", at: start + gate.interval) == 0) }
+    }
+
     @Test("10,000 forged signals of one program cause one log line, and BlueZ's signals are still handled")
     func forgeries() async throws {
         let world = try await SimulatedWorld()
