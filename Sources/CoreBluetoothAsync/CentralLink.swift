@@ -70,7 +70,13 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
     private var scan: ScanParameters?
     private var scans = EventHub<ScanData, any Error>()
     /// Those that came before the state was known.
-    private var waitingScans: [(EventSubscription<ScanData, any Error>, ScanParameters)] = []
+    private var waitingScans: [WaitingScan] = []
+
+    /// One that is let go of is not begun.
+    private struct WaitingScan {
+        weak var subscription: EventSubscription<ScanData, any Error>?
+        let parameters: ScanParameters
+    }
     private var restored = Restoration<RestoredCentralState>()
     #if !os(macOS)
     private var connectionEvents = EventHub<ConnectionEvent, Never>()
@@ -124,7 +130,7 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
     func addScan(_ subscription: EventSubscription<ScanData, any Error>, _ parameters: ScanParameters) {
         guard let manager else { return subscription.finish(throwing: BluetoothError.managerReleased) }
         switch manager.state {
-        case .unknown: waitingScans.append((subscription, parameters))
+        case .unknown: waitingScans.append(WaitingScan(subscription: subscription, parameters: parameters))
         case .poweredOn:
             if subscription.isEnded { return }
             if let scan, scan != parameters { scans.finish(throwing: BluetoothError.scanReplaced) }
@@ -143,7 +149,7 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
     }
 
     func pruneScans() {
-        waitingScans.removeAll { $0.0.isEnded }
+        waitingScans.removeAll { $0.subscription?.isEnded != false }
         scans.prune()
         guard scans.isEmpty, scan != nil else { return }
         scan = nil
@@ -157,7 +163,7 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
     }
 
     private func endWaitingScans(_ error: any Error) {
-        for (subscription, _) in waitingScans { subscription.finish(throwing: error) }
+        for scan in waitingScans { scan.subscription?.finish(throwing: error) }
         waitingScans = []
     }
 
@@ -261,7 +267,12 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
     func centralManagerDidUpdateState(_ central: CBCentralManager) {
         let state = central.state
         core?.state.withLock { $0 = state }
-        if state != .poweredOn { endQuestions() }
+        if state != .poweredOn {
+            endQuestions()
+            // What the system still answers are objects from before.
+            for continuation in retrievals.values { continuation.resume(returning: []) }
+            retrievals = [:]
+        }
         if state == .poweredOn {
             hasBeenOn = true
             // The app has let go of the restored one meanwhile.
@@ -282,7 +293,9 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
         #endif
         let scans = waitingScans
         waitingScans = []
-        for (subscription, parameters) in scans { addScan(subscription, parameters) }
+        for scan in scans {
+            if let subscription = scan.subscription { addScan(subscription, scan.parameters) }
+        }
     }
 
     func centralManager(

@@ -90,6 +90,7 @@ final class PeripheralLink: NSObject, CBPeripheralDelegate {
         perform(connection.reset(), error)
         for request in continuations.keys { resume(request, .failure(error)) }
         serviceChanges.close()
+        handle?.update(name: peripheral.name, state: .disconnected)  // soon: no callback will come
     }
 
     private func perform(_ actions: [ConnectionMachine.Action], _ error: any Error = CBError(.operationCancelled)) {

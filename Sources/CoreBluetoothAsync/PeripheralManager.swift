@@ -280,7 +280,7 @@ public final class ATTRequest: Sendable {
     public let central: Central
     /// The characteristic that is read, or the first one that is written.
     public let characteristic: PublishedCharacteristic
-    private let number: UInt64
+    let number: UInt64
     private let core: PeripheralManagerCore
     private let isAnswered = Mutex(false)
 

@@ -127,13 +127,18 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
 
     func addRequests(_ subscription: EventSubscription<ATTRequest, Never>) {
         consumers.add(subscription)
+        early?.removeAll { requests[$0.number] == nil }  // it has ended meanwhile
         early?.removeAll { subscription.send($0) }
         if !subscription.isEnded { early = nil }
     }
 
-    func giveBack(_ requests: [ATTRequest]) {
-        guard manager != nil, consumers.isEmpty, !requests.isEmpty else { return }
-        early = (requests + (early ?? [])).suffix(PeripheralManagerCore.bufferSize)
+    /// - Parameter untaken: Other consumers may have answered some of them, or given them back as well.
+    func giveBack(_ untaken: [ATTRequest]) {
+        let open = untaken.filter { one in
+            requests[one.number] != nil && early?.contains { $0.number == one.number } != true
+        }
+        guard manager != nil, consumers.isEmpty, !open.isEmpty else { return }
+        early = (open + (early ?? [])).suffix(PeripheralManagerCore.bufferSize)
     }
 
     func giveBack(_ states: [RestoredPeripheralState]) {

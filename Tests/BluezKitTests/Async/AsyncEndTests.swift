@@ -1,0 +1,62 @@
+import BluezKitSimulator
+import CoreBluetooth
+import CoreBluetoothAsync
+import Foundation
+import Testing
+
+/// What has ended is not there for others: a request that was answered, the connection of a manager that is released.
+@Suite struct AsyncEndTests {
+    @Test("a request that one consumer has answered is not given to another when a third one ends")
+    func answered() async throws {
+        let world = try await SimulatedWorld(.calm)
+        let manager = PeripheralManager(options: world.managerOptions)
+        let characteristic = try await within {
+            try await manager.startAdvertising()
+            return try await manager.add(localService(0x100, [local(0x110, .write)])).characteristics[0]
+        }
+        try await world.connect()
+        func answering(_ requests: EventSequence<ATTRequest, Never>) -> (EventLog<Bool>, Task<Void, Never>) {
+            let log = EventLog<Bool>()
+            return (
+                log,
+                Task {
+                    for await request in requests {
+                        log.append(true)
+                        request.respond()
+                    }
+                }
+            )
+        }
+        func write() async throws {
+            _ = try await world.control("central write \(characteristic.uuid.line) 07")
+        }
+        var idle: EventSequence<ATTRequest, Never>? = manager.requests
+        let (first, task) = answering(manager.requests)
+        try await write()
+        try await first.next("the request") { $0 }
+        task.cancel()
+        await task.value
+        withExtendedLifetime(idle) {}
+        idle = nil
+        _ = await manager.isAdvertising  // that is known now
+        let (second, other) = answering(manager.requests)
+        try await write()
+        try await second.next("the next request") { $0 }
+        #expect(second.all.count == 1)
+        other.cancel()
+    }
+
+    @Test("a peripheral is disconnected when its manager is released")
+    func released() async throws {
+        let world = try await SimulatedWorld(.calm)
+        var central: CentralManager? = CentralManager(options: world.managerOptions)
+        let ended = try #require(central).states
+        let heart = try await Scenarios.AsyncCentralScenarios.find(
+            "Rig Heart", CBUUID(string: "180D"), #require(central))
+        try await within { [central] in try await central?.connect(heart) }
+        #expect(heart.state == .connected)
+        central = nil
+        try await within { for await _ in ended {} }
+        #expect(heart.state == .disconnected)
+    }
+}
