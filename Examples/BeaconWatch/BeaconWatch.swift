@@ -110,10 +110,12 @@ enum BeaconWatch {
             let central = CentralManager()
             for try await found in central.scanForPeripherals(allowDuplicates: true) {
                 let who = "\(found.peripheral.identifier) \(found.rssi ?? 127) dBm"
+                var line = ""
                 do {
                     guard let beacon = try Beacon(found.advertisementData) else { continue }
-                    FileHandle.standardOutput.write(Data("\(who) \(beacon)\n".utf8))
+                    line = "\(who) \(beacon)\n"
                 } catch { FileHandle.standardError.write(Data("\(who) \(error)\n".utf8)) }
+                try FileHandle.standardOutput.write(contentsOf: Data(line.utf8))
                 left -= 1
                 if left == 0 { return }
             }

@@ -81,7 +81,11 @@ enum Gateway {
                 for try await found in scan {
                     let sensor = found.peripheral
                     let name = found.advertisementData.localName ?? sensor.name
-                    group.addTask { try await follow(sensor, name, service, characteristic, central, printer) }
+                    group.addTask {
+                        do { try await follow(sensor, name, service, characteristic, central, printer) } catch {
+                            fail(error.localizedDescription)  // at once: the scan would go on
+                        }
+                    }
                 }
             }
         } catch { fail(error.localizedDescription) }

@@ -21,7 +21,7 @@ enum Restoration {
         let restored = await central.restoredState.first { _ in true }
         try await central.waitUntilReady()
         var sensor = restored?.peripherals.first
-        say(sensor == nil ? "Looking for a sensor." : "Restored.")
+        try say(sensor == nil ? "Looking for a sensor." : "Restored.")
         let scan = sensor == nil ? central.scanForPeripherals(withServices: [service]) : nil
         if let scan { sensor = try await scan.first { _ in true }?.peripheral }
         guard let sensor else { return }
@@ -30,11 +30,11 @@ enum Restoration {
             do {
                 let measurement = try await sensor.discoverCharacteristic(CBUUID(string: "2A37"), in: service)
                 for try await value in sensor.values(for: measurement) where value.count > 1 {
-                    say("\(value[value.startIndex + 1]) bpm")
+                    try say("\(value[value.startIndex + 1]) bpm")
                 }
-            } catch is CBError { say("The connection was lost.") }
+            } catch is CBError { try say("The connection was lost.") }
         }
     }
 
-    static func say(_ line: String) { FileHandle.standardOutput.write(Data("\(line)\n".utf8)) }
+    static func say(_ line: String) throws { try FileHandle.standardOutput.write(contentsOf: Data("\(line)\n".utf8)) }
 }

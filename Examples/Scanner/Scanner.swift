@@ -71,21 +71,22 @@ func line(_ found: ScanData) -> String {
 enum Scanner {
     static func main() async {
         let options = Options(CommandLine.arguments.dropFirst())
-        var output = FileHandle.standardOutput
-        if let file = options.file {
-            guard FileManager.default.createFile(atPath: file, contents: nil),
-                let handle = FileHandle(forWritingAtPath: file)
-            else { fail("\(file) cannot be written") }
-            output = handle
-        }
         let central = CentralManager()
         do {
             try await central.waitUntilReady()
+            let output = options.file.map(opened) ?? .standardOutput
             try output.write(contentsOf: Data("time,identifier,name,rssi,services,manufacturer\n".utf8))
             try await scan(central, options, to: output)
         } catch {
             fail(error.localizedDescription)
         }
+    }
+
+    /// A device or a pipe stays what it is, unlike with `FileManager.createFile`.
+    static func opened(_ file: String) -> FileHandle {
+        let descriptor = open(file, O_WRONLY | O_CREAT | O_TRUNC, 0o644)
+        guard descriptor >= 0 else { fail("\(file) cannot be written: \(String(cString: strerror(errno)))") }
+        return FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
     }
 
     static func scan(_ central: CentralManager, _ options: Options, to output: FileHandle) async throws {

@@ -32,7 +32,7 @@ actor Room {
         let value = Int(Int16(bitPattern: UInt16(data[data.startIndex]) | UInt16(data[data.startIndex + 1]) << 8))
         guard (500...3000).contains(value) else { return CBATTError.Code(rawValue: 0x80) ?? .unlikelyError }
         target = value
-        FileHandle.standardOutput.write(Data("The target is \(Double(value) / 100) °C now.\n".utf8))
+        try? FileHandle.standardOutput.write(contentsOf: Data("The target is \(Double(value) / 100) °C now.\n".utf8))
         return .success
     }
 

@@ -96,8 +96,10 @@ enum UARTTerminal {
         try await withThrowingTaskGroup(of: Void.self) { group in
             group.addTask {
                 var screen = Screen()
-                for try await data in answers { FileHandle.standardOutput.write(screen.take(data)) }
-                FileHandle.standardOutput.write(screen.end)
+                for try await data in answers {
+                    try FileHandle.standardOutput.write(contentsOf: screen.take(data))
+                }
+                try FileHandle.standardOutput.write(contentsOf: screen.end)
             }
             group.addTask {
                 for await line in typedLines() {
