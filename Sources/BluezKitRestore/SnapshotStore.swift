@@ -225,7 +225,8 @@ package final class SnapshotStore: Sendable {
         let aside = path + ".damaged"
         let isAside = rename(path, aside) == 0
         return Failure(
-            description: "\(path): \(reason). " + (isAside ? "It is now \(aside)" : "It stays where it is"),
+            description: "\(path): \(reason.hasSuffix(".") ? reason : reason + ".") "
+                + (isAside ? "It is now \(aside)" : "It stays where it is"),
             isBadContent: true)
     }
 

@@ -56,9 +56,9 @@ enum Program {
     /// Restores the terminal and ends the process.
     static func quit(_ status: ExitStatus) -> Never {
         output?.restoreTerminal()
-        guard status == .success, let output, let problem = output.problem else { exit(status.rawValue) }
+        guard let output, let problem = output.problem else { exit(status.rawValue) }
         output.complain(problem)
-        exit(ExitStatus.failure.rawValue)
+        exit(status == .success ? ExitStatus.failure.rawValue : status.rawValue)
     }
 
     /// The reader of the output is gone.

@@ -57,7 +57,8 @@ do {
         run(common) { SimulateCommand(options, output: $0) }
     }
 } catch {
+    if CommandLine.arguments.contains("--json") { Output(isJSON: true).report(.error(error.message)) }
     let help = error.command.map { "bluez-demo \($0) --help" } ?? "bluez-demo --help"
-    Terminal.write("bluez-demo: \(error.message)\nSee `\(help)`.\n", to: STDERR_FILENO)
+    Terminal.write("bluez-demo: \(error.message.harmless)\nSee `\(help)`.\n", to: STDERR_FILENO)
     exit(ExitStatus.usage.rawValue)
 }

@@ -9,6 +9,10 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     /// Kept, because a peripheral that is released is disconnected.
     private var sensor: CBPeripheral?
     private var identifier: UUID?
+    /// The sensor has a heart-rate measurement, or had it when it was connected for the last time.
+    private var hasMeasured = false
+    /// The link is being ended, because the sensor no longer has one.
+    private var isLeaving = false
     private var name: String?
     private var noted: [String: String] = [:]
     private var count = 0
@@ -97,7 +101,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
         output.report(.restored(state))
         for line in state.lines { output.say(line) }
         guard let restored = state.peripherals.first?.peripheral else { return }
-        (sensor, identifier) = (restored, restored.identifier)
+        (sensor, identifier, hasMeasured) = (restored, restored.identifier, true)
         restored.delegate = self
     }
 
@@ -165,6 +169,15 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
         output.report(.disconnected(peripheral.identifier, reason: error?.sentence))
         guard ending == nil else { return quit() }
         show { $0.isConnected = false }
+        if isLeaving {
+            isLeaving = false
+            output.say(Line("\(label(peripheral)) measures no heart rate any longer. Waiting for it.", .yellow))
+            // It may still advertise, and would be connected at once, again and again.
+            after(1) { [self] _ in
+                if ending == nil, sensor === peripheral { central.connect(peripheral) }
+            }
+            return output.report(.connecting(peripheral.identifier, name: peripheral.name))
+        }
         let reason = error.map { " (\($0.sentence))" } ?? ""
         output.say(Line("The link was lost\(reason). Waiting for \(label(peripheral)).", .yellow))
         // No time limit: this connects as soon as the sensor is back.
@@ -188,8 +201,14 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
         if let error { return complain("the services cannot be discovered", error) }
         let services = peripheral.services ?? []
         guard services.contains(where: { $0.uuid == HeartRateService.uuid }) else {
-            output.complain("\(label(peripheral)) has no heart-rate service")
-            return stop(.failure)
+            guard hasMeasured else {
+                output.complain("\(label(peripheral)) has no heart-rate service")
+                return stop(.failure)
+            }
+            // Its program has ended, and the link is that of its machine.
+            isLeaving = true
+            central?.cancelPeripheralConnection(peripheral)
+            return
         }
         for service in services { peripheral.discoverCharacteristics(nil, for: service) }
     }
@@ -208,6 +227,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
         if isFollowed, !characteristic.isNotifying, characteristic.properties.contains(.notify) {
             sensor.setNotifyValue(true, for: characteristic)
         }
+        if characteristic.uuid == HeartRateMeasurement.uuid { hasMeasured = true }
         switch characteristic.uuid {
         case BatteryLevel.uuid, BodySensorLocation.uuid: sensor.readValue(for: characteristic)
         case let uuid where DeviceInformationText(uuid) != nil: sensor.readValue(for: characteristic)

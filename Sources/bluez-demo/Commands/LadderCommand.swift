@@ -12,7 +12,7 @@ final class LadderCommand: CentralCommand, CBPeripheralDelegate {
     static func make(_ options: LadderOptions, common: CommonOptions, output: Output) -> any Command {
         if common.isSimulated { return CalculatedLadder(output: output) }
         return options.isPeer
-            ? LadderPeerCommand(common: common, output: output)
+            ? LadderPeerCommand(timeout: options.timeout, common: common, output: output)
             : LadderCommand(options, common: common, output: output)
     }
 

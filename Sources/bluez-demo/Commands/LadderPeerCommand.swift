@@ -15,13 +15,29 @@ final class LadderPeerCommand: PeripheralCommand {
         type: LadderProtocol.source, properties: .notify, value: nil, permissions: .readable)
     private let service = CBMutableService(type: LadderProtocol.service, primary: true)
 
-    override init(common: CommonOptions, output: Output) {
+    private let timeout: Double?
+    private var hasPeer: Bool { !counts.isEmpty || subscriber != nil || !channels.isEmpty }
+
+    /// - Parameter timeout: How long it waits for a peer, in seconds.
+    init(timeout: Double?, common: CommonOptions, output: Output) {
+        self.timeout = timeout
         super.init(common: common, output: output)
         service.characteristics = [sink, count, source]
     }
 
     override var services: [CBMutableService] { [service] }
     override var advertisement: [String: Any] { [CBAdvertisementDataServiceUUIDsKey: [LadderProtocol.service]] }
+
+    override var timeLimit: Double? { timeout }
+
+    override func start() {
+        super.start()
+        guard let timeout else { return }
+        after(timeout) { [self] _ in
+            guard ending == nil, !hasPeer else { return }
+            timeIsUp("no peer for \(JSONValue.double(timeout)) s; is `bluez-demo ladder` running, and near?")
+        }
+    }
 
     override func isOnAir() {
         output.say(Line("Waiting for another machine."))

@@ -84,6 +84,19 @@ class ManagerCommand: NSObject, Command {
         }
     }
 
+    /// Calls `body` when `moves` has stayed the same for so many seconds.
+    func whenStill(for seconds: Double, _ moves: @escaping () -> Int, _ body: @escaping () -> Void) {
+        var (known, since) = (moves(), ContinuousClock.now)
+        func look() {
+            after(seconds / 10) { command in
+                guard command.ending == nil else { return }
+                if moves() != known { (known, since) = (moves(), .now) }
+                if since.duration(to: .now) < .seconds(seconds) { look() } else { body() }
+            }
+        }
+        look()
+    }
+
     // MARK: State
 
     /// The manager's state has changed.

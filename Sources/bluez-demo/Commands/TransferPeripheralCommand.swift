@@ -51,10 +51,9 @@ final class TransferPeripheralCommand: PeripheralCommand {
 
     private func limitWaiting() {
         guard let timeout = options.timeout else { return }
-        let before = events
-        after(timeout) { [self] _ in
-            guard ending == nil else { return }
-            guard events == before else { return limitWaiting() }
+        whenStill(for: timeout) { [self] in
+            events
+        } _: { [self] in
             timeIsUp("nothing has moved for \(JSONValue.double(timeout)) s")
         }
     }

@@ -57,7 +57,8 @@ final class Output {
     func complain(_ sentence: String) {
         report(.error(sentence))
         if mode == .live { write(view.draw([], size: Terminal.size)) }
-        let line = Line("bluez-demo: ", .red) + Line(sentence)
+        // It may contain an argument or the name of a file.
+        let line = Line("bluez-demo: ", .red) + Line(sentence.harmless)
         for part in isErrorTerminal ? line.wrapped(to: Terminal.size.columns - 1, indent: 2) : [line] {
             Terminal.write(part.rendered(colour: errorColour) + "\n", to: STDERR_FILENO)
         }

@@ -44,13 +44,24 @@ final class PartialFile {
         let descriptor = open(part, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o644)
         guard descriptor >= 0 else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
         let handle = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
+        try lock(descriptor)
         self.handle = handle
         return handle
+    }
+
+    /// As long as it is open. Another program would write into the same file, or give its own the name of this one.
+    private func lock(_ descriptor: Int32) throws(Failure) {
+        guard flock(descriptor, LOCK_EX | LOCK_NB) != 0 else { return }
+        throw Failure(message: "another program is receiving into '\(part)'; wait for its end, or choose another name")
     }
 
     /// The file to write to, in place of a part of another file.
     private func begun() throws -> FileHandle {
         if let handle { return handle }
+        // Not what another program is receiving.
+        let old = open(part, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW)
+        defer { if old >= 0 { close(old) } }
+        if old >= 0 { try lock(old) }
         // Not a folder, with all that is in it.
         guard unlink(part) == 0 || errno == ENOENT else { throw POSIXError(.init(rawValue: errno) ?? .EIO) }
         // First, because a part without it, or with that of another file, is of no use.
@@ -59,7 +70,7 @@ final class PartialFile {
     }
 
     private func failure(_ error: any Error) -> Failure {
-        Failure(message: "'\(part)' cannot be written: \(CardFile.reason(error))")
+        error as? Failure ?? Failure(message: "'\(part)' cannot be written: \(CardFile.reason(error))")
     }
 
     private static let title = "bluez-demo transfer\n"

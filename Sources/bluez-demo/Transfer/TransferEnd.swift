@@ -107,6 +107,8 @@ final class TransferReceiver: TransferEnd {
         switch message {
         case .offer(let new): take(new)
         case .data(let block):
+            // What was under way when it was refused.
+            guard failure == nil else { return }
             guard isReceiving, let file, let offer else { throw .unexpected("data") }
             guard block.count <= offer.size - file.count else { throw .unexpected("more than was offered") }
             do throws(CardFile.Failure) {

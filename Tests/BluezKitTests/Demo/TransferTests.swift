@@ -132,7 +132,7 @@ struct TransferTests {
 
     @Test("a stranger's offer of another file does not delete a part; its first bytes do")
     func stranger() throws {
-        let receiver = TransferReceiver(target, limit: 1_000_000, asks: false)
+        var receiver = TransferReceiver(target, limit: 1_000_000, asks: false)
         let offer = try SentFile(source).offer
         func begin(_ offer: TransferOffer) throws -> TransferMessage? {
             receiver.begin()
@@ -146,10 +146,9 @@ struct TransferTests {
         #expect(try begin(offer) == .accept(offset: 4096))
         // Also if the command was started again in the meantime.
         #expect(try begin(other) == .accept(offset: 0))
-        let next = TransferReceiver(target, limit: 1_000_000, asks: false)
-        next.begin()
-        try next.take(.offer(offer))
-        #expect(next.nextMessage() == .accept(offset: 4096))
+        receiver = TransferReceiver(target, limit: 1_000_000, asks: false)
+        #expect(try begin(offer) == .accept(offset: 4096))
+        #expect(try begin(other) == .accept(offset: 0))
         try receiver.take(.data(Data([1])))
         #expect(try begin(offer) == .accept(offset: 0))
     }
@@ -226,11 +225,37 @@ struct TransferTests {
         #expect(received == Data("another".utf8))
     }
 
-    @Test("a damaged part ends with an error that says so, and nothing of it is kept")
-    func damaged() throws {
+    // Each gave its own part the name of what the other one was receiving, and said that all was well.
+    @Test("what another program is receiving is left alone: neither replaced, nor written to, nor named")
+    func inUse() throws {
         let offer = try SentFile(source).offer
         let file = try PartialFile(target, offer)
-        try file.append(Data(count: 1000))
+        try file.append(content.prefix(4096))
+        let other = TransferOffer(name: "b", size: 10, digest: [UInt8](repeating: 7, count: 32))
+        #expect(throws: CardFile.Failure.self) { try PartialFile(target, offer) }
+        #expect(throws: CardFile.Failure.self) { try PartialFile(target, other).append(Data(count: 10)) }
+        try file.append(content.dropFirst(4096))
+        #expect(try file.finish())
+        #expect(received == content)
+    }
+
+    @Test("blocks that were under way when the file was refused are no error: both ends hear the reason")
+    func refusedMeanwhile() throws {
+        let missing = folder.path + "/missing"
+        try FileManager.default.createDirectory(atPath: missing, withIntermediateDirectories: false)
+        let receiver = TransferReceiver(missing + "/b", limit: 1_000_000, asks: false)
+        receiver.begin()
+        try receiver.take(.offer(SentFile(source).offer))
+        #expect(receiver.nextMessage() == .accept(offset: 0))
+        try FileManager.default.removeItem(atPath: missing)
+        for _ in 0..<3 { try receiver.take(.data(content.prefix(4096))) }
+        #expect(receiver.nextMessage() == .refuse("it cannot be stored"))
+        #expect(receiver.failure.map { "\($0)".contains("cannot be written") } == true)
+    }
+
+    @Test("a damaged part ends with an error that says so, and nothing of it is kept")
+    func damaged() throws {
+        do { try PartialFile(target, SentFile(source).offer).append(Data(count: 1000)) }
         let (sender, receiver) = try ends(true)
         var (central, peripheral) = (
             TransferPipe(sender, isPeripheral: false), TransferPipe(receiver, isPeripheral: true)

@@ -242,6 +242,35 @@ extension Scenarios {
             try await world.forgetPhone()
         }
 
+        // The link is that of the two machines, and stays: only the service is gone.
+        // Slow: in the rig, two programs find each other twice, and BlueZ ends a link two to three seconds after it was asked to.
+        @Test("a heart-rate sensor whose program ends is waited for, and measures again")
+        func waitsForSensor() async throws {
+            let world = try await worldWithTwoAdapters()
+            let words = demo(world, ["peripheral", "heart-rate", "--rate", "100", "--adapter", "hci0", "--json"])
+            var sensor = try spawn(words)
+            defer { killAndWait(sensor) }
+            let (output, log) = (Pipe(), EventLog<String>())
+            let reader = try spawn(
+                demo(world, ["heart-rate", "--adapter", "hci1", "--json"]),
+                output: output.fileHandleForWriting.fileDescriptor)
+            defer { killAndWait(reader) }
+            try output.fileHandleForWriting.close()
+            note(output, in: log)
+            func next(_ event: String) async throws {
+                try await log.next(event, within: 4 * world_deadline) {
+                    $0.contains(#""event":"\#(event)""#) ? true : nil
+                }
+            }
+            try await next("measurement")
+            await bluetoothdHandlesCalls()
+            kill(sensor, SIGKILL)
+            _ = try await waitForEnd(of: sensor, "the sensor")
+            try await next("disconnected")
+            sensor = try spawn(words)
+            try await next("measurement")
+        }
+
         // Slow: in the rig, two programs find each other, and BlueZ ends their link two to three seconds after it was
         // asked to.
         @Test("a virtual heart-rate sensor is found and its measurements are read")
