@@ -129,6 +129,7 @@ public final class CentralManager: Sendable {
     /// `CBError.operationCancelled`. If there is no connection, it does nothing.
     ///
     /// Cancelling the task ends only the waiting.
+    /// - Throws: ``BluetoothError/unavailable(_:)`` if Bluetooth is not on: then there is no connection either.
     public func cancelPeripheralConnection(_ peripheral: Peripheral) async throws {
         try await core.disconnect(peripheral)
     }

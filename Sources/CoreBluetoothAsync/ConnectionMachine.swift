@@ -137,6 +137,9 @@ struct ConnectionMachine {
     /// It was restored in this state.
     mutating func restore(isConnected: Bool) { state = isConnected ? .connected : .reconnecting([]) }
 
+    /// It is being disconnected, as an object of the app that has been released wanted.
+    mutating func restoreEnding() { state = .cancelling([], next: []) }
+
     /// Bluetooth is off or gone, or the manager was released: no callback comes any more.
     mutating func reset() -> [Action] {
         defer { state = .idle }

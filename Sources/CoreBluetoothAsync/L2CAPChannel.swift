@@ -169,7 +169,7 @@ private final class ChannelLink: NSObject, StreamDelegate {
                     bytes.bindMemory(to: UInt8.self).baseAddress.map { output.write($0, maxLength: bytes.count) } ?? 0
                 }
                 guard count > 0 else { break }
-                writes[0].rest = Data(rest.dropFirst(count))
+                writes[0].rest = rest.dropFirst(count)  // no copy of what may be hundreds of megabytes
             } else {
                 break
             }

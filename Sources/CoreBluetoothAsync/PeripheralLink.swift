@@ -18,6 +18,7 @@ final class PeripheralLink: NSObject, CBPeripheralDelegate {
     private var connectOptions: [String: Any]?
     private var lanes = [Requests(), Requests()]
     private var continuations: [UInt64: Continuation] = [:]
+    private var bondRemovals: Set<UInt64> = []
 
     private var attributes: [UInt64: CBAttribute] = [:]
     private var numbers: [ObjectIdentifier: UInt64] = [:]
@@ -69,6 +70,7 @@ final class PeripheralLink: NSObject, CBPeripheralDelegate {
         switch peripheral.state {
         case .connected: connection.restore(isConnected: true)
         case .connecting: connection.restore(isConnected: false)
+        case .disconnecting: connection.restoreEnding()
         default: break
         }
     }
@@ -83,6 +85,8 @@ final class PeripheralLink: NSObject, CBPeripheralDelegate {
     func reset(_ error: any Error, isInvalid: Bool) {
         self.isInvalid = self.isInvalid || isInvalid
         perform(connection.reset(), error)
+        for request in bondRemovals { resume(request, .failure(error)) }
+        bondRemovals = []
     }
 
     /// The app has released the peripheral or the manager.
@@ -143,11 +147,14 @@ final class PeripheralLink: NSObject, CBPeripheralDelegate {
 
     func removeBond(_ request: UInt64, _ continuation: Continuation) {
         continuations[request] = continuation
+        bondRemovals.insert(request)
         renew()
         let identifier = peripheral.identifier
         central?.manager?.removeBond(with: peripheral) { [weak core = central?.core] error in
             core?.assumeIsolated {
-                $0.link.peripherals[identifier]?.resume(request, error.map { .failure($0) } ?? .success(.done))
+                let link = $0.link.peripherals[identifier]
+                link?.bondRemovals.remove(request)
+                link?.resume(request, error.map { .failure($0) } ?? .success(.done))
             }
         }
     }

@@ -46,6 +46,20 @@ import Testing
         other.cancel()
     }
 
+    // BlueZ's own time limit is half a minute.
+    @Test("removeBond ends when Bluetooth goes off, although bluetoothd has not answered it")
+    func removesBond() async throws {
+        let world = try await SimulatedWorld(.calm)
+        let central = CentralManager(options: world.managerOptions)
+        let heart = try await Scenarios.AsyncCentralScenarios.find("Rig Heart", CBUUID(string: "180D"), central)
+        world.simulator.inject(SimulatorFault("RemoveDevice", .ignore))
+        let removal = Task { try await central.removeBond(with: heart) }
+        _ = await world.simulator.waitForCalls("RemoveDevice")
+        try await world.control("rig power off")
+        let error = await thrown { try await within(10) { try await removal.value } } as? BluetoothError
+        #expect(error == .unavailable(.poweredOff))
+    }
+
     @Test("a peripheral is disconnected when its manager is released")
     func released() async throws {
         let world = try await SimulatedWorld(.calm)

@@ -73,6 +73,16 @@ import Testing
         #expect(machine.connect(3) == [] && machine.didEnd() == [.connect])
     }
 
+    // Its end was taken for that of the new attempt: connect threw, and the peripheral was connected.
+    @Test("CN-2 DL-7 a peripheral that is retrieved while it is being disconnected is connected after that")
+    func restoresEnding() {
+        var machine = ConnectionMachine()
+        machine.restoreEnding()
+        #expect(machine.connect(1) == [] && machine.startsOver == false)
+        #expect(machine.didEnd() == [.connect])
+        #expect(machine.didConnect() == [.resume(1, .success)])
+    }
+
     @Test("O-11 CN-3 CN-7 tasks that connect and disconnect are resumed exactly once, in every order of events")
     func connections() throws {
         try explore(10, length: 5, random: 2000) { events in
