@@ -71,10 +71,12 @@ func line(_ found: ScanData) -> String {
 enum Scanner {
     static func main() async {
         let options = Options(CommandLine.arguments.dropFirst())
+        let output = options.file.map(opened) ?? .standardOutput
         let central = CentralManager()
         do {
             try await central.waitUntilReady()
-            let output = options.file.map(opened) ?? .standardOutput
+            // Not before: what was there stays if there is no Bluetooth.
+            if options.file != nil { ftruncate(output.fileDescriptor, 0) }
             try output.write(contentsOf: Data("time,identifier,name,rssi,services,manufacturer\n".utf8))
             try await scan(central, options, to: output)
         } catch {
@@ -84,7 +86,7 @@ enum Scanner {
 
     /// A device or a pipe stays what it is, unlike with `FileManager.createFile`.
     static func opened(_ file: String) -> FileHandle {
-        let descriptor = open(file, O_WRONLY | O_CREAT | O_TRUNC, 0o644)
+        let descriptor = open(file, O_WRONLY | O_CREAT, 0o644)
         guard descriptor >= 0 else { fail("\(file) cannot be written: \(String(cString: strerror(errno)))") }
         return FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
     }

@@ -23,7 +23,7 @@ import Testing
         arguments: [
             ("scanner", ["--seconds", "soon"], "scanner: --seconds needs a number above 0"),
             ("scanner", ["--fast"], "scanner: there is no option --fast; see --help"),
-            ("scanner", ["/nowhere/at.csv"], "scanner: /nowhere/at.csv cannot be written"),
+            ("scanner", ["/nowhere/at.csv"], "scanner: /nowhere/at.csv cannot be written: No such file or directory"),
             (
                 "beacon-watch", ["--count", "0"],
                 "beacon-watch: only --count with a number above 0 is possible; see --help"
