@@ -35,7 +35,7 @@ enum DescriptorCloser {
     static let most: Int = {
         var limit = rlimit()
         guard getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return 256 }
-        return Int(min(limit.rlim_cur / 4, 256))
+        return Int(max(min(limit.rlim_cur / 4, 256), 16))
     }()
 
     private static let state = Mutex(State())

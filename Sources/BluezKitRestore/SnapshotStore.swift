@@ -220,13 +220,13 @@ package final class SnapshotStore: Sendable {
         return data.prefix(count)
     }
 
-    /// The last one is kept so that it can be examined.
+    /// The last one is kept so that it can be examined, or used by the later version that has written it. A directory may be in the
+    /// way, such as one that was set aside.
     private func setAside(_ reason: String) -> Failure {
-        let aside = path + ".damaged"
-        let isAside = rename(path, aside) == 0
+        let aside = [".damaged", ".damaged-2", ".damaged-3"].map { path + $0 }.first { rename(path, $0) == 0 }
         return Failure(
             description: "\(path): \(reason.hasSuffix(".") ? reason : reason + ".") "
-                + (isAside ? "It is now \(aside)" : "It stays where it is"),
+                + (aside.map { "It is now \($0)" } ?? "It stays where it is"),
             isBadContent: true)
     }
 

@@ -51,7 +51,8 @@ final class PartialFile {
 
     /// As long as it is open. Another program would write into the same file, or give its own the name of this one.
     private func lock(_ descriptor: Int32) throws(Failure) {
-        guard flock(descriptor, LOCK_EX | LOCK_NB) != 0 else { return }
+        // Some file systems have no locks.
+        guard flock(descriptor, LOCK_EX | LOCK_NB) != 0, errno == EWOULDBLOCK else { return }
         throw Failure(message: "another program is receiving into '\(part)'; wait for its end, or choose another name")
     }
 

@@ -75,6 +75,19 @@ import Testing
         #expect(try store.load() != nil)
     }
 
+    // It stayed where it was, and was replaced by the next save.
+    @Test("R-26 RS-10 an invalid file is set aside also where a directory has the name that it would get")
+    func asideIsTaken() throws {
+        let directory = try TemporaryDirectory()
+        let store = try store(directory)
+        try FileManager.default.createDirectory(
+            atPath: store.path + ".damaged", withIntermediateDirectories: false)
+        try "{\"version\": 99}".write(toFile: store.path, atomically: false, encoding: .utf8)
+        #expect { try store.load() } throws: { "\($0)".contains(store.path + ".damaged-2") }
+        try store.save(snapshot())
+        #expect(try String(contentsOfFile: store.path + ".damaged-2", encoding: .utf8) == "{\"version\": 99}")
+    }
+
     @Test("R-26 a truncated file, a huge one, a directory, a pipe, a symbolic link, another identifier's file")
     func notAFile() throws {
         let directory = try TemporaryDirectory()
@@ -91,7 +104,7 @@ import Testing
         try FileManager.default.createDirectory(atPath: file, withIntermediateDirectories: false)
         #expect { try store.load() } throws: { "\($0)".contains("not a regular file") }
         // A directory cannot take the place of the file that was set aside before.
-        try FileManager.default.removeItem(atPath: file)
+        #expect(FileManager.default.fileExists(atPath: file + ".damaged-2"))
         #expect(mkfifo(file, 0o600) == 0)
         #expect { try store.load() } throws: { "\($0)".contains("not a regular file") }
         symlink("/etc/passwd", file)
