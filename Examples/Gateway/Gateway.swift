@@ -82,8 +82,12 @@ enum Gateway {
                     let sensor = found.peripheral
                     let name = found.advertisementData.localName ?? sensor.name
                     group.addTask {
-                        do { try await follow(sensor, name, service, characteristic, central, printer) } catch {
-                            fail(error.localizedDescription)  // at once: the scan would go on
+                        do {
+                            try await follow(sensor, name, service, characteristic, central, printer)
+                        } catch is CancellationError {
+                            // The scan has ended, and its error says why.
+                        } catch {
+                            fail(error.localizedDescription)  // at once: the scan would continue
                         }
                     }
                 }
