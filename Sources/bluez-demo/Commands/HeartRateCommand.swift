@@ -145,6 +145,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     override func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {
         guard ending == nil else { return }
         output.report(.connected(peripheral.identifier, name: peripheral.name))
+        isLeaving = false  // a reset may have ended the link without a callback
         output.say(Line("Connected.", .green))
         show { $0.isConnected = true }
         discover(peripheral)
@@ -171,7 +172,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
         show { $0.isConnected = false }
         if isLeaving {
             isLeaving = false
-            output.say(Line("\(label(peripheral)) measures no heart rate any longer. Waiting for it.", .yellow))
+            output.say(Line("\(label(peripheral)) no longer measures a heart rate. Waiting for it.", .yellow))
             // It may still advertise, and would be connected at once, again and again.
             after(1) { [self] _ in
                 if ending == nil, sensor === peripheral { central.connect(peripheral) }

@@ -108,7 +108,7 @@ final class TransferReceiver: TransferEnd {
         case .offer(let new): take(new)
         case .data(let block):
             // What was under way when it was refused.
-            guard failure == nil else { return }
+            if !isReceiving, failure != nil { return }
             guard isReceiving, let file, let offer else { throw .unexpected("data") }
             guard block.count <= offer.size - file.count else { throw .unexpected("more than was offered") }
             do throws(CardFile.Failure) {

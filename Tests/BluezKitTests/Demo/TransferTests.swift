@@ -251,6 +251,12 @@ struct TransferTests {
         for _ in 0..<3 { try receiver.take(.data(content.prefix(4096))) }
         #expect(receiver.nextMessage() == .refuse("it cannot be stored"))
         #expect(receiver.failure.map { "\($0)".contains("cannot be written") } == true)
+        // Another session starts from the beginning.
+        try FileManager.default.createDirectory(atPath: missing, withIntermediateDirectories: false)
+        receiver.begin()
+        try receiver.take(.offer(SentFile(source).offer))
+        try receiver.take(.data(content.prefix(4096)))
+        #expect(receiver.count == 4096)
     }
 
     @Test("a damaged part ends with an error that says so, and nothing of it is kept")
