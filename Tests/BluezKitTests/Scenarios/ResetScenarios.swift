@@ -194,12 +194,16 @@ extension Scenarios {
             try await app.add(0x100) { [local(0x112, .read)] }
         }
 
-        private func connectsAgain(_ app: any CentralApp) async throws {
-            try await app.awaitState(.poweredOn)
+        private func connectedHeart(_ app: any CentralApp) async throws -> UUID {
             let heart = try await app.find("Rig Heart", heartRate)
             try await app.connect(heart)
             #expect(try await app.read(location, of: heartRate, on: heart) == Data([1]))
-            try await app.disconnect(heart)
+            return heart
+        }
+
+        private func connectsAgain(_ app: any CentralApp) async throws {
+            try await app.awaitState(.poweredOn)
+            try await app.disconnect(connectedHeart(app))
         }
 
         // Slow: in the rig, the adapter has three seconds to come back, and BlueZ ends the link two to three seconds after it was
@@ -210,10 +214,8 @@ extension Scenarios {
         func otherAdapter(_ api: API) async throws {
             let stage = try await Stage(api)
             let app = try await stage.central()
-            let heart = try await app.find("Rig Heart", heartRate)
+            let heart = try await connectedHeart(app)
             let before = try app.object(of: heart)
-            try await app.connect(heart)
-            _ = try await app.read(location, of: heartRate, on: heart)
             try await app.reset(reading: heart) {
                 try await stage.world.control("rig adapters 2")
                 try await stage.world.control("rig unplug 0")
@@ -233,9 +235,7 @@ extension Scenarios {
         func hungDaemon(_ api: API) async throws {
             let stage = try await Stage(api)
             let app = try await stage.central()
-            let heart = try await app.find("Rig Heart", heartRate)
-            try await app.connect(heart)
-            _ = try await app.read(location, of: heartRate, on: heart)
+            let heart = try await connectedHeart(app)
             noticeHangsSoon(in: stage.world)
             try await app.reset(reading: heart) { try await stage.world.control("bluetoothd hang") }
             try await stage.world.control("bluetoothd continue")
