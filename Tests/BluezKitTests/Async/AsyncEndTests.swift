@@ -1,6 +1,6 @@
 import BluezKitSimulator
 import CoreBluetooth
-import CoreBluetoothAsync
+@testable import CoreBluetoothAsync
 import Foundation
 import Testing
 
@@ -72,5 +72,30 @@ import Testing
         central = nil
         try await within { for await _ in ended {} }
         #expect(heart.state == .disconnected)
+    }
+
+    @Test("a retrieval during which bluetoothd ends finds nothing, and what is found after it connects")
+    func retrieves() async throws {
+        let world = try await SimulatedWorld(.calm)
+        let central = CentralManager(options: world.managerOptions)
+        let identifier = try await Scenarios.AsyncCentralScenarios.find("Rig Sink", sinkUUID(1), central).identifier
+        let (found, mayReturn) = (EventLog<Bool>(), DispatchSemaphore(value: 0))
+        let retrieval = Task {
+            await central.core.retrieveFromSystem { manager in
+                let peripherals = manager.retrievePeripherals(withIdentifiers: [identifier])
+                found.append(!peripherals.isEmpty)
+                mayReturn.wait()
+                return peripherals
+            }
+        }
+        defer { mayReturn.signal() }
+        try await found.next("the peripheral") { $0 }
+        try await world.simulator.restartDaemon()
+        let retrieved = try await within { await retrieval.value }
+        #expect(retrieved.isEmpty)
+        mayReturn.signal()
+        try await eventually("Bluetooth is on again") { central.state == .poweredOn }
+        let sink = try await Scenarios.AsyncCentralScenarios.find("Rig Sink", sinkUUID(1), central)
+        try await within { try await central.connect(sink) }
     }
 }
