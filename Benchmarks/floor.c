@@ -3,7 +3,7 @@
 //
 // Usage: floor MODE, see USAGE. `notify` reads signals, `acquire` BlueZ's socket; `write` writes without response to that of
 // AcquireWrite, `write-value` with response. With `hop` each batch of values wakes a second thread, as in any client that
-// makes its callbacks on a queue. `idle` subscribes, says so, and stays.
+// makes its callbacks on a queue. With `latency` it also measures how late values of at least 12 bytes come. `idle` subscribes, says so, and stays.
 // The bus is that of DBUS_SYSTEM_BUS_ADDRESS. Prints one line of JSON; the fields are those of bluezkit-bench.
 #include <dbus/dbus.h>
 
@@ -18,7 +18,7 @@
 #include "measure.h"
 
 static const char *const USAGE =
-    "usage: floor start | notify COUNT [hop] | idle | scan | acquire COUNT [hop] | write COUNT SIZE | write-value COUNT SIZE |\n"
+    "usage: floor start | notify COUNT [hop] [latency] | idle | scan | acquire COUNT [hop] [latency] | write COUNT SIZE | write-value COUNT SIZE |\n"
     "  channel-send BYTES | channel-receive BYTES";
 
 static const char *const SENSOR = "/org/bluez/hci0/dev_F0_F1_F2_00_00_01";
@@ -102,14 +102,25 @@ static void notify(long count, bool hops) {
         }
         if (dbus_message_has_path(message, HEART_RATE) && dbus_message_has_member(message, "PropertiesChanged")) {
             // Begins with 'Notifying'; the rest are values.
-            DBusMessageIter iter, entries, entry;
+            DBusMessageIter iter, entries, entry, variant, array;
             const char *key;
             dbus_message_iter_init(message, &iter);
             dbus_message_iter_next(&iter);
             dbus_message_iter_recurse(&iter, &entries);
             dbus_message_iter_recurse(&entries, &entry);
             dbus_message_iter_get_basic(&entry, &key);
-            if (key[0] == 'V' && received++ == 0) first = measure();
+            if (key[0] == 'V') {
+                if (received++ == 0) first = measure();
+                if (latencies) {
+                    const unsigned char *bytes;
+                    int length;
+                    dbus_message_iter_next(&entry);
+                    dbus_message_iter_recurse(&entry, &variant);
+                    dbus_message_iter_recurse(&variant, &array);
+                    dbus_message_iter_get_fixed_array(&array, &bytes, &length);
+                    note_latency(bytes);
+                }
+            }
         }
         dbus_message_unref(message);
     }
@@ -141,6 +152,7 @@ static void acquire_notify(long count, bool hops) {
         struct pollfd ready = {.fd = socket, .events = POLLIN};
         if (recv(socket, bytes, sizeof bytes, MSG_DONTWAIT) > 0) {
             if (received++ == 0) first = measure();
+            if (latencies) note_latency(bytes);
             continue;
         }
         if (hops && received) sem_post(&batches);
@@ -266,19 +278,26 @@ static void scan(void) {
     print_scan(events, at);
 }
 
+static bool has_option(char **argv, const char *option) {
+    while (*argv && strcmp(*argv, option)) argv++;
+    return *argv;
+}
+
 int main(int argc, char **argv) {
     const char *mode = argc > 1 ? argv[1] : "";
     if (!start()) fail("hci0 is not powered");
     measurement_t powered = measure();
+    bool hops = has_option(argv, "hop");
+    if (has_option(argv, "latency") && !(latencies = calloc((size_t)atol(argv[2]), sizeof *latencies))) fail("out of memory");
     if (!strcmp(mode, "start")) {
         printf("{\"powered_ns\": %lld, \"cpu_us\": %lld, \"rss_kib\": %ld}\n", powered.time_ns, powered.cpu_us,
                rss_kib());
     } else if (!strcmp(mode, "notify") && argc > 2) {
-        notify(atol(argv[2]), argc > 3 && !strcmp(argv[3], "hop"));
+        notify(atol(argv[2]), hops);
     } else if (!strcmp(mode, "idle")) {
         notify(LONG_MAX, false);
     } else if (!strcmp(mode, "acquire") && argc > 2) {
-        acquire_notify(atol(argv[2]), argc > 3 && !strcmp(argv[3], "hop"));
+        acquire_notify(atol(argv[2]), hops);
     } else if (!strcmp(mode, "write") && argc > 3) {
         write_values(atol(argv[2]), (size_t)atol(argv[3]));
     } else if (!strcmp(mode, "write-value") && argc > 3) {

@@ -25,7 +25,8 @@ static const char *const USAGE =
     "usage: generator [OPTION=NUMBER...]\n"
     "  devices=N    devices known from the start (10)\n"
     "  values=N     notifications after StartNotify (0)\n"
-    "  size=N       bytes in each, 4 to 512 (20); the first 4 are its number, little endian\n"
+    "  size=N       bytes in each, 4 to 512 (20); the first 4 are its number, the next 8 when it\n"
+    "               was sent, in nanoseconds of CLOCK_MONOTONIC; little endian\n"
     "  rate=N       notifications per second; 0: as fast as the bus takes them (0)\n"
     "  noise=N      with a rate: reports per second of other devices meanwhile (0)\n"
     "  new=N        new devices after StartDiscovery (0)\n"
@@ -451,12 +452,20 @@ static void sleep_until(const struct timespec *start, double seconds) {
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
 }
 
-static void send_value(const char *path, long number) {
+/// Its number, and when it was sent.
+static const uint8_t *value(long number) {
     static uint8_t bytes[512];
-    change_t change;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
     memcpy(bytes, &(uint32_t){(uint32_t)number}, 4);
+    memcpy(bytes + 4, &(uint64_t){(uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec}, 8);
+    return bytes;
+}
+
+static void send_value(const char *path, long number) {
+    change_t change;
     begin_change(&change, path, "org.bluez.GattCharacteristic1");
-    add_bytes(&change.sink, "Value", bytes, size);
+    add_bytes(&change.sink, "Value", value(number), size);
     end_change(&change);
 }
 
@@ -465,8 +474,7 @@ static uint32_t packets_in_order;
 
 /// bluetoothd drops what a full socket does not take; at full speed this waits, so that each client gets all.
 static void send_packet(long number) {
-    static uint8_t bytes[512];
-    memcpy(bytes, &(uint32_t){(uint32_t)number}, 4);
+    const uint8_t *bytes = value(number);
     while (send(notify_socket, bytes, (size_t)size, MSG_NOSIGNAL) < 0) {
         if (errno != EAGAIN || rate) return;
         poll(&(struct pollfd){.fd = notify_socket, .events = POLLOUT}, 1, -1);

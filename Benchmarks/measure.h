@@ -37,10 +37,34 @@ static long rss_kib(void) {
     return pages * 4;
 }
 
+/// How late the values came, in nanoseconds, and how many did; NULL: that is not measured.
+static long long *latencies;
+static long latency_count;
+
+/// - bytes: a value of at least 12 bytes.
+static void note_latency(const void *bytes) {
+    long long sent;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    memcpy(&sent, (const char *)bytes + 4, sizeof sent);
+    latencies[latency_count++] = now.tv_sec * 1000000000LL + now.tv_nsec - sent;
+}
+
+static int in_order(const void *a, const void *b) {
+    long long x = *(const long long *)a, y = *(const long long *)b;
+    return (x > y) - (x < y);
+}
+
 /// - before: when the work began; - first: when its first event came.
 static void print_events(long count, const measurement_t *before, const measurement_t *first) {
     measurement_t last = measure();
-    printf("{\"events\": %ld, \"cpu_us\": %lld, \"allocations\": %lld, \"first_ns\": %lld, \"seconds\": %.6f, \"rss_kib\": %ld}\n",
+    printf("{");
+    if (latency_count) {
+        qsort(latencies, (size_t)latency_count, sizeof *latencies, in_order);
+        printf("\"p50_us\": %.2f, \"p99_us\": %.2f, ", (double)latencies[latency_count / 2] / 1e3,
+               (double)latencies[latency_count * 99 / 100] / 1e3);
+    }
+    printf("\"events\": %ld, \"cpu_us\": %lld, \"allocations\": %lld, \"first_ns\": %lld, \"seconds\": %.6f, \"rss_kib\": %ld}\n",
            count, last.cpu_us - before->cpu_us, last.allocations - before->allocations, first->time_ns,
            (double)(last.time_ns - first->time_ns) / 1e9, rss_kib());
 }

@@ -1,7 +1,7 @@
 // wire: a second floor, which shows what the bus itself leaves to win: the receive side without libdbus. The socket is read in
 // large blocks, and messages are framed and read in place. It checks nothing: it trusts dbus-daemon, as no library may.
 //
-// Usage: wire notify COUNT | wire scan
+// Usage: wire notify COUNT [latency] | wire scan
 // The bus is that of DBUS_SYSTEM_BUS_ADDRESS (unix:path=). Prints one line of JSON; the fields are those of floor.
 #include <dbus/dbus.h>  // what is sent is written by libdbus
 
@@ -198,7 +198,9 @@ static void notify(long count) {
         if (message.type != DBUS_MESSAGE_TYPE_SIGNAL || strcmp(message.path, HEART_RATE)) continue;
         // Begins with 'Notifying'; the rest are values.
         text(&message.body), number(&message.body), align(&message.body, 8);
-        if (*text(&message.body) == 'V' && received++ == 0) first = measure();
+        if (*text(&message.body) != 'V') continue;
+        if (received++ == 0) first = measure();
+        if (latencies) signature(&message.body), number(&message.body), note_latency(message.body.bytes + message.body.at);
     }
     print_events(count, &before, &first);
 }
@@ -224,7 +226,9 @@ static void scan(void) {
 
 int main(int argc, char **argv) {
     connect_bus();
-    if (argc == 3 && !strcmp(argv[1], "notify")) notify(atol(argv[2]));
+    if (argc == 4 && !strcmp(argv[3], "latency") && !(latencies = calloc((size_t)atol(argv[2]), sizeof *latencies)))
+        fail("out of memory");
+    if (argc >= 3 && !strcmp(argv[1], "notify")) notify(atol(argv[2]));
     else if (argc == 2 && !strcmp(argv[1], "scan")) scan();
-    else fail("usage: wire notify COUNT | wire scan");
+    else fail("usage: wire notify COUNT [latency] | wire scan");
 }

@@ -77,6 +77,12 @@ func number(_ value: Data?) -> Int? {
     return value.prefix(4).reversed().reduce(0) { $0 << 8 | Int($1) }
 }
 
+/// When a value was sent: the little-endian number behind that.
+func sent(_ value: Data?) -> Int? {
+    guard let value, value.count >= 12 else { return nil }
+    return value.prefix(12).suffix(8).reversed().reduce(0) { $0 << 8 | Int($1) }
+}
+
 func characteristic(_ uuid: String, of service: CBService) -> CBCharacteristic {
     let uuid = CBUUID(string: uuid)
     guard let found = service.characteristics?.first(where: { $0.uuid == uuid }) else { fail("there is no \(uuid)") }

@@ -9,12 +9,14 @@ final class NotifyApp: App, CBCentralManagerDelegate, CBPeripheralDelegate {
         var finished = 0
         var before = Measurement()
         var first = Measurement()
+        var latenciesNs: [Int] = []
     }
 
     private let count: Int
     private let subscriptions: Int
     private let managers: Int
     private let asksForValues: Bool
+    private let measuresLatency: Bool
     private let progress: Progress
     private var control: CBCharacteristic?
     private var subscribed = 0
@@ -23,11 +25,13 @@ final class NotifyApp: App, CBCentralManagerDelegate, CBPeripheralDelegate {
 
     /// - count: values that each manager gets; nil: stays when it is subscribed
     /// - asksForValues: by a write, when all managers are subscribed to everything
+    /// - measuresLatency: of values that have at least 12 bytes
     init(
-        count: Int?, subscriptions: Int, managers: Int, asksForValues: Bool, progress: Progress, queue: DispatchQueue?
+        count: Int?, subscriptions: Int, managers: Int, asksForValues: Bool, measuresLatency: Bool,
+        progress: Progress, queue: DispatchQueue?
     ) {
         (self.count, self.subscriptions, self.managers) = (count ?? .max, subscriptions, managers)
-        (self.asksForValues, self.progress) = (asksForValues, progress)
+        (self.asksForValues, self.measuresLatency, self.progress) = (asksForValues, measuresLatency, progress)
         super.init(queue: queue)
     }
 
@@ -77,10 +81,15 @@ final class NotifyApp: App, CBCentralManagerDelegate, CBPeripheralDelegate {
         guard let number = number(characteristic.value) else { fail("a value of too few bytes") }
         guard number == received else { fail("value \(number) came when \(received) was due") }
         if received == 0, progress.finished == 0 { progress.first = Measurement() }
+        if measuresLatency, let sent = sent(characteristic.value) {
+            progress.latenciesNs.append(Measurement.nowNs - sent)
+        }
         received += 1
         guard received == count else { return }
         progress.finished += 1
         guard progress.finished == managers else { return }
-        report(events: count * managers, powered: powered, before: progress.before, first: progress.first)
+        report(
+            events: count * managers, powered: powered, before: progress.before, first: progress.first,
+            latenciesNs: progress.latenciesNs)
     }
 }

@@ -12,7 +12,7 @@ let usage = """
     usage: bluezkit-bench MODE [OPTION...] [main [runloop | glib] | context]
       start                    until Bluetooth is on
       notify COUNT             options: sockets; restore: with a restore identifier; go: ask for the values by a write;
-                               managers=N; subscriptions=N
+                               latency: how late each comes; managers=N; subscriptions=N
       idle                     subscribe, say so, and stay; options as for notify
       scan [duplicates]
       write COUNT SIZE         without response
@@ -32,7 +32,8 @@ func notifyApps(count: Int?) -> [App] {
     return (0..<managers).map { _ in
         NotifyApp(
             count: count, subscriptions: setting("subscriptions"), managers: managers,
-            asksForValues: arguments.contains("go"), progress: progress, queue: queue)
+            asksForValues: arguments.contains("go"), measuresLatency: arguments.contains("latency"),
+            progress: progress, queue: queue)
     }
 }
 

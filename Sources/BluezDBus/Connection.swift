@@ -209,8 +209,8 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
 
     /// Calls `body`, on the queue, whenever `descriptor` can be read from or is closed by the other side, until
     /// ``unwatch(_:)`` or the end of the connection. The thread that waits for the bus waits for it as well, so that it
-    /// costs no more than a message. Where they come fast, the thread lets messages and what `body` reads come together for up
-    /// to four milliseconds.
+    /// costs no more than a message. Where more than 4,000 come in a second, the thread lets messages and what `body` reads come
+    /// together for up to half a millisecond.
     /// - Parameter body: Returns how many values it has read.
     /// - Returns: Whether that is so: not without a connection, memory or a free descriptor.
     public func watch(_ descriptor: Int32, _ body: @escaping () -> Int) -> Bool {
