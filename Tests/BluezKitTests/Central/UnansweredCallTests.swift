@@ -47,15 +47,16 @@ import Testing
             if let end = try await ended(peripheral, central, { if case .services = $0 { true } else { false } }) {
                 return end[0]
             }
-            guard let service = peripheral.services?.first else {
+            if let service = peripheral.services?.first {
+                peripheral.discoverCharacteristics(nil, for: service)
+                try await central.next("characteristics") { if case .characteristics = $0 { true } else { nil } }
+            }
+            guard let value = peripheral.services?.first?.characteristics?.first else {
                 // Looked between the removal of the old service and the addition of the new one.
                 let modified = try await ended(peripheral, central) { if case .modified = $0 { true } else { false } }
                 if let modified { return modified[0] }
                 continue
             }
-            peripheral.discoverCharacteristics(nil, for: service)
-            try await central.next("characteristics") { if case .characteristics = $0 { true } else { nil } }
-            let value = try #require(peripheral.services?.first?.characteristics?.first)
             let reads = simulator.calls("ReadValue").count
             peripheral.readValue(for: value)
             _ = try #require(await simulator.waitForCalls("ReadValue", count: reads + 1))
