@@ -2,8 +2,8 @@ import BluezKit
 import BluezKitGLib
 import Foundation
 
-/// An app with one manager, which waits for Bluetooth and says what it needs of a sensor. A subclass is the delegate, because
-/// a conformance sees only the methods of the class that declares it.
+/// An app with one manager, which waits for Bluetooth and says what it needs of a sensor. A subclass is the delegate,
+/// because a conformance sees only the methods of the class that declares it.
 class App: NSObject {
     let queue: DispatchQueue
     private(set) var manager: CBCentralManager?

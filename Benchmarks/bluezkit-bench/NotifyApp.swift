@@ -1,7 +1,8 @@
 import BluezKit
 import Foundation
 
-/// Subscribes to the sensor, and to further characteristics where there are, and counts the values. All must come, in order.
+/// Subscribes to the sensor, and to further characteristics where there are, and counts the values. All must come, in
+/// order.
 final class NotifyApp: App, CBCentralManagerDelegate, CBPeripheralDelegate {
     /// What the managers of a process have done together. They share a queue.
     final class Progress {

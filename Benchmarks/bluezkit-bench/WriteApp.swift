@@ -1,7 +1,8 @@
 import BluezKit
 import Foundation
 
-/// Writes as fast as it may: without response while `canSendWriteWithoutResponse`, or with response one after the other.
+/// Writes as fast as it may: without response while `canSendWriteWithoutResponse`, or with response one after the
+/// other.
 final class WriteApp: App, CBCentralManagerDelegate, CBPeripheralDelegate {
     private let count: Int
     private let type: CBCharacteristicWriteType

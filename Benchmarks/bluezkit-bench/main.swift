@@ -1,7 +1,7 @@
 // bluezkit-bench: an app as BluezKit's users write them, which measures itself.
 //
-// Callbacks come on a queue of its own, with `main` on the main queue: of any thread (`dispatchMain()`), with `runloop` or
-// `glib` run by such a main loop on the main thread. With `context` they come in a GMainContext.
+// Callbacks come on a queue of its own, with `main` on the main queue: of any thread (`dispatchMain()`), with `runloop`
+// or `glib` run by such a main loop on the main thread. With `context` they come in a GMainContext.
 // The bus is that of DBUS_SYSTEM_BUS_ADDRESS. Prints one line of JSON; what each field means says Benchmarks/README.md.
 import BluezKit
 import BluezKitGLib

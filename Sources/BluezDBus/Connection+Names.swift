@@ -76,7 +76,7 @@ extension Connection {
             completion: completion)
     }
 
-    func noteOwnerChange(_ message: Message) {
+    func updateOwner(_ message: Message) {
         guard message.isSignal("org.freedesktop.DBus", "NameOwnerChanged"),
             message.senderC.matches("org.freedesktop.DBus")
         else { return }

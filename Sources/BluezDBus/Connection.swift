@@ -4,9 +4,9 @@ import Foundation
 
 /// One connection to a bus, driven by one serial queue.
 ///
-/// Threads of its own wait for the socket: one handles what arrives *on the queue* with a `sync` that runs directly when the
-/// queue is idle. So a message costs one wake-up, as in a C program that polls, and everything still happens on the queue.
-/// (A dispatch source costs two: its manager thread, then a worker.)
+/// Threads of its own wait for the socket: one handles what arrives *on the queue* with a `sync` that runs directly
+/// when the queue is idle. So a message costs one wake-up, as in a C program that polls, and everything still happens
+/// on the queue. (A dispatch source costs two: its manager thread, then a worker.)
 ///
 /// Confined to `queue`, except where stated. Ends with ``close()``. A connection that the bus has closed cannot be
 /// reopened: make a new one.
@@ -24,8 +24,8 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     public var onDisconnected: ((BusError) -> Void)?
     /// Called when everything that had arrived is handled, so that the results can be delivered together.
     ///
-    /// If its parameter returns true it may return a delivery, which is made outside the queue by the thread that has waited, and
-    /// may take as long as it likes.
+    /// If its parameter returns true it may return a delivery, which is made outside the queue by the thread that has
+    /// waited, and may take as long as it likes.
     public var onTurnEnd: ((_ mayDeliver: () -> Bool) -> (() -> Void)?)?
 
     /// The bus' own identifier, which is new after each start. Nil while the connection is being made.
@@ -104,12 +104,12 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         }
     }
 
-    /// Closes the connection. Unanswered calls fail before this returns, and nothing is received any more. Harmless if it is
-    /// already closed.
+    /// Closes the connection. Unanswered calls fail before this returns, and nothing is received any more. Harmless if
+    /// it is already closed.
     ///
-    /// This process leaves the bus when the calls that bind it (``MethodCall/bindsCaller``) are handled: usually at once, and ten
-    /// minutes later at most. A receiver that watches for the end of its callers from the moment at which it handles a call, as
-    /// bluetoothd does, would keep without a limit what one asks for that has left before.
+    /// This process leaves the bus when the calls that bind it (``MethodCall/bindsCaller``) are handled: usually at
+    /// once, and ten minutes later at most. A receiver that watches for the end of its callers from the moment at which
+    /// it handles a call, as bluetoothd does, would keep without a limit what one asks for that has left before.
     public func close() {
         guard end(.disconnected(name: Self.disconnected, message: "the connection to the bus was closed")) else {
             return
@@ -118,8 +118,8 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         if presence.isConnected { queue.later(.seconds(600)) { [weak self] in self?.disconnect() } }
     }
 
-    /// The process ends: no more calls are made that bind it. Calls `body`, on the queue, as soon as those that were made are
-    /// handled, or the connection is lost.
+    /// The process ends: no more calls are made that bind it. Calls `body`, on the queue, as soon as those that were
+    /// made are handled, or the connection is lost.
     public func leave(_ body: @escaping () -> Void) {
         presence.isLeaving = true
         settle(body)
@@ -129,7 +129,8 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         assertOnQueue()
         guard presence.isBound else { return body() }
         presence.settled.append(body)
-        // Some calls are never answered. But a receiver handles them in their order: with this one, it has handled those.
+        // Some calls are never answered. But a receiver handles them in their order: with this one, it has handled
+        // those.
         for receiver in presence.unasked {
             let question = MethodCall(
                 destination: receiver, path: "/", interface: "org.freedesktop.DBus.Peer", member: "Ping")
@@ -195,7 +196,8 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     private func receiveMessages() throws(BusError) {
         let input = loop.input
         let isReady = loop.isReady(input)
-        // libdbus ends a connection to which it cannot write, or which it cannot authenticate. What came before that is read.
+        // libdbus ends a connection to which it cannot write, or which it cannot authenticate. What came before that is
+        // read.
         let isLost = dbus_connection_get_is_connected(raw) == 0
         while presence.isConnected, input >= 0, isReady || isLost, try stream.receive(from: input) {
             if stream.isFull { loop.pacing.keepGoing() }
@@ -209,8 +211,8 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
 
     /// Calls `body`, on the queue, whenever `descriptor` can be read from or is closed by the other side, until
     /// ``unwatch(_:)`` or the end of the connection. The thread that waits for the bus waits for it as well, so that it
-    /// costs no more than a message. Where more than 4,000 come in a second, the thread lets messages and what `body` reads come
-    /// together for up to half a millisecond.
+    /// costs no more than a message. Where more than 4,000 come in a second, the thread lets messages and what `body`
+    /// reads come together for up to half a millisecond.
     /// - Parameter body: Returns how many values it has read.
     /// - Returns: Whether that is so: not without a connection, memory or a free descriptor.
     public func watch(_ descriptor: Int32, _ body: @escaping () -> Int) -> Bool {
@@ -229,7 +231,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         if message.kind == .signal { loop.pacing.receive(1) } else { loop.pacing.keepGoing() }
         switch message.kind {
         case .signal:
-            noteOwnerChange(message)
+            updateOwner(message)
             onSignal?(message)
         case .reply: finish(message.replySerial, .success(message))
         case .error: finish(message.replySerial, .failure(message.remoteError))
@@ -315,7 +317,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
                 start: now, deadline: due, slow: slow < due ? slow : nil, completion: call.completion)
             if let receiver = call.bindingReceiver { presence.binding[serial] = receiver }
             deadlines.mustFire(by: min(due, slow))
-            loop.noteCall(at: now.uptimeNanoseconds)
+            loop.recordCall(at: now.uptimeNanoseconds)
         } catch { fail(call.completion, error) }
     }
 
@@ -376,7 +378,8 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
 
     private func failOverdueCalls() {
         deadlines.hasFired()
-        // An answer that has arrived is in time, however late this process looks: it may have been stopped, or the machine.
+        // An answer that has arrived is in time, however late this process looks: it may have been stopped, or the
+        // machine.
         if deadlines.putOff(if: loop.hasInput) { return }
         let (now, turnEnd) = (DispatchTime.now(), onTurnEnd)
         let waited = open.filter { $0.value.completion != nil }

@@ -1,9 +1,9 @@
 import Glibc
 import Synchronization
 
-/// Closes descriptors that any program has sent and that nothing here wants, on threads of its own. The program that has sent one
-/// can make all that is done to it take as long as it likes: `close`, where it provides the file system (FUSE), and `setsockopt`, where
-/// it holds the lock of a socket. No signal ends that.
+/// Closes descriptors that any program has sent and that nothing here wants, on threads of its own. The program that
+/// has sent one can make all that is done to it take as long as it likes: `close`, where it provides the file system
+/// (FUSE), and `setsockopt`, where it holds the lock of a socket. No signal ends that.
 enum DescriptorCloser {
     private struct State {
         var waiting: [Int32] = []

@@ -13,7 +13,8 @@ package func environment(_ name: String) -> String? {
 }
 
 /// Where the programs of this user note what they share on a bus; each file begins with the GUID of its bus.
-/// With set-user-ID that is the user with whose rights it runs: one who may not read or remove what it notes has started it.
+/// With set-user-ID that is the user with whose rights it runs: one who may not read or remove what it notes has
+/// started it.
 /// - Parameter runtimeDirectory: `XDG_RUNTIME_DIR`: one that is not absolute is to be ignored, says its specification.
 package func sharedDirectory(runtimeDirectory: String? = environment("XDG_RUNTIME_DIR")) -> String {
     if let runtimeDirectory, runtimeDirectory.hasPrefix("/") { return runtimeDirectory + "/bluezkit" }

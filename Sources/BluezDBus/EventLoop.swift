@@ -1,8 +1,8 @@
 import CBluezDBus
 import Glibc
 
-/// What a connection waits for: its socket, and other descriptors. ``wait(leads:)`` and ``release()`` are called on the threads
-/// that wait, which hold the connection and thereby this; everything else on the connection's queue.
+/// What a connection waits for: its socket, and other descriptors. ``wait(leads:)`` and ``release()`` are called on the
+/// threads that wait, which hold the connection and thereby this; everything else on the connection's queue.
 final class EventLoop: @unchecked Sendable {  // holds: `raw` permits both, and the rest is confined to the queue
     private let raw: OpaquePointer
     /// Who reads from the other descriptors.
@@ -49,7 +49,7 @@ final class EventLoop: @unchecked Sendable {  // holds: `raw` permits both, and 
     }
 
     /// A call was made, whose answer is not to wait.
-    func noteCall(at now: UInt64) {
+    func recordCall(at now: UInt64) {
         if pacing.call(at: now) { cdbus_loop_resume(raw) }
     }
 

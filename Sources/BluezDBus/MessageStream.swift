@@ -1,8 +1,8 @@
 import CBluezDBus
 import Glibc
 
-/// What arrives from a socket, cut into messages, which stay in the memory into which they were read. Confined to the queue of
-/// its connection.
+/// What arrives from a socket, cut into messages, which stay in the memory into which they were read. Confined to the
+/// queue of its connection.
 final class MessageStream {
     /// Memory for messages, which they keep as long as they exist.
     final class Block {
@@ -29,8 +29,8 @@ final class MessageStream {
     /// The last message without descriptors, used again if it is not kept.
     private var last: Message?
 
-    /// What came with one read. It belongs to the message that has the last byte of the read: a read ends with the data that
-    /// carries descriptors, and no sender puts two messages into that.
+    /// What came with one read. It belongs to the message that has the last byte of the read: a read ends with the data
+    /// that carries descriptors, and no sender puts two messages into that.
     private struct Arrival {
         /// The number of bytes that had been received then.
         let position: Int
@@ -68,10 +68,11 @@ final class MessageStream {
         return true
     }
 
-    /// The next message that has arrived completely. It is valid until the next one is asked for, unless it is retained.
+    /// The next message that has arrived completely. It is valid until the next one is asked for, unless it is
+    /// retained.
     ///
-    /// One that is not valid, or that lacks descriptors, is left out: no other program must end this connection with it. Only a
-    /// stream in which no message begins where one should is at its end.
+    /// One that is not valid, or that lacks descriptors, is left out: no other program must end this connection with
+    /// it. Only a stream in which no message begins where one should is at its end.
     func next() throws(BusError) -> Message? {
         while true {
             let length = try lengthOfNext()
@@ -100,8 +101,8 @@ final class MessageStream {
         return message
     }
 
-    /// The message before ``begin``, with its descriptors, of which those that it does not announce are closed. Nil: it lacks
-    /// some that have not been lost here, or is not valid.
+    /// The message before ``begin``, with its descriptors, of which those that it does not announce are closed. Nil: it
+    /// lacks some that have not been lost here, or is not valid.
     private func takeDescriptors(_ header: cdbus_message_t, _ isValid: Bool) -> Message? {
         let position = received - (end - begin)
         let own = arrivals.prefix { $0.position <= position }
@@ -125,8 +126,8 @@ final class MessageStream {
         return length
     }
 
-    /// Moves what is there to the beginning of a block that has room for the rest of the message; of another one if messages in
-    /// this one are kept.
+    /// Moves what is there to the beginning of a block that has room for the rest of the message; of another one if
+    /// messages in this one are kept.
     private func makeRoom() throws(BusError) {
         if isKnownUniquelyReferenced(&last) { last?.forget() } else { last = nil }
         let (needed, present) = (max(try lengthOfNext(), Self.blockSize), end - begin)

@@ -12,7 +12,8 @@ public struct MethodCall {
     public var mayStartDestination: Bool
     /// Whether it precedes other waiting calls; but never those to the same object.
     public var isUrgent: Bool
-    /// Whether the receiver keeps something for its caller until that leaves the bus: ``Connection/close()`` waits until it is handled.
+    /// Whether the receiver keeps something for its caller until that leaves the bus: ``Connection/close()`` waits
+    /// until it is handled.
     public var bindsCaller: Bool
     /// Writes the arguments when the call is made; nil: there are none.
     public var arguments: ((inout MessageWriter) throws(BusError) -> Void)?

@@ -1,7 +1,7 @@
 import Foundation
 
-/// Starts a thread that `ps -T`, `top -H` and debuggers show by its name, of at most 15 bytes. (Foundation's `Thread` drops on
-/// Linux a name that is set before it runs, and does not say that it could not be started.)
+/// Starts a thread that `ps -T`, `top -H` and debuggers show by its name, of at most 15 bytes. (Foundation's `Thread`
+/// drops on Linux a name that is set before it runs, and does not say that it could not be started.)
 /// - Returns: Whether the process may have one more thread.
 package func startThread(named name: String, _ body: @escaping @Sendable () -> Void) -> Bool {
     assert(name.utf8.count < 16, "Linux has no room for the name \(name)")

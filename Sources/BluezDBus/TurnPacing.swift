@@ -1,13 +1,14 @@
-/// How long to let signals come together before they are received, where they come faster than 4,000 in a second: waking up costs
-/// several times as much as handling one. One link does not bring so many, so what it brings is never late. No answer waits for
-/// the end of a pause, nor does what is known to be there. Times are in nanoseconds. Pure.
+/// How long to let signals come together before they are received, where they come faster than 4,000 in a second:
+/// waking up costs several times as much as handling one. One link does not bring so many, so what it brings is never
+/// late. No answer waits for the end of a pause, nor does what is known to be there. Times are in nanoseconds. Pure.
 struct TurnPacing {
     /// The longest pause; signals are fast if at least two come in it.
     var longest: UInt64 = 500_000
     /// So many at once are enough: the share of waking up is small then.
     var enough: UInt64 = 16
-    /// A flow in which nothing has come for this long has ended. A new one runs for that long before its first pause: a daemon
-    /// that was held up sends what has come meanwhile in one go, and a socket for notifications has no room for all of it.
+    /// A flow in which nothing has come for this long has ended. A new one runs for that long before its first pause: a
+    /// daemon that was held up sends what has come meanwhile in one go, and a socket for notifications has no room for
+    /// all of it.
     var steadiness: UInt64 = 20_000_000
     /// A call this recent may be answered at any moment. Those that take longer, as a `Connect`, take seconds.
     private static let openCallGrace: UInt64 = 100_000_000
@@ -25,7 +26,8 @@ struct TurnPacing {
     /// So many signals, or values by sockets, have come.
     mutating func receive(_ count: Int) { arrivals += count }
 
-    /// The next turn must follow at once: an answer has come, or a call, whose caller waits; or more is there than one turn takes.
+    /// The next turn must follow at once: an answer has come, or a call, whose caller waits; or more is there than one
+    /// turn takes.
     mutating func keepGoing() { mustKeepGoing = true }
 
     /// - Returns: Whether a pause ends by that.
@@ -35,7 +37,8 @@ struct TurnPacing {
         return isPausing
     }
 
-    /// - Returns: How long to pause: 0 unless more are likely to come within ``longest``, at the rate since the last turn.
+    /// - Returns: How long to pause: 0 unless more are likely to come within ``longest``, at the rate since the last
+    ///   turn.
     mutating func endTurn(at now: UInt64, hasOpenCalls: Bool) -> UInt64 {
         defer { lastTurn = now }
         if now - lastTurn > steadiness { flowBegan = now }
@@ -45,8 +48,8 @@ struct TurnPacing {
         let interval = (now - lastTurn) / UInt64(arrivals)
         guard interval > 0, interval <= longest / 2 else { return 0 }
         var pause = min(interval * enough, longest)
-        // They may come much faster than that: dbus-broker hands over sixteen at a time, and the next ones when these are taken. It
-        // would wait with all others, and end the connection of a program that takes too few.
+        // They may come much faster than that: dbus-broker hands over sixteen at a time, and the next ones when these
+        // are taken. It would wait with all others, and end the connection of a program that takes too few.
         if arrivals >= enough { pause = min(pause, lastPause / 2) }
         lastPause = pause
         isPausing = pause > 0

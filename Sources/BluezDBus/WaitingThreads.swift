@@ -1,9 +1,10 @@
 import Dispatch
 import Synchronization
 
-/// The threads that wait for what is ready. One of them leads: what it finds it handles on the connection's queue, and what
-/// comes of that for an app it brings to the app's queue, while another one leads in its place. So what has arrived and what an
-/// app makes of it cost one wake-up, as in a C program that polls, and an app that is busy holds up nothing but its own events.
+/// The threads that wait for what is ready. One of them leads: what it finds it handles on the connection's queue, and
+/// what comes of that for an app it brings to the app's queue, while another one leads in its place. So what has
+/// arrived and what an app makes of it cost one wake-up, as in a C program that polls, and an app that is busy holds up
+/// nothing but its own events.
 ///
 /// There are two such threads at most, the second one as soon as it could be of use. One of them always waits.
 final class WaitingThreads: Sendable {

@@ -17,23 +17,23 @@ public enum GLibMainLoop {
 
     /// Makes the default `GMainContext` run the dispatch main queue and the timers of `RunLoop.main`.
     ///
-    /// Callbacks of managers that were made with `queue: nil` then arrive on the main thread whenever it runs the default
-    /// context, by `g_main_loop_run`, `g_application_run`, `gtk_main` or `g_main_context_iteration`, in order with GLib's
-    /// own events. So does everything else on the main queue: `DispatchQueue.main.async`, and tasks of the main actor.
-    /// Nothing polls, and no thread is started.
+    /// Callbacks of managers that were made with `queue: nil` then arrive on the main thread whenever it runs the
+    /// default context, by `g_main_loop_run`, `g_application_run`, `gtk_main` or `g_main_context_iteration`, in order
+    /// with GLib's own events. So does everything else on the main queue: `DispatchQueue.main.async`, and tasks of the
+    /// main actor. Nothing polls, and no thread is started.
     ///
     /// - A loop that is run within a callback, or within other work of the main queue, handles GLib's events and timers
-    ///   of `RunLoop.main`, but no further work of the main queue, which is serial: as on Apple's systems. Asynchronous code
-    ///   of the main actor is such work, so a main program with `await` must not run the main loop.
+    ///   of `RunLoop.main`, but no further work of the main queue, which is serial: as on Apple's systems. Asynchronous
+    ///   code of the main actor is such work, so a main program with `await` must not run the main loop.
     /// - The run loop is run in its default mode. A timer that another thread adds to `RunLoop.main`, and a block for
-    ///   `RunLoop.perform`, are noticed when the main thread wakes up the next time, which `DispatchQueue.main.async {}`
-    ///   brings about.
+    ///   `RunLoop.perform`, are noticed when the main thread wakes up the next time, which `DispatchQueue.main.async
+    ///   {}` brings about.
     ///
-    /// Any thread may call it, also while the loop runs. Repeated calls only change the priority. The default context must
-    /// be run by the main thread: if another thread runs it, that is logged as API MISUSE, and the main queue does not run;
-    /// give each manager the context then, with `CBCentralManager.init(delegate:context:priority:options:)`.
-    /// - Parameter priority: As for every source of GLib: negative is earlier, `G_PRIORITY_DEFAULT` is 0. GTK draws at 120,
-    ///   so with the default a burst of callbacks is handled before the next frame.
+    /// Any thread may call it, also while the loop runs. Repeated calls only change the priority. The default context
+    /// must be run by the main thread: if another thread runs it, that is logged as API MISUSE, and the main queue does
+    /// not run; give each manager the context then, with `CBCentralManager.init(delegate:context:priority:options:)`.
+    /// - Parameter priority: As for every source of GLib: negative is earlier, `G_PRIORITY_DEFAULT` is 0. GTK draws at
+    ///   120, so with the default a burst of callbacks is handled before the next frame.
     /// - Throws: ``Failure``; with the toolchains that are known, never.
     public static func attach(priority: Int32 = 0) throws {
         let descriptor = bluez_main_queue_descriptor()
@@ -53,8 +53,8 @@ public enum GLibMainLoop {
 
     // MARK: The main queue
 
-    /// Watches the descriptor of the main queue. GLib does not let it recurse, nor does libdispatch: in work of the main
-    /// queue that runs a loop, no other work of the queue is done.
+    /// Watches the descriptor of the main queue. GLib does not let it recurse, nor does libdispatch: in work of the
+    /// main queue that runs a loop, no other work of the queue is done.
     private static func queueSource(_ descriptor: Int32) -> UnsafeMutablePointer<GSource> {
         let source = bluez_descriptor_source(descriptor) { descriptor, _, _ in
             guard Thread.isMainThread else {
@@ -104,8 +104,8 @@ public enum GLibMainLoop {
     // holds: only the main thread uses it, in the functions of the source
     private static nonisolated(unsafe) var deadline = TimerDeadline()
 
-    /// Looks for the next timer before GLib waits, and runs the run loop when it is due, also in a loop that is run within a
-    /// timer or within work of the main queue.
+    /// Looks for the next timer before GLib waits, and runs the run loop when it is due, also in a loop that is run
+    /// within a timer or within work of the main queue.
     private static func timerSource() -> UnsafeMutablePointer<GSource> {
         // GLib keeps the address; one for the process.
         let functions = UnsafeMutablePointer<GSourceFuncs>.allocate(capacity: 1)

@@ -1,17 +1,17 @@
 public import BluezKit
 
 extension CBCentralManager {
-    /// **BluezKit addition.** Creates a manager whose callbacks are made by the thread that runs a `GMainContext`, one at a
-    /// time and in order, never inside a call by the app.
+    /// **BluezKit addition.** Creates a manager whose callbacks are made by the thread that runs a `GMainContext`, one
+    /// at a time and in order, never inside a call by the app.
     ///
     /// The loop of the context may start later, end and start again, or the context may be run by hand; in the meantime
     /// events wait. If a callback runs a loop of the same context, no further callback of this manager is made until
     /// that callback has returned.
     /// - Parameters:
     ///   - delegate: Held weakly.
-    ///   - context: A `GMainContext *`, which the manager keeps; nil: the default context, by whichever thread it is run.
-    ///     For the default context of the main thread, ``GLibMainLoop/attach(priority:)`` and `queue: nil` do the same and
-    ///     more.
+    ///   - context: A `GMainContext *`, which the manager keeps; nil: the default context, by whichever thread it is
+    ///     run. For the default context of the main thread, ``GLibMainLoop/attach(priority:)`` and `queue: nil` do the
+    ///     same and more.
     ///   - priority: As for every source of GLib: negative is earlier, `G_PRIORITY_DEFAULT` is 0.
     ///   - options: As for `CBCentralManager.init(delegate:queue:options:)`.
     public convenience init(
@@ -27,7 +27,8 @@ extension CBPeripheralManager {
     /// `CBCentralManager.init(delegate:context:priority:options:)`.
     /// - Parameters:
     ///   - delegate: Held weakly.
-    ///   - context: A `GMainContext *`, which the manager keeps; nil: the default context, by whichever thread it is run.
+    ///   - context: A `GMainContext *`, which the manager keeps; nil: the default context, by whichever thread it is
+    ///     run.
     ///   - priority: As for every source of GLib: negative is earlier, `G_PRIORITY_DEFAULT` is 0.
     ///   - options: As for `CBPeripheralManager.init(delegate:queue:options:)`.
     public convenience init(

@@ -21,8 +21,8 @@ struct TimerDeadline {
         time = date == 0 ? nil : monotonic + Int64(min(max(date - now, 0), Self.farthest) * 1e6)
     }
 
-    /// The run loop has run, and `date` is the date of its next timer now. If that is still the same one, it was not due
-    /// by the run loop's own clock, and the next attempt waits: a loop must not spin.
+    /// The run loop has run, and `date` is the date of its next timer now. If that is still the same one, it was not
+    /// due by the run loop's own clock, and the next attempt waits: a loop must not spin.
     mutating func didRun(date: Double, now: Double, monotonic: Int64) {
         guard date == self.date, date != 0 else { return update(date: date, now: now, monotonic: monotonic) }
         time = monotonic + pause

@@ -108,12 +108,13 @@ public final class ProfileService<Profile: ServiceProfile>: StandardService {
         return manager.updateValue(value, for: characteristic, onSubscribedCentrals: nil)
     }
 
-    /// Sets what happens with writes. Without it they are refused. Values that cannot be read are refused with "value not
-    /// allowed" (0x13), or with "invalid attribute value length" if they are too short or, for a control point, too long.
+    /// Sets what happens with writes. Without it they are refused. Values that cannot be read are refused with "value
+    /// not allowed" (0x13), or with "invalid attribute value length" if they are too short or, for a control point, too
+    /// long.
     /// - Parameters:
     ///   - type: The type of the values that are written.
-    ///   - handler: Returns the result to respond with. Called on the queue that calls `answer(_:of:)`. The service should
-    ///     not be held by it.
+    ///   - handler: Returns the result to respond with. Called on the queue that calls `answer(_:of:)`. The service
+    ///     should not be held by it.
     public func onWrite<V: CharacteristicValue>(of type: V.Type, _ handler: @escaping (V) -> CBATTError.Code) {
         onWrite(of: V.uuid) { value in
             do throws(CharacteristicValueError) {

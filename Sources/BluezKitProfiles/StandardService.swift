@@ -74,9 +74,9 @@ extension StandardService {
     /// }
     /// ```
     /// - Parameter state: From `peripheralManager(_:willRestoreState:)`.
-    /// - Returns: False if there is no such service, or only with other contents, as an earlier version of the app can have
-    ///   published: other characteristics, permissions or fixed values. Add ``service`` then, which has not changed, when
-    ///   Bluetooth is on; the earlier one is withdrawn. See `CBMutableService.restored(from:)`.
+    /// - Returns: False if there is no such service, or only with other contents, as an earlier version of the app can
+    ///   have published: other characteristics, permissions or fixed values. Add ``service`` then, which has not
+    ///   changed, when Bluetooth is on; the earlier one is withdrawn. See `CBMutableService.restored(from:)`.
     public func restore(from state: [String: Any]) -> Bool {
         guard let restored = service.restored(from: state) else { return false }
         service = restored

@@ -1,7 +1,7 @@
 package import Foundation
 
-/// What an app asks for with `startAdvertising`, as far as it takes effect: the same in its manager, on the bus queue and on
-/// disk.
+/// What an app asks for with `startAdvertising`, as far as it takes effect: the same in its manager, on the bus queue
+/// and on disk.
 package struct AdvertisementRequest: Codable, Equatable, Sendable {
     package struct ServiceData: Codable, Equatable, Sendable {
         package var uuid: AttributeUUID

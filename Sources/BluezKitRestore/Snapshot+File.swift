@@ -132,8 +132,8 @@ extension Snapshot {
 }
 
 extension JSONDecoder {
-    /// `decode`, which traps with Swift 6.0 where a key is no valid string (swiftlang/swift-foundation#1043): it gets what an
-    /// older parser has understood.
+    /// `decode`, which traps with Swift 6.0 where a key is no valid string (swiftlang/swift-foundation#1043): it gets
+    /// what an older parser has understood.
     fileprivate func decodeSafely<Value: Decodable>(_ type: Value.Type, from data: Data) throws -> Value {
         #if compiler(<6.1)
         let data = try JSONSerialization.data(withJSONObject: JSONSerialization.jsonObject(with: data))

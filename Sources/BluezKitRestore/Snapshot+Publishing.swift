@@ -25,7 +25,8 @@ extension Snapshot {
     package struct Placement: Codable, Equatable, Sendable {
         /// The handle of the service's declaration; those of its attributes follow.
         package var handle: UInt16
-        /// The run of the bus, of bluetoothd and of the adapter to which the table belongs, as in ``Snapshot/bluetooth``.
+        /// The run of the bus, of bluetoothd and of the adapter to which the table belongs, as in
+        /// ``Snapshot/bluetooth``.
         package var bluetooth: String
 
         package init(handle: UInt16, bluetooth: String) { (self.handle, self.bluetooth) = (handle, bluetooth) }

@@ -92,8 +92,8 @@ package final class SnapshotStore: Sendable {
         return lock
     }
 
-    /// Whether the lock keeps others out: someone may have deleted its file, or the directory. Then the files there, if any, belong
-    /// to the process that has made them since.
+    /// Whether the lock keeps others out: someone may have deleted its file, or the directory. Then the files there, if
+    /// any, belong to the process that has made them since.
     private func isLockInPlace(_ state: State) -> Bool {
         var (locked, present) = (stat(), stat())
         guard let lock = state.lock, fstat(lock, &locked) == 0, lstat(Self.lockPath(path), &present) == 0 else {
@@ -220,8 +220,8 @@ package final class SnapshotStore: Sendable {
         return data.prefix(count)
     }
 
-    /// The last one is kept so that it can be examined, or used by the later version that has written it. A directory may be in the
-    /// way, such as one that was set aside.
+    /// The last one is kept so that it can be examined, or used by the later version that has written it. A directory
+    /// may be in the way, such as one that was set aside.
     private func setAside(_ reason: String) -> Failure {
         let aside = [".damaged", ".damaged-2", ".damaged-3"].map { path + $0 }.first { rename(path, $0) == 0 }
         return Failure(
@@ -232,7 +232,8 @@ package final class SnapshotStore: Sendable {
 
     // MARK: Writing
 
-    /// Makes the file match `snapshot`; removes it if there is nothing to preserve. What was deleted meanwhile is made again.
+    /// Makes the file match `snapshot`; removes it if there is nothing to preserve. What was deleted meanwhile is made
+    /// again.
     /// - Parameter changes: The changes since the last save, or since ``load()``; nil: the whole file is written.
     /// - Returns: Whether the directory, or the lock, had been deleted. Until now another process could use the file.
     @discardableResult

@@ -1,9 +1,9 @@
 import BluezDBus
 import Glibc
 
-/// L2CAP channels. BlueZ has no API for them: programs open sockets of the kernel, which knows no simulated devices. Here
-/// they ask the adapter, which has the property `SimulatedSockets`. Failures are `org.bluezkit.Simulator.Error.EACCES`
-/// and so on, after what the kernel's sockets fail with.
+/// L2CAP channels. BlueZ has no API for them: programs open sockets of the kernel, which knows no simulated devices.
+/// Here they ask the adapter, which has the property `SimulatedSockets`. Failures are
+/// `org.bluezkit.Simulator.Error.EACCES` and so on, after what the kernel's sockets fail with.
 extension Adapter {
     static let channels = ExportedInterface(
         "org.bluezkit.Simulator.L2CAP1", of: Adapter.self,

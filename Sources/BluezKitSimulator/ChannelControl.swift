@@ -107,8 +107,8 @@ final class ChannelControl: Sendable {
 
     /// `channel VERB…` of a peripheral that serves channels, or of a central:
     ///
-    /// - `mode echo|sink`, `pause`, `resume`, `pauses MILLISECONDS`, `send SIZE`, `hash`, `expect COUNT`, `close [all]`,
-    ///   `count`, `refuse RESULT|off`, `closing on|off`, `reset`
+    /// - `mode echo|sink`, `pause`, `resume`, `pauses MILLISECONDS`, `send SIZE`, `hash`, `expect COUNT`, `close
+    ///   [all]`, `count`, `refuse RESULT|off`, `closing on|off`, `reset`
     /// - of a central: `open PSM [pair]`, `churn PSM COUNT`
     func control(_ arguments: [String], _ line: String, central: VirtualCentral? = nil) async throws -> String {
         let unknown = ControlError("unknown command: \(line)")

@@ -80,8 +80,8 @@ extension Device {
             return crashOnMissingBond(call)
         }
         if isBonded, !peripheral.holdsBond {
-            // PIN or Key Missing: the kernel ends the link; BlueZ takes the attempt for a success, and connects once more
-            // to discover services.
+            // PIN or Key Missing: the kernel ends the link; BlueZ takes the attempt for a success, and connects once
+            // more to discover services.
             simulator.after(simulator.timing.linkSetup) { [weak self, weak link] in
                 guard let self else { return }
                 let isRefused = link != nil && self.link === link && disconnectAlarm == nil

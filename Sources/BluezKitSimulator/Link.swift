@@ -268,7 +268,8 @@ final class Link {
     }
 
     /// A channel is open, until it ends or the link does.
-    /// - Parameter side: Whose end this is, if its bytes count for the time on the air: those of one end, if both are here.
+    /// - Parameter side: Whose end this is, if its bytes count for the time on the air: those of one end, if both are
+    ///   here.
     func add(_ channel: VirtualChannel, of side: LinkModel.Side? = nil) {
         channels.append(channel)
         let queue = peripheral.simulator?.queue

@@ -118,8 +118,8 @@ final class Pairing {
         }
     }
 
-    /// Without an agent, or with one that refuses. A waiting read or write is not answered while the link lasts, and in the
-    /// end the device is removed although it is connected.
+    /// Without an agent, or with one that refuses. A waiting read or write is not answered while the link lasts, and in
+    /// the end the device is removed although it is connected.
     private func failed() {
         let device = device
         device.pairing = nil

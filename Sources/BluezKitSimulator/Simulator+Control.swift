@@ -22,8 +22,8 @@ extension ClosedRange where Bound: LosslessStringConvertible {
 extension Simulator {
     /// Carries out one line, `TARGET COMMAND [ARGUMENT…]`:
     ///
-    /// - `heart`, `sink` or `coc`, which are added when first named, or another peripheral by its address: `advertise on|off`,
-    ///   `manufacturer HEX…`, `name TEXT`, `rssi DBM`, `disconnect [REASON]`, `vanish`, `return`, `state`,
+    /// - `heart`, `sink` or `coc`, which are added when first named, or another peripheral by its address: `advertise
+    ///   on|off`, `manufacturer HEX…`, `name TEXT`, `rssi DBM`, `disconnect [REASON]`, `vanish`, `return`, `state`,
     ///   `connections`, `pairing justworks|display|keyboard|numeric|reject [PASSKEY]`, `enter PASSKEY`, `forget`,
     ///   `value NUMBER [HEX]`, `private`, which returns the address from which it now advertises, `identity`, which
     ///   ends that, `notify NUMBER HEX`, `indicate NUMBER HEX`, `burst NUMBER COUNT [SIZE [PER_SECOND]]`; only here:
@@ -32,8 +32,8 @@ extension Simulator {
     /// - `heart beat PER_SECOND`, `heart measure BPM`, `sink services add|remove|replace`
     /// - `crowd set COUNT [INTERVAL_MS [CHANGE]]`; only here: `crowd known COUNT`
     /// - `central` and `central2`: see ``VirtualCentral``, which lists their lines
-    /// - `phone`: those of peripherals, and `find [pair]`, `permit on|off`, `battery on|off`, `post UID CATEGORY FLAGS APP TEXTS`,
-    ///   `remove UID`, `answers on|off`, `data HEX`, `source HEX`: see ``VirtualPhone``
+    /// - `phone`: those of peripherals, and `find [pair]`, `permit on|off`, `battery on|off`, `post UID CATEGORY FLAGS
+    ///   APP TEXTS`, `remove UID`, `answers on|off`, `data HEX`, `source HEX`: see ``VirtualPhone``
     /// - `rig sensors COUNT`: adds the peripherals `sensor1`, `sensor2`…
     /// - `rig adapters COUNT`, `rig unplug [N]`, `rig plug [N]`, `rig duplicates address|data|none`, `rig reports`,
     ///   `rig power on|off`, `rig deaf on|off|scan|power`, see ``SimulatorDeafness``, and `rig suspend`, `rig resume`,

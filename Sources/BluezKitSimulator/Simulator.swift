@@ -3,8 +3,8 @@ import Dispatch
 import Foundation
 import Synchronization
 
-/// BlueZ without Bluetooth hardware: an `org.bluez` on a bus that imitates bluetoothd (5.66, unless ``SimulatorOptions/version`` is another), with simulated adapters and
-/// simulated peripherals in range.
+/// BlueZ without Bluetooth hardware: an `org.bluez` on a bus that imitates bluetoothd (5.66, unless
+/// ``SimulatorOptions/version`` is another), with simulated adapters and simulated peripherals in range.
 ///
 /// ```swift
 /// let simulator = try await Simulator()

@@ -23,8 +23,9 @@ public struct SimulatorBustle: Sendable, Equatable {
     public var addressLifetime = Duration.milliseconds(500)
     /// The number of other programs that use bluetoothd.
     public var clients = 2
-    /// How many dB the strength of a signal varies around the peripheral's, at most. BlueZ does not report one again whose
-    /// strength has stayed the same, and without that a scan that begins while another program scans may never hear of it.
+    /// How many dB the strength of a signal varies around the peripheral's, at most. BlueZ does not report one again
+    /// whose strength has stayed the same, and without that a scan that begins while another program scans may never
+    /// hear of it.
     public var fading: Int16 = 3
 
     /// Typical background activity.

@@ -10,8 +10,9 @@ public struct SimulatorOptions: Sendable {
         case none
     }
 
-    /// Which version of bluetoothd is imitated. ``init(version:)`` sets other options to what that version does. The default is the
-    /// oldest one, which tells apps least: what passes there does not depend on something that a user's computer lacks.
+    /// Which version of bluetoothd is imitated. ``init(version:)`` sets other options to what that version does. The
+    /// default is the oldest one, which tells apps least: what passes there does not depend on something that a user's
+    /// computer lacks.
     public var version = SimulatorVersion.v5_66
     /// What adapters have as `Modalias`, as set by `DeviceID` in main.conf; nil: BlueZ's own, which tells the version.
     public var modalias: String?
@@ -34,8 +35,9 @@ public struct SimulatorOptions: Sendable {
     /// bluetoothd forwards writes of any length and offset, as no version should: to test that applications survive it.
     public var forwardsOutOfRangeWrites = false
 
-    /// bluetoothd keeps what a program asks for that has ended before its call is handled: a pairing agent, a discovery. All
-    /// versions do, as Docs/BLUEZ-REPORTS.md tells. Off, so that a test may kill a program at any moment.
+    /// bluetoothd keeps what a program asks for that has ended before its call is handled: a pairing agent, a
+    /// discovery. All versions do, as Docs/BLUEZ-REPORTS.md tells. Off, so that a test may kill a program at any
+    /// moment.
     public var keepsGoneClients = false
 
     /// bluetoothd crashes when it connects to a bonded peripheral that has lost its bond, as 5.66 does each time.

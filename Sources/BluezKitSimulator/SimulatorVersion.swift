@@ -6,8 +6,8 @@ public enum SimulatorVersion: String, CaseIterable, Comparable, Sendable {
     case v5_72 = "5.72"
     /// Each subscriber of an application's characteristic has a socket (5.76), and adapters have `Connectable`.
     case v5_79 = "5.79"
-    /// Debian 13. The socket tells of confirmed indications (5.80), and a bond is signalled after the answer that it was
-    /// needed for.
+    /// Debian 13. The socket tells of confirmed indications (5.80), and a bond is signalled after the answer that it
+    /// was needed for.
     case v5_82 = "5.82"
     /// A signal tells why a link ended.
     case v5_83 = "5.83"

@@ -278,8 +278,8 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
     /// Writes a client characteristic configuration: 0 none, 1 notifications, 2 indications; all other values are
     /// invalid.
     ///
-    /// Returns when the peripheral has confirmed it. An app's `didSubscribeTo` comes some moments later: wait for it before an update
-    /// that this central is to receive.
+    /// Returns when the peripheral has confirmed it. An app's `didSubscribeTo` comes some moments later: wait for it
+    /// before an update that this central is to receive.
     public func configure(_ uuid: String, _ value: UInt16) async throws {
         try await step { link, answer in
             let characteristic = try self.remote(uuid)
@@ -295,8 +295,8 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
         try await configure(uuid, flags.contains(.indicate) && !flags.contains(.notify) ? 2 : 1)
     }
 
-    /// The values of a characteristic that are notified or indicated to this central from now on, on every link. Subscribe to it
-    /// as well (``subscribe(_:)``).
+    /// The values of a characteristic that are notified or indicated to this central from now on, on every link.
+    /// Subscribe to it as well (``subscribe(_:)``).
     public func values(of uuid: String) -> AsyncStream<[UInt8]> {
         AsyncStream { continuation in
             home?.sync {

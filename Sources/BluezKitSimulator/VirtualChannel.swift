@@ -9,8 +9,8 @@ import Synchronization
 /// }
 /// ```
 /// The end that does not read stops the other one, as credits do: about ``bufferSize`` bytes are under way in each
-/// direction. The channel works until one end closes it or its link ends, whether or not a reference to it is kept. All methods
-/// may be called from any thread, but bytes that are sent at the same time get mixed.
+/// direction. The channel works until one end closes it or its link ends, whether or not a reference to it is kept. All
+/// methods may be called from any thread, but bytes that are sent at the same time get mixed.
 public final class VirtualChannel: Sendable {
     /// How many bytes the buffer of each direction holds, including what the kernel needs for itself. (What a program
     /// sends that has accepted the channel is in the buffer of its own socket, which it may set.)
@@ -207,7 +207,8 @@ public final class VirtualChannel: Sendable {
         for channel in channels { channel.finish(.linkLost) }
     }
 
-    /// Ends it, if it has not ended yet. What the other end had sent before it closed the channel can still be received.
+    /// Ends it, if it has not ended yet. What the other end had sent before it closed the channel can still be
+    /// received.
     func finish(_ cause: End) {
         let whenEnded = state.withLock { state -> (@Sendable () -> Void)? in
             let end = state.isLost ? .linkLost : cause

@@ -96,8 +96,8 @@ extension VirtualPeripheral {
         func event(_ text: String) { peripheral?.event(text) }
     }
 
-    /// A device with L2CAP channels, `Rig CoC`, F0:F1:F2:00:00:03. Their PSM, 0x0080, is in the characteristics 0041 and
-    /// ABDD3056-28FA-441D-A470-55A75A52553A; who serves it is up to the caller.
+    /// A device with L2CAP channels, `Rig CoC`, F0:F1:F2:00:00:03. Their PSM, 0x0080, is in the characteristics 0041
+    /// and ABDD3056-28FA-441D-A470-55A75A52553A; who serves it is up to the caller.
     public static func coc() -> VirtualPeripheral {
         VirtualPeripheral(
             "F0:F1:F2:00:00:03", VirtualAdvertisement(localName: "Rig CoC", serviceUUIDs: [testUUID(0x0040)]),

@@ -82,8 +82,8 @@ extension VirtualCentral {
     /// ``VirtualPeripheral/serveChannels(psm:security:_:)`` serves.
     /// - Parameters:
     ///   - psm: Of the channel.
-    ///   - pairs: If the PSM is for encrypted links only, and this one is not encrypted, the central pairs; otherwise it is
-    ///     refused.
+    ///   - pairs: If the PSM is for encrypted links only, and this one is not encrypted, the central pairs; otherwise
+    ///     it is refused.
     /// - Throws: ``VirtualChannelError/refused(result:)``, ``VirtualCentralError``
     public func openChannel(_ psm: UInt16, pairs: Bool = true) async throws -> VirtualChannel {
         let simulator = try simulator

@@ -1,15 +1,15 @@
 import Foundation
 
-/// A simulated iPhone, as far as accessories know one: it connects to what solicits the Apple Notification Center Service,
-/// pairs, and offers that service over its own link.
+/// A simulated iPhone, as far as accessories know one: it connects to what solicits the Apple Notification Center
+/// Service, pairs, and offers that service over its own link.
 ///
 /// ```swift
 /// let phone = simulator.phone()
 /// try await phone.find()
 /// phone.post(1, VirtualPhone.Notification(app: "com.apple.MobileSMS", title: "Ada", message: "Hello"))
 /// ```
-/// Events for ``Simulator/onEvent(_:)``: `phone command HEX`, `phone refused HEX 0xNN`, `phone performed UID positive`, and
-/// those of a ``VirtualCentral``. The rig's phone, `Tests/Rig/phone.py`, is independent of this one.
+/// Events for ``Simulator/onEvent(_:)``: `phone command HEX`, `phone refused HEX 0xNN`, `phone performed UID positive`,
+/// and those of a ``VirtualCentral``. The rig's phone, `Tests/Rig/phone.py`, is independent of this one.
 /// - SeeAlso: Apple, Apple Notification Center Service (ANCS) Specification.
 public final class VirtualPhone: @unchecked Sendable {  // holds: all state is touched on the simulator's queue
     /// A notification.
@@ -110,8 +110,8 @@ public final class VirtualPhone: @unchecked Sendable {  // holds: all state is t
         }
     }
 
-    /// Whether its battery level is for paired accessories only, as an iPhone's is: bluetoothd reads it when it is connected,
-    /// and pairs.
+    /// Whether its battery level is for paired accessories only, as an iPhone's is: bluetoothd reads it when it is
+    /// connected, and pairs.
     public func protectBattery(_ on: Bool) {
         server.sync {
             _ = server.table.remove(UUIDText.full("180F"))
@@ -229,8 +229,8 @@ public final class VirtualPhone: @unchecked Sendable {  // holds: all state is t
     // MARK: Control lines
 
     /// The rig's are the same: `find [pair]`, `permit on|off`, `battery on|off`, `post UID CATEGORY FLAGS APP
-    /// TITLE|SUBTITLE|MESSAGE[|POSITIVE|NEGATIVE]` (%1B is a byte), `remove UID`, `answers on|off`; `data HEX` and `source HEX`, values of any
-    /// kind.
+    /// TITLE|SUBTITLE|MESSAGE[|POSITIVE|NEGATIVE]` (%1B is a byte), `remove UID`, `answers on|off`; `data HEX` and
+    /// `source HEX`, values of any kind.
     /// - Returns: The answer; nil: it is a line for every peripheral.
     func control(_ command: String, _ arguments: [String], _ line: String) async throws -> String? {
         func number<T: FixedWidthInteger & LosslessStringConvertible>(_ index: Int) throws -> T {

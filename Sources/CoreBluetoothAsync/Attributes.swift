@@ -36,7 +36,8 @@ public struct Characteristic: Hashable, Sendable {
     public func hash(into hasher: inout Hasher) { hasher.combine(number) }
 }
 
-/// A descriptor of a connected peripheral's characteristic, as it was discovered. It is valid as long as its ``Service``.
+/// A descriptor of a connected peripheral's characteristic, as it was discovered. It is valid as long as its
+/// ``Service``.
 public struct Descriptor: Hashable, Sendable {
     let number: UInt64
     private let uuidData: Data

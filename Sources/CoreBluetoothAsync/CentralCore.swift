@@ -7,13 +7,13 @@ actor CentralCore: ChannelHost {
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
     nonisolated let state = Mutex(CBManagerState.unknown)
     nonisolated let pairing = Mutex(Pairing())
-    let link = CentralLink()
-    var channels: ChannelTable { link.channels }
+    let delegate = CentralDelegate()
+    var channels: ChannelTable { delegate.channels }
 
     /// On the queue, so that no callback comes before the manager is known.
     nonisolated func start(options: sending [String: Any]?) {
         let options = Parcel(options)
-        executor.queue.sync { assumeIsolated { $0.link.start($0, options: options.open() ?? nil) } }
+        executor.queue.sync { assumeIsolated { $0.delegate.start($0, options: options.open() ?? nil) } }
         _ = postsAtExit
     }
 
@@ -23,37 +23,37 @@ actor CentralCore: ChannelHost {
     ///   - giveBack: Called with what a consumer was sent that has taken nothing.
     nonisolated func sequence<Element, Failure>(
         bufferSize: Int = 256,
-        addFirst: (@Sendable (CentralLink, EventSubscription<Element, Failure>) -> Void)? = nil,
-        add: @escaping @Sendable (CentralLink, EventSubscription<Element, Failure>) -> Void,
-        onEnd: @escaping @Sendable (CentralLink) -> Void = { $0.pruneEvents() },
-        giveBack: (@Sendable (CentralLink, [Element]) -> Void)? = nil
+        addFirst: (@Sendable (CentralDelegate, EventSubscription<Element, Failure>) -> Void)? = nil,
+        add: @escaping @Sendable (CentralDelegate, EventSubscription<Element, Failure>) -> Void,
+        onEnd: @escaping @Sendable (CentralDelegate) -> Void = { $0.pruneEvents() },
+        giveBack: (@Sendable (CentralDelegate, [Element]) -> Void)? = nil
     ) -> EventSequence<Element, Failure> {
         let make: @Sendable (DropCounter) -> EventSubscription<Element, Failure> = { [self] dropped in
             EventSubscription(bufferSize: bufferSize, dropped: dropped) { untouched in
                 self.post {
-                    onEnd($0.link)
-                    giveBack?($0.link, untouched)
+                    onEnd($0.delegate)
+                    giveBack?($0.delegate, untouched)
                 }
             }
         }
         let first = addFirst.map { addFirst in
             { [self] (dropped: DropCounter) in
                 let subscription = make(dropped)
-                assumeIsolated { addFirst($0.link, subscription) }
+                assumeIsolated { addFirst($0.delegate, subscription) }
                 return subscription
             }
         }
         return EventSequence(first: first) { [self] dropped in
             let subscription = make(dropped)
             // One that was let go of meanwhile takes nothing.
-            post { [weak subscription] core in if let subscription { add(core.link, subscription) } }
+            post { [weak subscription] core in if let subscription { add(core.delegate, subscription) } }
             return subscription
         }
     }
 
     nonisolated func scan(
         _ parameters: ScanParameters, bufferSize: Int = 256,
-        addFirst: (@Sendable (CentralLink, EventSubscription<ScanData, any Error>) -> Void)? = nil
+        addFirst: (@Sendable (CentralDelegate, EventSubscription<ScanData, any Error>) -> Void)? = nil
     ) -> EventSequence<ScanData, any Error> {
         sequence(bufferSize: bufferSize, addFirst: addFirst) {
             $0.addScan($1, parameters)
@@ -64,8 +64,8 @@ actor CentralCore: ChannelHost {
 
     /// What the manager knows itself.
     func retrieve(_ body: @Sendable (CBCentralManager) -> [CBPeripheral]) -> [Peripheral] {
-        guard let manager = link.manager, manager.state == .poweredOn else { return [] }
-        return body(manager).compactMap { link.handle($0) }
+        guard let manager = delegate.manager, manager.state == .poweredOn else { return [] }
+        return body(manager).compactMap { delegate.handle($0) }
     }
 
     /// What the manager has to ask the system for, and waits for.
@@ -73,22 +73,22 @@ actor CentralCore: ChannelHost {
     func retrieveFromSystem(
         _ body: @escaping @Sendable (CBCentralManager) -> [CBPeripheral]
     ) async -> [Peripheral] {
-        guard !Task.isCancelled, let manager = link.manager, manager.state == .poweredOn else { return [] }
+        guard !Task.isCancelled, let manager = delegate.manager, manager.state == .poweredOn else { return [] }
         let request = Number.next()
         return await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
-                link.retrievals[request] = continuation
+                delegate.retrievals[request] = continuation
                 ask(manager, request, body)
             }
         } onCancel: {
-            post { $0.link.didRetrieve([], request) }
+            post { $0.delegate.didRetrieve([], request) }
         }
     }
 
     func connect(_ peripheral: Peripheral, _ options: Parcel<[String: Any]?>) async throws {
         try Task.checkCancellation()
-        _ = try await wait(for: peripheral) { link, request, continuation in
-            link.connect(request, options: options.open() ?? nil, continuation)
+        _ = try await wait(for: peripheral) { delegate, request, continuation in
+            delegate.connect(request, options: options.open() ?? nil, continuation)
         }
     }
 
@@ -107,20 +107,21 @@ actor CentralCore: ChannelHost {
     }
 
     /// What `body` reads of a peripheral.
-    func read<Value: Sendable>(_ peripheral: Peripheral, _ body: @Sendable (PeripheralLink) -> Value?) -> Value? {
-        link.peripherals[peripheral.identifier].flatMap(body)
+    func read<Value: Sendable>(_ peripheral: Peripheral, _ body: @Sendable (PeripheralDelegate) -> Value?) -> Value? {
+        delegate.peripherals[peripheral.identifier].flatMap(body)
     }
 
     /// What is not to be begun for a task that is already cancelled checks that before.
     private func wait(
-        for peripheral: Peripheral, _ begin: (PeripheralLink, UInt64, CheckedContinuation<Answer, any Error>) -> Void
+        for peripheral: Peripheral,
+        _ begin: (PeripheralDelegate, UInt64, CheckedContinuation<Answer, any Error>) -> Void
     ) async throws -> Answer {
         let request = Number.next()
         let identifier = peripheral.identifier
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
                 guard peripheral.core === self else { return continuation.resume(throwing: CBError(.unknownDevice)) }
-                guard let state = link.manager?.state, let link = link.peripherals[identifier] else {
+                guard let state = delegate.manager?.state, let delegate = delegate.peripherals[identifier] else {
                     continuation.resume(throwing: BluetoothError.managerReleased)
                     return
                 }
@@ -128,11 +129,11 @@ actor CentralCore: ChannelHost {
                     continuation.resume(throwing: BluetoothError.unavailable(state))
                     return
                 }
-                begin(link, request, continuation)
+                begin(delegate, request, continuation)
             }
         } onCancel: {
             // It runs on the queue after what has begun above, because that runs on the queue already.
-            post { $0.link.peripherals[identifier]?.cancel(request) }
+            post { $0.delegate.peripherals[identifier]?.cancel(request) }
         }
     }
 }

@@ -1,7 +1,8 @@
 public import CoreBluetooth
 import Synchronization
 
-/// The central role with Swift concurrency: scans for peripherals, connects to them, and tells what happens to Bluetooth.
+/// The central role with Swift concurrency: scans for peripherals, connects to them, and tells what happens to
+/// Bluetooth.
 ///
 /// ```swift
 /// let central = CentralManager()
@@ -13,12 +14,12 @@ import Synchronization
 /// }
 /// ```
 ///
-/// All methods may be called from any task and any actor. Operations begin in the order of their calls. Cancelling a task
-/// cancels what it waits for, with `CancellationError`: a pending connect is called off, a scan is stopped, a request that
-/// was not made yet is never made. A time limit is therefore the caller's own, with a task group.
+/// All methods may be called from any task and any actor. Operations begin in the order of their calls. Cancelling a
+/// task cancels what it waits for, with `CancellationError`: a pending connect is called off, a scan is stopped, a
+/// request that was not made yet is never made. A time limit is therefore the caller's own, with a task group.
 ///
-/// Releasing the manager ends everything, as with `CBCentralManager`: its scan, its connections, all sequences, and whatever
-/// its peripherals wait for, with ``BluetoothError/managerReleased``.
+/// Releasing the manager ends everything, as with `CBCentralManager`: its scan, its connections, all sequences, and
+/// whatever its peripherals wait for, with ``BluetoothError/managerReleased``.
 public final class CentralManager: Sendable {
     let core: CentralCore
 
@@ -29,7 +30,7 @@ public final class CentralManager: Sendable {
         core.start(options: options)
     }
 
-    deinit { core.post { $0.link.shutDown() } }
+    deinit { core.post { $0.delegate.shutDown() } }
 
     // MARK: State
 
@@ -38,8 +39,8 @@ public final class CentralManager: Sendable {
 
     /// The current state of Bluetooth, and then each change. After `.poweredOff` and below, nothing that was begun
     /// before exists any more, with a restore identifier as well: connections and sequences have ended with
-    /// ``BluetoothError/unavailable(_:)``, and are begun again when it is on. Only what was restored, while Bluetooth has not been on
-    /// yet, waits for it.
+    /// ``BluetoothError/unavailable(_:)``, and are begun again when it is on. Only what was restored, while Bluetooth
+    /// has not been on yet, waits for it.
     public var states: EventSequence<CBManagerState, Never> { core.sequence { $0.addStates($1) } }
 
     /// Waits until Bluetooth is on.
@@ -49,9 +50,9 @@ public final class CentralManager: Sendable {
     /// What happens to the manager and its peripherals, whether or not a task waits for it.
     public var events: EventSequence<CentralManagerEvent, Never> { core.sequence { $0.events.add($1) } }
 
-    /// What was preserved from an earlier run of this program, if it gave `CBCentralManagerOptionRestoreIdentifierKey` in
-    /// both. Has one element or none, then ends. The first consumer that takes it gets it, however late it comes; not
-    /// after a restart of bluetoothd, which has ended it.
+    /// What was preserved from an earlier run of this program, if it gave `CBCentralManagerOptionRestoreIdentifierKey`
+    /// in both. Has one element or none, then ends. The first consumer that takes it gets it, however late it comes;
+    /// not after a restart of bluetoothd, which has ended it.
     ///
     /// The manager keeps the restored peripherals connected until then.
     public var restoredState: EventSequence<RestoredCentralState, Never> {
@@ -67,12 +68,12 @@ public final class CentralManager: Sendable {
     /// Scans until the sequence ends or is released. Switching Bluetooth off ends it with
     /// ``BluetoothError/unavailable(_:)``.
     ///
-    /// A manager has one scan. One with the same parameters, in any order of the services, shares it; one with other parameters
-    /// replaces it, and the first sequence ends with ``BluetoothError/scanReplaced``.
+    /// A manager has one scan. One with the same parameters, in any order of the services, shares it; one with other
+    /// parameters replaces it, and the first sequence ends with ``BluetoothError/scanReplaced``.
     /// - Parameters:
     ///   - serviceUUIDs: Reports peripherals that advertise one of these; nil or empty: all.
-    ///   - allowDuplicates: Whether to report each packet that is received, instead of each peripheral once, and once more
-    ///     when another sequence begins to share the scan.
+    ///   - allowDuplicates: Whether to report each packet that is received, instead of each peripheral once, and once
+    ///     more when another sequence begins to share the scan.
     ///   - solicitedServiceUUIDs: Reports also peripherals that solicit one of these.
     ///   - bufferSize: How many reports wait at most; see ``EventSequence``.
     public func scanForPeripherals(
@@ -87,8 +88,8 @@ public final class CentralManager: Sendable {
 
     // MARK: Peripherals
 
-    /// The peripherals with these identifiers that this machine knows, whether they are near or not. Empty unless Bluetooth
-    /// is on.
+    /// The peripherals with these identifiers that this machine knows, whether they are near or not. Empty unless
+    /// Bluetooth is on.
     public func retrievePeripherals(withIdentifiers identifiers: [UUID]) async -> [Peripheral] {
         try? await states.awaitKnownState(state)
         return await core.retrieve { $0.retrievePeripherals(withIdentifiers: identifiers) }
@@ -107,17 +108,17 @@ public final class CentralManager: Sendable {
     }
 
     /// Connects, and waits for it without limit: until the peripheral is in range. Several tasks may connect to one
-    /// peripheral; if all of them are cancelled before it is connected, the attempt is called off: also one that was restored,
-    /// or an automatic reconnection that they have waited for.
+    /// peripheral; if all of them are cancelled before it is connected, the attempt is called off: also one that was
+    /// restored, or an automatic reconnection that they have waited for.
     ///
     /// As long as a reference to the peripheral exists, it remains connected.
     /// - Parameters:
     ///   - peripheral: One that this manager has found, retrieved or restored.
-    ///   - options: As in `CBCentralManager.connect(_:options:)`. With `CBConnectPeripheralOptionEnableAutoReconnect`, a
-    ///     lost connection is made again automatically; ``events`` tells of it. If it is connected or being connected, or was
-    ///     restored so, they replace the ones before; nil leaves those.
-    /// - Throws: `CBError` if there can be no connection, it was ended by ``cancelPeripheralConnection(_:)`` meanwhile, or the
-    ///   peripheral is another manager's (`CBError.unknownDevice`);
+    ///   - options: As in `CBCentralManager.connect(_:options:)`. With `CBConnectPeripheralOptionEnableAutoReconnect`,
+    ///     a lost connection is made again automatically; ``events`` tells of it. If it is connected or being
+    ///     connected, or was restored so, they replace the ones before; nil leaves those.
+    /// - Throws: `CBError` if there can be no connection, it was ended by ``cancelPeripheralConnection(_:)`` meanwhile,
+    ///   or the peripheral is another manager's (`CBError.unknownDevice`);
     ///   ``BluetoothError/unavailable(_:)`` if Bluetooth is not on, or goes off.
     public func connect(_ peripheral: Peripheral, options: sending [String: Any]? = nil) async throws {
         let options = Parcel(options)
@@ -181,8 +182,8 @@ public struct RestoredCentralState: Sendable {
     public let peripherals: [Peripheral]
     /// The scan, which continues: iterate it, or let go of it, which ends it. Nil if there was none.
     public let scan: EventSequence<ScanData, any Error>?
-    /// The PSMs of the L2CAP channels that were open, by peripheral. They have ended with the earlier process; open them again if
-    /// they are needed. Empty on Apple's systems, which do not tell.
+    /// The PSMs of the L2CAP channels that were open, by peripheral. They have ended with the earlier process; open
+    /// them again if they are needed. Empty on Apple's systems, which do not tell.
     public let endedChannels: [Peripheral: [CBL2CAPPSM]]
     private let scanServices: [Data]
     /// Whether the scan reports each packet.

@@ -1,5 +1,5 @@
-/// The tasks that connect and disconnect one peripheral. An event goes in, actions come out; every task that was taken in
-/// is named in one `resume`.
+/// The tasks that connect and disconnect one peripheral. An event goes in, actions come out; every task that was taken
+/// in is named in one `resume`.
 struct ConnectionMachine {
     typealias Task = UInt64
 

@@ -2,9 +2,9 @@ import Synchronization
 
 /// Events in the order in which CoreBluetooth reported them: advertisements, values, states, requests.
 ///
-/// What a sequence stands for (a scan, a subscription) begins with the call that returns it, not with the first iteration,
-/// so nothing is missed that happens in between. It ends when the loop ends, when the task is cancelled, and when the
-/// sequence and its iterators are released:
+/// What a sequence stands for (a scan, a subscription) begins with the call that returns it, not with the first
+/// iteration, so nothing is missed that happens in between. It ends when the loop ends, when the task is cancelled, and
+/// when the sequence and its iterators are released:
 ///
 /// ```swift
 /// for try await data in peripheral.values(for: characteristic) {  // subscribes
@@ -15,8 +15,8 @@ import Synchronization
 /// Several tasks may iterate one sequence. Each gets every element from when its iterator was made; the first one
 /// from when the sequence was made.
 ///
-/// Elements for which no task waits are kept in a buffer: all values of characteristics, unless a `bufferSize` is given, and 256 of
-/// everything else. If it is full, the oldest one is dropped, and counted in ``droppedCount``.
+/// Elements for which no task waits are kept in a buffer: all values of characteristics, unless a `bufferSize` is
+/// given, and 256 of everything else. If it is full, the oldest one is dropped, and counted in ``droppedCount``.
 public struct EventSequence<Element: Sendable, Failure: Error>: AsyncSequence, Sendable {
     private let source: EventSource<Element, Failure>
 
@@ -92,8 +92,8 @@ final class EventSubscription<Element: Sendable, Failure: Error>: Sendable {
     private let dropped: DropCounter
     private let onEnd: Mutex<(@Sendable ([Element]) -> Void)?>
 
-    /// - Parameter onEnd: Called once, on any thread, when the consumer needs nothing more: with what it was sent, if it has taken
-    ///   nothing of that.
+    /// - Parameter onEnd: Called once, on any thread, when the consumer needs nothing more: with what it was sent, if
+    ///   it has taken nothing of that.
     init(bufferSize: Int, dropped: DropCounter, onEnd: @escaping @Sendable ([Element]) -> Void) {
         mailbox = Mutex(Mailbox(limit: bufferSize))
         self.dropped = dropped

@@ -8,7 +8,8 @@ public import CoreBluetooth
 /// while let bytes = try await channel.read() { ... }
 /// ```
 ///
-/// It has flow control: as long as this side does not read, the peer has to wait, and the other way round. Nothing is lost.
+/// It has flow control: as long as this side does not read, the peer has to wait, and the other way round. Nothing is
+/// lost.
 public final class L2CAPChannel: Sendable {
     /// The channel's PSM at the listening side.
     public let psm: CBL2CAPPSM
@@ -70,12 +71,12 @@ extension ChannelHost {
 /// The open channels of a manager. Used on its queue only.
 final class ChannelTable {
     typealias Continuation = CheckedContinuation<Data?, any Error>
-    private var channels: [UInt64: ChannelLink] = [:]
+    private var channels: [UInt64: ChannelDelegate] = [:]
 
     /// - Returns: What the app gets of a channel that has been opened.
     func add(_ channel: CBL2CAPChannel, _ host: some ChannelHost) -> L2CAPChannel {
         let number = Number.next()
-        channels[number] = ChannelLink(channel, on: host.executor.queue)
+        channels[number] = ChannelDelegate(channel, on: host.executor.queue)
         return L2CAPChannel(psm: channel.psm, peer: channel.peer.identifier, number: number, host: host)
     }
 
@@ -102,7 +103,7 @@ final class ChannelTable {
 }
 
 /// A `CBL2CAPChannel` with what waits for its streams, whose events come on the manager's queue.
-private final class ChannelLink: NSObject, StreamDelegate {
+private final class ChannelDelegate: NSObject, StreamDelegate {
     typealias Continuation = CheckedContinuation<Data?, any Error>
 
     private let channel: CBL2CAPChannel

@@ -1,16 +1,18 @@
 public import CoreBluetooth
 import Synchronization
 
-/// A remote peripheral of a ``CentralManager``. There is one object for each peripheral of a manager, as long as it is kept.
+/// A remote peripheral of a ``CentralManager``. There is one object for each peripheral of a manager, as long as it is
+/// kept.
 ///
 /// Operations are carried out one after the other in the order of their calls. They need a connection, and throw
-/// `CBError.notConnected` without one. If it ends, each operation under way, and each sequence of values, throws the error
-/// with which the connection has ended.
+/// `CBError.notConnected` without one. If it ends, each operation under way, and each sequence of values, throws the
+/// error with which the connection has ended.
 ///
 /// Cancelling a task removes its operation from the queue. If the operation has begun, the task does not wait for its
 /// answer, which is discarded; whether a write has taken effect is then unknown.
 ///
-/// Releasing the peripheral ends its connection, as with `CBPeripheral`; while one of its channels is open, when that is closed.
+/// Releasing the peripheral ends its connection, as with `CBPeripheral`; while one of its channels is open, when that
+/// is closed.
 public final class Peripheral: Sendable {
     /// Made by this machine, and the same each time that it sees the peripheral.
     public let identifier: UUID
@@ -21,7 +23,7 @@ public final class Peripheral: Sendable {
 
     deinit {
         let identifier = identifier
-        core.post { $0.link.release(identifier) }
+        core.post { $0.delegate.release(identifier) }
     }
 
     func update(name: String?, state: CBPeripheralState) { known.withLock { $0 = (name, state) } }
@@ -96,8 +98,8 @@ public final class Peripheral: Sendable {
         throw BluetoothError.notFound
     }
 
-    /// The services that have been discovered; nil if none were asked for, and without a connection. Of a restored peripheral
-    /// those that were known before.
+    /// The services that have been discovered; nil if none were asked for, and without a connection. Of a restored
+    /// peripheral those that were known before.
     public var services: [Service]? { get async { await core.read(self) { $0.knownServices() } } }
 
     /// The characteristics of a service that have been discovered; nil if none were asked for.
@@ -114,7 +116,11 @@ public final class Peripheral: Sendable {
     public var serviceChanges: EventSequence<[Service], Never> {
         let identifier = identifier
         return core.sequence {
-            if let link = $0.peripherals[identifier] { link.addServiceChanges($1) } else { $1.finish(throwing: nil) }
+            if let delegate = $0.peripherals[identifier] {
+                delegate.addServiceChanges($1)
+            } else {
+                $1.finish(throwing: nil)
+            }
         } onEnd: { [self] in
             $0.peripherals[self.identifier]?.pruneServiceChanges()
         }
@@ -124,8 +130,9 @@ public final class Peripheral: Sendable {
 
     /// Reads a value, whatever its length.
     ///
-    /// CoreBluetooth does not tell the answer to a read from a notification. If the characteristic notifies, the read may
-    /// return a value that was notified meanwhile; and ``values(for:bufferSize:)`` gets the values of reads as well.
+    /// CoreBluetooth does not tell the answer to a read from a notification. If the characteristic notifies, the read
+    /// may return a value that was notified meanwhile; and ``values(for:bufferSize:)`` gets the values of reads as
+    /// well.
     /// - Throws: `CBATTError` if the peripheral refuses.
     public func readValue(for characteristic: Characteristic) async throws -> Data {
         let answer = try await core.perform(.read(characteristic.number), on: self)
@@ -141,10 +148,11 @@ public final class Peripheral: Sendable {
 
     /// Writes a value.
     ///
-    /// With response, it returns when the peripheral has confirmed. Without response, it returns when the system has taken the
-    /// value, and waits while there is no room for it: nothing is lost on this side, so a file can be sent in a loop.
-    /// - Throws: `CBATTError` if the peripheral refuses; without response also if the characteristic does not permit it, or
-    ///   `data` is longer than ``maximumWriteValueLength(for:)``.
+    /// With response, it returns when the peripheral has confirmed. Without response, it returns when the system has
+    /// taken the value, and waits while there is no room for it: nothing is lost on this side, so a file can be sent in
+    /// a loop.
+    /// - Throws: `CBATTError` if the peripheral refuses; without response also if the characteristic does not permit
+    ///   it, or `data` is longer than ``maximumWriteValueLength(for:)``.
     public func writeValue(
         _ data: Data, for characteristic: Characteristic, type: CBCharacteristicWriteType = .withResponse
     ) async throws {
@@ -169,8 +177,8 @@ public final class Peripheral: Sendable {
 
     /// The values that a characteristic notifies or indicates, each of them once and in order.
     ///
-    /// Subscribes before anything that is asked of the peripheral after this call. So the answer to a request that is written
-    /// next cannot be missed:
+    /// Subscribes before anything that is asked of the peripheral after this call. So the answer to a request that is
+    /// written next cannot be missed:
     ///
     /// ```swift
     /// let answers = peripheral.values(for: response)
@@ -178,19 +186,19 @@ public final class Peripheral: Sendable {
     /// for try await answer in answers { ... }
     /// ```
     ///
-    /// When the last of its consumers is gone, it unsubscribes, unless ``setNotifyValue(_:for:)`` has subscribed as well.
-    /// The peripheral is kept as long as the sequence is.
+    /// When the last of its consumers is gone, it unsubscribes, unless ``setNotifyValue(_:for:)`` has subscribed as
+    /// well. The peripheral is kept as long as the sequence is.
     /// - Parameters:
     ///   - characteristic: One that notifies or indicates.
-    ///   - bufferSize: How many values wait at most: the newest ones. By default all wait, and none is lost; give a size where only the
-    ///     last values count, or memory does.
+    ///   - bufferSize: How many values wait at most: the newest ones. By default all wait, and none is lost; give a
+    ///     size where only the last values count, or memory does.
     /// - Returns: A sequence that throws why there can be no subscription, or why the connection has ended.
     public func values(
         for characteristic: Characteristic, bufferSize: Int = .max
     ) -> EventSequence<Data, any Error> {
         core.sequence(bufferSize: bufferSize) { [self] central, subscription in
-            if let link = central.peripherals[identifier] {
-                link.addValues(subscription, of: characteristic)
+            if let delegate = central.peripherals[identifier] {
+                delegate.addValues(subscription, of: characteristic)
             } else {
                 subscription.finish(throwing: BluetoothError.managerReleased)
             }

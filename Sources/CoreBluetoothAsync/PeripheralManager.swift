@@ -15,13 +15,14 @@ import Synchronization
 /// for await request in requests { request.respond(with: Data([0x34, 0x08])) }
 /// ```
 ///
-/// All methods may be called from any task and any actor. Cancelling a task cancels what it waits for: an advertisement is
-/// stopped, a service that is being added is removed, an update that waits for room is not sent. Releasing the manager ends
-/// everything, and all its sequences.
+/// All methods may be called from any task and any actor. Cancelling a task cancels what it waits for: an advertisement
+/// is stopped, a service that is being added is removed, an update that waits for room is not sent. Releasing the
+/// manager ends everything, and all its sequences.
 public final class PeripheralManager: Sendable {
     let core: PeripheralManagerCore
 
-    /// Makes a `CBPeripheralManager`. It works at once; the first operation waits until the state of Bluetooth is known.
+    /// Makes a `CBPeripheralManager`. It works at once; the first operation waits until the state of Bluetooth is
+    /// known.
     /// - Parameter options: As in `CBPeripheralManager(delegate:queue:options:)`.
     public init(options: sending [String: Any]? = nil) {
         core = PeripheralManagerCore()
@@ -31,34 +32,34 @@ public final class PeripheralManager: Sendable {
     /// Makes a `CBPeripheralManager` for a program whose services may differ from those of its earlier version.
     /// - Parameters:
     ///   - options: With `CBPeripheralManagerOptionRestoreIdentifierKey`, otherwise nothing is restored.
-    ///   - services: The services of this version, included ones before those that include them. They are not published by this.
-    ///     A restored service of the same type with other contents, which an earlier version may have protected less, is withdrawn
-    ///     before a central sees it, and is not among ``RestoredPeripheralState/services``: add this version's. No effect on Apple's
-    ///     systems.
+    ///   - services: The services of this version, included ones before those that include them. They are not published
+    ///     by this. A restored service of the same type with other contents, which an earlier version may have
+    ///     protected less, is withdrawn before a central sees it, and is not among
+    ///     ``RestoredPeripheralState/services``: add this version's. No effect on Apple's systems.
     public init(options: sending [String: Any]? = nil, restoring services: sending [CBMutableService]) {
         core = PeripheralManagerCore()
         core.start(options: options, restoring: services)
     }
 
-    deinit { core.post { $0.link.shutDown() } }
+    deinit { core.post { $0.delegate.shutDown() } }
 
     // MARK: State
 
     /// The current state. ``states`` has its changes.
     public var state: CBManagerState { core.state.withLock { $0 } }
 
-    /// The current state of Bluetooth, and then each change. In a state below `.poweredOff` what was published before is gone, with a
-    /// restore identifier as well, and must be published again; only what was restored, while Bluetooth has not been on yet, is
-    /// published when it is.
+    /// The current state of Bluetooth, and then each change. In a state below `.poweredOff` what was published before
+    /// is gone, with a restore identifier as well, and must be published again; only what was restored, while Bluetooth
+    /// has not been on yet, is published when it is.
     public var states: EventSequence<CBManagerState, Never> { core.sequence { $0.addStates($1) } }
 
     /// Waits until Bluetooth is on.
     /// - Throws: ``BluetoothError/unavailable(_:)`` if it is switched off, not permitted, or does not exist.
     public func waitUntilReady() async throws { try await states.waitUntilReady() }
 
-    /// What was preserved from an earlier run of this program, if it gave `CBPeripheralManagerOptionRestoreIdentifierKey`
-    /// in both. Has one element or none, then ends. The first consumer that takes it gets it, however late it comes; not
-    /// after a restart of bluetoothd, which has ended it.
+    /// What was preserved from an earlier run of this program, if it gave
+    /// `CBPeripheralManagerOptionRestoreIdentifierKey` in both. Has one element or none, then ends. The first consumer
+    /// that takes it gets it, however late it comes; not after a restart of bluetoothd, which has ended it.
     public var restoredState: EventSequence<RestoredPeripheralState, Never> {
         core.sequence {
             $0.addRestoration($1)
@@ -70,8 +71,8 @@ public final class PeripheralManager: Sendable {
     // MARK: Services
 
     /// Publishes a service, and waits until centrals can see it.
-    /// - Parameter service: A service with its characteristics. It belongs to the manager from now on. In place of an included one
-    ///   that was not added, the restored one of its type is included.
+    /// - Parameter service: A service with its characteristics. It belongs to the manager from now on. In place of an
+    ///   included one that was not added, the restored one of its type is included.
     /// - Returns: What stands for it from now on.
     /// - Throws: `CBError` if the system refuses it.
     @discardableResult
@@ -106,11 +107,11 @@ public final class PeripheralManager: Sendable {
 
     // MARK: Centrals
 
-    /// What centrals read and write. Each request is answered exactly once, with its `respond` methods; one that is released
-    /// without an answer, because there is no consumer or it does not keep up, is refused.
+    /// What centrals read and write. Each request is answered exactly once, with its `respond` methods; one that is
+    /// released without an answer, because there is no consumer or it does not keep up, is refused.
     ///
-    /// Several consumers get the same requests; the first answer counts. The last 256 requests that come before there is any consumer
-    /// wait for it, or for the next one if it ends before it has taken any.
+    /// Several consumers get the same requests; the first answer counts. The last 256 requests that come before there
+    /// is any consumer wait for it, or for the next one if it ends before it has taken any.
     public var requests: EventSequence<ATTRequest, Never> {
         core.sequence {
             $0.addRequests($1)
@@ -127,8 +128,8 @@ public final class PeripheralManager: Sendable {
         await core.subscribedCentrals(of: characteristic)
     }
 
-    /// Sends a value to subscribers, by notification or indication, and waits while there is no room for it. Updates are sent
-    /// in the order of their calls, and none is lost on this side.
+    /// Sends a value to subscribers, by notification or indication, and waits while there is no room for it. Updates
+    /// are sent in the order of their calls, and none is lost on this side.
     /// - Parameters:
     ///   - value: Each central gets as much of it as its ``Central/maximumUpdateValueLength`` permits.
     ///   - characteristic: One that is published.
@@ -143,23 +144,25 @@ public final class PeripheralManager: Sendable {
 
     /// Publishes an L2CAP channel. The channels that centrals open come in ``openedChannels``.
     /// - Parameter encryptionRequired: Whether centrals must have paired.
-    /// - Returns: The PSM that the system has chosen. Make it known to centrals, for instance as a characteristic's value.
+    /// - Returns: The PSM that the system has chosen. Make it known to centrals, for instance as a characteristic's
+    ///   value.
     public func publishL2CAPChannel(withEncryption encryptionRequired: Bool) async throws -> CBL2CAPPSM {
         try await states.awaitKnownState(state)
         return try await core.publishChannel(withEncryption: encryptionRequired)
     }
 
-    /// The PSM of a channel that an earlier process had published. Waits until it is published again: under the same PSM, unless
-    /// another program has taken that meanwhile.
-    /// - Throws: `CBError` if it cannot be published, or is withdrawn, or ``BluetoothError/unavailable(_:)`` if Bluetooth is not on, or goes off.
+    /// The PSM of a channel that an earlier process had published. Waits until it is published again: under the same
+    /// PSM, unless another program has taken that meanwhile.
+    /// - Throws: `CBError` if it cannot be published, or is withdrawn, or ``BluetoothError/unavailable(_:)`` if
+    ///   Bluetooth is not on, or goes off.
     public func psm(of channel: RestoredL2CAPChannel) async throws -> CBL2CAPPSM {
         try await states.awaitKnownState(state)
         return try await core.psm(of: channel)
     }
 
     /// Withdraws a channel, and closes those that centrals have opened.
-    /// - Parameter psm: What ``publishL2CAPChannel(withEncryption:)`` has returned, or a restored channel's. One that is not published
-    ///   yet is withdrawn before a central can open it, also while Bluetooth has not been on.
+    /// - Parameter psm: What ``publishL2CAPChannel(withEncryption:)`` has returned, or a restored channel's. One that
+    ///   is not published yet is withdrawn before a central can open it, also while Bluetooth has not been on.
     /// - Throws: `CBError` if this manager does not publish it.
     public func unpublishL2CAPChannel(_ psm: CBL2CAPPSM) async throws {
         try await states.awaitKnownState(state)
@@ -235,13 +238,14 @@ public struct SubscriptionChange: Sendable {
 
 /// What a ``PeripheralManager`` had published when its program ended.
 public struct RestoredPeripheralState: Sendable {
-    /// The services. They are published, and must not be added again. Those that an earlier version of the program has published
-    /// with other contents are among them, unless ``PeripheralManager/init(options:restoring:)`` was told what this one has.
+    /// The services. They are published, and must not be added again. Those that an earlier version of the program has
+    /// published with other contents are among them, unless ``PeripheralManager/init(options:restoring:)`` was told
+    /// what this one has.
     public let services: [PublishedService]
     /// What is advertised; nil if nothing is.
     public let advertisementData: AdvertisementData?
-    /// The L2CAP channels. They are published, and must not be published again; ``PeripheralManager/psm(of:)`` tells the PSMs that
-    /// they have now. Empty on Apple's systems, which do not tell.
+    /// The L2CAP channels. They are published, and must not be published again; ``PeripheralManager/psm(of:)`` tells
+    /// the PSMs that they have now. Empty on Apple's systems, which do not tell.
     public let channels: [RestoredL2CAPChannel]
 }
 
@@ -295,8 +299,8 @@ public final class ATTRequest: Sendable {
     deinit { respond(.unlikelyError) }
 
     /// Answers a read.
-    /// - Parameter value: The whole value, whatever part of it is asked for. If it is shorter than the offset, the answer is
-    ///   `.invalidOffset`. With a write, it means success.
+    /// - Parameter value: The whole value, whatever part of it is asked for. If it is shorter than the offset, the
+    ///   answer is `.invalidOffset`. With a write, it means success.
     public func respond(with value: Data) { answer(.success, value) }
 
     /// Answers a write, or refuses either.
@@ -310,6 +314,6 @@ public final class ATTRequest: Sendable {
         }
         guard isFirst else { return }
         let number = number
-        core.post { $0.link.respond(number, result, value) }
+        core.post { $0.delegate.respond(number, result, value) }
     }
 }

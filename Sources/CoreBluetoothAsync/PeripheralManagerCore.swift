@@ -6,14 +6,14 @@ actor PeripheralManagerCore: ChannelHost {
     nonisolated let executor = QueueExecutor(label: "CoreBluetoothAsync.peripheral")
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
     nonisolated let state = Mutex(CBManagerState.unknown)
-    let link = PeripheralManagerLink()
-    var channels: ChannelTable { link.channels }
+    let delegate = PeripheralManagerDelegate()
+    var channels: ChannelTable { delegate.channels }
 
     /// On the queue, so that no callback comes before the manager is known.
     nonisolated func start(options: sending [String: Any]?, restoring services: sending [CBMutableService]) {
         let (options, services) = (Parcel(options), Parcel(services))
         executor.queue.sync {
-            assumeIsolated { $0.link.start($0, options: options.open() ?? nil, restoring: services.open() ?? []) }
+            assumeIsolated { $0.delegate.start($0, options: options.open() ?? nil, restoring: services.open() ?? []) }
         }
         _ = postsAtExit
     }
@@ -23,29 +23,29 @@ actor PeripheralManagerCore: ChannelHost {
 
     /// - Parameter giveBack: Called with what a consumer was sent that has taken nothing.
     nonisolated func sequence<Element>(
-        add: @escaping @Sendable (PeripheralManagerLink, EventSubscription<Element, Never>) -> Void,
-        giveBack: (@Sendable (PeripheralManagerLink, [Element]) -> Void)? = nil
+        add: @escaping @Sendable (PeripheralManagerDelegate, EventSubscription<Element, Never>) -> Void,
+        giveBack: (@Sendable (PeripheralManagerDelegate, [Element]) -> Void)? = nil
     ) -> EventSequence<Element, Never> {
         EventSequence { [self] dropped in
             let subscription = EventSubscription<Element, Never>(bufferSize: Self.bufferSize, dropped: dropped) {
                 untouched in
                 self.post {
-                    $0.link.pruneEvents()
-                    giveBack?($0.link, untouched)
+                    $0.delegate.pruneEvents()
+                    giveBack?($0.delegate, untouched)
                 }
             }
             // One that was let go of meanwhile takes nothing.
-            post { [weak subscription] core in if let subscription { add(core.link, subscription) } }
+            post { [weak subscription] core in if let subscription { add(core.delegate, subscription) } }
             return subscription
         }
     }
 
     func add(_ service: Parcel<CBMutableService>) async throws -> PublishedService {
-        let answer = try await wait { link, request, continuation in
+        let answer = try await wait { delegate, request, continuation in
             guard let service = service.open() else {
                 return continuation.resume(throwing: CBError(.invalidParameters))
             }
-            link.add(service, request, continuation)
+            delegate.add(service, request, continuation)
         } onCancel: {
             $0.cancelAdd($1)
         }
@@ -53,9 +53,9 @@ actor PeripheralManagerCore: ChannelHost {
         return published
     }
 
-    func remove(_ service: PublishedService) { link.remove(service) }
-    func removeAllServices() { link.removeAllServices() }
-    func isAdvertising() -> Bool { link.isAdvertising }
+    func remove(_ service: PublishedService) { delegate.remove(service) }
+    func removeAllServices() { delegate.removeAllServices() }
+    func isAdvertising() -> Bool { delegate.isAdvertising }
 
     func startAdvertising(_ data: Parcel<[String: Any]?>) async throws {
         try await wait {
@@ -77,7 +77,7 @@ actor PeripheralManagerCore: ChannelHost {
 
     func unpublishChannel(_ psm: CBL2CAPPSM) async throws {
         try Task.checkCancellation()
-        if link.withdrawRestored(psm) { return }
+        if delegate.withdrawRestored(psm) { return }
         try await wait {
             $0.begin(.unpublish(psm), $1, $2)
         } onCancel: {
@@ -94,10 +94,10 @@ actor PeripheralManagerCore: ChannelHost {
         return if case .psm(let psm) = answer { psm } else { 0 }
     }
 
-    func stopAdvertising() { link.stopAdvertising() }
+    func stopAdvertising() { delegate.stopAdvertising() }
 
     func subscribedCentrals(of characteristic: PublishedCharacteristic) -> [Central] {
-        link.subscribers(characteristic.number).map { Central($0) }
+        delegate.subscribers(characteristic.number).map { Central($0) }
     }
 
     func update(_ update: Update, of characteristic: UInt64) async throws {
@@ -109,29 +109,29 @@ actor PeripheralManagerCore: ChannelHost {
     }
 
     func setLatency(_ latency: CBPeripheralManagerConnectionLatency, for central: Central) {
-        link.setLatency(latency, for: central)
+        delegate.setLatency(latency, for: central)
     }
 
     @discardableResult
     private func wait(
-        _ begin: (PeripheralManagerLink, UInt64, PeripheralManagerLink.Continuation) -> Void,
-        onCancel: @escaping @Sendable (PeripheralManagerLink, UInt64) -> Void
-    ) async throws -> PeripheralManagerLink.Answer {
+        _ begin: (PeripheralManagerDelegate, UInt64, PeripheralManagerDelegate.Continuation) -> Void,
+        onCancel: @escaping @Sendable (PeripheralManagerDelegate, UInt64) -> Void
+    ) async throws -> PeripheralManagerDelegate.Answer {
         try Task.checkCancellation()
         let request = Number.next()
         return try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { continuation in
-                guard let state = link.manager?.state else {
+                guard let state = delegate.manager?.state else {
                     return continuation.resume(throwing: BluetoothError.managerReleased)
                 }
                 guard state == .poweredOn else {
                     return continuation.resume(throwing: BluetoothError.unavailable(state))
                 }
-                begin(link, request, continuation)
+                begin(delegate, request, continuation)
             }
         } onCancel: {
             // It runs on the queue after what has begun above, because that runs on the queue already.
-            post { onCancel($0.link, request) }
+            post { onCancel($0.delegate, request) }
         }
     }
 }

@@ -1,12 +1,12 @@
 import CoreBluetooth
 
-// What BluezKit adds to CoreBluetooth, and what takes its place where the system's CoreBluetooth does not have it. No other file of
-// this module depends on the platform.
+// What BluezKit adds to CoreBluetooth, and what takes its place where the system's CoreBluetooth does not have it. No
+// other file of this module depends on the platform.
 
 #if canImport(BluezKit)
 
-/// After a reset an async manager's work has ended, whether or not it is preserved: its tasks have been told so, and begin again.
-/// So nothing resumes below them.
+/// After a reset an async manager's work has ended, whether or not it is preserved: its tasks have been told so, and
+/// begin again. So nothing resumes below them.
 func withoutResuming(_ options: [String: Any]?) -> [String: Any]? {
     (options ?? [:]).merging([BluezManagerOptionResumeAfterResetKey: false]) { $1 }
 }
@@ -19,11 +19,11 @@ extension CBCentralManager {
     }
 }
 
-extension PeripheralManagerLink {
+extension PeripheralManagerDelegate {
     /// Publishes a channel, and has ``didPublish(_:by:)`` called.
     func publish(_ request: UInt64, withEncryption isEncrypted: Bool) {
         manager?.publishL2CAPChannel(withEncryption: isEncrypted) { [weak core] result in
-            core?.assumeIsolated { $0.link.didPublish(result.mapError { $0 }, by: request) }
+            core?.assumeIsolated { $0.delegate.didPublish(result.mapError { $0 }, by: request) }
         }
     }
 
@@ -31,7 +31,7 @@ extension PeripheralManagerLink {
     var requestOfPublication: UInt64? { nil }
 }
 
-extension CentralLink {
+extension CentralDelegate {
     func setPairing(_ pairing: Pairing) {
         var answers = BluezPairing()
         answers.allowsJustWorks = pairing.allowsJustWorks
@@ -56,7 +56,7 @@ extension CentralLink {
             }
         }
         answers.ended = { [weak core] peripheral in
-            core?.assumeIsolated { $0.link.endQuestion(of: peripheral.identifier) }
+            core?.assumeIsolated { $0.delegate.endQuestion(of: peripheral.identifier) }
         }
         manager?.pairing = answers
     }
@@ -67,18 +67,18 @@ extension CentralCore {
     fileprivate nonisolated func ask(
         _ peripheral: CBPeripheral, _ answer: @escaping @Sendable (Peripheral) async -> Void
     ) {
-        assumeIsolated { $0.link.ask(peripheral, answer) }
+        assumeIsolated { $0.delegate.ask(peripheral, answer) }
     }
 
-    /// Not on the queue, where everything else would wait for the answer, which takes seconds if bluetoothd hangs. Managers may be
-    /// asked on any thread.
+    /// Not on the queue, where everything else would wait for the answer, which takes seconds if bluetoothd hangs.
+    /// Managers may be asked on any thread.
     func ask(
         _ manager: CBCentralManager, _ request: UInt64,
         _ body: @escaping @Sendable (CBCentralManager) -> [CBPeripheral]
     ) {
         DispatchQueue.global().async {
             let found = body(manager)
-            self.post { $0.link.didRetrieve(found, request) }
+            self.post { $0.delegate.didRetrieve(found, request) }
         }
     }
 }
@@ -92,7 +92,8 @@ extension CBPeripheral {
 }
 
 extension [CBMutableService] {
-    /// In `willRestoreState`: the restored services that are the same as one of these. Others of their types are withdrawn.
+    /// In `willRestoreState`: the restored services that are the same as one of these. Others of their types are
+    /// withdrawn.
     func restored(from state: [String: Any]) -> [CBMutableService] {
         var restored: [ObjectIdentifier: CBMutableService] = [:]
         for service in self {
@@ -117,13 +118,13 @@ extension CBPeripheralManager {
 
 func withoutResuming(_ options: [String: Any]?) -> [String: Any]? { options }
 
-extension CentralLink {
+extension CentralDelegate {
     func setPairing(_ pairing: Pairing) {}
 }
 
 extension CentralCore {
     func ask(_ manager: CBCentralManager, _ request: UInt64, _ body: @Sendable (CBCentralManager) -> [CBPeripheral]) {
-        link.didRetrieve(body(manager), request)
+        delegate.didRetrieve(body(manager), request)
     }
 }
 
@@ -141,7 +142,7 @@ extension CBPeripheral {
     var storableIdentifier: UUID { identifier }
 }
 
-extension PeripheralManagerLink {
+extension PeripheralManagerDelegate {
     func publish(_ request: UInt64, withEncryption isEncrypted: Bool) {
         manager?.publishL2CAPChannel(withEncryption: isEncrypted)
     }

@@ -20,8 +20,9 @@ final class QueueExecutor: SerialExecutor {
 /// What was asked of actors, and is not done.
 private let posted = DispatchGroup()
 
-/// `exit` in the line after a release: CoreBluetooth learns of it first. To be set up after a manager, whose own handler sends what
-/// that asks of BlueZ: handlers run in the reverse order. A child of `fork` has none of the threads that would do it.
+/// `exit` in the line after a release: CoreBluetooth learns of it first. To be set up after a manager, whose own
+/// handler sends what that asks of BlueZ: handlers run in the reverse order. A child of `fork` has none of the threads
+/// that would do it.
 let postsAtExit: Void = {
     _ = process
     atexit { if getpid() == process { _ = posted.wait(timeout: .now() + .milliseconds(200)) } }

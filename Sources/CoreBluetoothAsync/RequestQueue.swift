@@ -1,6 +1,6 @@
-/// Requests that are made one after the other, so that an answer belongs to the request that was made, and a request whose
-/// task is cancelled before its turn is never made. An event goes in, actions come out; every request that was added is
-/// named in one `resume`.
+/// Requests that are made one after the other, so that an answer belongs to the request that was made, and a request
+/// whose task is cancelled before its turn is never made. An event goes in, actions come out; every request that was
+/// added is named in one `resume`.
 struct RequestQueue<Content> {
     struct Request {
         let number: UInt64

@@ -1,6 +1,7 @@
 import CoreBluetooth
 
-/// The channels that an earlier process had published. The system publishes them again one after the other, in this order.
+/// The channels that an earlier process had published. The system publishes them again one after the other, in this
+/// order.
 struct RestoredChannels {
     private var channels: [(channel: RestoredL2CAPChannel, result: Result<CBL2CAPPSM, any Error>?)]
     /// The tasks that wait for a channel to be published again, by its number.

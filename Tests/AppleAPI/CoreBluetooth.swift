@@ -1,6 +1,6 @@
-// CoreBluetooth as Apple's SDK declares it for Swift, as far as CoreBluetoothAsync and AppCode.swift use it: no more members than there, and
-// no class is Sendable. `scripts/check-apple` type-checks the module with this in place of BluezKit. Nothing of it is ever
-// called.
+// CoreBluetooth as Apple's SDK declares it for Swift, as far as CoreBluetoothAsync and AppCode.swift use it: no more
+// members than there, and no class is Sendable. `scripts/check-apple` type-checks the module with this in place of
+// BluezKit. Nothing of it is ever called.
 @_exported import Dispatch
 @_exported import Foundation
 

@@ -15,8 +15,8 @@ enum Decoders {
     static let advertisedProperties = ["Name", "RSSI", "UUIDs", "ManufacturerData", "ServiceData", "AdvertisingData"]
     static let attributeProperties = ["UUID", "UUID", "Primary", "Includes", "Flags", "Value", "MTU", "Notifying"]
 
-    /// A message as it comes from the socket: accepted if libdbus accepts it, read as libdbus reads it. What was read can be
-    /// written.
+    /// A message as it comes from the socket: accepted if libdbus accepts it, read as libdbus reads it. What was read
+    /// can be written.
     static func message(_ bytes: UnsafeBufferPointer<UInt8>) {
         let bytes = UnsafeRawBufferPointer(bytes)
         if let difference = MessageComparison.difference(bytes) { preconditionFailure("not as libdbus: \(difference)") }
@@ -35,7 +35,7 @@ enum Decoders {
     }
 
     private static func readAsDevice(_ message: Message) {
-        var (device, tree) = (DeviceProperties(), AttributeTree())
+        var (device, tree) = (DeviceProperties(), AttributeTable())
         let uuids = UUIDPool()
         var reader = message.reader
         _ = try? device.apply(&reader, of: "/org/bluez/hci0/dev_X", uuids: uuids)
@@ -63,7 +63,7 @@ enum Decoders {
     /// The attributes of a peripheral, which come, change and go.
     static func attributes(_ bytes: UnsafeBufferPointer<UInt8>) {
         var choices = Choices(bytes)
-        var tree = AttributeTree()
+        var tree = AttributeTable()
         let uuids = UUIDPool()
         let device = Choices.device(0)
         repeat {
@@ -75,7 +75,7 @@ enum Decoders {
             case 0: _ = tree.remove(path)
             case 1: read([properties]) { try? tree.change(text, &$0, uuids: uuids) }
             default:
-                let interface = AttributeTree.interface(of: path) ?? choices.pick(Choices.texts)
+                let interface = AttributeTable.interface(of: path) ?? choices.pick(Choices.texts)
                 let object = Value.dictionary(
                     key: "s", value: "a{sv}", [.init(.string(interface), properties)])
                 read([choices.chance(2) ? choices.value() : object]) { _ = try? tree.add(path, &$0, uuids: uuids) }
@@ -137,7 +137,8 @@ enum Decoders {
         for quantity in EnvironmentalQuantity.allCases { _ = try? EnvironmentalReading(quantity, data) }
     }
 
-    /// A stream of messages, in pieces. What was found is what the stream begins with, and no more is held than the limit.
+    /// A stream of messages, in pieces. What was found is what the stream begins with, and no more is held than the
+    /// limit.
     static func stream(_ bytes: UnsafeBufferPointer<UInt8>) {
         var choices = Choices(bytes)
         let limit = choices.roll(300)
@@ -185,7 +186,7 @@ enum Decoders {
         if let identity = text.withCString({ DeviceIdentity(address: $0, isRandom: true) }) {
             precondition(DeviceIdentity(identifier: identity.identifier) == identity, text)
         }
-        if let path = ObjectPath(text) { _ = (path.parent, path.lastElement, AttributeTree.interface(of: path)) }
+        if let path = ObjectPath(text) { _ = (path.parent, path.lastElement, AttributeTable.interface(of: path)) }
         if let element = PathElement(text) { precondition(ObjectPath("/" + element.text) != nil, text) }
     }
 

@@ -2,8 +2,8 @@ import BluezDBus
 import Dispatch
 import Foundation
 
-/// Owns `org.bluez`. What it says and answers is mostly as documented, and wrong in type, length, path or order where the
-/// input says so.
+/// Owns `org.bluez`. What it says and answers is mostly as documented, and wrong in type, length, path or order where
+/// the input says so.
 final class FuzzedDaemon: @unchecked Sendable {  // holds: all but `queue` is touched on `queue` only
     private typealias Object = (path: String, interface: String, properties: [(String, Value)])
 

@@ -2,8 +2,8 @@ import CoreBluetooth
 import CoreBluetoothAsync
 import Foundation
 
-/// The same app as a central, with CoreBluetoothAsync: it follows the same commands, and reports what the sequences and the ends of
-/// its operations tell in the words of the callbacks.
+/// The same app as a central, with CoreBluetoothAsync: it follows the same commands, and reports what the sequences and
+/// the ends of its operations tell in the words of the callbacks.
 @MainActor final class AsyncProbe {
     private let arguments = Arguments()
     private var manager: CentralManager?

@@ -3,8 +3,8 @@ import Dispatch
 import Foundation
 
 /// What a gateway does: it reports all that is new on the air, and holds some peripherals, whatever happens to their
-/// links. `status` on its standard input is answered with one line, as soon as there is what the line asks for, or after
-/// 30 s.
+/// links. `status` on its standard input is answered with one line, as soon as there is what the line asks for, or
+/// after 30 s.
 final class SoakApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @unchecked Sendable {
     // holds: all is touched on `queue` only
     private let queue = DispatchQueue(label: "soak.app")

@@ -41,7 +41,7 @@ enum BlueZ {
     }
 }
 
-/// Typed calls to BlueZ's objects. Stateless: BlueZ's properties are kept in ``Device`` and ``AttributeTree``.
+/// Typed calls to BlueZ's objects. Stateless: BlueZ's properties are kept in ``Device`` and ``AttributeTable``.
 ///
 /// Each call has a deadline (``BlueZTiming/Deadline``).
 struct BlueZProxy {

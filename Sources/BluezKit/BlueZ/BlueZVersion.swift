@@ -5,8 +5,8 @@ package struct BlueZVersion: Comparable, Hashable, Sendable, CustomStringConvert
 
     package init(_ major: Int, _ minor: Int) { (self.major, self.minor) = (major, minor) }
 
-    /// From `Adapter1.Modalias`: `usb:v1D6Bp0246d0542` is BlueZ (Linux Foundation 1D6B, product 0246), version 5.66. Nil
-    /// where main.conf has a `DeviceID` of its own.
+    /// From `Adapter1.Modalias`: `usb:v1D6Bp0246d0542` is BlueZ (Linux Foundation 1D6B, product 0246), version 5.66.
+    /// Nil where main.conf has a `DeviceID` of its own.
     /// - SeeAlso: BlueZ src/main.c, `parse_did`; doc/org.bluez.Adapter.rst.
     package init?(modalias: String) {
         let prefix = "usb:v1D6Bp0246d"

@@ -35,8 +35,8 @@ struct DeviceProperties {
     var txPowerDBm: Int16?
     var services: [CBUUID] = []
     var solicitedServices: [CBUUID] = []
-    /// Company identifier (2 bytes, little endian) and payload of each entry, in BlueZ's order: that of the advertisement, or,
-    /// without `DuplicateData`, that in which they came first.
+    /// Company identifier (2 bytes, little endian) and payload of each entry, in BlueZ's order: that of the
+    /// advertisement, or, without `DuplicateData`, that in which they came first.
     private(set) var manufacturerEntries: [Data] = []
     /// The entry for the key that has room for one: always the same, and no iBeacon beside others, which iOS hides.
     var manufacturerData: Data? {

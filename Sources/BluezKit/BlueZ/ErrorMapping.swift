@@ -238,7 +238,8 @@ enum ErrorMapping {
         ([.insufficientAuthorization], bluez + "NotAuthorized", "0x08"),
         ([.invalidAttributeValueLength], bluez + "InvalidValueLength", "0x0d"),
         (
-            // Core Specification Supplement, Part B, 1.2: Client Characteristic Configuration Descriptor Improperly Configured.
+            // Core Specification Supplement, Part B, 1.2: Client Characteristic Configuration Descriptor Improperly
+            // Configured.
             [CBATTError.Code(rawValue: 0xFD)].compactMap(\.self), bluez + "ImproperlyConfigured",
             "0xfd; 0x0e from BlueZ before 5.76"
         ),

@@ -24,8 +24,8 @@ final class AdapterController {
     /// When bluetoothd came back, if it was away.
     private var restarted: ContinuousClock.Instant?
 
-    /// Counts how often Bluetooth went off, or away: no scan, link or connect request survives that. A command of the app
-    /// belongs to the generation that the app has seen.
+    /// Counts how often Bluetooth went off, or away: no scan, link or connect request survives that. A command of the
+    /// app belongs to the generation that the app has seen.
     private(set) var generation: UInt64 = 0
     /// The same for published services, which survive that Bluetooth is off.
     private(set) var servicesGeneration: UInt64 = 0
@@ -61,8 +61,8 @@ final class AdapterController {
 
     // MARK: The connection to the bus
 
-    /// Everything is asked at once, in the order in which the answers are needed: starting up takes one round trip, however
-    /// many devices BlueZ knows (D5).
+    /// Everything is asked at once, in the order in which the answers are needed: starting up takes one round trip,
+    /// however many devices BlueZ knows (D5).
     func busOpened() {
         bus.assertOnQueue()
         bus.connection?.watchName(BlueZ.busName) { [weak self] owner in self?.ownerChanged(isThere: owner != nil) }
@@ -90,7 +90,7 @@ final class AdapterController {
     func reset() { poweredQuestions = [] }
 
     private func ownerChanged(isThere: Bool) {
-        bus.noteSuccess()
+        bus.resetLosses()
         daemon = BlueZDaemon()  // a package may have been upgraded
         identities = [:]  // names may be given to other adapters
         if !isThere {
@@ -133,7 +133,7 @@ final class AdapterController {
             case .stopGrace:
                 graceTimer?.cancel()
                 graceTimer = nil
-            case .mistrustLinks: restarted = .now
+            case .ignoreStaleLinks: restarted = .now
             case .switchOn(let name): BlueZ.root.appending(name).map(switchOn)
             }
         }
@@ -160,7 +160,7 @@ final class AdapterController {
                 // Only BlueZ's owner can have answered; but the answer may be older than a change of owner.
                 let powered = try? readProperties(&reader, of: name)
                 apply(machine.handle(.powered(name, isAllowed(name) ? powered : nil)))
-            case .failure(let error): note(error, asking: name)
+            case .failure(let error): report(error, asking: name)
             }
         }
     }
@@ -192,7 +192,7 @@ final class AdapterController {
         return powered
     }
 
-    private func note(_ error: BusError, asking name: String) {
+    private func report(_ error: BusError, asking name: String) {
         switch error.name {
         case "org.freedesktop.DBus.Error.AccessDenied":
             Log.warning(

@@ -14,8 +14,8 @@ protocol BlueZBusObserver: AnyObject {
     func callIsSlow()
 }
 
-/// This process's connection to one BlueZ, and the queue on which everything about it happens. It is made again after it is
-/// lost. BlueZ counts by connection, so the managers of a process share one (D3).
+/// This process's connection to one BlueZ, and the queue on which everything about it happens. It is made again after
+/// it is lost. BlueZ counts by connection, so the managers of a process share one (D3).
 final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to `queue`
     let address: BusAddress
     let queue = DispatchQueue(label: "bluezkit.bus")
@@ -53,8 +53,8 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
     /// A connection exists as long as it is on the bus.
     private static let opened = Protected<[OpenedConnection]>([])
 
-    /// The process ends: what was asked for is sent, and handled as far as that matters (``Connection/leave(_:)``). Takes a second
-    /// at most, if BlueZ hangs.
+    /// The process ends: what was asked for is sent, and handled as far as that matters (``Connection/leave(_:)``).
+    /// Takes a second at most, if BlueZ hangs.
     static func leaveAll() {
         let leaving = DispatchGroup()
         for connection in opened.withLock({ $0.compactMap(\.connection) }) {
@@ -76,8 +76,8 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
         }
     }
 
-    /// The same, but in the calling thread, unless something waits before it: a worker's wake-up costs more than most of what
-    /// apps ask for. It waits for what is handled at the moment, and for timers that are due. Not under a lock.
+    /// The same, but in the calling thread, unless something waits before it: a worker's wake-up costs more than most
+    /// of what apps ask for. It waits for what is handled at the moment, and for timers that are due. Not under a lock.
     func runHere(_ body: @escaping @Sendable () -> Void) {
         #if DEBUG
         precondition(LockOrder.held == .none, "the bus queue may wait for this lock")
@@ -231,7 +231,7 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
     }
 
     /// BlueZ is there: the next loss is a new one.
-    func noteSuccess() { (losses, reported) = (0, nil) }
+    func resetLosses() { (losses, reported) = (0, nil) }
 
     private func lost(_ error: BusError) {
         forgetConnections()
@@ -245,8 +245,8 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
         }
     }
 
-    /// Once, and again when the cause has changed. Not before it is clear that someone misses the bus: a private one may end
-    /// just before the program that used it.
+    /// Once, and again when the cause has changed. Not before it is clear that someone misses the bus: a private one
+    /// may end just before the program that used it.
     private func report(_ error: BusError) {
         let text = "no connection to the bus at \(address): \(error.message) (\(error.name))"
         guard text != reported else { return }
@@ -264,8 +264,8 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
     /// The adapter that has the device at `path`.
     func adapterProxy(of path: ObjectPath) -> BlueZProxy? { path.parent.flatMap { proxy($0, BlueZ.adapter) } }
 
-    /// Asks BlueZ again, after pauses, if it gives no answer: a bus or a daemon that is too busy has not said no. After the
-    /// last time that is the answer.
+    /// Asks BlueZ again, after pauses, if it gives no answer: a bus or a daemon that is too busy has not said no. After
+    /// the last time that is the answer.
     func insist<Answer>(
         _ question: @escaping (@escaping (Result<Answer, BusError>) -> Void) -> Void, tries: Int = 0,
         answered: @escaping (Result<Answer, BusError>) -> Void
@@ -280,8 +280,8 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
         }
     }
 
-    /// Asks BlueZ about a device, or something below it, as ``insist(_:tries:answered:)`` does, on the lane that is current. What
-    /// is not answered in time is not asked again.
+    /// Asks BlueZ about a device, or something below it, as ``insist(_:tries:answered:)`` does, on the lane that is
+    /// current. What is not answered in time is not asked again.
     func ask<Answer>(
         _ path: ObjectPath, _ interface: String, counting: ((CallLane) -> BlueZProxy.Counting?)? = nil,
         _ question: @escaping (BlueZProxy, @escaping (Result<Answer, BusError>) -> Void) -> Void,

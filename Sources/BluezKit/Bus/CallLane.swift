@@ -1,9 +1,11 @@
 import BluezDBus
 
-/// The connection over which those calls about a link go that BlueZ may never answer: they count on it for as long as it lasts.
+/// The connection over which those calls about a link go that BlueZ may never answer: they count on it for as long as
+/// it lasts.
 ///
-/// The first lane is the connection that also has the signals, the agent, the discovery and all published objects. When many
-/// of its calls are lost, or wait for long, new links get another lane, and so on; it is closed with the last link that uses it.
+/// The first lane is the connection that also has the signals, the agent, the discovery and all published objects. When
+/// many of its calls are lost, or wait for long, new links get another lane, and so on; it is closed with the last link
+/// that uses it.
 final class CallLane {
     let connection: Connection
     /// How many of its calls were given up, and are neither answered nor overdue.

@@ -27,7 +27,7 @@ final class CommandSocket {
     private static func capacity(_ mtuBytes: Int) -> Int { min(max(mtuBytes, 23) - 3, 512) }
 
     /// The link's MTU as it is now: BlueZ may have made the socket before that was exchanged.
-    func noteMTU(_ mtuBytes: Int) { capacity = max(capacity, Self.capacity(mtuBytes)) }
+    func updateMTU(_ mtuBytes: Int) { capacity = max(capacity, Self.capacity(mtuBytes)) }
 
     func send(_ data: [UInt8]) -> Outcome {
         lastUse = .now()

@@ -1,7 +1,7 @@
 import BluezDBus
 
-/// Notices that bluetoothd hangs, stopped or in an endless loop, which the bus does not report. It answers a `Ping` at once
-/// if it is well.
+/// Notices that bluetoothd hangs, stopped or in an endless loop, which the bus does not report. It answers a `Ping` at
+/// once if it is well.
 final class DaemonWatchdog {
     private let bus: BlueZBus
     private var isPinging = false

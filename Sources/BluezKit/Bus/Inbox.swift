@@ -19,8 +19,8 @@ protocol Recipient: AnyObject, Sendable {
 package protocol CallbackPlace: Sendable {
     /// Runs `work` soon, after what was handed over before, and never within this call.
     func perform(_ work: @escaping @Sendable () -> Void)
-    /// Asked while work runs there. A queue that may run on any thread, for which it costs less to wait on a thread of one's
-    /// own than to hand over work; nil: one thread runs this place, and is woken.
+    /// Asked while work runs there. A queue that may run on any thread, for which it costs less to wait on a thread of
+    /// one's own than to hand over work; nil: one thread runs this place, and is woken.
     var queueOfAnyThread: DispatchQueue? { get }
     /// Lets go of the work that was handed over last. - Returns: Whether it had not begun, and does not run.
     func cancel() -> Bool
@@ -38,11 +38,11 @@ extension DispatchQueue: CallbackPlace {
 /// The way from the bus queue to the app's queue: events in order, one wake-up for all that have gathered, and never a
 /// wait for the app. What an event changes of the app's objects it changes when it is delivered (D2).
 ///
-/// Events for a queue that may run on any thread are brought by `sync`, which runs right there when the queue is idle: by the
-/// thread that has waited for the bus, which then has no other one to wake, or else by a thread of this. `async` would cost more:
-/// libdispatch wakes and parks a worker of its pool for every single notification. Only the first delivery is made so: a queue
-/// that never runs would keep a thread forever. The main queue and other places that one thread runs are handed one block at a
-/// time.
+/// Events for a queue that may run on any thread are brought by `sync`, which runs right there when the queue is idle:
+/// by the thread that has waited for the bus, which then has no other one to wake, or else by a thread of this. `async`
+/// would cost more: libdispatch wakes and parks a worker of its pool for every single notification. Only the first
+/// delivery is made so: a queue that never runs would keep a thread forever. The main queue and other places that one
+/// thread runs are handed one block at a time.
 // holds: what changes is under the lock of `state`
 final class Inbox<Owner: Recipient>: @unchecked Sendable {
     // holds: events are made on the bus queue, consumed on the app's, never shared
@@ -126,8 +126,8 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
         }
     }
 
-    /// The app has released the manager. Events that only it would have heard of are dropped, so that a place that does not run
-    /// keeps nothing alive, which may keep that place.
+    /// The app has released the manager. Events that only it would have heard of are dropped, so that a place that does
+    /// not run keeps nothing alive, which may keep that place.
     func abandon() {
         let (dropped, recipient, isIdle) = state.withLock { state in
             let events = state.events
@@ -144,11 +144,11 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
 
     /// The block does not come. An event may have been posted for it meanwhile.
     private func restart() {
-        let mustGoOn = state.withLock { state in
+        let hasEvents = state.withLock { state in
             if state.events.isEmpty { state.carrier = .none }
             return !state.events.isEmpty
         }
-        if mustGoOn { handOver() }
+        if hasEvents { handOver() }
     }
 
     /// Has a block run where the app wants it.
@@ -168,11 +168,12 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
         if hasThread { wakeUp.signal() }
     }
 
-    /// On the app's queue. What is posted meanwhile waits for a turn of its own, also if the app runs a loop in a callback.
+    /// On the app's queue. What is posted meanwhile waits for a turn of its own, also if the app runs a loop in a
+    /// callback.
     private func deliverBlock() {
         if let recipient = state.withLock({ $0.recipient }) { deliver(to: recipient) }
         let queue = place.queueOfAnyThread
-        let (mustGoOn, last) = state.withLock { state -> (Bool, Owner?) in
+        let (hasEvents, last) = state.withLock { state -> (Bool, Owner?) in
             state.queue = queue
             guard state.events.isEmpty else {
                 if queue != nil { state.carrier = .thread }
@@ -184,7 +185,7 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
         }
         // Outside the lock: it may be the last reference.
         withExtendedLifetime(last) {}
-        guard mustGoOn else { return }
+        guard hasEvents else { return }
         if queue == nil { handOver() } else { wakeThread() }
     }
 

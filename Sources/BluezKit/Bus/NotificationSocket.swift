@@ -1,9 +1,9 @@
 import BluezDBus
 import Foundation
 
-/// The socket that BlueZ's `AcquireNotify` gives: one packet is one notification, without a bus in between (D6). It holds 167
-/// to 278 packets, and bluetoothd drops what does not fit. So it is read as soon as anything is there, by the thread that waits
-/// for the bus, and never waits for the app. Confined to the bus queue.
+/// The socket that BlueZ's `AcquireNotify` gives: one packet is one notification, without a bus in between (D6). It
+/// holds 167 to 278 packets, and bluetoothd drops what does not fit. So it is read as soon as anything is there, by the
+/// thread that waits for the bus, and never waits for the app. Confined to the bus queue.
 final class NotificationSocket {
     /// The largest attribute value, and what a packet of BlueZ has at most.
     private static let longest = 512

@@ -19,7 +19,7 @@ struct AttributeOperation {
     }
 
     let core: PeripheralCore
-    let link: UInt64
+    let connectionID: UInt64
     let kind: Kind
 
     /// What it is about; nil: the peripheral.
@@ -37,7 +37,7 @@ struct AttributeOperation {
 
     /// Posts an answer to it, unless the app has begun another connection meanwhile.
     func answer(_ body: @escaping (CBPeripheral, (any CBPeripheralDelegate)?) -> Void) {
-        if core.request?.link == link { core.post(body) }
+        if core.request?.connectionID == connectionID { core.post(body) }
     }
 }
 
@@ -71,10 +71,10 @@ extension AttributeOperation {
         case .writeWithoutResponse(let data, let characteristic):
             let path = characteristic.objectPath
             Log.warning(from: path, "dropped a write without response: \(error.localizedDescription)")
-            core.peripheral?.commandDone(data.count, link: link, isDropped: true)
+            core.peripheral?.commandDone(data.count, connectionID: connectionID, isDropped: true)
         case .setNotify(_, let characteristic), .resubscribe(let characteristic):
             answer { peripheral, delegate in
-                peripheral.noteSubscription(false, to: characteristic)
+                peripheral.updateSubscription(false, to: characteristic)
                 characteristic.setNotifying(false)
                 delegate?.peripheral(peripheral, didUpdateNotificationStateFor: characteristic, error: error)
             }

@@ -17,7 +17,7 @@ final class CentralManagerCore: Recipient, @unchecked Sendable {
     enum Event {
         case run((CBCentralManager) -> Void)
         /// A notification or indication: by far the most frequent, so it carries no closure.
-        case value(Data, CBCharacteristic, PeripheralCore, link: UInt64)
+        case value(Data, CBCharacteristic, PeripheralCore, connectionID: UInt64)
         /// The app waits for it, whether its manager is there or not.
         case answer(() -> Void)
     }
@@ -107,8 +107,8 @@ final class CentralManagerCore: Recipient, @unchecked Sendable {
     func deliver(_ event: Event) {
         switch event {
         case .run(let body): if let manager { body(manager) }
-        case .value(let data, let characteristic, let peripheral, let link):
-            if manager != nil { peripheral.deliver(data, of: characteristic, link: link) }
+        case .value(let data, let characteristic, let peripheral, let connectionID):
+            if manager != nil { peripheral.deliver(data, of: characteristic, connectionID: connectionID) }
         case .answer(let body): body()
         }
     }

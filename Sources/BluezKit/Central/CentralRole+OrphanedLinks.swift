@@ -50,8 +50,8 @@ extension CentralRole {
 
     // MARK: What dead processes have left
 
-    /// Ends the links and the attempts of processes that have died, unless preserved state claims them: on Apple they end
-    /// with the process. What this process wants itself continues.
+    /// Ends the links and the attempts of processes that have died, unless preserved state claims them: on Apple they
+    /// end with the process. What this process wants itself continues.
     func endOrphans() {
         guard let generation = adapter.stackGeneration, let directory = LinkLease.directory else { return }
         DispatchQueue.files.async { [weak self] in
@@ -80,8 +80,8 @@ extension CentralRole {
         }
     }
 
-    /// Ends a link, or an attempt, of a program with BluezKit, if no process holds it. A connect request meanwhile waits for the
-    /// end, as after a cancel.
+    /// Ends a link, or an attempt, of a program with BluezKit, if no process holds it. A connect request meanwhile
+    /// waits for the end, as after a cancel.
     private func endOrphan(_ identity: DeviceIdentity, at path: ObjectPath) {
         guard adapter.state == .poweredOn, let directory = LinkLease.directory, let name = leaseName(of: path) else {
             return

@@ -36,7 +36,7 @@ extension CentralRole {
             guard let identity = DeviceIdentity(identifier: record.identifier), let known = record.resolved else {
                 continue
             }
-            store.note(identity, isReally: known)
+            store.associate(identity, withIdentity: known)
         }
     }
 
@@ -107,11 +107,11 @@ extension CentralRole {
         let core = item.peripheral.core
         guard let connection = core.device?.connection else { return }
         switch item.outcome {
-        case .connecting: connect(core, link: item.link, item.request)
+        case .connecting: connect(core, connectionID: item.connectionID, item.request)
         case .connected where connection.phase != .closing && connection.phase != .lost: connection.adopt(item)
         // Another manager of this process may be ending the link.
         case .connected, .disconnected:
-            core.restore(item.request, link: item.link, layouts: nil, isUp: false)
+            core.restore(item.request, connectionID: item.connectionID, layouts: nil, isUp: false)
             core.reportLoss(reason: nil)
             if core.request == nil { connection.detach(core) } else { connection.pursue(core) }
         case .dropped: break
@@ -124,13 +124,13 @@ extension DeviceConnection {
     /// subscribed to again, before anything that the app asks for.
     fileprivate func adopt(_ item: CBCentralManager.Restored) {
         let core = item.peripheral.core
-        core.restore(item.request, link: item.link, layouts: item.peripheral.serviceLayouts, isUp: true)
+        core.restore(item.request, connectionID: item.connectionID, layouts: item.peripheral.serviceLayouts, isUp: true)
         add(core)
         let isNew = !isUp
         client.adopt(for: core)
         claim(for: core)
         for characteristic in item.peripheral.subscribedCharacteristics {
-            client.add(AttributeOperation(core: core, link: item.link, kind: .resubscribe(characteristic)))
+            client.add(AttributeOperation(core: core, connectionID: item.connectionID, kind: .resubscribe(characteristic)))
         }
         if isNew {
             client.readUnreadObjects()

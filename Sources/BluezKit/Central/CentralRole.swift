@@ -3,8 +3,8 @@ import BluezKitRestore
 import BluezDBus
 import Foundation
 
-/// The central role of this process on one BlueZ: the requests of all `CBCentralManager`s, merged, and the devices that they
-/// are about. Confined to the bus queue.
+/// The central role of this process on one BlueZ: the requests of all `CBCentralManager`s, merged, and the devices that
+/// they are about. Confined to the bus queue.
 final class CentralRole: @unchecked Sendable {  // holds: confined to the bus queue, but for constants
     let bus: BlueZBus
     let adapter: AdapterController
@@ -82,28 +82,28 @@ final class CentralRole: @unchecked Sendable {  // holds: confined to the bus qu
     // MARK: Connections
 
     /// `connect(_:options:)`, of which the start delay may have to pass.
-    func startConnecting(_ core: PeripheralCore, link token: UInt64, _ request: ConnectRequest) {
+    func startConnecting(_ core: PeripheralCore, connectionID: UInt64, _ request: ConnectRequest) {
         bus.assertOnQueue()
         core.delayedStart = nil
-        guard request.startDelay > .zero else { return connect(core, link: token, request) }
-        let (start, generation) = (PeripheralCore.DelayedStart(link: token), adapter.generation)
+        guard request.startDelay > .zero else { return connect(core, connectionID: connectionID, request) }
+        let (start, generation) = (PeripheralCore.DelayedStart(connectionID: connectionID), adapter.generation)
         core.delayedStart = start
         bus.after(request.startDelay) { [weak self] in
             guard let self, core.delayedStart === start, adapter.generation == generation else { return }
             core.delayedStart = nil
-            connect(core, link: token, request)
+            connect(core, connectionID: connectionID, request)
         }
     }
 
     /// `connect(_:options:)`, when its start delay is over.
     /// - Parameter link: Which of the app's connects this is. Answers to an earlier one are not delivered.
-    func connect(_ core: PeripheralCore, link token: UInt64, _ request: ConnectRequest) {
+    func connect(_ core: PeripheralCore, connectionID: UInt64, _ request: ConnectRequest) {
         bus.assertOnQueue()
         // The app may have cancelled or released it, or the manager, since: it may have waited for its start delay.
-        guard adapter.state == .poweredOn, core.link.load(ordering: .relaxed) == token,
+        guard adapter.state == .poweredOn, core.connectionID.load(ordering: .relaxed) == connectionID,
             managers.contains(where: { $0 === core.manager }), let device = store.device(core.identity)
         else { return }
-        core.connect(request, link: token, to: device)
+        core.connect(request, connectionID: connectionID, to: device)
         guard lostBonds.remove(device.identity) == nil else {
             // Another attempt would crash bluetoothd again.
             core.fail(
@@ -117,19 +117,21 @@ final class CentralRole: @unchecked Sendable {  // holds: confined to the bus qu
         connection(of: device).pursue(core)
     }
 
-    /// `connect(_:options:)` of a peripheral that is connecting or connected, as far as the app knows (CN-4). If it is not any more
-    /// the app hears of that.
+    /// `connect(_:options:)` of a peripheral that is connecting or connected, as far as the app knows (CN-4). If it is
+    /// not any more the app hears of that.
     /// - Parameter isAnswered: Whether a `didConnect` of its own is due: not where that of an earlier call is.
-    func connectAgain(_ core: PeripheralCore, link token: UInt64, _ request: ConnectRequest, isAnswered: Bool) {
+    func connectAgain(_ core: PeripheralCore, connectionID: UInt64, _ request: ConnectRequest, isAnswered: Bool) {
         bus.assertOnQueue()
-        if core.delayedStart?.link == token { return startConnecting(core, link: token, request) }
-        guard core.request?.link == token else { return }
+        if core.delayedStart?.connectionID == connectionID {
+            return startConnecting(core, connectionID: connectionID, request)
+        }
+        guard core.request?.connectionID == connectionID else { return }
         core.renew(request)
         if core.isUp, isAnswered { core.announceConnection() }
     }
 
-    /// `cancelPeripheralConnection(_:)`: the app hears of it when the link is down, or at once if others use it. Each cancel
-    /// has an answer of its own (CN-7).
+    /// `cancelPeripheralConnection(_:)`: the app hears of it when the link is down, or at once if others use it. Each
+    /// cancel has an answer of its own (CN-7).
     func cancel(_ core: PeripheralCore) {
         bus.assertOnQueue()
         guard let connection = core.device?.connection, core.request != nil else {
@@ -145,20 +147,22 @@ final class CentralRole: @unchecked Sendable {  // holds: confined to the bus qu
     }
 
     /// An operation of an app, in the order of its calls.
-    func perform(_ kind: AttributeOperation.Kind, for core: PeripheralCore, link token: UInt64) {
+    func perform(_ kind: AttributeOperation.Kind, for core: PeripheralCore, connectionID: UInt64) {
         bus.assertOnQueue()
-        guard core.isUp, core.request?.link == token, let client = core.device?.connection?.client else {
+        guard core.isUp, core.request?.connectionID == connectionID, let client = core.device?.connection?.client else {
             // The link has ended meanwhile: no answer (CN-10).
-            if case .writeWithoutResponse(let data, _) = kind { core.peripheral?.commandDone(data.count, link: token) }
+            if case .writeWithoutResponse(let data, _) = kind {
+                core.peripheral?.commandDone(data.count, connectionID: connectionID)
+            }
             return
         }
-        client.add(AttributeOperation(core: core, link: token, kind: kind))
+        client.add(AttributeOperation(core: core, connectionID: connectionID, kind: kind))
     }
 
     /// `openL2CAPChannel(_:)`. Without an answer if the link has ended meanwhile (CN-10).
-    func openChannel(_ psm: CBL2CAPPSM, for core: PeripheralCore, link token: UInt64) {
+    func openChannel(_ psm: CBL2CAPPSM, for core: PeripheralCore, connectionID: UInt64) {
         bus.assertOnQueue()
-        guard core.isUp, core.request?.link == token else { return }
+        guard core.isUp, core.request?.connectionID == connectionID else { return }
         core.device?.connection?.channels.open(psm, for: core)
     }
 
@@ -285,8 +289,8 @@ extension CentralRole {
         try device.invalidate(&reader)
         // BlueZ does not signal an RSSI that has not changed; without a link names and services come from the air too.
         if device.connection == nil, !changes.isDisjoint(with: [.name, .services]) { changes.insert(.advertisement) }
-        // In the link of a dead process it may advertise, and nothing but its address is known: it is reported when it was read.
-        // A connection that is being checked is read already.
+        // In the link of a dead process it may advertise, and nothing but its address is known: it is reported when it
+        // was read. A connection that is being checked is read already.
         if !device.isInBlueZ, discovery.isFollowing, changes.contains(.advertisement),
             device.connection?.phase != .checking
         {
@@ -304,7 +308,7 @@ extension CentralRole {
             discovery.report(device)
         }
         guard let connection = device.connection else { return }
-        store.noteIdentity(of: device)
+        store.adoptIdentity(of: device)
         connection.process(changes)
     }
 

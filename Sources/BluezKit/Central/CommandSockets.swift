@@ -1,5 +1,5 @@
-/// BlueZ's sockets for writes without response of one link, by characteristic, and the peripherals whose apps write to one of
-/// them themselves. Confined to the bus queue.
+/// BlueZ's sockets for writes without response of one link, by characteristic, and the peripherals whose apps write to
+/// one of them themselves. Confined to the bus queue.
 struct CommandSockets {
     private var sockets: [String: CommandSocket] = [:]
     /// Characteristics whose socket BlueZ does not give.
@@ -18,7 +18,8 @@ struct CommandSockets {
             let peripheral = operation.core.peripheral
         else { return }
         let isLent = peripheral.lend(
-            socket, for: characteristic, requestsArrived: operation.core.requestsArrived, link: operation.link)
+            socket, for: characteristic, requestsArrived: operation.core.requestsArrived,
+            connectionID: operation.connectionID)
         if isLent { borrowers.append(operation.core) }
     }
 
@@ -31,9 +32,9 @@ struct CommandSockets {
         return !borrowers.isEmpty
     }
 
-    mutating func noteMTU(_ mtuBytes: Int) {
+    mutating func updateMTU(_ mtuBytes: Int) {
         takeBack()
-        for socket in sockets.values { socket.noteMTU(mtuBytes) }
+        for socket in sockets.values { socket.updateMTU(mtuBytes) }
     }
 
     /// Whether all that was written to others than that of `own` has reached BlueZ.

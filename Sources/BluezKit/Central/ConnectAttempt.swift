@@ -16,8 +16,8 @@ final class ConnectAttempt {
         return !isAnswered
     }
 
-    /// Whether the lease ends with the attempt, which has failed: the next link is another program's then. But BlueZ may still
-    /// be at the attempt that it gave no answer to, or at that of a process that has died.
+    /// Whether the lease ends with the attempt, which has failed: the next link is another program's then. But BlueZ
+    /// may still be at the attempt that it gave no answer to, or at that of a process that has died.
     /// - Parameter isWanted: Whether the attempt was not called off; BlueZ's answer to that ends the lease.
     func endsLease(after error: BusError, isWanted: Bool) -> Bool {
         ConnectFailure.classify(name: error.name, message: error.message) == .inProgress

@@ -49,8 +49,8 @@ final class ConnectQueue {
 
     private func perform(_ action: ConnectScheduler<DeviceIdentity>.Action) {
         switch action {
-        case .start(let identity): send(.turn, to: identity)
-        case .callOff(let identity): send(.turnOver, to: identity)
+        case .start(let identity): send(.slot, to: identity)
+        case .callOff(let identity): send(.slotOver, to: identity)
         case .look(let looks): discovery.listenForQueue(looks)
         case .startTimer(let delay):
             timer?.cancel()
@@ -68,7 +68,7 @@ final class ConnectQueue {
         guard let device = store.known(identity), let connection = device.connection else {
             return perform(scheduler.end(identity))
         }
-        if event == .turnOver { device.noteUnheard() }
+        if event == .slotOver { device.clearLastSeen() }
         connection.handle(event)
     }
 }

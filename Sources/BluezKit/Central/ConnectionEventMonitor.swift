@@ -1,8 +1,8 @@
 import BluezDBus
 import Foundation
 
-/// `registerForConnectionEvents`: which peers connect to this system, whichever program connects them (CE-1, CE-2). Confined to the bus
-/// queue.
+/// `registerForConnectionEvents`: which peers connect to this system, whichever program connects them (CE-1, CE-2).
+/// Confined to the bus queue.
 final class ConnectionEventMonitor {
     /// A peer that is connected, and the managers that have reported it.
     private struct ConnectedPeer {
@@ -46,7 +46,7 @@ final class ConnectionEventMonitor {
     func busLost() { isActive = false }
 
     /// Device1 has changed, or has come.
-    func noteChange(of path: ObjectPath, _ properties: MessageReader) throws(BusError) {
+    func handleChange(of path: ObjectPath, _ properties: MessageReader) throws(BusError) {
         guard store.isOurs(path) else { return }
         var properties = properties
         var isConnected: Bool?
@@ -57,12 +57,12 @@ final class ConnectionEventMonitor {
             if key.matches("UUIDs") { hasNewServices = true }
         }
         if isConnected == false { return peerGone(path) }
-        // BlueZ does not always signal `Connected`: not if it has the ATT socket of a link before the kernel's event (src/device.c,
-        // `att_connect_cb`). Services are resolved with a link only.
+        // BlueZ does not always signal `Connected`: not if it has the ATT socket of a link before the kernel's event
+        // (src/device.c, `att_connect_cb`). Services are resolved with a link only.
         let isLinked = isConnected == true || isResolved
         if isLinked, peers[path] == nil { peers[path] = ConnectedPeer() }
-        // The services of a new peer are known when they are resolved, and not before. Some come later: a phone shows its
-        // notifications when it is paired.
+        // The services of a new peer are known when they are resolved, and not before. Some come later: a phone shows
+        // its notifications when it is paired.
         if peers[path] != nil, isLinked || hasNewServices { lookAtPeer(path) }
     }
 

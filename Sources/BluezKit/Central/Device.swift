@@ -50,17 +50,17 @@ final class Device {
     /// The rest of PropertiesChanged: what is not known any longer.
     func invalidate(_ reader: inout MessageReader) throws(BusError) { try properties.invalidate(&reader) }
 
-    func noteInBlueZ() { isInBlueZ = true }
+    func markPresent() { isInBlueZ = true }
 
     /// BlueZ's object is gone, and the link with it.
     func removed() {
         isInBlueZ = false
-        noteUnconnected()
+        markDisconnected()
     }
 
-    func noteConnected() { properties.isConnected = true }
+    func markConnected() { properties.isConnected = true }
 
-    func noteUnconnected() { (properties.isConnected, properties.areServicesResolved) = (false, false) }
+    func markDisconnected() { (properties.isConnected, properties.areServicesResolved) = (false, false) }
 
     /// An advertisement was received.
     func heard() {
@@ -69,14 +69,14 @@ final class Device {
     }
 
     /// It must advertise again before it counts as being in range.
-    func noteUnheard() { lastSeen = nil }
+    func clearLastSeen() { lastSeen = nil }
 
     func measured(_ rssi: Int16) { lastRSSI = rssi }
 
     fileprivate func setServices(_ services: [CBUUID]) { properties.services = services }
 
     /// Bluetooth is off, or away.
-    func noteLinkLost() { properties.isConnected = false }
+    func markLinkLost() { properties.isConnected = false }
 
     // MARK: Connecting
 
@@ -100,7 +100,7 @@ final class Device {
         let failure = bearer.failed(error, isRandom: identity.isRandom)
         attempts = attempts.suffix(9)
         attempts.append(BluezConnectAttempt(date: Date(), name: error.name, message: error.message))
-        noteUnheard()
+        clearLastSeen()
         return failure
     }
 
@@ -111,7 +111,7 @@ final class Device {
     }
 
     /// What ends its link, or an attempt to make it, was refused until the end.
-    func noteMayStayConnected(_ error: BusError) {
+    func warnStillConnected(_ error: BusError) {
         let text = "\(identity.addressText) may stay connected: \(error.name) \(error.message)"
         Log.warning(from: path.rawValue, text)
     }
@@ -123,12 +123,12 @@ final class Device {
     func attach(_ connection: DeviceConnection?) { self.connection = connection }
 }
 
-/// What devices advertised that this process has connected to. BlueZ 5.66 forgets it if a link is ended while it discovers
-/// the services, and then no scan for one of them would find the device until it is connected again.
+/// What devices advertised that this process has connected to. BlueZ 5.66 forgets it if a link is ended while it
+/// discovers the services, and then no scan for one of them would find the device until it is connected again.
 enum AdvertisedServices {
     private static let known = Protected<[DeviceIdentity: [CBUUID]]>([:])
 
-    static func note(_ device: Device) {
+    static func record(_ device: Device) {
         let services = device.properties.services
         guard !services.isEmpty else { return }
         known.withLock { known in

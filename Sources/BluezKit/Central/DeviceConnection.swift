@@ -132,21 +132,21 @@ final class DeviceConnection: CustomStringConvertible {
     }
 
     /// BlueZ 5.83 and later say why a link ended, right before it ends.
-    func noteDisconnect(reason: String, message: String) { loss.note((reason, message)) }
+    func recordDisconnect(reason: String, message: String) { loss.record((reason, message)) }
 
     func deviceRemoved() {
         client.forgetTable()
         handle(.connectedChanged(false))
         // BlueZ 5.66 never answers a `Connect` to what it forgets meanwhile.
         if phase == .attempting, let attempt {
-            central.unanswered.note(attempt.call, about: device.identity, on: client.calls.lane)
+            central.unanswered.record(attempt.call, about: device.identity, on: client.calls.lane)
             replied(to: attempt, .failure(ConnectFailure.forgotten))
         }
     }
 
     /// Bluetooth is off, or away.
     func bluetoothEnded() {
-        device.noteLinkLost()
+        device.markLinkLost()
         // A `Connect` on its way gets there when Bluetooth may be on again: what follows it calls it off.
         if attempt != nil { caller?.disconnect { _ in } }
         central.drop(self)
@@ -181,7 +181,7 @@ final class DeviceConnection: CustomStringConvertible {
             case .giveUp: giveUp()
             }
         }
-        if isAttached, !machine.holdsTurn { central.connects.end(device) }
+        if isAttached, !machine.holdsSlot { central.connects.end(device) }
         if isAttached, !machine.usesLink { client.leaveLane() }
         dropIfUnused()
     }
@@ -242,7 +242,7 @@ final class DeviceConnection: CustomStringConvertible {
     /// announced again.
     private func readDevice() {
         if central.adapter.mayReportStaleLinks { return handle(.linkIsEnding) }
-        // Not where BlueZ has been asked to connect already: that would hold the turn of all others.
+        // Not where BlueZ has been asked to connect already: that would hold up all others.
         if phase == .checking, let pause = central.unanswered.pause(of: device.identity) { return startTimer(pause) }
         let wasLeased = isLeased
         ask { [weak self] isConnected in
@@ -258,8 +258,8 @@ final class DeviceConnection: CustomStringConvertible {
         }
     }
 
-    /// - Parameter answered: Gets whether it is connected; nil: BlueZ does not know it. Not called if the link has ended
-    ///   meanwhile.
+    /// - Parameter answered: Gets whether it is connected; nil: BlueZ does not know it. Not called if the link has
+    ///   ended meanwhile.
     func ask(hasFollowed: Bool = false, answered: @escaping (_ isConnected: Bool?) -> Void) {
         guard bus.connection != nil else { return }
         client.readTable()
@@ -270,7 +270,7 @@ final class DeviceConnection: CustomStringConvertible {
             var isConnected: Bool?
             switch result {
             case .success(let reply):
-                noteProperties(in: reply)
+                applyProperties(in: reply)
                 isConnected = device.properties.isConnected
             case .failure(let error) where !BlueZErrorName.meansUnknownObject(error.name):
                 isConnected = false  // try, and let Connect tell what is wrong
@@ -281,13 +281,13 @@ final class DeviceConnection: CustomStringConvertible {
                 }
             case .failure: break
             }
-            central.store.noteIdentity(of: device)
+            central.store.adoptIdentity(of: device)
             answered(isConnected)
         }
     }
 
-    private func noteProperties(in reply: Message) {
-        device.noteInBlueZ()
+    private func applyProperties(in reply: Message) {
+        device.markPresent()
         var reader = reply.reader
         do throws(BusError) { _ = try device.apply(&reader, uuids: central.store.uuids) } catch {
             Log.warning("\(device.path): \(error.message)")
@@ -318,7 +318,7 @@ final class DeviceConnection: CustomStringConvertible {
             return handle(.connectReply(.transient))
         }
         self.attempt = attempt
-        AdvertisedServices.note(device)
+        AdvertisedServices.record(device)
         pauseDiscovery(true)
         let timing = bus.timing.connect
         let needsDiscovery = timing.bondsNeedDiscovery && device.properties.isBonded
@@ -332,10 +332,10 @@ final class DeviceConnection: CustomStringConvertible {
         let replied: BlueZProxy.Completion = {
             [weak self, weak device, weak bus, lane, weak unanswered = central.unanswered] result in
             attempt.call.ended(result.failure)
-            if attempt.call.isOverdue { unanswered?.note(attempt.call, about: identity, on: lane) }
+            if attempt.call.isOverdue { unanswered?.record(attempt.call, about: identity, on: lane) }
             if attempt.isAnswered, result.failure == nil {
-                // BlueZ had forgotten the device, so that the `Connect` had failed, and heard it again before it came to
-                // that call: the link is this process's.
+                // BlueZ had forgotten the device, so that the `Connect` had failed, and heard it again before it came
+                // to that call: the link is this process's.
                 if let connection = device?.connection, connection.isWanted { return connection.claimLateLink() }
                 bus?.disconnect(caller, mayCall: { device?.connection?.isWanted != true })
                 return
@@ -380,7 +380,7 @@ final class DeviceConnection: CustomStringConvertible {
         let answered = { [weak self, weak client] (result: Result<Message, BusError>) in
             guard let self, client?.isCurrent == true else { return }
             if let error = result.failure, !BlueZErrorName.isAnswer(result) {
-                device.noteMayStayConnected(error)
+                device.warnStillConnected(error)
                 // The file stays, as that of an orphaned link. Not if the link ends in the next seconds.
                 if !device.properties.isConnected { lease = nil }
             } else if result.failure.map({ BlueZErrorName.meansUnknownObject($0.name) }) ?? true {
@@ -506,15 +506,15 @@ final class DeviceConnection: CustomStringConvertible {
     /// Ends a link on which BlueZ answers nothing any more.
     /// - Parameter failure: What the operation gets that runs.
     private func endUseless(_ reason: LinkLoss.Reason, failing failure: BusError) {
-        loss.noteOwn(reason)
+        loss.recordOwn(reason)
         client.halt(failure)
         guard let proxy = caller else { return }
         bus.disconnect(proxy, mayCall: { [weak client] in client?.isCurrent == true })
     }
 
-    /// BlueZ has not answered some operations of the link that has ended. If it does not because of that it never will, and may
-    /// use freed memory when the attribute is used again (``BlueZDifference/keptOperation``): then it is made to forget the
-    /// device. Not if that would cost a bond, or a link.
+    /// BlueZ has not answered some operations of the link that has ended. If it does not because of that it never will,
+    /// and may use freed memory when the attribute is used again (``BlueZDifference/keptOperation``): then it is made
+    /// to forget the device. Not if that would cost a bond, or a link.
     private func forgetIfStuck() {
         let (device, calls) = (device, client.calls)
         let isPending = { calls.abandoned.contains { !$0.isAnswered && !$0.isOfRemovedAttribute } }
@@ -542,7 +542,7 @@ final class DeviceConnection: CustomStringConvertible {
             (lease, isLeaseInDoubt) = (nil, false)
         }
         central.pairing.endQuestion(about: device.path)
-        device.noteUnconnected()
+        device.markDisconnected()
         client.endSubscriptions()
         forgetIfStuck()
         client = GATTClient(of: device, in: central)
@@ -557,7 +557,7 @@ final class DeviceConnection: CustomStringConvertible {
             self.lease = nil
             bus.disconnect(proxy, mayCall: { true }) { [device] result in
                 if BlueZErrorName.isAnswer(result) { return lease.end() }
-                if let error = result.failure { device.noteMayStayConnected(error) }
+                if let error = result.failure { device.warnStillConnected(error) }
             }
         }
         central.drop(self)

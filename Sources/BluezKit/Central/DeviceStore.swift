@@ -13,7 +13,8 @@ final class DeviceStore {
     private var identities: [DeviceIdentity: DeviceIdentity] = [:]
     /// The reverse: under which address they were seen first, which stays their identifier here.
     private var firstAddresses: [DeviceIdentity: DeviceIdentity] = [:]
-    /// Bonded devices that BlueZ has under the private address they were found with: the path of an object never changes.
+    /// Bonded devices that BlueZ has under the private address they were found with: the path of an object never
+    /// changes.
     private var hiddenPaths: [DeviceIdentity: ObjectPath] = [:]
     /// Whether all of them were asked for, and what waits for that.
     private var knowsHiddenPaths = false
@@ -88,14 +89,16 @@ final class DeviceStore {
     // MARK: Identities
 
     /// A device that bonds tells its identity; BlueZ then changes `Address`, and not the path.
-    func noteIdentity(of device: Device) {
-        guard let identity = device.properties.identity, note(device.identity, isReally: identity) else { return }
+    func adoptIdentity(of device: Device) {
+        guard let identity = device.properties.identity, associate(device.identity, withIdentity: identity) else {
+            return
+        }
         for core in device.connection?.clients ?? [] { core.updateIdentity(identity) }
     }
 
     /// - Returns: Whether that was not known.
     @discardableResult
-    func note(_ address: DeviceIdentity, isReally identity: DeviceIdentity) -> Bool {
+    func associate(_ address: DeviceIdentity, withIdentity identity: DeviceIdentity) -> Bool {
         guard address != identity, identities.updateValue(identity, forKey: address) != identity else { return false }
         firstAddresses[identity] = address
         return true
@@ -103,10 +106,10 @@ final class DeviceStore {
 
     // MARK: Other paths than the address gives
 
-    /// BlueZ does not have the device where it was looked for. One that has bonded under a private address keeps the path
-    /// of that until BlueZ is started again, and has that of its identity from then on.
-    /// - Parameter then: Gets whether to look again: it may be elsewhere, or has come meanwhile. Not called if the connection
-    ///   has another generation by then.
+    /// BlueZ does not have the device where it was looked for. One that has bonded under a private address keeps the
+    /// path of that until BlueZ is started again, and has that of its identity from then on.
+    /// - Parameter then: Gets whether to look again: it may be elsewhere, or has come meanwhile. Not called if the
+    ///   connection has another generation by then.
     func follow(_ device: Device, _ connection: DeviceConnection, then: @escaping (_ mustLookAgain: Bool) -> Void) {
         // It takes looking at all that BlueZ knows: once, and not while an app waits for what it had preserved.
         if knowsHiddenPaths || device.identity.isResolvable || connection.phase != .checking {

@@ -55,14 +55,14 @@ final class DiscoveryController: CustomStringConvertible {
         var filters = managers.compactMap { $0.scan?.filter }
         central?.connects.scans(!filters.isEmpty)
         // A connect that waits for its device needs every report: devices are not obliged to advertise a service.
-        if listensForQueue || !listening.isEmpty || !filters.isEmpty && watch.isInDoubt {
+        if listensForQueue || !listening.isEmpty || !filters.isEmpty && watch.isUnfiltered {
             filters.append(DiscoveryStateMachine.Filter(services: nil, wantsDuplicates: false))
         }
         var wanted = filters.dropFirst().reduce(filters.first) { $0?.merged(with: $1) }
         if mustNotFilter { wanted?.services = nil }
         if afresh { scanGeneration += 1 }
         follow(wanted != nil)
-        perform(machine.wish(wanted, afresh: afresh))
+        perform(machine.request(wanted, afresh: afresh))
         perform(watch.scan(wanted != nil))
     }
 
@@ -128,9 +128,9 @@ final class DiscoveryController: CustomStringConvertible {
             case .restart:
                 let text = "the scan has heard nothing for a minute: restarting discovery"
                 machine.isFiltered || refusal != nil ? Log.debug(text) : Log.warning(text)
-                watch.silentWindowsForDoubt = machine.isFiltered ? 10 : 1
+                watch.windowsBeforeUnfiltered = machine.isFiltered ? 10 : 1
                 update(afresh: true)
-            case .trust: update()
+            case .restoreFilter: update()
             case .powerCycle: powerCycle()
             }
         }
@@ -210,8 +210,8 @@ final class DiscoveryController: CustomStringConvertible {
                 + "from now on it is asked for all devices, and this program filters them")
     }
 
-    /// While another program scans, BlueZ's discovery does not begin with ours, and devices of which nothing changes are
-    /// not signalled: what it has heard is read.
+    /// While another program scans, BlueZ's discovery does not begin with ours, and devices of which nothing changes
+    /// are not signalled: what it has heard is read.
     private func start(_ proxy: BlueZProxy) {
         let generation = generation
         isAlone = false
@@ -227,7 +227,7 @@ final class DiscoveryController: CustomStringConvertible {
                 if wasRunning { readHeardDevices() } else { perform(watch.began()) }
             } else if result.failure == nil {
                 // It got there when Bluetooth was on again, and runs without being wanted.
-                perform(machine.strayed())
+                perform(machine.startedLate())
             }
         }
     }
@@ -280,9 +280,9 @@ final class DiscoveryController: CustomStringConvertible {
         renewLostServices(of: device)
     }
 
-    /// If a link has ended before its services were known, BlueZ does not tell any longer which ones the device advertises
-    /// (``BlueZDifference/lostServices``). One that has passed BlueZ's filter does advertise one: BlueZ is made to forget the device,
-    /// and finds it again with the next advertisement.
+    /// If a link has ended before its services were known, BlueZ does not tell any longer which ones the device
+    /// advertises (``BlueZDifference/lostServices``). One that has passed BlueZ's filter does advertise one: BlueZ is
+    /// made to forget the device, and finds it again with the next advertisement.
     private func renewLostServices(of device: Device) {
         let properties = device.properties
         guard adapter.daemon.has(.lostServices), isAlone, machine.filterIsInForce, properties.services.isEmpty,
@@ -335,8 +335,8 @@ final class DiscoveryController: CustomStringConvertible {
         }
     }
 
-    /// Reports what a discovery that ran before our scan began has heard. BlueZ keeps the strength of a device only while
-    /// one runs.
+    /// Reports what a discovery that ran before our scan began has heard. BlueZ keeps the strength of a device only
+    /// while one runs.
     private func readHeardDevices() {
         guard managers.contains(where: { $0.scan != nil }) else { return }
         let generation = scanGeneration

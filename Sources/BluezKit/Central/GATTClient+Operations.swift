@@ -19,9 +19,10 @@ extension GATTClient {
         if let next = queue.finish(id) { execute(next) }
     }
 
-    /// An object of BlueZ has gone, with all below it. BlueZ answers nothing that is under way for that, not even with an
-    /// error. It ends when the change is reported (IV-3): it may show by then that the link has ended, and all of it.
-    func noteEnd(of path: ObjectPath) {
+    /// An object of BlueZ has gone, with all below it. BlueZ answers nothing that is under way for that, not even with
+    /// an error. It ends when the change is reported (IV-3): it may show by then that the link has ended, and all of
+    /// it.
+    func loseOperation(on path: ObjectPath) {
         guard let running = queue.running, let attribute = running.operation.attribute?.objectPath,
             attribute == path.rawValue || attribute.hasPrefix(path.rawValue + "/")
         else { return }
@@ -48,7 +49,7 @@ extension GATTClient {
         if !isDiscovered, operation.waitsForServices || isAdopted { return }
         // Sockets and calls reach BlueZ on different ways; what was written first must be there first (O-27).
         guard isDrained(before: operation) else { return awaitDrained(entry) }
-        if operation.waitsForServices, isFlawTold { return readAgain() }
+        if operation.waitsForServices, didReportReadError { return readAgain() }
         if isStale(operation) {
             let end: (Result<Message, BusError>) -> Void = { [weak self] _ in
                 guard let self else { return }
@@ -61,34 +62,34 @@ extension GATTClient {
             (answerRunning, lostOperation) = (end, entry.id)
             return
         }
-        if operation.waitsForServices, let flaw = tree.flaw {
+        if operation.waitsForServices, let readError = table.readError {
             // What is too large stays so.
-            if case .limit = flaw {} else { isFlawTold = true }
-            operation.fail(error(flaw, .attributeRead))
+            if case .limit = readError {} else { didReportReadError = true }
+            operation.fail(error(readError, .attributeRead))
             return finish(entry.id)
         }
         switch operation.kind {
         case .discoverServices(let wanted):
-            let services = tree.visibleServices().matching(wanted, \.uuid)
+            let services = table.visibleServices().matching(wanted, \.uuid)
             operation.answer { peripheral, delegate in
                 peripheral.addDiscovered(services: services)
                 delegate?.peripheral(peripheral, didDiscoverServices: nil)
             }
         case .discoverIncludedServices(let wanted, let service):
-            let included = tree.includedServices(of: service.objectPath).matching(wanted, \.uuid)
+            let included = table.includedServices(of: service.objectPath).matching(wanted, \.uuid)
             operation.answer { peripheral, delegate in
                 peripheral.addDiscovered(includedServices: included, of: service)
                 delegate?.peripheral(peripheral, didDiscoverIncludedServicesFor: service, error: nil)
             }
         case .discoverCharacteristics(let wanted, let service):
-            let found = tree.characteristics(of: service.objectPath, isBonded: device.properties.isBonded)
+            let found = table.characteristics(of: service.objectPath, isBonded: device.properties.isBonded)
                 .matching(wanted, \.uuid)
             operation.answer { peripheral, delegate in
                 peripheral.addDiscovered(characteristics: found, of: service)
                 delegate?.peripheral(peripheral, didDiscoverCharacteristicsFor: service, error: nil)
             }
         case .discoverDescriptors(let characteristic):
-            let found = tree.descriptors(of: characteristic.objectPath)
+            let found = table.descriptors(of: characteristic.objectPath)
             operation.answer { peripheral, delegate in
                 peripheral.addDiscovered(descriptors: found, of: characteristic)
                 delegate?.peripheral(peripheral, didDiscoverDescriptorsFor: characteristic, error: nil)
@@ -109,9 +110,9 @@ extension GATTClient {
     /// Whether another attribute may have got its place in the table (IV-1).
     private func isStale(_ operation: AttributeOperation) -> Bool {
         guard let attribute = operation.attribute else { return false }
-        let service = AttributeTree.service(of: attribute.objectPath)
+        let service = AttributeTable.service(of: attribute.objectPath)
         let version = attribute.version ?? operation.core.restoredVersions[service]
-        return version != tree.version(of: service)
+        return version != table.version(of: service)
     }
 
     var staleAttribute: any Error { CBError(.invalidHandle) }
@@ -179,7 +180,8 @@ extension GATTClient {
         return proxy
     }
 
-    /// BlueZ has given no answer within the time that the peer has for one: after that nothing may be asked on the link.
+    /// BlueZ has given no answer within the time that the peer has for one: after that nothing may be asked on the
+    /// link.
     func timedOut() { device.connection?.operationTimedOut() }
 
     func error(_ error: BusError, _ context: BlueZErrorContext) -> any Error {

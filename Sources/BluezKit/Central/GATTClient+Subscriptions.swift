@@ -13,14 +13,14 @@ extension GATTClient {
             return finish(entry.id)
         }
         guard let objectPath = ObjectPath(path) else { return finish(entry.id) }
-        let version = tree.version(of: AttributeTree.service(of: path))
+        let version = table.version(of: AttributeTable.service(of: path))
         // One to an attribute that was here before is over; the app hears of the change.
         if let old = central.subscriptions[path], old.version != version { old.end() }
         let subscription =
             central.subscriptions[path] ?? Subscription(self, path: objectPath, version: version)
         central.subscriptions[path] = subscription
         let subscriber = Subscription.Subscriber(
-            core: operation.core, characteristic: characteristic, link: operation.link)
+            core: operation.core, characteristic: characteristic, connectionID: operation.connectionID)
         switch subscription.set(enabled, for: subscriber, isRestoring: isRestoring) {
         case .none: finish(entry.id)
         case .start where mayAcquireNotify(characteristic, operation.core):
@@ -66,8 +66,8 @@ extension GATTClient {
             ?? (daemon.has(.cleanAcquireNotify) && !daemon.has(.earlyNotifications))
     }
 
-    /// Subscribes by `AcquireNotify`, and on any refusal by `StartNotify`: BlueZ refuses it while another program is subscribed,
-    /// and the reason that the peer has tells `StartNotify` as well.
+    /// Subscribes by `AcquireNotify`, and on any refusal by `StartNotify`: BlueZ refuses it while another program is
+    /// subscribed, and the reason that the peer has tells `StartNotify` as well.
     private func acquireNotify(_ subscription: Subscription, _ entry: Entry, _ isRestoring: Bool) {
         let path = subscription.path.rawValue
         guard isCurrent, let proxy = proxy(subscription.path, BlueZ.characteristic) else { return }
@@ -107,8 +107,8 @@ extension GATTClient {
         return (try? reader.readFileDescriptor()).map { NotificationSocket(descriptor: $0) }
     }
 
-    /// BlueZ has closed the socket of a subscription, but the link is there. The peer was unsubscribed, so values may be missing;
-    /// the next ones come by signals.
+    /// BlueZ has closed the socket of a subscription, but the link is there. The peer was unsubscribed, so values may
+    /// be missing; the next ones come by signals.
     func renew(_ subscription: Subscription) {
         guard isCurrent, device.connection?.isUp == true else { return }
         Log.warning("\(subscription.path): another program has ended the subscription, which is made again")
@@ -117,15 +117,16 @@ extension GATTClient {
         for subscriber in subscription.subscribers {
             add(
                 AttributeOperation(
-                    core: subscriber.core, link: subscriber.link, kind: .resubscribe(subscriber.characteristic)))
+                    core: subscriber.core, connectionID: subscriber.connectionID,
+                    kind: .resubscribe(subscriber.characteristic)))
         }
     }
 
     /// NT-3. BlueZ would report success for a characteristic without CCCD.
     private func refusal(_ characteristic: CBCharacteristic) -> (any Error)? {
-        guard let known = tree.characteristics[characteristic.objectPath] else { return staleAttribute }
+        guard let known = table.characteristics[characteristic.objectPath] else { return staleAttribute }
         if known.properties.isDisjoint(with: [.notify, .indicate]) { return CBATTError(.requestNotSupported) }
-        return tree.hasCCCD(characteristic.objectPath) ? nil : CBATTError(.attributeNotFound)
+        return table.hasCCCD(characteristic.objectPath) ? nil : CBATTError(.attributeNotFound)
     }
 
     /// Subscribes as an earlier process was. `isNotifying` says so already, so only a failure is reported.

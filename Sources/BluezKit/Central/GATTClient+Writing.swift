@@ -29,7 +29,7 @@ extension GATTClient {
                 return writeByCall(data, path, entry)
             }
             writers.add(writer, path)
-            noteMTU(of: writer)
+            updateMTU(of: writer)
             releaseWhenIdle(writer, path)
             send(data, by: writer, path, entry)
         }
@@ -67,7 +67,7 @@ extension GATTClient {
             commandDone(entry, data.count)
             if queue.isEmpty { writers.lend(path, to: entry.operation) }
         case .full:
-            entry.operation.core.peripheral?.socketStaysFull(link: entry.operation.link)
+            entry.operation.core.peripheral?.socketStaysFull(connectionID: entry.operation.connectionID)
             awaitEnd(of: entry)
             writer.whenWritable(on: bus.queue, bus.timing.gatt) { [weak self] in
                 guard let self, isRunning(entry.id) else { return }
@@ -90,12 +90,13 @@ extension GATTClient {
                     from: path, "BlueZ dropped a write without response: \(error.message) (\(error.name))")
             }
             operation.core.peripheral?.commandDone(
-                data.count, link: operation.link, isDropped: result.failure != nil)
+                data.count, connectionID: operation.connectionID, isDropped: result.failure != nil)
         }
     }
 
     private func commandDone(_ entry: Entry, _ size: Int, isDropped: Bool = false) {
-        entry.operation.core.peripheral?.commandDone(size, link: entry.operation.link, isDropped: isDropped)
+        entry.operation.core.peripheral?.commandDone(
+            size, connectionID: entry.operation.connectionID, isDropped: isDropped)
         finish(entry.id)
     }
 

@@ -1,12 +1,12 @@
 import BluezDBus
 import Foundation
 
-/// The attribute table of a connected device, and what apps do with it: one operation after the other (RW-1). Lives as long
-/// as its link, or the attempt to make it: what BlueZ answers later finds it gone. Confined to the bus queue.
+/// The attribute table of a connected device, and what apps do with it: one operation after the other (RW-1). Lives as
+/// long as its link, or the attempt to make it: what BlueZ answers later finds it gone. Confined to the bus queue.
 final class GATTClient: CustomStringConvertible {
     let device: Device
     let central: CentralRole
-    var tree = AttributeTree()
+    var table = AttributeTable()
     var queue = AttributeQueue<AttributeOperation>()
     /// The operation that begins next, and whether one is beginning: see `execute`.
     var nextEntry: AttributeQueue<AttributeOperation>.Entry?
@@ -21,7 +21,7 @@ final class GATTClient: CustomStringConvertible {
     /// Whether `ServicesResolved` is true and ``tree`` complete.
     var isDiscovered = false
     /// Whether an app was told why ``tree`` is not complete: the next discovery asks again.
-    var isFlawTold = false
+    var didReportReadError = false
     /// Whether it was there before this process: attributes may be in use before ``tree`` is complete.
     var isAdopted = false
     /// Services that have changed since the app was told last, and whether a report is due.
@@ -74,8 +74,8 @@ final class GATTClient: CustomStringConvertible {
     /// Whether the operation is still to be answered: not if the link has ended, or the attribute has gone.
     func isRunning(_ id: Int) -> Bool { queue.running?.id == id }
 
-    /// The operation, if it is still to be answered. For what waits for BlueZ, which may never answer: until then it keeps
-    /// nothing of the app.
+    /// The operation, if it is still to be answered. For what waits for BlueZ, which may never answer: until then it
+    /// keeps nothing of the app.
     func running(_ id: Int) -> AttributeQueue<AttributeOperation>.Entry? { isRunning(id) ? queue.running : nil }
 
     // MARK: A bond
@@ -122,7 +122,8 @@ final class GATTClient: CustomStringConvertible {
         return calls.lane != nil
     }
 
-    /// No link is there or attempted. A connect can wait without a limit, and would keep a connection to the bus open for nothing.
+    /// No link is there or attempted. A connect can wait without a limit, and would keep a connection to the bus open
+    /// for nothing.
     func leaveLane() { calls.lane = nil }
 
     /// For a call that is no operation (``UnansweredCalls/counting(_:on:)``).
@@ -153,12 +154,12 @@ final class GATTClient: CustomStringConvertible {
         calls.open = nil
         if let lostOperation, lostOperation == queue.running?.id { call.isOfRemovedAttribute = true }
         calls.abandon(call)
-        central.unanswered.note(call, about: device.identity, on: calls.lane)
+        central.unanswered.record(call, about: device.identity, on: calls.lane)
         if isCurrent { device.connection?.callWasLost() }
     }
 
-    /// BlueZ answers nothing on this link any more, which is being ended: what runs gets `failure`, what waits no answer
-    /// (CN-10).
+    /// BlueZ answers nothing on this link any more, which is being ended: what runs gets `failure`, what waits no
+    /// answer (CN-10).
     func halt(_ failure: BusError) {
         calls.isHalted = true
         answerRunning?(.failure(failure))
@@ -183,7 +184,7 @@ final class GATTClient: CustomStringConvertible {
     // MARK: The table
 
     /// BlueZ's object of the device is gone.
-    func forgetTable() { tree = AttributeTree() }
+    func forgetTable() { table = AttributeTable() }
 
     /// Begins to read what BlueZ has of the table already.
     func readTable() {
@@ -193,15 +194,15 @@ final class GATTClient: CustomStringConvertible {
 
     /// BlueZ has added an interface to an object below the device.
     func added(_ path: ObjectPath, _ interfaces: inout MessageReader) throws(BusError) {
-        guard let service = try tree.add(path, &interfaces, uuids: uuids) else { return }
+        guard let service = try table.add(path, &interfaces, uuids: uuids) else { return }
         tableChanged(service)
     }
 
     /// BlueZ has removed an interface of an object below the device.
     func removed(_ path: ObjectPath) {
-        guard let gone = tree.remove(path) else { return }
+        guard let gone = table.remove(path) else { return }
         for characteristic in gone.characteristics { central.subscriptions[characteristic] = nil }
-        noteEnd(of: path)
+        loseOperation(on: path)
         for characteristic in gone.characteristics { releaseWriter(of: characteristic) }
         tableChanged(gone.service)
     }
@@ -209,7 +210,7 @@ final class GATTClient: CustomStringConvertible {
     /// `ServicesResolved` is true: BlueZ has announced all attributes that it did not have before.
     func servicesResolved() {
         guard isUp, unreadObjects.isEmpty, !isDiscovered else { return }
-        guard tree.mtuBytes != nil || !mtu.mayAsk else { return askMTU() }
+        guard table.mtuBytes != nil || !mtu.mayAsk else { return askMTU() }
         if let refusal, clients.contains(where: { $0.postponeComparison() }) { return compareLater(refusal) }
         isDiscovered = true
         mtuKnown()
@@ -222,10 +223,11 @@ final class GATTClient: CustomStringConvertible {
         }
     }
 
-    /// BlueZ announces the ATT_MTU with new attributes only: on a second link it must be asked. Old daemons do not know.
+    /// BlueZ announces the ATT_MTU with new attributes only: on a second link it must be asked. Old daemons do not
+    /// know.
     private func askMTU() {
         mtu.mayAsk = false
-        guard let characteristic = tree.characteristics.first?.value else {
+        guard let characteristic = table.characteristics.first?.value else {
             // BlueZ signals objects in the order in which they changed first, so that the services can come after
             // `ServicesResolved`; but not after its next answer.
             return readChildren(of: device.path)
@@ -236,9 +238,9 @@ final class GATTClient: CustomStringConvertible {
             guard let self, isCurrent else { return }
             var reader = (try? result.get())?.reader
             let answer = try? reader?.readVariant { (value) throws(BusError) in try value.readUInt16() }
-            tree.setMTU(answer.map(Int.init))
+            table.setMTU(answer.map(Int.init))
             // Another one knows it too, if this one has gone meanwhile.
-            mtu.mayAsk = answer == nil && tree.characteristics[characteristic.path.rawValue] == nil
+            mtu.mayAsk = answer == nil && table.characteristics[characteristic.path.rawValue] == nil
             servicesResolved()
         }
     }
@@ -248,12 +250,12 @@ final class GATTClient: CustomStringConvertible {
     func readUnreadObjects() {
         guard bus.connection != nil else { return }
         while let text = unreadObjects.next() {
-            guard let path = ObjectPath(text), let interface = AttributeTree.interface(of: path) else {
+            guard let path = ObjectPath(text), let interface = AttributeTable.interface(of: path) else {
                 _ = unreadObjects.finish(text)
                 continue
             }
             if interface != BlueZ.descriptor { readChildren(of: path) }
-            if tree.has(text) {
+            if table.has(text) {
                 // It was read before, or has been announced meanwhile.
                 _ = unreadObjects.finish(text)
                 continue
@@ -264,15 +266,15 @@ final class GATTClient: CustomStringConvertible {
                 [weak self] result in
                 guard let self, isCurrent else { return }
                 _ = unreadObjects.finish(text)
-                note(result.failure, reading: path)
+                report(result.failure, reading: path)
                 if case .success(let reply) = result {
                     var reader = reply.reader
                     do throws(BusError) {
-                        _ = try tree.add(path, properties: &reader, uuids: uuids)
+                        _ = try table.add(path, properties: &reader, uuids: uuids)
                     } catch { Log.warning("\(path): \(error.message)") }
                     // Before `ServicesResolved` the MTU may not have been exchanged: it is asked for then.
-                    if !device.properties.areServicesResolved { tree.forgetMTU() }
-                    if tree.mtuBytes != nil { mtuKnown() }
+                    if !device.properties.areServicesResolved { table.forgetMTU() }
+                    if table.mtuBytes != nil { mtuKnown() }
                 }
                 continueReading()
             }
@@ -289,7 +291,7 @@ final class GATTClient: CustomStringConvertible {
             [weak self] result in
             guard let self, isCurrent else { return }
             unreadObjects.questionAnswered()
-            note(result.failure, reading: path)
+            report(result.failure, reading: path)
             for child in (try? result.get()) ?? [] where path != device.path || child.hasPrefix("service") {
                 unreadObjects.add(path.rawValue + "/" + child)
             }
@@ -304,14 +306,14 @@ final class GATTClient: CustomStringConvertible {
 
     /// Asks again for what BlueZ has not told. ``servicesResolved()`` follows, and continues the discovery that runs.
     func readAgain() {
-        (isDiscovered, isFlawTold, tree.flaw) = (false, false, nil)
+        (isDiscovered, didReportReadError, table.readError) = (false, false, nil)
         readChildren(of: device.path)
     }
 
-    private func note(_ failure: BusError?, reading path: ObjectPath) {
+    private func report(_ failure: BusError?, reading path: ObjectPath) {
         guard let failure, BlueZErrorName.meansNoAnswer(failure) else { return }
         Log.warning("the attributes of \(path) cannot be read: \(failure.message) (\(failure.name))")
-        tree.flaw = failure
+        table.readError = failure
     }
 
     /// PropertiesChanged of an attribute without a subscription.
@@ -321,20 +323,22 @@ final class GATTClient: CustomStringConvertible {
         guard interface.matches("org.bluez.GattCharacteristic1") || interface.matches("org.bluez.GattService1") else {
             return
         }
-        try tree.change(String(cString: path), &reader, uuids: uuids)
+        try table.change(String(cString: path), &reader, uuids: uuids)
         publishMTU()
     }
 
-    /// The link is up. What was reported before it was resolved is of another link, or of the moment before the exchange.
+    /// The link is up. What was reported before it was resolved is of another link, or of the moment before the
+    /// exchange.
     func linkUp() {
         // Of a link that another program has made.
         if calls.lane == nil { calls.lane = lane }
-        if !device.properties.areServicesResolved { tree.forgetMTU() }
+        if !device.properties.areServicesResolved { table.forgetMTU() }
     }
 
-    /// Does `body` when the ATT_MTU is known; at once if BlueZ has not resolved the link, so that it cannot tell it yet.
+    /// Does `body` when the ATT_MTU is known; at once if BlueZ has not resolved the link, so that it cannot tell it
+    /// yet.
     func awaitMTU(_ body: @escaping () -> Void) {
-        guard device.properties.areServicesResolved, tree.mtuBytes == nil, !isDiscovered else { return body() }
+        guard device.properties.areServicesResolved, table.mtuBytes == nil, !isDiscovered else { return body() }
         mtu.waiting.append(body)
         guard mtu.waiting.count == 1 else { return }
         bus.after(bus.timing.gatt.mtu) { [weak self] in self?.mtuKnown() }
@@ -348,15 +352,15 @@ final class GATTClient: CustomStringConvertible {
 
     /// Tells the apps that are connected. Those that come later learn it with `didConnect`.
     private func publishMTU() {
-        guard let bytes = tree.mtuBytes, bytes != mtu.published else { return }
+        guard let bytes = table.mtuBytes, bytes != mtu.published else { return }
         mtu.published = bytes
-        writers.noteMTU(bytes)
+        writers.updateMTU(bytes)
         for core in clients where core.isUp { core.updateMTU(bytes) }
     }
 
     /// BlueZ tells the MTU with a socket, too.
-    func noteMTU(of writer: CommandSocket) {
-        tree.setMTU(writer.capacity + 3)
+    func updateMTU(of writer: CommandSocket) {
+        table.setMTU(writer.capacity + 3)
         publishMTU()
     }
 
@@ -373,7 +377,7 @@ final class GATTClient: CustomStringConvertible {
     }
 
     func reportChangedServices() {
-        let changed = tree.versions(of: changedServices)
+        let changed = table.versions(of: changedServices)
         (changedServices, isChangeReportDue) = ([], false)
         if let lost = lostOperation, queue.running?.id == lost {
             answerRunning?(.failure(BlueZErrorName.gone))
@@ -391,16 +395,17 @@ final class GATTClient: CustomStringConvertible {
 
     /// The link was there before this process: attributes are in use before the table is read.
     func adopt(for core: PeripheralCore) {
-        if let bytes = tree.mtuBytes, device.properties.areServicesResolved { core.updateMTU(bytes) }
+        if let bytes = table.mtuBytes, device.properties.areServicesResolved { core.updateMTU(bytes) }
         if isDiscovered, refusal == nil { return reconcile() }
         isAdopted = true
         if isDiscovered { readAgain() }
     }
 
     /// Why the table may lack what BlueZ would tell another time. What is too large stays so.
-    private var refusal: BusError? { if case .limit? = tree.flaw { nil } else { tree.flaw } }
+    private var refusal: BusError? { if case .limit? = table.readError { nil } else { table.readError } }
 
-    /// What could not be read has not gone: the table is read again before it is compared with what an earlier process knew.
+    /// What could not be read has not gone: the table is read again before it is compared with what an earlier process
+    /// knew.
     private func compareLater(_ refusal: BusError) {
         readAgain()
         guard let running = queue.running, answerRunning == nil, running.operation.waitsForServices else { return }
@@ -413,10 +418,10 @@ final class GATTClient: CustomStringConvertible {
         for core in clients {
             // What has changed on this link and is not reported yet may look as before.
             let changed = core.reconcile { service in
-                changedServices.contains(service) ? nil : (tree.layout(of: service), tree.version(of: service))
+                changedServices.contains(service) ? nil : (table.layout(of: service), table.version(of: service))
             }
             guard !changed.isEmpty else { continue }
-            let versions = tree.versions(of: changed)
+            let versions = table.versions(of: changed)
             core.post { peripheral, delegate in
                 let invalidated = peripheral.invalidate(services: versions)
                 delegate?.peripheral(peripheral, didModifyServices: invalidated)

@@ -2,7 +2,8 @@ import BluezDBus
 import Dispatch
 import Foundation
 
-/// The L2CAP channels that apps have opened on one link, or are opening. Lives as long as the link. Confined to the bus queue.
+/// The L2CAP channels that apps have opened on one link, or are opening. Lives as long as the link. Confined to the bus
+/// queue.
 final class LinkChannels: @unchecked Sendable {  // holds: confined to the bus queue
     private let device: Device
     private let central: CentralRole
@@ -43,7 +44,8 @@ final class LinkChannels: @unchecked Sendable {  // holds: confined to the bus q
         pending[number] = Pending(core: core, psm: psm, since: .now(), opening: opening)
     }
 
-    /// This program has refused a pairing. The kernel would wait for it for 40 s, and say then that the peer refuses the channel.
+    /// This program has refused a pairing. The kernel would wait for it for 40 s, and say then that the peer refuses
+    /// the channel.
     func pairingRefused() {
         for number in pending.keys.sorted() {
             pending[number]?.opening.cancel()
@@ -63,7 +65,7 @@ final class LinkChannels: @unchecked Sendable {  // holds: confined to the bus q
             open[number] = Open(core: core, psm: psm, endpoint: endpoint)
             core.post { peripheral, delegate in
                 let channel = CBL2CAPChannel(peer: peripheral, psm: psm, socket, endpoint)
-                peripheral.noteChannel(psm, isOpen: true)
+                peripheral.updateChannel(psm, isOpen: true)
                 delegate?.peripheral(peripheral, didOpen: channel, error: nil)
             }
         case .failure(let failure):
@@ -81,13 +83,14 @@ final class LinkChannels: @unchecked Sendable {  // holds: confined to the bus q
     private func ended(_ number: Int) {
         guard let channel = open.removeValue(forKey: number) else { return }
         // On the way of `didOpen`, which may not have been delivered yet.
-        channel.core.post { peripheral, _ in peripheral.noteChannel(channel.psm, isOpen: false) }
+        channel.core.post { peripheral, _ in peripheral.updateChannel(channel.psm, isOpen: false) }
     }
 
     /// A peripheral does not use the link any longer.
     func end(of core: PeripheralCore) { end { $0 === core } }
 
-    /// The link has ended. The kernel ends channels with it; a simulated link, or one that other programs use, may last.
+    /// The link has ended. The kernel ends channels with it; a simulated link, or one that other programs use, may
+    /// last.
     func end() { end { _ in true } }
 
     private func end(where isGone: (PeripheralCore) -> Bool) {

@@ -1,14 +1,14 @@
 import BluezDBus
 import Foundation
 
-/// One lock file for each link or attempt, held shared by every process with BluezKit that uses it. BlueZ does not count its
-/// users: one program's `Disconnect` ends the link of all, and a link, or an attempt, outlives the program that asked for
-/// it. A process that can turn its lock into an exclusive one is alone, and may end the link; the file goes when BlueZ has
-/// ended it, so that the next link is not mistaken for it.
+/// One lock file for each link or attempt, held shared by every process with BluezKit that uses it. BlueZ does not
+/// count its users: one program's `Disconnect` ends the link of all, and a link, or an attempt, outlives the program
+/// that asked for it. A process that can turn its lock into an exclusive one is alone, and may end the link; the file
+/// goes when BlueZ has ended it, so that the next link is not mistaken for it.
 ///
-/// A link without a file was made by another program, the desktop perhaps, and is left alone. The locks of a dead process
-/// are gone: a file without locks belongs to an orphaned link. The next process that needs the link takes it over, and
-/// otherwise it is ended (``CentralRole/endOrphans()``).
+/// A link without a file was made by another program, the desktop perhaps, and is left alone. The locks of a dead
+/// process are gone: a file without locks belongs to an orphaned link. The next process that needs the link takes it
+/// over, and otherwise it is ended (``CentralRole/endOrphans()``).
 final class LinkLease {
     /// A process is ending the link, or cancelling the attempt.
     struct IsEnding: Error {}
@@ -71,8 +71,8 @@ final class LinkLease {
         }
     }
 
-    /// The link is to be ended: no process shares it from now on. The file stays: should this process end before BlueZ has ended
-    /// the link, the next one finds it.
+    /// The link is to be ended: no process shares it from now on. The file stays: should this process end before BlueZ
+    /// has ended the link, the next one finds it.
     /// - Returns: False if another process uses the link, which stays. Then this process's part in it is given up.
     func beginEnding() -> Bool { descriptor < 0 || flock(descriptor, LOCK_EX | LOCK_NB) == 0 }
 

@@ -12,7 +12,7 @@ final class OperationCall {
     /// Whether it was not answered in time.
     private(set) var isOverdue = false
     /// Whether it counts as lost.
-    var isNoted = false
+    var isCounted = false
     /// Whether its attribute was removed, with which BlueZ has let go of it.
     var isOfRemovedAttribute = false
     /// Called when it is answered or overdue after it was given up.
@@ -21,7 +21,7 @@ final class OperationCall {
     func ended(_ error: BusError?) {
         switch error {
         case .timedOut: isOverdue = true
-        case .disconnected where isNoted: break  // its connection was closed
+        case .disconnected where isCounted: break  // its connection was closed
         default: isAnswered = true
         }
         onEnd?()
@@ -47,8 +47,8 @@ struct OperationCalls {
         abandoned.append(call)
     }
 
-    /// Whether the link should end so that its lane does: that has lost many calls, and some on this link (with those that were
-    /// answered after their deadlines). However slowly: the bus counts them for as long as the lane lasts.
+    /// Whether the link should end so that its lane does: that has lost many calls, and some on this link (with those
+    /// that were answered after their deadlines). However slowly: the bus counts them for as long as the lane lasts.
     func burdenLane(_ timing: BlueZTiming.Unanswered) -> Bool {
         guard let lane, lane.lost >= timing.lane else { return false }
         return abandoned.count { !$0.isAnswered } >= timing.calls || lane.lost >= timing.fullLane

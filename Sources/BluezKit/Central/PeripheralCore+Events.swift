@@ -4,11 +4,11 @@ import Foundation
 extension PeripheralCore {
     /// `didConnect`.
     func announceConnection() {
-        guard let token = request?.link else { return }
+        guard let connectionID = request?.connectionID else { return }
         connected()
-        let mtu = device?.connection?.client.tree.mtuBytes
+        let mtu = device?.connection?.client.table.mtuBytes
         manager.post { [self] manager in
-            guard let peripheral, peripheral.enterConnected(link: token, mtuBytes: mtu) else { return }
+            guard let peripheral, peripheral.enterConnected(connectionID: connectionID, mtuBytes: mtu) else { return }
             manager.preserve(peripheral)
             manager.delegate?.centralManager(manager, didConnect: peripheral)
         }
@@ -33,7 +33,7 @@ extension PeripheralCore {
         let error = disconnectError(
             reason: reason?.name, message: reason?.message, isBonded: device?.properties.isBonded ?? false)
         manager.post { [self] manager in
-            guard let peripheral, peripheral.leave(link: request.link, for: next) else { return }
+            guard let peripheral, peripheral.leave(connectionID: request.connectionID, for: next) else { return }
             if request.reconnects { manager.preserve(peripheral) }
             manager.delegate?.centralManager(
                 manager, didDisconnectPeripheral: peripheral, timestamp: time, isReconnecting: request.reconnects,
@@ -47,7 +47,7 @@ extension PeripheralCore {
     func fail(_ error: any Error) {
         guard let request = failed() else { return }
         manager.post { [self] manager in
-            guard let peripheral, peripheral.leave(link: request.link) else { return }
+            guard let peripheral, peripheral.leave(connectionID: request.connectionID) else { return }
             manager.delegate?.centralManager(manager, didFailToConnect: peripheral, error: error)
             manager.preserve(peripheral)
         }

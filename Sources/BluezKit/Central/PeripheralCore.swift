@@ -9,27 +9,27 @@ final class PeripheralCore: @unchecked Sendable {
     let manager: CentralManagerCore
     weak var peripheral: CBPeripheral?
 
-    /// Which of the app's connects, cancels and links is the present one. What belongs to an earlier one is neither carried
-    /// out nor delivered. Changes under the peripheral's lock, while there is a peripheral.
-    let link = Atomic<UInt64>(0)
-    private let tokens = Atomic<UInt64>(0)
+    /// Which of the app's connects, cancels and links is the present one. What belongs to an earlier one is neither
+    /// carried out nor delivered. Changes under the peripheral's lock, while there is a peripheral.
+    let connectionID = Atomic<UInt64>(0)
+    private let connectionIDs = Atomic<UInt64>(0)
 
-    /// A token that no other connect, cancel or link of this peripheral has. Any thread.
-    func newToken() -> UInt64 { tokens.wrappingAdd(1, ordering: .relaxed).newValue }
+    /// An identifier that no other connect, cancel or link of this peripheral has. Any thread.
+    func newConnectionID() -> UInt64 { connectionIDs.wrappingAdd(1, ordering: .relaxed).newValue }
 
     /// Something new begins. Any thread.
     @discardableResult
     func begin() -> UInt64 {
-        let token = newToken()
-        link.store(token, ordering: .relaxed)
-        return token
+        let next = newConnectionID()
+        connectionID.store(next, ordering: .relaxed)
+        return next
     }
 
     /// `connect(_:options:)` of the app, until it is cancelled or the connection has ended for good.
     struct CurrentRequest {
         fileprivate var request: ConnectRequest
         /// Which connect; and, where it reconnects automatically, which of its links.
-        let link: UInt64
+        let connectionID: UInt64
         /// Whether the app was connected: then it hears of the end of the link.
         fileprivate(set) var wasUp = false
 
@@ -40,8 +40,8 @@ final class PeripheralCore: @unchecked Sendable {
 
     /// A connect whose start delay is not over.
     final class DelayedStart {
-        let link: UInt64
-        init(link: UInt64) { self.link = link }
+        let connectionID: UInt64
+        init(connectionID: UInt64) { self.connectionID = connectionID }
     }
 
     /// The last one; an earlier one with the same link does not begin any more.
@@ -65,9 +65,9 @@ final class PeripheralCore: @unchecked Sendable {
 
     // MARK: What the app asks for
 
-    func connect(_ request: ConnectRequest, link: UInt64, to device: Device) {
+    func connect(_ request: ConnectRequest, connectionID: UInt64, to device: Device) {
         self.device = device
-        self.request = CurrentRequest(request: request, link: link)
+        self.request = CurrentRequest(request: request, connectionID: connectionID)
     }
 
     /// A repeated connect of one that is connecting or connected.
@@ -75,8 +75,8 @@ final class PeripheralCore: @unchecked Sendable {
 
     /// A connection of an earlier process is this one's.
     /// - Parameter isUp: Whether its link is still there.
-    func restore(_ request: ConnectRequest, link: UInt64, layouts: [String: String]?, isUp: Bool) {
-        self.request = CurrentRequest(request: request, link: link, wasUp: true)
+    func restore(_ request: ConnectRequest, connectionID: UInt64, layouts: [String: String]?, isUp: Bool) {
+        self.request = CurrentRequest(request: request, connectionID: connectionID, wasUp: true)
         guard isUp else { return }
         self.isUp = true
         (restoredLayouts, postponedComparisons) = (layouts, 0)
@@ -108,8 +108,8 @@ final class PeripheralCore: @unchecked Sendable {
         guard let request else { return nil }
         restoredLayouts = nil
         // Requests of the old link are not meant for the next one.
-        let next = request.reconnects ? newToken() : nil
-        self.request = next.map { CurrentRequest(request: request.request, link: $0) }
+        let next = request.reconnects ? newConnectionID() : nil
+        self.request = next.map { CurrentRequest(request: request.request, connectionID: $0) }
         return (request, next)
     }
 
@@ -122,8 +122,8 @@ final class PeripheralCore: @unchecked Sendable {
     /// Bluetooth is off, or was reset.
     func drop() { (request, isUp, pendingCancels, device, restoredLayouts) = (nil, false, 0, nil, nil) }
 
-    /// Whether what an earlier process knew should not be compared with a table that lacks something: reading it again may
-    /// give the rest. Not without a limit, as the app's operations wait for it.
+    /// Whether what an earlier process knew should not be compared with a table that lacks something: reading it again
+    /// may give the rest. Not without a limit, as the app's operations wait for it.
     func postponeComparison() -> Bool {
         guard restoredLayouts?.isEmpty == false, postponedComparisons < 3 else { return false }
         postponedComparisons += 1
@@ -151,16 +151,16 @@ final class PeripheralCore: @unchecked Sendable {
 
     /// Posts an event that belongs to the app's present connection.
     func post(_ body: @escaping (CBPeripheral, (any CBPeripheralDelegate)?) -> Void) {
-        guard let link = request?.link else { return }
+        guard let connectionID = request?.connectionID else { return }
         manager.post { [self] _ in
-            guard self.link.load(ordering: .relaxed) == link, let peripheral else { return }
+            guard self.connectionID.load(ordering: .relaxed) == connectionID, let peripheral else { return }
             body(peripheral, peripheral.delegate)
         }
     }
 
     /// On the app's queue.
-    func deliver(_ value: Data, of characteristic: CBCharacteristic, link: UInt64) {
-        guard self.link.load(ordering: .relaxed) == link, let peripheral else { return }
+    func deliver(_ value: Data, of characteristic: CBCharacteristic, connectionID: UInt64) {
+        guard self.connectionID.load(ordering: .relaxed) == connectionID, let peripheral else { return }
         characteristic.setValue(value)
         peripheral.delegate?.peripheral(peripheral, didUpdateValueFor: characteristic, error: nil)
     }
@@ -177,13 +177,13 @@ final class PeripheralCore: @unchecked Sendable {
 
     /// The ATT_MTU of the link is known, or has grown.
     func updateMTU(_ mtuBytes: Int) {
-        guard let token = request?.link else { return }
-        manager.post { [self] _ in peripheral?.learn(mtuBytes: mtuBytes, link: token) }
+        guard let connectionID = request?.connectionID else { return }
+        manager.post { [self] _ in peripheral?.update(mtuBytes: mtuBytes, connectionID: connectionID) }
     }
 
-    func updateBond(_ isBonded: Bool) { manager.post { [self] _ in peripheral?.learn(isBonded: isBonded) } }
+    func updateBond(_ isBonded: Bool) { manager.post { [self] _ in peripheral?.update(isBonded: isBonded) } }
 
-    func updateIdentity(_ identity: DeviceIdentity) { manager.post { [self] _ in peripheral?.learn(identity) } }
+    func updateIdentity(_ identity: DeviceIdentity) { manager.post { [self] _ in peripheral?.update(identity) } }
 }
 
 extension PeripheralCore: PairingPeer {

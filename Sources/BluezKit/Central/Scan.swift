@@ -33,7 +33,7 @@ struct Scan {
         let kinds = device.properties.kinds
         let known = reported.kinds(of: device.identity)
         if let known, kinds.isSubset(of: known) { return wantsDuplicates }
-        reported.note(known?.union(kinds) ?? kinds, of: device.identity)
+        reported.record(known?.union(kinds) ?? kinds, of: device.identity)
         return true
     }
 

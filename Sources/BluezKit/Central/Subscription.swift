@@ -7,7 +7,7 @@ final class Subscription: CustomStringConvertible {
     struct Subscriber: Hashable {
         let core: PeripheralCore
         let characteristic: CBCharacteristic
-        let link: UInt64
+        let connectionID: UInt64
 
         static func == (a: Subscriber, b: Subscriber) -> Bool { a.core === b.core }
         func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(core)) }
@@ -54,7 +54,7 @@ final class Subscription: CustomStringConvertible {
         let value = Data(bytes)
         for subscriber in machine.subscribers {
             subscriber.core.manager.post(
-                .value(value, subscriber.characteristic, subscriber.core, link: subscriber.link))
+                .value(value, subscriber.characteristic, subscriber.core, connectionID: subscriber.connectionID))
         }
     }
 
@@ -86,8 +86,8 @@ final class Subscription: CustomStringConvertible {
         return true
     }
 
-    /// BlueZ has closed it: the link or the daemon has ended, which BlueZ says some moments later; or another program has
-    /// called `StopNotify`.
+    /// BlueZ has closed it: the link or the daemon has ended, which BlueZ says some moments later; or another program
+    /// has called `StopNotify`.
     private func socketEnded() {
         client.bus.after(client.bus.timing.gatt.socketEnd) { [weak self] in
             guard let self, isCurrent, machine.phase == .on else { return }
@@ -128,7 +128,7 @@ final class Subscription: CustomStringConvertible {
             case .confirm where isQuiet: break
             case .confirm(let subscriber, let isNotifying):
                 let characteristic = subscriber.characteristic
-                guard subscriber.core.request?.link == subscriber.link else { break }
+                guard subscriber.core.request?.connectionID == subscriber.connectionID else { break }
                 subscriber.core.post { peripheral, delegate in
                     characteristic.setNotifying(isNotifying)
                     delegate?.peripheral(peripheral, didUpdateNotificationStateFor: characteristic, error: nil)
@@ -147,15 +147,15 @@ final class Subscription: CustomStringConvertible {
         forgetIfIdle()
     }
 
-    /// The link has ended. Otherwise BlueZ would subscribe again on the next one, for as long as this process lives (NT-7
-    /// says that the app must).
+    /// The link has ended. Otherwise BlueZ would subscribe again on the next one, for as long as this process lives
+    /// (NT-7 says that the app must).
     func linkEnded() {
         if machine.phase != .off, !isAcquiring { stopNotify() }
         forget()
     }
 
-    /// The characteristic has changed. BlueZ 5.66 never answers a `StartNotify` that a `StopNotify` overtakes, nor any later
-    /// one, so a subscription that is being made is ended when it is there.
+    /// The characteristic has changed. BlueZ 5.66 never answers a `StartNotify` that a `StopNotify` overtakes, nor any
+    /// later one, so a subscription that is being made is ended when it is there.
     func end() {
         if machine.phase == .on { stopNotify() }
         forget()
@@ -175,9 +175,9 @@ final class Subscription: CustomStringConvertible {
         socket = nil
     }
 
-    /// BlueZ closes its end of a socket as well, before it does anything that is asked of it later: so another subscription can
-    /// follow at once, and this process can leave the bus. (BlueZ before 5.86 uses freed memory when a process leaves it that
-    /// has a socket.)
+    /// BlueZ closes its end of a socket as well, before it does anything that is asked of it later: so another
+    /// subscription can follow at once, and this process can leave the bus. (BlueZ before 5.86 uses freed memory when a
+    /// process leaves it that has a socket.)
     func stopNotify() {
         guard client.bus.owner != nil else { return }
         // The object may be gone, and the subscription with it.

@@ -11,9 +11,9 @@ final class UnansweredCalls {
     init(_ bus: BlueZBus) { self.bus = bus }
 
     /// A call was given up, or was not answered in time.
-    func note(_ call: OperationCall, about identity: DeviceIdentity, on lane: CallLane?) {
-        guard !call.isAnswered, !call.isNoted else { return }
-        call.isNoted = true
+    func record(_ call: OperationCall, about identity: DeviceIdentity, on lane: CallLane?) {
+        guard !call.isAnswered, !call.isCounted else { return }
+        call.isCounted = true
         prune()
         budgets[identity, default: CallBudget(timing: bus.timing.unanswered)].lose(at: .now())
         guard !call.isOverdue else { return }
@@ -24,8 +24,8 @@ final class UnansweredCalls {
         }
     }
 
-    /// For a call that is no operation: it counts as lost while it has waited longer than ``BlueZTiming/Unanswered/late``. Its lane
-    /// is not closed before it is answered or overdue.
+    /// For a call that is no operation: it counts as lost while it has waited longer than
+    /// ``BlueZTiming/Unanswered/late``. Its lane is not closed before it is answered or overdue.
     func counting(_ device: Device, on lane: CallLane?) -> BlueZProxy.Counting {
         let identity = device.identity
         return { [weak self, weak device] completion in
@@ -37,7 +37,7 @@ final class UnansweredCalls {
                     self?.open[identity]?.removeAll { $0 === call }
                     if self?.open[identity]?.isEmpty == true { self?.open[identity] = nil }
                     if call.isOverdue {
-                        self?.note(call, about: identity, on: nil)
+                        self?.record(call, about: identity, on: nil)
                         device?.connection?.callWasLost()
                     }
                     completion(result)
@@ -50,7 +50,7 @@ final class UnansweredCalls {
     func pause(of identity: DeviceIdentity) -> Duration? {
         let now = DispatchTime.now()
         for call in open[identity] ?? [] where call.start.later(by: bus.timing.unanswered.late) <= now {
-            note(call, about: identity, on: nil)
+            record(call, about: identity, on: nil)
         }
         return budgets[identity]?.pause(at: now)
     }

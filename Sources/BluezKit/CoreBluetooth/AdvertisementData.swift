@@ -14,8 +14,8 @@ extension DeviceProperties {
         if let name { data[CBAdvertisementDataLocalNameKey] = name }
         // For a device that was connected before, BlueZ mixes in the attribute table; services that devices never
         // advertise are left out.
-        let hasSystemServices = services.contains { AttributeTree.systemServices.contains($0) }
-        let advertised = hasSystemServices ? services.filter { !AttributeTree.systemServices.contains($0) } : services
+        let hasSystemServices = services.contains { AttributeTable.systemServices.contains($0) }
+        let advertised = hasSystemServices ? services.filter { !AttributeTable.systemServices.contains($0) } : services
         if !advertised.isEmpty { data[CBAdvertisementDataServiceUUIDsKey] = advertised }
         if let manufacturerData {
             data[CBAdvertisementDataManufacturerDataKey] = manufacturerData

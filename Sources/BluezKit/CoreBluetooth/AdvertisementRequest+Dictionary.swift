@@ -3,8 +3,8 @@ import Foundation
 
 /// As the app passes it to `startAdvertising`, and gets it back from `willRestoreState`.
 extension AdvertisementRequest {
-    /// - Throws: `CBError.invalidParameters`, if an addition of BluezKit is of a wrong type. Other values of wrong types are
-    ///   ignored, like unknown keys, and logged.
+    /// - Throws: `CBError.invalidParameters`, if an addition of BluezKit is of a wrong type. Other values of wrong
+    ///   types are ignored, like unknown keys, and logged.
     init(_ dictionary: [String: Any]?) throws(CBError) {
         self.init()
         guard let dictionary else { return }

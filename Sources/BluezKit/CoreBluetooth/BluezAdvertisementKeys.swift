@@ -1,10 +1,10 @@
-/// **BluezKit addition.** In the dictionary of `didDiscover`, `[Data]`: every entry of manufacturer data, each in the form of
-/// `CBAdvertisementDataManufacturerDataKey`, which has room for one of them: the first that is no iBeacon. There whenever that
-/// key is.
+/// **BluezKit addition.** In the dictionary of `didDiscover`, `[Data]`: every entry of manufacturer data, each in the
+/// form of `CBAdvertisementDataManufacturerDataKey`, which has room for one of them: the first that is no iBeacon.
+/// There whenever that key is.
 ///
-/// In a scan with `CBCentralManagerScanOptionAllowDuplicatesKey` these are the entries of one advertisement and its scan
-/// response, in the order in which they were sent. In other scans BlueZ adds those of earlier advertisements, each company's at
-/// its first place.
+/// In a scan with `CBCentralManagerScanOptionAllowDuplicatesKey` these are the entries of one advertisement and its
+/// scan response, in the order in which they were sent. In other scans BlueZ adds those of earlier advertisements, each
+/// company's at its first place.
 public let BluezAdvertisementManufacturerEntriesKey: String = "BluezAdvertisementManufacturerEntries"
 
 // Keys that `CBPeripheralManager.startAdvertising(_:)` accepts on Linux in addition to Apple's two keys. An app that

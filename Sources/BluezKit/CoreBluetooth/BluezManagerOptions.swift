@@ -7,9 +7,9 @@ import Foundation
 /// `DBUS_SYSTEM_BUS_ADDRESS`, then the system bus.
 public let BluezManagerOptionBusAddressKey: String = "BluezManagerOptionBusAddress"
 
-/// **BluezKit addition.** Manager option: the adapter to use, a `String`: its Bluetooth address, `"00:1A:7D:DA:71:13"`, or its
-/// name, `"hci1"`. A name may be another adapter's after a restart; an address stays. Default: the environment variable
-/// `BLUEZKIT_ADAPTER`, then the first adapter that is powered.
+/// **BluezKit addition.** Manager option: the adapter to use, a `String`: its Bluetooth address, `"00:1A:7D:DA:71:13"`,
+/// or its name, `"hci1"`. A name may be another adapter's after a restart; an address stays. Default: the environment
+/// variable `BLUEZKIT_ADAPTER`, then the first adapter that is powered.
 ///
 /// While there is no such adapter the state is `.unsupported`, and the log says which ones there are.
 public let BluezManagerOptionAdapterKey: String = "BluezManagerOptionAdapter"
@@ -41,10 +41,10 @@ public let BluezManagerOptionAllowSystemServicesKey: String = "BluezManagerOptio
 /// but not protected against a man in the middle during pairing. The default is false: they are refused.
 ///
 /// It applies while the manager has services or advertises that it solicits some
-/// (``BluezAdvertisementSolicitedServiceUUIDsKey``), and to the adapter in use. It permits more than access to those services:
-/// BlueZ does not say why a device pairs, so any device in range can bond in that time, by classic Bluetooth too if
-/// that is on, and a bond remains when the app has exited. A bonded device can use everything that other programs offer
-/// to such devices.
+/// (``BluezAdvertisementSolicitedServiceUUIDsKey``), and to the adapter in use. It permits more than access to those
+/// services: BlueZ does not say why a device pairs, so any device in range can bond in that time, by classic Bluetooth
+/// too if that is on, and a bond remains when the app has exited. A bonded device can use everything that other
+/// programs offer to such devices.
 public let BluezManagerOptionAllowJustWorksPairingKey: String = "BluezManagerOptionAllowJustWorksPairing"
 
 /// **BluezKit addition.** Manager option, Bool: whether Bluetooth may be switched off and on, for all programs, if a
@@ -54,17 +54,17 @@ public let BluezManagerOptionAllowJustWorksPairingKey: String = "BluezManagerOpt
 public let BluezManagerOptionMayPowerCycleKey: String = "BluezManagerOptionMayPowerCycle"
 
 /// **BluezKit addition.** Option of a `CBCentralManager`, Bool: whether notifications come by a socket of BlueZ
-/// (`AcquireNotify`) in place of signals on the bus: at high rates that takes a third of the CPU in the app, and none in the
-/// bus. The default is false, until there is a bluetoothd without the faults that forbid it.
+/// (`AcquireNotify`) in place of signals on the bus: at high rates that takes a third of the CPU in the app, and none
+/// in the bus. The default is false, until there is a bluetoothd without the faults that forbid it.
 ///
-/// It concerns characteristics with the property `notify`. While this process has the socket of one, other programs cannot
-/// subscribe to it. If BlueZ refuses the socket, as while another program is subscribed, signals are used. Values that the
-/// peripheral sends before it has confirmed the subscription are lost, because BlueZ has no socket for them yet: set
-/// it to false for such peripherals. Managers of one process share a subscription as it was made first.
+/// It concerns characteristics with the property `notify`. While this process has the socket of one, other programs
+/// cannot subscribe to it. If BlueZ refuses the socket, as while another program is subscribed, signals are used.
+/// Values that the peripheral sends before it has confirmed the subscription are lost, because BlueZ has no socket for
+/// them yet: set it to false for such peripherals. Managers of one process share a subscription as it was made first.
 ///
-/// - Important: With an earlier bluetoothd, use true only for peripherals that are known to accept the subscription. Before
-///   5.84 it does not answer if the peripheral refuses, and the characteristic cannot be subscribed to until bluetoothd is
-///   restarted; before 5.86 it may crash when a process is killed that has such a socket.
+/// - Important: With an earlier bluetoothd, use true only for peripherals that are known to accept the subscription.
+///   Before 5.84 it does not answer if the peripheral refuses, and the characteristic cannot be subscribed to until
+///   bluetoothd is restarted; before 5.86 it may crash when a process is killed that has such a socket.
 public let BluezManagerOptionNotificationSocketsKey: String = "BluezManagerOptionNotificationSockets"
 
 extension Session.Key {

@@ -7,7 +7,7 @@ open class CBAttribute: NSObject, @unchecked Sendable {  // holds: immutable; su
 
     /// BlueZ's object path; empty for attributes that this app publishes.
     let objectPath: String
-    /// The version of its service when it was found (`AttributeTree.version(of:)`): another attribute may use its path
+    /// The version of its service when it was found (`AttributeTable.version(of:)`): another attribute may use its path
     /// now. Nil: found by an earlier process.
     let version: Int?
 
@@ -20,8 +20,8 @@ open class CBAttribute: NSObject, @unchecked Sendable {  // holds: immutable; su
     /// The type of the attribute. Several attributes may have the same.
     open var uuid: CBUUID { storedUUID }
 
-    // Here and not in the subclasses: with Swift 6.0, an override of a member of Foundation must be in a file that imports
-    // Foundation publicly, or other modules get the layout of the class wrong.
+    // Here and not in the subclasses: with Swift 6.0, an override of a member of Foundation must be in a file that
+    // imports Foundation publicly, or other modules get the layout of the class wrong.
     /// `<class: address, field, field…>`, as in Apple's log lines.
     open override var description: String {
         let address = String(UInt(bitPattern: ObjectIdentifier(self)), radix: 16)

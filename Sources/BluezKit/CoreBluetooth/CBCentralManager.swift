@@ -22,7 +22,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         var peripherals: [UUID: WeakPeripheral] = [:]
         var pruneAt = 64
         /// Scan and connections wait for Bluetooth to be available again.
-        var mustGoOn = false
+        var resumesAtPowerOn = false
         var restoration: BluezRestoration?
         var pairing = BluezPairing()
         /// The generation of Bluetooth that the app has seen (``AdapterController/generation``).
@@ -236,7 +236,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
 
     /// ID-3: a peripheral that was found with a private address and has revealed its identity can be retrieved by
     /// either.
-    func know(_ peripheral: CBPeripheral, as identity: DeviceIdentity) {
+    func register(_ peripheral: CBPeripheral, under identity: DeviceIdentity) {
         let known = shared.withLock { shared -> CBPeripheral? in
             if let known = shared.peripherals[identity.identifier]?.peripheral { return known }
             shared.peripherals[identity.identifier] = WeakPeripheral(peripheral: peripheral)
@@ -252,8 +252,9 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     /// when Bluetooth is switched off. `peripheral.state` is `.connecting` when this returns. Keep the peripheral:
     /// releasing it cancels the attempt.
     ///
-    /// While it is connecting or connected, a further call replaces the options of the one before, and its start delay if that is
-    /// not over yet. There is one `didConnect` for a pending connect, however many calls there were. Apple does not document this.
+    /// While it is connecting or connected, a further call replaces the options of the one before, and its start delay
+    /// if that is not over yet. There is one `didConnect` for a pending connect, however many calls there were. Apple
+    /// does not document this.
     /// - Parameters:
     ///   - peripheral: One that this manager has discovered or retrieved.
     ///   - options: `CBConnectPeripheralOption…` keys. `StartDelay` and `EnableAutoReconnect` have an effect;
@@ -261,14 +262,14 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     open func connect(_ peripheral: CBPeripheral, options: [String: Any]? = nil) {
         let request = ConnectRequest(options)
         guard accepts("connect"), isMine(peripheral) else { return }
-        let (token, previous) = peripheral.beginConnecting(request)
+        let (connectionID, previous) = peripheral.beginConnecting(request)
         preserve(peripheral)
         let core = peripheral.core
         command { central in
             if previous == .disconnected {
-                central.startConnecting(core, link: token, request)
+                central.startConnecting(core, connectionID: connectionID, request)
             } else {
-                central.connectAgain(core, link: token, request, isAnswered: previous == .connected)
+                central.connectAgain(core, connectionID: connectionID, request, isAnswered: previous == .connected)
             }
         }
     }
@@ -306,9 +307,10 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
 }
 
 extension CBCentralManager {
-    /// Runs `body` on the bus queue, unless Bluetooth was off or reset since the app was last informed of its state: that
-    /// has undone what the app requests here, and the app will be informed next.
-    /// - Parameter isHere: In the calling thread if nothing waits before it: what is asked of BlueZ is sent when this returns.
+    /// Runs `body` on the bus queue, unless Bluetooth was off or reset since the app was last informed of its state:
+    /// that has undone what the app requests here, and the app will be informed next.
+    /// - Parameter isHere: In the calling thread if nothing waits before it: what is asked of BlueZ is sent when this
+    ///   returns.
     func command(isHere: Bool = false, _ body: @escaping @Sendable (CentralRole) -> Void) {
         let (central, generation) = (core.central, shared.withLock { $0.generation })
         let checked = { @Sendable in if central.adapter.generation == generation { body(central) } }

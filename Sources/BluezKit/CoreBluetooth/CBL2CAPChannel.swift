@@ -3,14 +3,15 @@ public import Foundation
 
 /// An open L2CAP channel: a stream of bytes in each direction. Keep it: releasing it closes the channel.
 ///
-/// The streams are delivered neither open nor scheduled: set their `delegate`, `schedule(in:forMode:)` on a run loop, and
-/// `open()` both. Their events are those of sockets: `.openCompleted`; `.hasBytesAvailable`, again after each read if there is
-/// more; `.hasSpaceAvailable`, again after each write if there is room; and `.endEncountered`, once for each stream, when the
-/// peer closes the channel, its link ends, or it is unpublished. What had arrived can be read before the input stream ends.
+/// The streams are delivered neither open nor scheduled: set their `delegate`, `schedule(in:forMode:)` on a run loop,
+/// and `open()` both. Their events are those of sockets: `.openCompleted`; `.hasBytesAvailable`, again after each read
+/// if there is more; `.hasSpaceAvailable`, again after each write if there is room; and `.endEncountered`, once for
+/// each stream, when the peer closes the channel, its link ends, or it is unpublished. What had arrived can be read
+/// before the input stream ends.
 ///
-/// If the peer does not read, there is no room, so that nothing is lost; if the app does not read, the peer has to wait. On a
-/// stream that is not ready, `read` and `write` wait, as on Apple's systems: call them after the event, or after
-/// `hasBytesAvailable` and `hasSpaceAvailable`, which need no run loop.
+/// If the peer does not read, there is no room, so that nothing is lost; if the app does not read, the peer has to
+/// wait. On a stream that is not ready, `read` and `write` wait, as on Apple's systems: call them after the event, or
+/// after `hasBytesAvailable` and `hasSpaceAvailable`, which need no run loop.
 ///
 /// Closing both streams closes the channel, when what was written has been sent, which may take some seconds.
 /// - SeeAlso: Apple, `CBL2CAPChannel`; Core Spec 5.4, Vol 3, Part A, 10.1 (credit-based flow control).
@@ -56,15 +57,16 @@ open class CBL2CAPChannel: NSObject, @unchecked Sendable {  // holds: constants;
         guard let endpoint else { return }
         endpoint.schedulers.input.schedule(on: queue)
         endpoint.schedulers.output.schedule(on: queue)
-        endpoint.noteSchedule(.input)
-        endpoint.noteSchedule(.output)
+        endpoint.updateSchedule(.input)
+        endpoint.updateSchedule(.output)
     }
 
-    /// **BluezKit addition.** The channel's socket, for a program with an event loop of its own. Use it instead of the streams.
+    /// **BluezKit addition.** The channel's socket, for a program with an event loop of its own. Use it instead of the
+    /// streams.
     ///
-    /// It is a duplicate that does not block: wait with `poll`, `epoll` or a dispatch source before reading or writing, and
-    /// write at most ``maximumPacketLength`` bytes at a time. Closing the handle does not close the channel, which lasts as long
-    /// as this object.
+    /// It is a duplicate that does not block: wait with `poll`, `epoll` or a dispatch source before reading or writing,
+    /// and write at most ``maximumPacketLength`` bytes at a time. Closing the handle does not close the channel, which
+    /// lasts as long as this object.
     /// - Returns: Nil if the channel has been closed, or the process has no descriptor left.
     public func makeFileHandle() -> FileHandle? {
         guard let socket, let endpoint, endpoint.status(of: .input) != .closed else { return nil }
@@ -72,7 +74,7 @@ open class CBL2CAPChannel: NSObject, @unchecked Sendable {  // holds: constants;
         return duplicate < 0 ? nil : FileHandle(fileDescriptor: duplicate, closeOnDealloc: true)
     }
 
-    /// **BluezKit addition.** The largest packet (SDU) in bytes that the peer accepts, 23 to 65,535. Streams divide what is
-    /// written into such packets.
+    /// **BluezKit addition.** The largest packet (SDU) in bytes that the peer accepts, 23 to 65,535. Streams divide
+    /// what is written into such packets.
     public var maximumPacketLength: Int { socket?.longestSDU ?? 0 }
 }

@@ -43,7 +43,7 @@ extension CBMutableService {
     }
 
     /// BlueZ has not taken it again.
-    func noteLost() { claim.withLock { $0 = .lost } }
+    func markLost() { claim.withLock { $0 = .lost } }
 
     var isLost: Bool { claim.withLock { $0 == .lost } }
 

@@ -11,14 +11,14 @@ extension CBPeripheral {
     /// ATT_MTU of the link, in bytes; nil until it is known.
     var mtuBytes: Int? { shared.withLock { $0.mtuBytes } }
 
-    /// - Returns: The generation of this connect, and the state before it: `.connecting` or `.connected` if it is a further one
-    ///   (CN-4).
-    func beginConnecting(_ request: ConnectRequest) -> (token: UInt64, previous: CBPeripheralState) {
+    /// - Returns: The generation of this connect, and the state before it: `.connecting` or `.connected` if it is a
+    ///   further one (CN-4).
+    func beginConnecting(_ request: ConnectRequest) -> (connectionID: UInt64, previous: CBPeripheralState) {
         shared.withLock { shared in
             switch shared.state {
             case .connecting, .connected:
                 shared.connectRequest = request
-                return (core.link.load(ordering: .relaxed), shared.state)
+                return (core.connectionID.load(ordering: .relaxed), shared.state)
             default:
                 shared.state = .connecting
                 shared.connectRequest = request
@@ -41,9 +41,9 @@ extension CBPeripheral {
 
     /// - Parameter mtuBytes: ATT_MTU, if it is known already.
     /// - Returns: Whether `didConnect` is due: not if the app has cancelled in the meantime.
-    func enterConnected(link token: UInt64, mtuBytes: Int?) -> Bool {
+    func enterConnected(connectionID: UInt64, mtuBytes: Int?) -> Bool {
         shared.withLock { shared in
-            guard core.link.load(ordering: .relaxed) == token else { return false }
+            guard core.connectionID.load(ordering: .relaxed) == connectionID else { return false }
             if shared.state != .connected {
                 (shared.services, shared.attributes, shared.subscribed) = (nil, [:], [])
                 shared.commands = CommandFlow()
@@ -54,19 +54,19 @@ extension CBPeripheral {
         }
     }
 
-    func learn(mtuBytes: Int, link token: UInt64) {
+    func update(mtuBytes: Int, connectionID: UInt64) {
         shared.withLock { shared in
-            if core.link.load(ordering: .relaxed) == token { shared.mtuBytes = mtuBytes }
+            if core.connectionID.load(ordering: .relaxed) == connectionID { shared.mtuBytes = mtuBytes }
         }
     }
 
     /// The link or the attempt ended without a request: services and everything below them are invalid (CN-11).
     /// - Parameter next: The generation of the next link, if it reconnects automatically.
     /// - Returns: Whether a callback is due: not if the app has begun a new connect in the meantime.
-    func leave(link token: UInt64, for next: UInt64? = nil) -> Bool {
+    func leave(connectionID: UInt64, for next: UInt64? = nil) -> Bool {
         let ended: [CBAttribute]? = shared.withLock { shared in
-            guard core.link.load(ordering: .relaxed) == token else { return nil }
-            if let next { core.link.store(next, ordering: .relaxed) }
+            guard core.connectionID.load(ordering: .relaxed) == connectionID else { return nil }
+            if let next { core.connectionID.store(next, ordering: .relaxed) }
             shared.state = next == nil ? .disconnected : .connecting
             return endLink(&shared)
         }
@@ -125,7 +125,7 @@ extension CBPeripheral {
     }
 
     /// `setNotifyValue` was called, or has failed.
-    func noteSubscription(_ enabled: Bool, to characteristic: CBCharacteristic) {
+    func updateSubscription(_ enabled: Bool, to characteristic: CBCharacteristic) {
         shared.withLock { shared in
             if enabled {
                 shared.subscribed.insert(characteristic.objectPath)
@@ -137,7 +137,7 @@ extension CBPeripheral {
     }
 
     /// An L2CAP channel was opened, or has ended.
-    func noteChannel(_ psm: CBL2CAPPSM, isOpen: Bool) {
+    func updateChannel(_ psm: CBL2CAPPSM, isOpen: Bool) {
         shared.withLock { shared in
             if isOpen {
                 shared.channels.append(psm)
@@ -160,7 +160,7 @@ extension CBPeripheral {
         return new
     }
 
-    private func object(_ service: AttributeTree.Service) -> CBService {
+    private func object(_ service: AttributeTable.Service) -> CBService {
         object(service.path.rawValue) {
             CBService(
                 uuid: service.uuid, isPrimary: service.isPrimary, objectPath: service.path.rawValue, peripheral: self,
@@ -175,21 +175,21 @@ extension CBPeripheral {
             .sorted { $0.objectPath < $1.objectPath }
     }
 
-    func addDiscovered(services found: [AttributeTree.Service]) {
+    func addDiscovered(services found: [AttributeTable.Service]) {
         let objects = found.map(object)
         let merged = merge(services, objects)
         shared.withLock { $0.services = merged }
         preserve()
     }
 
-    func addDiscovered(includedServices found: [AttributeTree.Service], of service: CBService) {
+    func addDiscovered(includedServices found: [AttributeTable.Service], of service: CBService) {
         // The file can have a known service replaced, and gets a new one with the whole table only.
         let areKnown = shared.withLock { shared in found.allSatisfy { shared.attributes[$0.path.rawValue] != nil } }
         service.addDiscovered(includedServices: merge(service.includedServices, found.map(object)))
         if areKnown { preserve(service) } else { preserve() }
     }
 
-    func addDiscovered(characteristics found: [AttributeTree.Characteristic], of service: CBService) {
+    func addDiscovered(characteristics found: [AttributeTable.Characteristic], of service: CBService) {
         let objects = found.map { node in
             object(node.path.rawValue) {
                 CBCharacteristic(
@@ -201,7 +201,7 @@ extension CBPeripheral {
         preserve(service)
     }
 
-    func addDiscovered(descriptors found: [AttributeTree.Descriptor], of characteristic: CBCharacteristic) {
+    func addDiscovered(descriptors found: [AttributeTable.Descriptor], of characteristic: CBCharacteristic) {
         let objects = found.map { node in
             object(node.path.rawValue) {
                 CBDescriptor(uuid: node.uuid, objectPath: node.path.rawValue, characteristic: characteristic)
@@ -221,7 +221,7 @@ extension CBPeripheral {
     /// - Returns: The services that the app knew.
     func invalidate(services versions: [String: Int]) -> [CBService] {
         func isGone(_ attribute: CBAttribute) -> Bool {
-            versions[AttributeTree.service(of: attribute.objectPath)].map { $0 != attribute.version } ?? false
+            versions[AttributeTable.service(of: attribute.objectPath)].map { $0 != attribute.version } ?? false
         }
         let gone = shared.withLock { shared in
             let gone = shared.attributes.values.filter(isGone)

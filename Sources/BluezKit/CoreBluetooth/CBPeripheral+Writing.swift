@@ -3,16 +3,17 @@ import Synchronization
 
 /// Writes without response: which are accepted, and when there is room.
 extension CBPeripheral {
-    /// **BluezKit addition.** How many writes without response were dropped since the last `connect(_:options:)`: because
-    /// the queue was full, the value was too long, or BlueZ refused it. What waits when the link ends does not count.
+    /// **BluezKit addition.** How many writes without response were dropped since the last `connect(_:options:)`:
+    /// because the queue was full, the value was too long, or BlueZ refused it. What waits when the link ends does not
+    /// count.
     ///
     /// Zero for an app that respects ``canSendWriteWithoutResponse`` and
     /// ``maximumWriteValueLength(for:)``, unless BlueZ refuses a write. Any thread.
     public var droppedWritesWithoutResponse: Int { shared.withLock { $0.commands.dropped } }
 
-    /// BlueZ's socket for one characteristic, to which the app's threads write themselves: a write costs a system call, and no
-    /// way to the bus queue and back. It is lent by the bus queue while nothing waits there, and taken back before anything
-    /// else is done or the socket is closed. Used under the lock of ``Shared``.
+    /// BlueZ's socket for one characteristic, to which the app's threads write themselves: a write costs a system call,
+    /// and no way to the bus queue and back. It is lent by the bus queue while nothing waits there, and taken back
+    /// before anything else is done or the socket is closed. Used under the lock of ``Shared``.
     struct DirectWriter {
         /// By identity: the attributes of ``Shared`` hold it.
         let characteristic: ObjectIdentifier
@@ -65,10 +66,10 @@ extension CBPeripheral {
     /// Lends a socket to the app's threads, unless the app has asked for more than has arrived.
     /// - Returns: Whether it is lent, until ``takeBackWriter()``.
     func lend(
-        _ socket: CommandSocket, for characteristic: CBCharacteristic, requestsArrived: Int, link token: UInt64
+        _ socket: CommandSocket, for characteristic: CBCharacteristic, requestsArrived: Int, connectionID: UInt64
     ) -> Bool {
         shared.withLock { shared in
-            guard core.link.load(ordering: .relaxed) == token, shared.state == .connected,
+            guard core.connectionID.load(ordering: .relaxed) == connectionID, shared.state == .connected,
                 shared.requests == requestsArrived,
                 shared.attributes[characteristic.objectPath] === characteristic
             else { return false }
@@ -81,14 +82,14 @@ extension CBPeripheral {
     func takeBackWriter() { shared.withLock { $0.directWriter = nil } }
 
     /// BlueZ's socket has no room for a write that waits.
-    func socketStaysFull(link token: UInt64) {
-        guard core.link.load(ordering: .relaxed) == token else { return }
+    func socketStaysFull(connectionID: UInt64) {
+        guard core.connectionID.load(ordering: .relaxed) == connectionID else { return }
         shared.withLock { $0.commands.socketStaysFull() }
     }
 
     /// BlueZ has taken a write, or it was dropped.
-    func commandDone(_ size: Int, link token: UInt64, isDropped: Bool = false) {
-        guard core.link.load(ordering: .relaxed) == token else { return }
+    func commandDone(_ size: Int, connectionID: UInt64, isDropped: Bool = false) {
+        guard core.connectionID.load(ordering: .relaxed) == connectionID else { return }
         guard shared.withLock({ $0.commands.remove(size, isDropped: isDropped) }) else { return }
         core.post { peripheral, delegate in
             let isTime = peripheral.shared.withLock { $0.commands.announceRoom() }

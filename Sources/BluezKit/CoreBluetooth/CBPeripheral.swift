@@ -6,8 +6,8 @@ public import Foundation
 /// A remote peripheral: its link, its services and their values.
 ///
 /// Keep a reference as long as you need it: releasing it cancels the attempt or ends the connection. All callbacks are
-/// made on the queue of its manager. Every method may be called from any thread, and none waits for BlueZ. Each request gets
-/// exactly one answer, in the order of the calls, unless the link ends: then it gets none.
+/// made on the queue of its manager. Every method may be called from any thread, and none waits for BlueZ. Each request
+/// gets exactly one answer, in the order of the calls, unless the link ends: then it gets none.
 /// - SeeAlso: Apple, `CBPeripheral`; Core Spec 5.4, Vol 3, Part G (GATT).
 open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes is under `shared`'s lock
     let core: PeripheralCore
@@ -49,7 +49,7 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
 
     deinit {
         // Most peripherals are only discovered.
-        guard core.link.load(ordering: .relaxed) > 0 else { return }
+        guard core.connectionID.load(ordering: .relaxed) > 0 else { return }
         let (core, state) = (core, state)
         // The app may have cancelled and connected again, or wait for a start delay: the bus queue knows what to end.
         core.begin()
@@ -96,7 +96,8 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
     open var services: [CBService]? { shared.withLock { $0.services } }
 
     /// Whether the next write without response goes to BlueZ, or into a queue that has room. While it is true
-    /// no such write is dropped because there is no room. After it was false, continue in `peripheralIsReady(toSendWriteWithoutResponse:)`.
+    /// no such write is dropped because there is no room. After it was false, continue in
+    /// `peripheralIsReady(toSendWriteWithoutResponse:)`.
     ///
     /// It is false while BlueZ's socket is full, and from 64 waiting writes until half of them are gone; and without a
     /// connection. Where BlueZ gives no socket, a write waits until BlueZ has answered the previous ones: BlueZ itself
@@ -128,10 +129,11 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
     /// Gives the bus queue what ``Shared/beginRequest()`` has counted.
     func handOver(_ kind: AttributeOperation.Kind) {
         let core = core
-        let operation = AttributeOperation(core: core, link: core.link.load(ordering: .relaxed), kind: kind)
+        let operation = AttributeOperation(
+            core: core, connectionID: core.connectionID.load(ordering: .relaxed), kind: kind)
         core.manager.central.bus.runHere {
             core.requestArrived()
-            core.manager.central.perform(operation.kind, for: core, link: operation.link)
+            core.manager.central.perform(operation.kind, for: core, connectionID: operation.connectionID)
         }
     }
 
@@ -248,19 +250,22 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
     /// `isNotifying` updated; each value is then delivered by `didUpdateValueFor`. A subscription ends with the link.
     open func setNotifyValue(_ enabled: Bool, for characteristic: CBCharacteristic) {
         guard isMine(characteristic) else { return }
-        if state == .connected { noteSubscription(enabled, to: characteristic) }
+        if state == .connected { updateSubscription(enabled, to: characteristic) }
         request(.setNotify(enabled, characteristic))
     }
 
-    /// Opens an L2CAP channel: a stream of bytes in each direction, without the limits of attributes. Answered by `didOpen`.
+    /// Opens an L2CAP channel: a stream of bytes in each direction, without the limits of attributes. Answered by
+    /// `didOpen`.
     ///
-    /// A peer that demands encryption leads to pairing first, if the app allows that (``CBCentralManager/pairing``). The PSM
-    /// of a standard profile is fixed; any other one must be read from the peer on each connection, as it changes.
+    /// A peer that demands encryption leads to pairing first, if the app allows that (``CBCentralManager/pairing``).
+    /// The PSM of a standard profile is fixed; any other one must be read from the peer on each connection, as it
+    /// changes.
     ///
-    /// Errors, a `CBError` with the kernel's error as the underlying one: `.connectionFailed` if the peer has no channel with
-    /// this PSM or refuses it, `.encryptionTimedOut` if it demands encryption and there was no pairing, `.connectionTimeout`
-    /// without an answer for 40 s, and `.operationNotSupported` where the process may not use Bluetooth sockets, with the cause
-    /// and the cure (`bluez-demo doctor` shows them, too). They are listed in `Docs/ERRORS.md`.
+    /// Errors, a `CBError` with the kernel's error as the underlying one: `.connectionFailed` if the peer has no
+    /// channel with this PSM or refuses it, `.encryptionTimedOut` if it demands encryption and there was no pairing,
+    /// `.connectionTimeout` without an answer for 40 s, and `.operationNotSupported` where the process may not use
+    /// Bluetooth sockets, with the cause and the cure (`bluez-demo doctor` shows them, too). They are listed in
+    /// `Docs/ERRORS.md`.
     /// - SeeAlso: Core Spec 5.4, Vol 3, Part A, 4.22.
     open func openL2CAPChannel(_ PSM: CBL2CAPPSM) {
         guard state == .connected else {
@@ -268,7 +273,7 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
         }
         warnWithoutDelegate()
         let core = core
-        let token = core.link.load(ordering: .relaxed)
-        core.manager.central.bus.run { core.manager.central.openChannel(PSM, for: core, link: token) }
+        let connectionID = core.connectionID.load(ordering: .relaxed)
+        core.manager.central.bus.run { core.manager.central.openChannel(PSM, for: core, connectionID: connectionID) }
     }
 }

@@ -37,7 +37,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         /// The generation of Bluetooth of which the app has been informed (`AdapterController.generation`).
         var adapterGeneration: UInt64 = 0
         /// Services and advertisement are to be registered with BlueZ when Bluetooth is on.
-        var mustGoOn = false
+        var resumesAtPowerOn = false
         /// `willRestoreState` is being called: what is restored has not begun, and can be withdrawn.
         var isTellingRestored = false
         /// The published L2CAP channels, in the order in which they were published.
@@ -169,8 +169,8 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         }
     }
 
-    /// Stops advertising, at once and without a callback. Links stay up. In `willRestoreState`: the restored advertisement does not
-    /// go on.
+    /// Stops advertising, at once and without a callback. Links stay up. In `willRestoreState`: the restored
+    /// advertisement does not go on.
     open func stopAdvertising() {
         guard accepts("stopAdvertising", whileRestoring: true) else { return }
         endAdvertising()
@@ -245,8 +245,8 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     }
 
     /// Withdraws a service. Unknown ones are ignored. Its subscribers are reported with `didUnsubscribeFrom`, and
-    /// connected centrals are informed that services have changed. Withdraw services that include it first. A service that is
-    /// withdrawn in `willRestoreState` is not published again.
+    /// connected centrals are informed that services have changed. Withdraw services that include it first. A service
+    /// that is withdrawn in `willRestoreState` is not published again.
     open func remove(_ service: CBMutableService) {
         guard accepts("remove", whileRestoring: true) else { return }
         forget { $0.service === service }
@@ -337,19 +337,19 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
 
     // MARK: L2CAP channels
 
-    /// Listens for L2CAP channels. Answered by `peripheralManager(_:didPublishL2CAPChannel:error:)`, in the order of the
-    /// calls, with the PSM that the kernel has chosen (0x0080 to 0x00FF); each channel that a central opens is then reported by
-    /// `peripheralManager(_:didOpen:error:)`. Several can be published.
+    /// Listens for L2CAP channels. Answered by `peripheralManager(_:didPublishL2CAPChannel:error:)`, in the order of
+    /// the calls, with the PSM that the kernel has chosen (0x0080 to 0x00FF); each channel that a central opens is then
+    /// reported by `peripheralManager(_:didOpen:error:)`. Several can be published.
     ///
     /// Centrals must learn the PSM, usually by reading a characteristic: see
     /// ``CBMutableCharacteristic/init(l2capPSM:permissions:)``. The channel is published until it is unpublished or the
-    /// manager is released, also while Bluetooth is off. With a restore identifier it is published again by the next process,
-    /// under the same PSM where that is still free, and the app gets the callback with the PSM again.
+    /// manager is released, also while Bluetooth is off. With a restore identifier it is published again by the next
+    /// process, under the same PSM where that is still free, and the app gets the callback with the PSM again.
     ///
-    /// Errors, a `CBError` with the kernel's error as the underlying one: `.operationNotSupported` where the process may not
-    /// use Bluetooth sockets, with the cause and the cure, and `.outOfSpace` if no PSM is free.
-    /// - Parameter encryptionRequired: Whether only a central on an encrypted link may open the channel. Others are made to
-    ///   pair first; that needs an agent, or ``BluezManagerOptionAllowJustWorksPairingKey``.
+    /// Errors, a `CBError` with the kernel's error as the underlying one: `.operationNotSupported` where the process
+    /// may not use Bluetooth sockets, with the cause and the cure, and `.outOfSpace` if no PSM is free.
+    /// - Parameter encryptionRequired: Whether only a central on an encrypted link may open the channel. Others are
+    ///   made to pair first; that needs an agent, or ``BluezManagerOptionAllowJustWorksPairingKey``.
     open func publishL2CAPChannel(withEncryption encryptionRequired: Bool) {
         _ = publishChannel(isEncrypted: encryptionRequired, answer: nil)
     }
@@ -367,10 +367,10 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         return true
     }
 
-    /// Stops listening, and closes open channels. Answered by `peripheralManager(_:didUnpublishL2CAPChannel:error:)`, with
-    /// `CBError.invalidParameters` if this manager has not published the PSM. A channel that is unpublished in `willRestoreState`
-    /// is not published again, and there is no answer. A restored channel can be unpublished by the PSM that it had until
-    /// `didPublishL2CAPChannel` tells its new one.
+    /// Stops listening, and closes open channels. Answered by `peripheralManager(_:didUnpublishL2CAPChannel:error:)`,
+    /// with `CBError.invalidParameters` if this manager has not published the PSM. A channel that is unpublished in
+    /// `willRestoreState` is not published again, and there is no answer. A restored channel can be unpublished by the
+    /// PSM that it had until `didPublishL2CAPChannel` tells its new one.
     open func unpublishL2CAPChannel(_ PSM: CBL2CAPPSM) {
         guard accepts("unpublishL2CAPChannel", whileRestoring: true) else { return }
         forgetPublished(PSM)

@@ -3,16 +3,16 @@ import Foundation
 
 /// The kernel's interface for L2CAP channels.
 ///
-/// Sockets are of the type SOCK_STREAM: the kernel keeps the rest of an SDU that was read in part, and what has arrived can
-/// be read before the end of the channel is reported. With SOCK_SEQPACKET neither is so.
+/// Sockets are of the type SOCK_STREAM: the kernel keeps the rest of an SDU that was read in part, and what has arrived
+/// can be read before the end of the channel is reported. With SOCK_SEQPACKET neither is so.
 /// - SeeAlso: Linux include/net/bluetooth/bluetooth.h, include/net/bluetooth/l2cap.h.
 enum BluetoothSocket {
     private static let family = Int32(CL2CAP_AF_BLUETOOTH)
     private static let level = Int32(CL2CAP_SOL_BLUETOOTH)
 
-    /// The largest SDU that a peer may send. Not more: since Linux 6.10 (and 6.1.93) the kernel gives credits for what it
-    /// thinks that the receive buffer has room for, which is 12 KB for packets of 247 bytes. A longer SDU never arrives whole,
-    /// and the channel stands still (seen on 6.1.176 with 16,384).
+    /// The largest SDU that a peer may send. Not more: since Linux 6.10 (and 6.1.93) the kernel gives credits for what
+    /// it thinks that the receive buffer has room for, which is 12 KB for packets of 247 bytes. A longer SDU never
+    /// arrives whole, and the channel stands still (seen on 6.1.176 with 16,384).
     private static let longestSDU: UInt16 = 4096
 
     /// A new non-blocking socket, bound to an adapter.

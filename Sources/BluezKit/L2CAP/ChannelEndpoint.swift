@@ -4,8 +4,8 @@ import Foundation
 
 /// This side of an open channel: its socket, and what its two streams have to report. Any thread.
 ///
-/// The channel ends when the peer, the link or BluezKit ends it, or when the app has closed both streams. What had arrived
-/// can be read after that.
+/// The channel ends when the peer, the link or BluezKit ends it, or when the app has closed both streams. What had
+/// arrived can be read after that.
 final class ChannelEndpoint: @unchecked Sendable {  // holds: what changes is under `shared`'s lock
     enum Side { case input, output }
 
@@ -73,13 +73,13 @@ final class ChannelEndpoint: @unchecked Sendable {  // holds: what changes is un
     // MARK: The socket
 
     /// The channel has ended. What is unread is still reported first.
-    private static func noteEnd(_ shared: inout Shared) {
+    private static func markEnded(_ shared: inout Shared) {
         shared.hasEnded = true
         shared.output.stream.end()
-        noteInput(&shared)
+        updateInput(&shared)
     }
 
-    private static func noteInput(_ shared: inout Shared) {
+    private static func updateInput(_ shared: inout Shared) {
         if (shared.socket?.unreadBytes ?? 0) > 0 {
             shared.input.stream.ready()
         } else if shared.hasEnded {
@@ -114,7 +114,7 @@ final class ChannelEndpoint: @unchecked Sendable {  // holds: what changes is un
     func open(_ side: Side) {
         update { shared in
             shared[side].stream.open()
-            if shared.hasEnded { Self.noteEnd(&shared) }
+            if shared.hasEnded { Self.markEnded(&shared) }
             watch(shared)
         }
     }
@@ -135,7 +135,7 @@ final class ChannelEndpoint: @unchecked Sendable {  // holds: what changes is un
     }
 
     /// A stream was scheduled, or is not any more. Several threads may do that at a time.
-    func noteSchedule(_ side: Side) {
+    func updateSchedule(_ side: Side) {
         var isScheduled: Bool
         repeat {
             isScheduled = scheduler(side).isScheduled
@@ -176,7 +176,7 @@ final class ChannelEndpoint: @unchecked Sendable {  // holds: what changes is un
             case .ended:
                 update { shared in
                     if side == .output { shared.failure = POSIXError(.EPIPE) }
-                    Self.noteEnd(&shared)
+                    Self.markEnded(&shared)
                 }
                 // The input is looked at again: something may have arrived just before the end.
                 if side == .output { return 0 }
@@ -189,7 +189,7 @@ final class ChannelEndpoint: @unchecked Sendable {  // holds: what changes is un
     private func used(_ side: Side) {
         update { shared in
             shared[side].stream.used()
-            if side == .input, shared.hasEnded { Self.noteInput(&shared) }
+            if side == .input, shared.hasEnded { Self.updateInput(&shared) }
             if shared[side].isScheduled, !shared[side].isDelivering { watch(shared) }
         }
     }
@@ -218,7 +218,7 @@ final class ChannelEndpoint: @unchecked Sendable {  // holds: what changes is un
             // Often there is more: that is cheaper to see here than in the monitor's thread.
             if shared[side].stream.awaitsReadiness {
                 if side == .input {
-                    Self.noteInput(&shared)
+                    Self.updateInput(&shared)
                 } else if shared.socket?.hasRoom ?? false {
                     shared.output.stream.ready()
                 }
@@ -232,7 +232,7 @@ extension ChannelEndpoint: ChannelMonitorObserver {
     func socketReady(isReadable: Bool, isWritable: Bool, hasEnded: Bool, mayWait: Bool) {
         update(mayWait: mayWait) { shared in
             if hasEnded {
-                Self.noteEnd(&shared)
+                Self.markEnded(&shared)
             } else {
                 if isReadable { shared.input.stream.ready() }  // `deliver` looks how much there is
                 if isWritable { shared.output.stream.ready() }
@@ -242,8 +242,8 @@ extension ChannelEndpoint: ChannelMonitorObserver {
     }
 }
 
-/// Closes sockets when all that was written has been sent: the kernel drops what waits for the peer's credits. Not longer
-/// than ``BlueZTiming/Channel/lingering``: a peer that does not read must not keep a channel.
+/// Closes sockets when all that was written has been sent: the kernel drops what waits for the peer's credits. Not
+/// longer than ``BlueZTiming/Channel/lingering``: a peer that does not read must not keep a channel.
 enum ChannelCloser {
     private static let queue = DispatchQueue(label: "bluezkit.closing")
 

@@ -81,8 +81,8 @@ final class ChannelListener {
     }
 }
 
-/// The name that a simulator gives its end of a channel: `bluezkit-l2cap/…/F0:F1:F2:00:00:04/random`, in the abstract name
-/// space of Unix sockets.
+/// The name that a simulator gives its end of a channel: `bluezkit-l2cap/…/F0:F1:F2:00:00:04/random`, in the abstract
+/// name space of Unix sockets.
 private struct SimulatedPeerName {
     let device: DeviceIdentity
 

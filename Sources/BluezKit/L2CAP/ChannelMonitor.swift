@@ -9,11 +9,11 @@ protocol ChannelMonitorObserver: AnyObject, Sendable {
     func socketReady(isReadable: Bool, isWritable: Bool, hasEnded: Bool, mayWait: Bool)
 }
 
-/// Waits for the sockets of all channels, without a thread for each and without polling. What is watched for is reported once,
-/// until it is asked for again; the end of a channel is always watched for.
+/// Waits for the sockets of all channels, without a thread for each and without polling. What is watched for is
+/// reported once, until it is asked for again; the end of a channel is always watched for.
 ///
-/// Two threads take turns. The one that has found something may deliver it to the app itself, which saves a wake-up of another
-/// thread for each event, while the other one waits.
+/// Two threads take turns. The one that has found something may deliver it to the app itself, which saves a wake-up of
+/// another thread for each event, while the other one waits.
 final class ChannelMonitor: Sendable {
     // holds: weak references are safe to copy from any thread
     private struct Watched: @unchecked Sendable { weak var observer: (any ChannelMonitorObserver)? }

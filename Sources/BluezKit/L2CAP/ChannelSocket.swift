@@ -11,7 +11,8 @@ final class ChannelSocket: Sendable {
     }
 
     let descriptor: Int32
-    /// The largest SDU that the peer accepts, in bytes: more cannot be written in one call. Streams do not show it (L2-5).
+    /// The largest SDU that the peer accepts, in bytes: more cannot be written in one call. Streams do not show it
+    /// (L2-5).
     let longestSDU: Int
     private let isBluetooth: Bool
     /// How much can wait in the socket until it is sent, as the kernel counts it, which is more than the bytes.
@@ -71,7 +72,8 @@ final class ChannelSocket: Sendable {
             case EINTR: continue
             case EAGAIN: return written > 0 ? .bytes(written) : .notReady
             case ENOBUFS, ENOMEM:
-                // The socket may have room although the kernel has no memory: a caller that waits for room must not spin.
+                // The socket may have room although the kernel has no memory: a caller that waits for room must not
+                // spin.
                 if written == 0 { _ = poll(nil, 0, 10) }
                 return written > 0 ? .bytes(written) : .notReady
             default: return written > 0 ? .bytes(written) : .ended
@@ -87,7 +89,8 @@ final class ChannelSocket: Sendable {
             var count: Int32 = 0
             guard ioctl(descriptor, UInt(FIONREAD), &count) == 0 else { return 0 }
             if count > 0 || !isBluetooth { return Int(count) }
-            // The kernel counts the first SDU, and an empty one hides what follows it. A read of no bytes removes just that.
+            // The kernel counts the first SDU, and an empty one hides what follows it. A read of no bytes removes just
+            // that.
             var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
             var none: UInt8 = 0
             guard poll(&entry, 1, 0) > 0, entry.revents & Int16(POLLIN) != 0,
@@ -101,11 +104,11 @@ final class ChannelSocket: Sendable {
 
     /// Whether a write would not have to wait.
     var hasRoom: Bool {
-        // `poll` says so only when three quarters of a socket of Unix are free: an app that asks before each write would
-        // write once for each event.
+        // `poll` says so only when three quarters of a socket of Unix are free: an app that asks before each write
+        // would write once for each event.
         guard isBluetooth else { return room > 0 }
-        // The kernel takes an SDU whole or not at all, and how much room its fragments need is not known: half of the socket,
-        // which `poll` waits for, is enough.
+        // The kernel takes an SDU whole or not at all, and how much room its fragments need is not known: half of the
+        // socket, which `poll` waits for, is enough.
         var entry = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
         return poll(&entry, 1, 0) > 0
     }

@@ -32,12 +32,12 @@ final class ChannelInputStream: InputStream {
 
     override func schedule(in aRunLoop: RunLoop, forMode mode: RunLoop.Mode) {
         endpoint.schedulers.input.schedule(in: aRunLoop, mode)
-        endpoint.noteSchedule(.input)
+        endpoint.updateSchedule(.input)
     }
 
     override func remove(from aRunLoop: RunLoop, forMode mode: RunLoop.Mode) {
         endpoint.schedulers.input.remove(from: aRunLoop, mode)
-        endpoint.noteSchedule(.input)
+        endpoint.updateSchedule(.input)
     }
 
     override func property(forKey key: Stream.PropertyKey) -> AnyObject? { nil }
@@ -74,12 +74,12 @@ final class ChannelOutputStream: OutputStream {
 
     override func schedule(in aRunLoop: RunLoop, forMode mode: RunLoop.Mode) {
         endpoint.schedulers.output.schedule(in: aRunLoop, mode)
-        endpoint.noteSchedule(.output)
+        endpoint.updateSchedule(.output)
     }
 
     override func remove(from aRunLoop: RunLoop, forMode mode: RunLoop.Mode) {
         endpoint.schedulers.output.remove(from: aRunLoop, mode)
-        endpoint.noteSchedule(.output)
+        endpoint.updateSchedule(.output)
     }
 
     override func property(forKey key: Stream.PropertyKey) -> AnyObject? { nil }

@@ -2,8 +2,8 @@ import BluezDBus
 import Dispatch
 import Foundation
 
-/// Makes the sockets of L2CAP channels: the kernel's, or those of a simulator, which passes them over the bus (its adapters
-/// have the property `SimulatedSockets`). Confined to the bus queue.
+/// Makes the sockets of L2CAP channels: the kernel's, or those of a simulator, which passes them over the bus (its
+/// adapters have the property `SimulatedSockets`). Confined to the bus queue.
 final class L2CAPSockets {
     private let bus: BlueZBus
     private let adapter: AdapterController

@@ -2,11 +2,12 @@ import Foundation
 
 /// Where a stream's events are delivered: on run loops, as Apple's streams do it, or on a dispatch queue.
 ///
-/// Foundation on Linux has no public run loop source, so a timer is one: far in the future, it keeps its run loop running, and
-/// an event brings its date forward, which any thread may do. A timer does not end `RunLoop.run(mode:before:)`, as a source
-/// does and as apps rely on, so that is done after each delivery.
+/// Foundation on Linux has no public run loop source, so a timer is one: far in the future, it keeps its run loop
+/// running, and an event brings its date forward, which any thread may do. A timer does not end
+/// `RunLoop.run(mode:before:)`, as a source does and as apps rely on, so that is done after each delivery.
 final class StreamScheduler: @unchecked Sendable {  // holds: what changes is under `shared`'s lock
-    // holds: run loops and timers are used on other threads only for what CoreFoundation allows: adding timers, setting dates
+    // holds: run loops and timers are used on other threads only for what CoreFoundation allows: adding timers, setting
+    // dates
     private struct Place: @unchecked Sendable {
         let runLoop: RunLoop
         var modes: [RunLoop.Mode]
@@ -124,14 +125,14 @@ final class StreamScheduler: @unchecked Sendable {  // holds: what changes is un
     }
 
     /// On the queue.
-    private func note(_ queue: DispatchQueue) {
+    private func record(_ queue: DispatchQueue) {
         guard shared.withLock({ $0.runsOnAnyThread }) == nil else { return }
         let runsOnAnyThread = queue.queueOfAnyThread != nil
         shared.withLock { if $0.queue === queue { $0.runsOnAnyThread = runsOnAnyThread } }
     }
 
-    /// Delivers on the queue, in the calling thread, as long as there is something. In between others get their turn. What
-    /// there is when the streams have been scheduled on another queue meanwhile is left to that one.
+    /// Delivers on the queue, in the calling thread, as long as there is something. In between others get their turn.
+    /// What there is when the streams have been scheduled on another queue meanwhile is left to that one.
     private func serve(_ queue: DispatchQueue) {
         var next: DispatchQueue?
         repeat {
@@ -147,7 +148,7 @@ final class StreamScheduler: @unchecked Sendable {  // holds: what changes is un
 
     private func deliver(on queue: DispatchQueue) {
         queue.async { [weak self] in
-            self?.note(queue)
+            self?.record(queue)
             _ = self?.deliver()
         }
     }

@@ -3,8 +3,8 @@ import Foundation
 
 /// What has a part in pairing: the central and the peripheral role.
 protocol PairingRole: AnyObject {
-    /// Whether a pairing may concern this role now. Without any agent BlueZ stores no keys, and never answers a read that
-    /// needs a pairing.
+    /// Whether a pairing may concern this role now. Without any agent BlueZ stores no keys, and never answers a read
+    /// that needs a pairing.
     var needsAgent: Bool { get }
     /// What the apps can do.
     var pairings: [BluezPairing] { get }

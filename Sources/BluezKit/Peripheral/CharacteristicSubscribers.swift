@@ -1,8 +1,8 @@
 import BluezDBus
 import Foundation
 
-/// Who is subscribed to one characteristic, by what socket, and which indications they have yet to confirm. Confined to the
-/// bus queue.
+/// Who is subscribed to one characteristic, by what socket, and which indications they have yet to confirm. Confined to
+/// the bus queue.
 final class CharacteristicSubscribers {
     private let core: PeripheralManagerCore
     private let characteristic: CBMutableCharacteristic
@@ -100,8 +100,8 @@ final class CharacteristicSubscribers {
         return ends[1]
     }
 
-    /// The central has unsubscribed, or bluetoothd has ended, whose sockets end before the bus says so: then the app hears
-    /// of the new state alone (ST-6). One that ends answers nothing.
+    /// The central has unsubscribed, or bluetoothd has ended, whose sockets end before the bus says so: then the app
+    /// hears of the new state alone (ST-6). One that ends answers nothing.
     private func socketEnded(of path: String) {
         let socket = sockets[path]
         core.role.updates.afterPing { [weak self] in

@@ -103,7 +103,7 @@ final class GATTServer {
 
     private func answer(_ service: PublishedService, _ error: (any Error)?) {
         if let error, service.isResumed {
-            service.service.noteLost()
+            service.service.markLost()
             Log.warning("the service \(service.service.uuid) cannot be published again: \(error)")
         }
         core.post { manager in

@@ -26,8 +26,8 @@ final class PublishedAdvertisement {
         submit(proxy, until: .now().later(by: bus.timing.server.advertisingManager))
     }
 
-    /// BlueZ gives a new adapter its advertising manager some time after it has said that it is powered: until `deadline`,
-    /// none is one that is yet to come.
+    /// BlueZ gives a new adapter its advertising manager some time after it has said that it is powered: until
+    /// `deadline`, none is one that is yet to come.
     private func submit(_ proxy: BlueZProxy, until deadline: DispatchTime) {
         proxy.getAll { [self] result in
             if let error = Self.lackOfInstances(in: result) { return finish(error) }

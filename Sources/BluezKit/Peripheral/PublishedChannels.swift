@@ -86,7 +86,7 @@ final class PublishedChannels: @unchecked Sendable {  // holds: confined to the 
             listener.onAccept = { [weak self] socket, peer in self?.accepted(socket, peer, psm) }
             listeners.append(listener)
             core.post { manager in
-                manager.notePublished(.init(psm: psm, isEncrypted: request.isEncrypted), old: request.psm)
+                manager.recordPublished(.init(psm: psm, isEncrypted: request.isEncrypted), old: request.psm)
                 manager.answer(.success(psm), to: request.answer)
             }
             // Not before: the app hears of the PSM before any channel (O-41).
@@ -96,7 +96,8 @@ final class PublishedChannels: @unchecked Sendable {  // holds: confined to the 
         }
     }
 
-    /// Stops listening, and ends the channels that are open (L2-8); or does not begin to, where an earlier process has left it.
+    /// Stops listening, and ends the channels that are open (L2-8); or does not begin to, where an earlier process has
+    /// left it.
     func unpublish(_ psm: CBL2CAPPSM) {
         bus.assertOnQueue()
         if let index = listeners.firstIndex(where: { $0.psm == psm }) {

@@ -1,7 +1,8 @@
 import BluezDBus
 import Foundation
 
-/// A service tree as it was when the app added it (PB-2). Read on the app's thread once, then confined to the bus queue.
+/// A service tree as it was when the app added it (PB-2). Read on the app's thread once, then confined to the bus
+/// queue.
 final class PublishedService: @unchecked Sendable {  // holds: `add` hands it to the bus queue, and keeps nothing of it
     let service: CBMutableService
     let core: PeripheralManagerCore
@@ -30,9 +31,9 @@ final class PublishedService: @unchecked Sendable {  // holds: `add` hands it to
     /// The app has taken it back.
     func withdraw() { isPublished = false }
 
-    /// It was published by an earlier process, and comes back at its handles, as centrals may know them. Only in the table in
-    /// which it was: that gives no handle to another service, but in another table BlueZ would take an equal service of
-    /// another program, at the same handle, for this one.
+    /// It was published by an earlier process, and comes back at its handles, as centrals may know them. Only in the
+    /// table in which it was: that gives no handle to another service, but in another table BlueZ would take an equal
+    /// service of another program, at the same handle, for this one.
     func returnToHandle(in table: String?) {
         if isResumed, let table { wantedHandle = service.handle(in: table) ?? 0 }
     }
@@ -93,8 +94,8 @@ final class PublishedCharacteristic {
     /// A central that subscribes gets indications, and confirms them.
     var isOnlyIndicated: Bool { indicates && !notifies }
 
-    /// Properties and permissions in BlueZ's words. `encrypt-read` means `read`, and so on; so a characteristic that may
-    /// only be written over an encrypted link, and without response, can be written with response as well.
+    /// Properties and permissions in BlueZ's words. `encrypt-read` means `read`, and so on; so a characteristic that
+    /// may only be written over an encrypted link, and without response, can be written with response as well.
     /// - SeeAlso: BlueZ doc/org.bluez.GattCharacteristic.rst, `Flags`.
     var flags: [String] {
         var flags: [String] = []

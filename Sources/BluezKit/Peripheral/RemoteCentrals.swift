@@ -22,8 +22,8 @@ final class RemoteCentrals {
     func central(at path: String) -> CBCentral? { centrals[path]?.central }
 
     /// Does `body` with the central at `path`, in the order of the calls; at once, but for the first time.
-    /// - Parameter identity: Of the central, if it is known from elsewhere: BlueZ may have it at another path, that of a
-    ///   private address which it had when it was first seen.
+    /// - Parameter identity: Of the central, if it is known from elsewhere: BlueZ may have it at another path, that of
+    ///   a private address which it had when it was first seen.
     func withCentral(
         _ path: ObjectPath, mtuBytes: Int? = nil, identity: DeviceIdentity? = nil,
         _ body: @escaping (CBCentral) -> Void

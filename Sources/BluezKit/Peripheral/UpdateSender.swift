@@ -8,7 +8,7 @@ final class UpdateSender {
     private let remoteCentrals: RemoteCentrals
     private var awaitingPing: [() -> Void] = []
     private var isSendingPing = false
-    private var hasNotedBroadcast = false
+    private var hasWarnedAboutBroadcast = false
 
     init(_ bus: BlueZBus, _ adapter: AdapterController, _ remoteCentrals: RemoteCentrals) {
         (self.bus, self.adapter, self.remoteCentrals) = (bus, adapter, remoteCentrals)
@@ -17,8 +17,8 @@ final class UpdateSender {
     // MARK: Subscribing
 
     /// A central subscribes. With the socket that BlueZ asks for, values reach this central alone; but only where BlueZ
-    /// gives each central its own, and sends to it alone. Before 5.76 it does not: there the call says who it is, and is
-    /// refused, upon which BlueZ takes values from signals.
+    /// gives each central its own, and sends to it alone. Before 5.76 it does not: there the call says who it is, and
+    /// is refused, upon which BlueZ takes values from signals.
     func answerAcquire(_ call: IncomingCall, of characteristic: PublishedCharacteristic) {
         bus.assertOnQueue()
         guard let server = bus.exportedObjects else { return }
@@ -69,16 +69,16 @@ final class UpdateSender {
             socket.send(value, awaitsConfirmation: awaitsConfirmation) { delivery.finish() }
         }
         if isSignalled {
-            if addressed.count < subscribers.count { noteBroadcast() }
+            if addressed.count < subscribers.count { warnAboutBroadcast() }
             signal(value, of: characteristic, delivery)
         }
         delivery.finish()
     }
 
     /// BlueZ cannot send to some of the subscribers: none before 5.76, and no empty value.
-    private func noteBroadcast() {
-        guard !hasNotedBroadcast else { return }
-        hasNotedBroadcast = true
+    private func warnAboutBroadcast() {
+        guard !hasWarnedAboutBroadcast else { return }
+        hasWarnedAboutBroadcast = true
         Log.warning(
             "updateValue for some of the subscribed centrals: BlueZ sends it to all of them (5.76 and later can choose, "
                 + "but for empty values)"
@@ -102,8 +102,8 @@ final class UpdateSender {
         }
     }
 
-    /// BlueZ answers nothing to a signal. It deals with what we send in order: when it has answered a call, it has taken
-    /// what was sent before. One call is enough for all that was sent meanwhile.
+    /// BlueZ answers nothing to a signal. It deals with what we send in order: when it has answered a call, it has
+    /// taken what was sent before. One call is enough for all that was sent meanwhile.
     func afterPing(_ body: @escaping () -> Void) {
         awaitingPing.append(body)
         ping()

@@ -68,8 +68,8 @@ public struct BluezRestoration: Sendable, CustomStringConvertible {
         outdatedServices += outdated
     }
 
-    /// A line for the scan, for each peripheral and its channels, for each service, for the advertisement, for each lost
-    /// subscriber and for each published channel.
+    /// A line for the scan, for each peripheral and its channels, for each service, for the advertisement, for each
+    /// lost subscriber and for each published channel.
     public var description: String {
         var lines = isScanning ? ["scan: resumes"] : []
         for peripheral in peripherals {

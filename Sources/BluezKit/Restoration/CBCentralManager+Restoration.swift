@@ -8,11 +8,11 @@ extension CBCentralManager {
     /// Updates the peripheral's record in the book. May be called on any thread; the record is on disk when it returns.
     func preserve(_ peripheral: CBPeripheral) {
         let adapter = core.adapterName.withLock { $0 }
-        book?.note(peripheral.identifier, of: peripheral.core) { peripheral.record(adapter: adapter) }
+        book?.record(peripheral.identifier, of: peripheral.core) { peripheral.record(adapter: adapter) }
     }
 
     func preserveScan() {
-        book?.note { [self] in [.scan(is: shared.withLock { $0.scan })] }
+        book?.record { [self] in [.scan(is: shared.withLock { $0.scan })] }
     }
 
     // MARK: Resuming after a reset
@@ -22,7 +22,7 @@ extension CBCentralManager {
         guard state != .poweredOn else { return resume(stackGeneration, from: previous) }
         let isSwitchedOff = state == .poweredOff && previous == .poweredOn
         // Restored state has not been interrupted yet: it waits for Bluetooth to be on for the first time.
-        let isWaiting = previous == .unknown || shared.withLock { $0.mustGoOn }
+        let isWaiting = previous == .unknown || shared.withLock { $0.resumesAtPowerOn }
         if let book, book.resumes || isWaiting, !isSwitchedOff {
             guard book.cancelPowerOffReset() else { return end(state) }
             suspend()
@@ -55,7 +55,7 @@ extension CBCentralManager {
         let wanted = Set(book.peripherals.map(\.identifier))
         let peripherals = shared.withLock { shared in
             shared.scanToken += 1
-            shared.mustGoOn = true
+            shared.resumesAtPowerOn = true
             return shared.peripherals.values.compactMap(\.peripheral)
         }
         for peripheral in peripherals {
@@ -72,25 +72,25 @@ extension CBCentralManager {
     private func resume(_ stackGeneration: String?, from previous: CBManagerState) {
         guard let book else { return }
         if book.commitPowerOffReset() {
-            shared.withLock { $0.mustGoOn = false }
+            shared.withLock { $0.resumesAtPowerOn = false }
         }
-        book.note { [.bluetooth(is: stackGeneration)] }
-        let mustGoOn = shared.withLock { shared in
-            defer { shared.mustGoOn = false }
-            return shared.mustGoOn
+        book.record { [.bluetooth(is: stackGeneration)] }
+        let resumesAtPowerOn = shared.withLock { shared in
+            defer { shared.resumesAtPowerOn = false }
+            return shared.resumesAtPowerOn
         }
-        guard mustGoOn else {
-            if previous != .unknown { book.note { [.off] } }  // it has ended with the reset
+        guard resumesAtPowerOn else {
+            if previous != .unknown { book.record { [.off] } }  // it has ended with the reset
             return
         }
         for record in book.peripherals {
             let known = shared.withLock { $0.peripherals[record.identifier]?.peripheral }
-            guard let peripheral = known, let token = peripheral.resume() else {
+            guard let peripheral = known, let connectionID = peripheral.resume() else {
                 book.forget(record.identifier)  // the app released it while Bluetooth was unavailable
                 continue
             }
             let (core, request) = (peripheral.core, record.options)
-            command { central in central.connect(core, link: token, request) }
+            command { central in central.connect(core, connectionID: connectionID, request) }
         }
         startScan()
     }
@@ -100,7 +100,7 @@ extension CBCentralManager {
     /// A peripheral to be restored.
     struct Restored: Sendable {
         let peripheral: CBPeripheral
-        let link: UInt64
+        let connectionID: UInt64
         let outcome: RestorationPlan.Outcome
         let request: ConnectRequest
         /// The PSMs of its channels, which have ended with the earlier process.
@@ -115,15 +115,16 @@ extension CBCentralManager {
                 return nil
             }
             let peripheral = peripheral(identity)
-            item.peripheral.resolved.map { know(peripheral, as: $0) }
+            item.peripheral.resolved.map { register(peripheral, under: $0) }
             let isConnected = item.outcome == .connected || item.outcome == .disconnected
-            let link = peripheral.restore(item.peripheral, isConnected: isConnected, path: path(identity))
+            let connectionID = peripheral.restore(item.peripheral, isConnected: isConnected, path: path(identity))
             return Restored(
-                peripheral: peripheral, link: link, outcome: item.outcome, request: item.peripheral.options,
+                peripheral: peripheral, connectionID: connectionID, outcome: item.outcome,
+                request: item.peripheral.options,
                 endedChannels: item.peripheral.channels ?? [])
         }
         restoreScan(plan.scan)
-        book?.note {
+        book?.record {
             let kept = Set(restored.map(\.peripheral.identifier))
             let dropped = plan.items.map(\.peripheral.identifier).filter { !kept.contains($0) }
             return [.writer(app: StateDirectory.app, boot: StateDirectory.boot)] + dropped.map { .removal(of: $0) }

@@ -124,7 +124,7 @@ extension CBPeripheral {
     }
 
     /// - Parameter isBonded: As reported by BlueZ.
-    func learn(isBonded: Bool) {
+    func update(isBonded: Bool) {
         let isNew = shared.withLock { shared in
             defer { shared.isBonded = isBonded }
             return shared.isBonded != isBonded
@@ -133,9 +133,9 @@ extension CBPeripheral {
     }
 
     /// - Parameter identity: The device whose private address it had when it was found.
-    func learn(_ identity: DeviceIdentity) {
+    func update(_ identity: DeviceIdentity) {
         resolved = identity
-        core.manager.manager?.know(self, as: identity)
+        core.manager.manager?.register(self, under: identity)
         preserve()
     }
 
@@ -144,7 +144,7 @@ extension CBPeripheral {
 
     /// Only of this service, so that the cost of a change does not grow with the table.
     func preserve(_ service: CBService) {
-        core.manager.manager?.book?.note {
+        core.manager.manager?.book?.record {
             let (isListed, subscribed) = shared.withLock { shared in
                 (shared.services?.contains { $0 === service } == true, shared.subscribed)
             }
@@ -154,7 +154,7 @@ extension CBPeripheral {
 
     /// Only of this characteristic.
     func preserve(_ characteristic: CBCharacteristic) {
-        core.manager.manager?.book?.note {
+        core.manager.manager?.book?.record {
             let subscribed = shared.withLock { $0.subscribed }
             guard let record = characteristic.record(subscribed), let service = characteristic.service?.pathElement
             else { return [] }

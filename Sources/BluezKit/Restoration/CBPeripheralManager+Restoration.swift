@@ -8,7 +8,7 @@ extension CBPeripheralManager {
 
     /// May be called on any thread; the record is on disk when it returns.
     func preserveServices() {
-        book?.note { [self] in
+        book?.record { [self] in
             let services = shared.withLock { $0.services }
             // A service that includes another must follow it, even if the app's order was different, because BlueZ
             // requires that.
@@ -25,12 +25,12 @@ extension CBPeripheralManager {
     }
 
     func preserveAdvertisement() {
-        book?.note { [self] in [.advertisement(is: shared.withLock { $0.advertisement })] }
+        book?.record { [self] in [.advertisement(is: shared.withLock { $0.advertisement })] }
     }
 
     /// A channel is published.
     /// - Parameter old: The PSM that it had in an earlier process.
-    func notePublished(_ channel: Snapshot.PublishedChannel, old: CBL2CAPPSM?) {
+    func recordPublished(_ channel: Snapshot.PublishedChannel, old: CBL2CAPPSM?) {
         shared.withLock { shared in
             // The first: one that has got its PSM since comes later.
             if let index = shared.channels.firstIndex(where: { $0.psm == old }) { shared.channels.remove(at: index) }
@@ -52,7 +52,7 @@ extension CBPeripheralManager {
     }
 
     private func preserveChannels() {
-        book?.note { [self] in [.channels(are: shared.withLock { $0.channels })] }
+        book?.record { [self] in [.channels(are: shared.withLock { $0.channels })] }
     }
 
     /// The first start applies: a second one, before the first has finished, has no effect (AD-4).
@@ -73,9 +73,9 @@ extension CBPeripheralManager {
         guard state != .poweredOn else { return resume(from: previous) }
         let isSwitchedOff = state == .poweredOff && previous == .poweredOn
         // Restored state has not been interrupted yet: it waits for Bluetooth to be on for the first time.
-        let isWaiting = previous == .unknown || shared.withLock { $0.mustGoOn }
+        let isWaiting = previous == .unknown || shared.withLock { $0.resumesAtPowerOn }
         if let book, book.resumes || isWaiting, !isSwitchedOff {
-            if !book.cancelPowerOffReset() { book.note { [.off] } }
+            if !book.cancelPowerOffReset() { book.record { [.off] } }
             return suspend(book)
         }
         endAdvertising()
@@ -98,7 +98,7 @@ extension CBPeripheralManager {
         shared.withLock { shared in
             (shared.advertisement, shared.isAdvertising) = (advertisement, advertisement != nil)
             shared.advertisingToken += 1
-            shared.mustGoOn = true
+            shared.resumesAtPowerOn = true
         }
     }
 
@@ -107,10 +107,10 @@ extension CBPeripheralManager {
         let wasSwitchedOff = book.commitPowerOffReset()
         defer { if previous != .unknown { preserveAll() } }
         let (services, channels, advertisement, start) = shared.withLock { shared in
-            defer { shared.mustGoOn = false }
+            defer { shared.resumesAtPowerOn = false }
             if wasSwitchedOff { (shared.advertisement, shared.isAdvertising) = (nil, false) }
             let start = Advertiser.Start(token: shared.advertisingToken, adapterGeneration: shared.adapterGeneration)
-            let (services, channels) = shared.mustGoOn ? (shared.added, shared.channels) : ([], [])
+            let (services, channels) = shared.resumesAtPowerOn ? (shared.added, shared.channels) : ([], [])
             return (services, channels, shared.advertisement, start)
         }
         let core = core
@@ -151,10 +151,10 @@ extension CBPeripheralManager {
         shared.withLock { shared in
             (shared.added, shared.advertisement) = (services.map { ($0, 0) }, plan.advertisement)
             shared.channels = plan.channels
-            (shared.isAdvertising, shared.mustGoOn) = (plan.advertisement != nil, true)
+            (shared.isAdvertising, shared.resumesAtPowerOn) = (plan.advertisement != nil, true)
             shared.restoration = BluezRestoration(plan)
         }
-        book?.note { [.writer(app: StateDirectory.app, boot: StateDirectory.boot)] }
+        book?.record { [.writer(app: StateDirectory.app, boot: StateDirectory.boot)] }
         preserveServices()
         preserveAdvertisement()
     }
@@ -175,8 +175,8 @@ extension CBPeripheralManager {
         withdraw(services.filter { $0.claim.withLock { $0 == .refused } })
     }
 
-    /// An earlier version of the app has published these with other contents, which no central is to see again: it may have
-    /// protected them less.
+    /// An earlier version of the app has published these with other contents, which no central is to see again: it may
+    /// have protected them less.
     private func withdraw(_ outdated: [CBMutableService]) {
         guard !outdated.isEmpty else { return }
         forget { added in outdated.contains { $0 === added.service } }
@@ -187,8 +187,8 @@ extension CBPeripheralManager {
 }
 
 extension CBMutableService {
-    /// **BluezKit addition.** The restored service that takes the place of this one, for `willRestoreState`: one of an earlier
-    /// process with the same contents.
+    /// **BluezKit addition.** The restored service that takes the place of this one, for `willRestoreState`: one of an
+    /// earlier process with the same contents.
     ///
     /// ```swift
     /// func peripheralManager(_ manager: CBPeripheralManager, willRestoreState dict: [String: Any]) {
@@ -199,10 +199,10 @@ extension CBMutableService {
     ///     }
     /// }
     /// ```
-    /// The contents are the characteristics in their order, with properties, permissions, fixed values and descriptors, and the
-    /// included services, which must be the restored objects. Restored services of this type with other contents, and further
-    /// ones that are not asked for, are withdrawn when the callback returns, before a central sees them: an earlier version of the
-    /// app may have protected them less. Services of other types stay.
+    /// The contents are the characteristics in their order, with properties, permissions, fixed values and descriptors,
+    /// and the included services, which must be the restored objects. Restored services of this type with other
+    /// contents, and further ones that are not asked for, are withdrawn when the callback returns, before a central
+    /// sees them: an earlier version of the app may have protected them less. Services of other types stay.
     /// - Parameter state: From `peripheralManager(_:willRestoreState:)`.
     /// - Returns: Nil: there is none. Each restored service is returned to one caller only.
     public func restored(from state: [String: Any]) -> CBMutableService? {

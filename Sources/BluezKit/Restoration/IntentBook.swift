@@ -102,7 +102,7 @@ final class IntentBook: Sendable {
 
     /// Changes the book, and the file if the book has changed.
     /// - Parameter changes: Called under the book's lock, so that the last writer sees the last change.
-    func note(_ changes: () -> [Snapshot.Change]) {
+    func record(_ changes: () -> [Snapshot.Change]) {
         perform { state in
             let news = changes().filter { state.snapshot.apply($0) }
             return news.isEmpty ? nil : save(&state, news)
@@ -112,7 +112,7 @@ final class IntentBook: Sendable {
     /// - Parameters:
     ///   - owner: The app's object to which the record belongs.
     ///   - record: The new record; nil: it is removed.
-    func note(_ identifier: UUID, of owner: AnyObject, _ record: () -> Snapshot.Peripheral?) {
+    func record(_ identifier: UUID, of owner: AnyObject, _ record: () -> Snapshot.Peripheral?) {
         perform { state in
             let record = record()
             state.owners[identifier] = record == nil ? nil : ObjectIdentifier(owner)

@@ -6,7 +6,7 @@ import Foundation
 extension Session {
     func receive(_ message: Message) {
         // Any program on the bus can send signals that look like BlueZ's.
-        guard let bus, bus.isFromOwner(message, of: BlueZ.busName) else { return noteForgery(message) }
+        guard let bus, bus.isFromOwner(message, of: BlueZ.busName) else { return logForgery(message) }
         do throws(BusError) {
             if message.memberC.matches("PropertiesChanged") {
                 try receivePropertiesChanged(message)
@@ -24,7 +24,7 @@ extension Session {
         }
     }
 
-    private func noteForgery(_ message: Message) {
+    private func logForgery(_ message: Message) {
         guard !message.senderC.matches("org.freedesktop.DBus"), bus?.owner(of: BlueZ.busName) != nil else { return }
         let sender = message.sender ?? "?"
         Log.warning(
@@ -50,7 +50,7 @@ extension Session {
         guard isOfInterest || events.isActive else { return }
         var reader = message.reader
         guard try reader.readCString().matches("org.bluez.Device1") else { return }
-        if events.isActive { try events.noteChange(of: ObjectPath(at: path), reader) }
+        if events.isActive { try events.handleChange(of: ObjectPath(at: path), reader) }
         guard isOfInterest else { return }
         if let device { return try central.receiveChange(of: device, &reader) }
         // It was there before the scan: BlueZ reports only what changes.
@@ -71,7 +71,7 @@ extension Session {
         guard isOfInterest || events.isActive else { return }
         try reader.readDictionary { (entry) throws(BusError) in
             guard try entry.readCString().matches("org.bluez.Device1") else { return }
-            if events.isActive { try events.noteChange(of: ObjectPath(at: path), entry) }
+            if events.isActive { try events.handleChange(of: ObjectPath(at: path), entry) }
             if isOfInterest { try central.deviceAdded(ObjectPath(at: path), &entry) }
         }
     }
@@ -96,7 +96,7 @@ extension Session {
         guard let path = message.pathC, let connection = central.store[path]?.connection else { return }
         var reader = message.reader
         let reason = try reader.readString()
-        connection.noteDisconnect(reason: reason, message: try reader.readString())
+        connection.recordDisconnect(reason: reason, message: try reader.readString())
     }
 }
 

@@ -2,8 +2,8 @@ import BluezDBus
 import Dispatch
 import Foundation
 
-/// What the managers of a process share that use the same BlueZ and adapter: makes the parts, and tells them what the bus and
-/// the adapter do. Everything else is theirs.
+/// What the managers of a process share that use the same BlueZ and adapter: makes the parts, and tells them what the
+/// bus and the adapter do. Everything else is theirs.
 final class Session: @unchecked Sendable {  // holds: constants; what is below them is confined to `queue`
     /// Which BlueZ and which of its adapters.
     struct Key: Hashable {
@@ -70,7 +70,8 @@ final class Session: @unchecked Sendable {  // holds: constants; what is below t
     // MARK: The end of the process
 
     private static let process = getpid()
-    /// `exit` in the line after a call: what that asks of BlueZ is sent first. (A forked process has no queue that runs.)
+    /// `exit` in the line after a call: what that asks of BlueZ is sent first. (A forked process has no queue that
+    /// runs.)
     private static let sendsAtExit = {
         _ = process
         return atexit {
@@ -134,8 +135,8 @@ extension Session: BlueZBusObserver {
         watchdog.check { [weak self] in self?.daemonHangs() }
     }
 
-    /// Everything starts over with another connection to the bus: should bluetoothd resume, it finds the old one gone and
-    /// forgets what it did for it, except for links. Those are ended first.
+    /// Everything starts over with another connection to the bus: should bluetoothd resume, it finds the old one gone
+    /// and forgets what it did for it, except for links. Those are ended first.
     private func daemonHangs() {
         Log.warning("bluetoothd is not responding; waiting for it to resume or restart")
         let links = Set(central.connected.map(\.path))

@@ -32,7 +32,7 @@ struct AdapterStateMachine {
         /// Time for an adapter or a daemon to come back, before another one will do, or there is none.
         case startGrace(Grace), stopGrace
         /// bluetoothd was away. For a moment it may report links as its own that its predecessor has left behind.
-        case mistrustLinks
+        case ignoreStaleLinks
         /// We have switched it off, and it was to be switched on again.
         case switchOn(String)
     }
@@ -44,8 +44,8 @@ struct AdapterStateMachine {
     private var isOwned = false
     private var hasWorked = false
     private var hasListed = false
-    /// The one that was used last. After a loss it has the period of grace to come back: bonds, links and what is published
-    /// were on it.
+    /// The one that was used last. After a loss it has the period of grace to come back: bonds, links and what is
+    /// published were on it.
     private var last: String?
     private var awaitsLast = false
     /// Whether it has gone with its daemon or its bus.
@@ -74,15 +74,15 @@ struct AdapterStateMachine {
             forget()
             return lost()
         case .owner(true):
-            let mistrust: [Action] = state == .resetting || state == .unsupported ? [.mistrustLinks] : []
-            guard !isOwned else { return mistrust }
+            let ignore: [Action] = state == .resetting || state == .unsupported ? [.ignoreStaleLinks] : []
+            guard !isOwned else { return ignore }
             isOwned = true
             // The usual case first: one question, whose cost does not depend on how many devices there are.
             unanswered = [first]
             // A daemon that has been started shows its adapters one by one; one that was only hung has them all.
             awaitsLast = isLost
             isShortGraceOver = false
-            return mistrust + (awaitsLast ? [.stopGrace, .startGrace(.short)] : []) + [.askPowered(first)]
+            return ignore + (awaitsLast ? [.stopGrace, .startGrace(.short)] : []) + [.askPowered(first)]
         case .owner(false):
             let wasOwned = isOwned
             forget()
@@ -93,7 +93,7 @@ struct AdapterStateMachine {
             isLost = false
             // No period of grace: the owner is there, and will go on or end.
             return become(.resetting) + [.use(nil), .stopGrace]
-        case .powered(let name, let isPowered): return notePowered(name, isPowered)
+        case .powered(let name, let isPowered): return updatePowered(name, isPowered)
         case .listed(let names):
             let relevant = names.filter { $0.hasPrefix("hci") }
             for gone in adapters.keys where !relevant.contains(gone) { adapters[gone] = nil }
@@ -116,7 +116,7 @@ struct AdapterStateMachine {
         }
     }
 
-    private mutating func notePowered(_ name: String, _ isPowered: Bool?) -> [Action] {
+    private mutating func updatePowered(_ name: String, _ isPowered: Bool?) -> [Action] {
         guard isOwned else { return [] }
         guard mustSwitchOn, name == last, let isPowered else { return changed(name, isPowered) }
         if isPowered {

@@ -1,8 +1,9 @@
 /// The registration of this process's pairing agent, and whether devices can bond with it. Pure.
 ///
-/// While there is no agent, bluetoothd has the kernel keep no keys. It compares with the setting that the kernel has told it
-/// last, so an agent that follows another one within a moment may find that still on, and have it go off: what pairs then is
-/// not bonded. Seen with 5.66 (src/adapter.c, `adapter_set_io_capability`). The agent is registered again then.
+/// While there is no agent, bluetoothd has the kernel keep no keys. It compares with the setting that the kernel has
+/// told it last, so an agent that follows another one within a moment may find that still on, and have it go off: what
+/// pairs then is not bonded. Seen with 5.66 (src/adapter.c, `adapter_set_io_capability`). The agent is registered again
+/// then.
 struct AgentStateMachine {
     /// Which bluetoothd knows the agent, and what it was told that the agent can do.
     struct Registration: Equatable {
@@ -14,7 +15,8 @@ struct AgentStateMachine {
     enum Event: Equatable {
         /// BlueZ has taken the agent.
         case registered
-        /// - Parameter isAsking: Whether BlueZ waits for the answer to a question, which another registration would end.
+        /// - Parameter isAsking: Whether BlueZ waits for the answer to a question, which another registration would
+        ///   end.
         case timerFired(isAsking: Bool)
         /// Whether keys are kept; nil: BlueZ does not say.
         case pairable(Bool?)

@@ -1,8 +1,8 @@
 import BluezDBus
 import Dispatch
 
-/// How many calls about one device BlueZ has left unanswered, and whether it is left alone because of that. Pure: the caller
-/// provides the time.
+/// How many calls about one device BlueZ has left unanswered, and whether it is left alone because of that. Pure: the
+/// caller provides the time.
 struct CallBudget {
     private let timing: BlueZTiming.Unanswered
     /// When they were given up, since the last pause.

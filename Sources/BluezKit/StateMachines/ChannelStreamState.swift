@@ -1,7 +1,7 @@
 import Foundation
 
-/// Which events a stream of an L2CAP channel reports, and when its socket must be watched for that (L2-4 to L2-6). The same
-/// for both directions: ready means that there are bytes, or room.
+/// Which events a stream of an L2CAP channel reports, and when its socket must be watched for that (L2-4 to L2-6). The
+/// same for both directions: ready means that there are bytes, or room.
 struct ChannelStreamState: Equatable {
     private(set) var status = Stream.Status.notOpen
     private var isOpeningUnreported = false

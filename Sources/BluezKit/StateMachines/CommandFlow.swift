@@ -1,5 +1,5 @@
-/// The writes without response of one connection that wait for BlueZ: how many are accepted, and when the app hears that there
-/// is room again (RW-9, RW-10). Pure.
+/// The writes without response of one connection that wait for BlueZ: how many are accepted, and when the app hears
+/// that there is room again (RW-9, RW-10). Pure.
 struct CommandFlow {
     /// From this number of waiting writes on the app is asked to wait…
     static let fullAt = 64
@@ -57,8 +57,8 @@ struct CommandFlow {
         return true
     }
 
-    /// - Returns: Whether the app is to continue: not if as many writes as before wait by now. This is due again when there is
-    ///   room for them.
+    /// - Returns: Whether the app is to continue: not if as many writes as before wait by now. This is due again when
+    ///   there is room for them.
     mutating func announceRoom() -> Bool {
         isRoomAnnounced = false
         guard isFull, waiting < Self.fullAt else { return false }

@@ -1,7 +1,7 @@
 import BluezDBus
 
-/// How BlueZ is asked to connect by LE. A device that has both LE and classic Bluetooth it connects to as it likes; where it
-/// has chosen wrong, the next attempt asks more clearly.
+/// How BlueZ is asked to connect by LE. A device that has both LE and classic Bluetooth it connects to as it likes;
+/// where it has chosen wrong, the next attempt asks more clearly.
 enum ConnectBearer: Equatable {
     /// `Device1.Connect`.
     case any

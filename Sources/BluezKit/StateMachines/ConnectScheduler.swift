@@ -1,11 +1,12 @@
-/// Whose turn it is to connect. The kernel makes one LE link at a time on an adapter, and an attempt for a device that is
-/// away occupies it for 40 s; so attempts are made one after the other, devices that were just heard come first, and the
-/// others are listened for instead of tried. Decides; calls nothing.
+/// Which device has the slot to connect. The kernel makes one LE link at a time on an adapter, and an attempt for a
+/// device that is away occupies it for 40 s; so attempts are made one after the other, devices that were just heard
+/// come first, and the others are listened for instead of tried. Decides; calls nothing.
 ///
-/// A sole waiting device is attempted without a time limit while no app scans: the kernel then listens for it, at no cost.
+/// A sole waiting device is attempted without a time limit while no app scans: the kernel then listens for it, at no
+/// cost.
 struct ConnectScheduler<ID: Hashable> {
     enum Action: Equatable {
-        /// It is its turn: it may call `Connect`.
+        /// It has the slot: it may call `Connect`.
         case start(ID)
         /// Its time is over: the attempt is to be cancelled, and requested again.
         case callOff(ID)
@@ -15,7 +16,7 @@ struct ConnectScheduler<ID: Hashable> {
         case startTimer(Duration), stopTimer
     }
 
-    private enum Timer: Equatable { case none, window, turn }
+    private enum Timer: Equatable { case none, window, slot }
 
     private struct Attempt: Equatable {
         let id: ID
@@ -77,7 +78,7 @@ struct ConnectScheduler<ID: Hashable> {
         let expired = timer
         timer = .none
         switch expired {
-        case .turn: return callOff() + decide()
+        case .slot: return callOff() + decide()
         case .window where attempt == nil && heard.isEmpty && !unheard.isEmpty:
             let id = unheard.removeFirst()
             attempt = Attempt(id: id, isBlind: true)
@@ -108,9 +109,9 @@ struct ConnectScheduler<ID: Hashable> {
         }
         let isContended = waiting > 0 || isScanning
         if let attempt, isContended, !attempt.isCalledOff {
-            // It is not called off before, whichever device is heard: a call that crosses with the new link leaves one that the
-            // controller has and the kernel (6.1) knows nothing of, and the device is out of reach then.
-            actions += set(.turn, attempt.isBlind ? timing.unheardAttempt : timing.heardAttempt)
+            // It is not called off before, whichever device is heard: a call that crosses with the new link leaves one
+            // that the controller has and the kernel (6.1) knows nothing of, and the device is out of reach then.
+            actions += set(.slot, attempt.isBlind ? timing.unheardAttempt : timing.heardAttempt)
         } else if attempt == nil, !unheard.isEmpty {
             actions += set(.window, timing.listening)
         } else {

@@ -1,10 +1,10 @@
-/// Whether bluetoothd seems to crash of scans with services: it has ended right after it was asked for one, and so again the
-/// next time. An app that resumes would ask for the same at each start of bluetoothd, which would never stay up for any program.
-/// From then on it is asked for all devices. Decides; calls nothing.
+/// Whether bluetoothd seems to crash of scans with services: it has ended right after it was asked for one, and so
+/// again the next time. An app that resumes would ask for the same at each start of bluetoothd, which would never stay
+/// up for any program. From then on it is asked for all devices. Decides; calls nothing.
 struct CrashGuard {
     private let timing: BlueZTiming.Daemon
-    /// When bluetoothd was first asked for a scan with services, since its start. Not the last time: an app that scans again
-    /// and again would make every restart look like a crash.
+    /// When bluetoothd was first asked for a scan with services, since its start. Not the last time: an app that scans
+    /// again and again would make every restart look like a crash.
     private var asked: ContinuousClock.Instant?
     /// How many ends in a row came soon after that.
     private var crashes = 0

@@ -26,14 +26,15 @@ struct DiscoveryStateMachine {
         case done
         /// BlueZ does something else: try again later.
         case busy
-        /// For another reason: try again later, unless it was to be ended, and there is none. If Bluetooth has been switched off,
-        /// ``reset()`` ends that.
+        /// For another reason: try again later, unless it was to be ended, and there is none. If Bluetooth has been
+        /// switched off, ``reset()`` ends that.
         case refused
     }
 
     private enum Step: Equatable { case none, setFilter(Filter), start(Filter), stop, wait }
 
-    /// The first ones are everyday: BlueZ refuses while it does something else, or goes off. This is after three seconds.
+    /// The first ones are everyday: BlueZ refuses while it does something else, or goes off. This is after three
+    /// seconds.
     private static let reportedRefusal = 5
 
     private let timing: BlueZTiming.Scan
@@ -43,9 +44,9 @@ struct DiscoveryStateMachine {
     private var mustRestart = false
     private var step = Step.none
     private var refusals = 0
-    /// BlueZ was too busy to end the discovery, as it is while another filter takes effect. It may then discover without a client,
-    /// as far as it knows, and a discovery with the same filter would hear nothing. Seen with 5.66 (src/adapter.c,
-    /// `stop_discovery_complete`).
+    /// BlueZ was too busy to end the discovery, as it is while another filter takes effect. It may then discover
+    /// without a client, as far as it knows, and a discovery with the same filter would hear nothing. Seen with 5.66
+    /// (src/adapter.c, `stop_discovery_complete`).
     private var isStranded = false
 
     init(timing: BlueZTiming.Scan = BlueZTiming.Scan()) { self.timing = timing }
@@ -59,7 +60,7 @@ struct DiscoveryStateMachine {
 
     /// - Parameter afresh: An app began a new scan: devices that BlueZ has reported already must be reported
     ///   again, which takes a restart.
-    mutating func wish(_ filter: Filter?, afresh: Bool = false) -> [Action] {
+    mutating func request(_ filter: Filter?, afresh: Bool = false) -> [Action] {
         wished = filter
         if afresh, running != nil || isStarting { mustRestart = true }
         return next()
@@ -109,7 +110,7 @@ struct DiscoveryStateMachine {
     }
 
     /// BlueZ has begun to scan, as it was asked to before ``reset()``.
-    mutating func strayed() -> [Action] {
+    mutating func startedLate() -> [Action] {
         running = running ?? Filter(services: nil, wantsDuplicates: false)
         mustRestart = true
         return next()

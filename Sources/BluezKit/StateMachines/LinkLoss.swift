@@ -1,8 +1,8 @@
 import BluezDBus
 import Dispatch
 
-/// What is known of how a link ended, or is about to: whether its end is held back before an app hears of it, and what the
-/// app hears then. Pure: the caller provides the time.
+/// What is known of how a link ended, or is about to: whether its end is held back before an app hears of it, and what
+/// the app hears then. Pure: the caller provides the time.
 struct LinkLoss {
     typealias Reason = (name: String, message: String)
 
@@ -14,23 +14,24 @@ struct LinkLoss {
     private var failedWhileUp: DispatchTime?
     private var succeeded: DispatchTime?
     private var ended: DispatchTime?
-    /// Whether a peer without a bond had not answered an operation, and nothing says why the link ended: peers that refuse to pair
-    /// do that, and those that are lost.
+    /// Whether a peer without a bond had not answered an operation, and nothing says why the link ended: peers that
+    /// refuse to pair do that, and those that are lost.
     private(set) var mayBeRefusal = false
 
     init(timing: BlueZTiming.Link = BlueZTiming.Link()) { self.timing = timing }
 
     /// BlueZ 5.83 and later say why a link ended, right before it ends.
-    mutating func note(_ reason: Reason) { if !isOwn { self.reason = reason } }
+    mutating func record(_ reason: Reason) { if !isOwn { self.reason = reason } }
 
     /// This process ends the link. Whatever BlueZ says of it then, it knows better why.
-    mutating func noteOwn(_ reason: Reason) { (self.reason, isOwn) = (reason, true) }
+    mutating func recordOwn(_ reason: Reason) { (self.reason, isOwn) = (reason, true) }
 
     /// BlueZ says that the attempt has failed, but it has made the link.
     mutating func attemptFailedWhileUp(at now: DispatchTime) { failedWhileUp = now }
 
-    /// BlueZ says that the attempt has succeeded. With versions before 5.83 it says so also when the kernel ends the link
-    /// because it could not be encrypted: the answer and the end then come in one go (src/device.c, `att_connect_cb`).
+    /// BlueZ says that the attempt has succeeded. With versions before 5.83 it says so also when the kernel ends the
+    /// link because it could not be encrypted: the answer and the end then come in one go (src/device.c,
+    /// `att_connect_cb`).
     mutating func attemptSucceeded(at now: DispatchTime) { succeeded = now }
 
     /// The link was used, so that it was encrypted if it had to be.
@@ -55,9 +56,9 @@ struct LinkLoss {
         (reason, isOwn, failedWhileUp, succeeded, ended, mayBeRefusal) = (nil, false, nil, nil, nil, false)
     }
 
-    /// How long the end of the link is held back; nil: it is reported now. When Bluetooth is switched off BlueZ ends the
-    /// links first and says so some 50 ms later. Then the new state alone is reported (O-18). A link that could not be
-    /// encrypted BlueZ makes a second time: what the app does next, as to remove the bond, must not call that off.
+    /// How long the end of the link is held back; nil: it is reported now. When Bluetooth is switched off BlueZ ends
+    /// the links first and says so some 50 ms later. Then the new state alone is reported (O-18). A link that could not
+    /// be encrypted BlueZ makes a second time: what the app does next, as to remove the bond, must not call that off.
     /// - Parameter isAwaited: Whether an app will hear of it.
     func hold(isAwaited: Bool, isBonded: Bool) -> Duration? {
         // It was not this computer that ended it.

@@ -1,8 +1,9 @@
 /// One LE link as BlueZ makes it, seen from one device. Decides; does nothing itself: no bus, no clock.
 ///
-/// A connect of CoreBluetooth waits without a limit (CN-2); BlueZ's gives up after 40 s, fails for any reason with one text,
-/// and knows only devices it has seen. So the machine looks first what BlueZ knows, scans for what it does not know,
-/// and tries again after every failure that is not final. Attempts take turns (``ConnectScheduler``).
+/// A connect of CoreBluetooth waits without a limit (CN-2); BlueZ's gives up after 40 s, fails for any reason with one
+/// text, and knows only devices it has seen. So the machine looks first what BlueZ knows, scans for what it does not
+/// know, and tries again after every failure that is not final. Attempts have slots, one after the other
+/// (``ConnectScheduler``).
 struct LinkStateMachine {
     enum Phase: Equatable {
         /// No link, and no app wants one.
@@ -11,7 +12,7 @@ struct LinkStateMachine {
         case checking
         /// Waiting for an advertisement, as BlueZ does not know the device.
         case looking
-        /// Waiting for a turn to connect.
+        /// Waiting for a slot to connect.
         case queued
         /// `Connect` is on its way.
         case attempting
@@ -22,7 +23,8 @@ struct LinkStateMachine {
         case up
         /// The link has ended unexpectedly, and the apps that were connected do not know yet: nothing begins before.
         case lost
-        /// `Disconnect` is on its way. BlueZ takes its time (2 s), and a `Connect` meanwhile would be cut with the link.
+        /// `Disconnect` is on its way. BlueZ takes its time (2 s), and a `Connect` meanwhile would be cut with the
+        /// link.
         case closing
     }
 
@@ -34,8 +36,8 @@ struct LinkStateMachine {
         case linkIsEnding
         /// An advertisement was received.
         case seen
-        /// It is this device's turn to connect; the time for it is over.
-        case turn, turnOver
+        /// This device has the slot to connect; its time is over.
+        case slot, slotOver
         case connectReply(Failure?)
         case connectedChanged(Bool)
         case disconnectReply
@@ -65,7 +67,7 @@ struct LinkStateMachine {
         case disconnectAgain
         /// Scan for the device, or stop doing so.
         case look(Bool)
-        /// Ask for a turn to connect. It ends with the phases for which it holds.
+        /// Ask for a slot to connect. It ends with the phases for which it holds.
         case queue
         /// One timer; a new one replaces the old.
         case startTimer(Duration), stopTimer
@@ -95,9 +97,9 @@ struct LinkStateMachine {
 
     init(timing: BlueZTiming.Link = BlueZTiming.Link()) { self.timing = timing }
 
-    /// Whether this device has a turn to connect, or waits for one. An attempt that is called off keeps it until BlueZ has
-    /// answered: 5.66 closes the attempt's socket twice, and a `Connect` in between can have got its number.
-    var holdsTurn: Bool {
+    /// Whether this device has a slot to connect, or waits for one. An attempt that is called off keeps it until BlueZ
+    /// has answered: 5.66 closes the attempt's socket twice, and a `Connect` in between can have got its number.
+    var holdsSlot: Bool {
         phase == .queued || phase == .attempting || phase == .settling || phase == .closing && isCallingOff
     }
 
@@ -138,7 +140,7 @@ struct LinkStateMachine {
         case (.looking, .connectedChanged(true)): return enter(.up, .look(false), .linkUp)
         case (.looking, .want(false)): return enter(.idle, .look(false))
 
-        case (.queued, .turn): return enter(.attempting, .connect)
+        case (.queued, .slot): return enter(.attempting, .connect)
         case (.queued, .connectedChanged(true)): return enter(.up, .linkUp)
         case (.queued, .want(false)): return enter(.idle)
 
@@ -163,7 +165,7 @@ struct LinkStateMachine {
         case (.attempting, .connectReply(.final?)): return enter(.idle, .giveUp)
         case (.attempting, .connectReply(_?)), (.settling, .timerFired): return backOff()
         // BlueZ would go on trying for 40 s.
-        case (.attempting, .want(false)), (.settling, .want(false)), (.attempting, .turnOver):
+        case (.attempting, .want(false)), (.settling, .want(false)), (.attempting, .slotOver):
             isCallingOff = true
             return enter(.closing, .stopTimer, .disconnect)
 

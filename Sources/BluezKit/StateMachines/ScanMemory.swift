@@ -14,11 +14,11 @@ struct ScanMemory {
     mutating func kinds(of device: DeviceIdentity) -> DeviceProperties.Kinds? {
         if let kinds = recent[device] { return kinds }
         guard let kinds = older.removeValue(forKey: device) else { return nil }
-        note(kinds, of: device)
+        record(kinds, of: device)
         return kinds
     }
 
-    mutating func note(_ kinds: DeviceProperties.Kinds, of device: DeviceIdentity) {
+    mutating func record(_ kinds: DeviceProperties.Kinds, of device: DeviceIdentity) {
         recent[device] = kinds
         if recent.count >= Self.generation { (older, recent) = (recent, [:]) }
     }

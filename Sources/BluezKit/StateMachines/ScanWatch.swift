@@ -1,5 +1,5 @@
-/// Notices a scan that runs and brings nothing: some controllers, and some versions of BlueZ, fall silent until they are
-/// restarted. But silence may be true, so what is done about it gets stronger only step by step, and ends. Pure.
+/// Notices a scan that runs and brings nothing: some controllers, and some versions of BlueZ, fall silent until they
+/// are restarted. But silence may be true, so what is done about it gets stronger only step by step, and ends. Pure.
 struct ScanWatch {
     enum Action: Equatable {
         case startTimer(Duration), stopTimer
@@ -7,10 +7,10 @@ struct ScanWatch {
         case startFirstTimer(Duration)
         /// Stop discovery, and start it again as it is.
         case startAgain
-        /// Stop discovery, and start it again, for every device (``isInDoubt``).
+        /// Stop discovery, and start it again, for every device (``isUnfiltered``).
         case restart
         /// There are devices, so back to what the scans want.
-        case trust
+        case restoreFilter
         /// Switch Bluetooth off and on, for every program, if this one may.
         case powerCycle
     }
@@ -21,9 +21,9 @@ struct ScanWatch {
     var firstWindow: Duration
     /// Bluetooth was switched off and on, and nothing was heard since: doing so again would not help.
     var hasPowerCycled = false
-    /// How many silent windows make a doubt, after one that was not justified: more for a filter, which is likely to be
-    /// what makes it silent.
-    var silentWindowsForDoubt = 1
+    /// How many silent windows let the next restart be without a filter, after one that was not justified: more for a
+    /// filter, which is likely to be what makes it silent.
+    var windowsBeforeUnfiltered = 1
 
     private var isScanning = false
     private var hasHeard = false
@@ -39,7 +39,7 @@ struct ScanWatch {
 
     /// Whether to listen to every device: BlueZ says nothing of those that a filter leaves out, so that a filtered scan
     /// may be silent among many.
-    var isInDoubt: Bool { silentWindows > 0 }
+    var isUnfiltered: Bool { silentWindows > 0 }
 
     mutating func scan(_ scans: Bool) -> [Action] {
         guard scans != isScanning else { return [] }
@@ -69,12 +69,13 @@ struct ScanWatch {
 
     mutating func timerFired() -> [Action] {
         guard isScanning else { return [] }
-        let wasInDoubt = isInDoubt
-        silentWindows = !hasHeard ? silentWindows + 1 : wasInDoubt ? 1 - silentWindowsForDoubt : min(silentWindows, 0)
+        let wasUnfiltered = isUnfiltered
+        silentWindows =
+            !hasHeard ? silentWindows + 1 : wasUnfiltered ? 1 - windowsBeforeUnfiltered : min(silentWindows, 0)
         hasHeard = false
         let step: [Action] =
             switch silentWindows {
-            case ...0: wasInDoubt ? [.trust] : []
+            case ...0: wasUnfiltered ? [.restoreFilter] : []
             case 1: [.restart]
             case 2: hasPowerCycled ? [] : [.powerCycle]
             default: []
@@ -84,7 +85,7 @@ struct ScanWatch {
 
     /// Bluetooth is not on: no scan runs. What was tried without success is remembered.
     mutating func reset() {
-        (isScanning, hasHeard, silentWindows, silentWindowsForDoubt) = (false, false, 0, 1)
+        (isScanning, hasHeard, silentWindows, windowsBeforeUnfiltered) = (false, false, 0, 1)
         (hasHeardSinceStart, hasStartedAgain) = (false, false)
     }
 }

@@ -76,7 +76,8 @@ struct SubscriptionStateMachine<Subscriber: Hashable> {
     }
 
     /// A subscriber has gone without a word; or one that asked to be one, or not to be one any more.
-    /// - Returns: Whether BlueZ has to end the subscription, because no subscriber is left. While a call runs, its answer is awaited.
+    /// - Returns: Whether BlueZ has to end the subscription, because no subscriber is left. While a call runs, its
+    ///   answer is awaited.
     mutating func drop(where hasGone: (Subscriber) -> Bool) -> Bool {
         if let asker = asking, hasGone(asker) { asking = nil }
         guard let subscriber = subscribers.first(where: hasGone) else { return false }

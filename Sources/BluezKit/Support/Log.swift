@@ -20,8 +20,8 @@ public enum BluezKitLog {
     /// Receives a line: its level, and its text without prefix and line break.
     ///
     /// Called on the thread that logs, possibly in the middle of a call by the app: return quickly, and do not call
-    /// CoreBluetooth from it, nor take a lock that is held, or wait for a queue that is occupied, while CoreBluetooth is
-    /// called.
+    /// CoreBluetooth from it, nor take a lock that is held, or wait for a queue that is occupied, while CoreBluetooth
+    /// is called.
     public typealias Handler = @Sendable (_ level: Level, _ text: String) -> Void
 
     /// The least important level that is reported. ``Level/warning`` by default; ``Level/debug`` if the environment
@@ -71,8 +71,8 @@ public enum BluezKitLog {
         guard poll(&output, 1, limit) != 0 || kind == S_IFCHR else { return false }
         // A write to a pipe without a reader would be a SIGPIPE.
         if kind == S_IFIFO, output.revents & Int16(POLLERR) != 0 { return true }
-        // A write must fail instead of waiting, while the app's own still wait. So pipes and terminals are opened again,
-        // each time, as the app may redirect standard error. One that is another user's cannot be opened.
+        // A write must fail instead of waiting, while the app's own still wait. So pipes and terminals are opened
+        // again, each time, as the app may redirect standard error. One that is another user's cannot be opened.
         let file =
             kind == S_IFIFO || kind == S_IFCHR
             ? open("/proc/self/fd/\(STDERR_FILENO)", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC) : -1

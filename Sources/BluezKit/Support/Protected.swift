@@ -26,8 +26,8 @@ package final class Protected<Value>: @unchecked Sendable {  // holds: `value` i
 }
 
 #if DEBUG
-/// Which kind of lock a thread holds. Only while a book's is held another one is taken, so no two threads ever wait for each
-/// other.
+/// Which kind of lock a thread holds. Only while a book's is held another one is taken, so no two threads ever wait for
+/// each other.
 enum LockOrder: Int, Comparable {
     case none, first, last
 

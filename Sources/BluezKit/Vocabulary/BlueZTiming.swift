@@ -1,7 +1,7 @@
 /// What bluetoothd, the kernel and controllers take, as far as BluezKit's own times follow from it.
 enum BlueZFacts {
-    /// From `Device1.Disconnect` until the link is ended (src/device.c, `DISCONNECT_TIMER`). The kernel, too, keeps the links
-    /// of a bluetoothd that has ended for so long.
+    /// From `Device1.Disconnect` until the link is ended (src/device.c, `DISCONNECT_TIMER`). The kernel, too, keeps the
+    /// links of a bluetoothd that has ended for so long.
     static let disconnect = Duration.seconds(2)
     /// How long `Device1.Connect` waits for a device that does not advertise.
     static let connect = Duration.seconds(40)
@@ -14,15 +14,15 @@ enum BlueZFacts {
     static let scanCycle = Duration.seconds(10)
     /// For a peer to answer (Core Spec 5.4, Vol 3, Part F, 3.3.3: the ATT transaction timeout).
     static let attributeTransaction = Duration.seconds(30)
-    /// For the next message of a pairing, and so for the user's answer (Core Spec 5.4, Vol 3, Part H, 3.4; net/bluetooth/smp.c,
-    /// `SMP_TIMEOUT`).
+    /// For the next message of a pairing, and so for the user's answer (Core Spec 5.4, Vol 3, Part H, 3.4;
+    /// net/bluetooth/smp.c, `SMP_TIMEOUT`).
     static let pairingStep = Duration.seconds(30)
     /// For this process to answer about one of its attributes (src/gatt-database.c, `ATT_TIMEOUT`).
     static let applicationAnswer = Duration.seconds(5)
 }
 
-/// Every time that BluezKit waits, in one place. Tests set shorter ones: for a bus (`Session.setTiming`), before the first
-/// manager, or for what comes next.
+/// Every time that BluezKit waits, in one place. Tests set shorter ones: for a bus (`Session.setTiming`), before the
+/// first manager, or for what comes next.
 struct BlueZTiming: Sendable {
     var daemon = Daemon()
     var adapter = Adapter()
@@ -35,8 +35,8 @@ struct BlueZTiming: Sendable {
     var server = Server()
     var channel = Channel()
 
-    /// When a D-Bus call counts as not answered: somewhat later than BlueZ itself may take. After a deadline BlueZ continues
-    /// to work on the call. Tests make a BlueZ that does not answer, rather than shorter deadlines.
+    /// When a D-Bus call counts as not answered: somewhat later than BlueZ itself may take. After a deadline BlueZ
+    /// continues to work on the call. Tests make a BlueZ that does not answer, rather than shorter deadlines.
     enum Deadline {
         /// BlueZ answers most calls within milliseconds; some wait for the kernel or a controller.
         static let call = Duration.seconds(30)
@@ -51,8 +51,8 @@ struct BlueZTiming: Sendable {
 
     /// bluetoothd, and the connection to the bus.
     struct Daemon: Sendable {
-        /// A call that takes longer leads to a `Ping`, and a `Ping` that takes longer to `.resetting`. bluetoothd answers a
-        /// `Ping` within milliseconds, unless it is stopped or in an endless loop.
+        /// A call that takes longer leads to a `Ping`, and a `Ping` that takes longer to `.resetting`. bluetoothd
+        /// answers a `Ping` within milliseconds, unless it is stopped or in an endless loop.
         var slowCall = Duration.seconds(10)
         /// After a lost connection to the bus, doubled with each failure up to ``longestReconnect``.
         var reconnect = Duration.milliseconds(250)
@@ -67,14 +67,14 @@ struct BlueZTiming: Sendable {
     }
 
     struct Adapter: Sendable {
-        /// For an adapter, or a daemon, to come back before another adapter is used. A USB controller that is reset is away
-        /// for about a second.
+        /// For an adapter, or a daemon, to come back before another adapter is used. A USB controller that is reset is
+        /// away for about a second.
         var grace = Duration.seconds(3)
-        /// After that, until `.unsupported` is reported for an adapter that was there. A slow machine takes about 10 s to
-        /// start bluetoothd, and apps that see `.unsupported` may give up for good.
+        /// After that, until `.unsupported` is reported for an adapter that was there. A slow machine takes about 10 s
+        /// to start bluetoothd, and apps that see `.unsupported` may give up for good.
         var longGrace = Duration.seconds(17)
-        /// After bluetoothd was restarted. Until the kernel has ended the links of the previous daemon, the new one reports
-        /// them as connected.
+        /// After bluetoothd was restarted. Until the kernel has ended the links of the previous daemon, the new one
+        /// reports them as connected.
         var staleLinks = BlueZFacts.disconnect + .milliseconds(500)
         /// Before `Powered` is asked for again, where the bus has refused the call.
         var poweredRetry = Duration.milliseconds(100)
@@ -84,7 +84,8 @@ struct BlueZTiming: Sendable {
         /// After a refusal of BlueZ, doubled with each up to ``longestRetry``.
         var retry = Duration.milliseconds(200)
         var longestRetry = Duration.seconds(5)
-        /// How long a scan may hear nothing. Where there is any Bluetooth device near, something comes every few seconds.
+        /// How long a scan may hear nothing. Where there is any Bluetooth device near, something comes every few
+        /// seconds.
         var silence = Duration.seconds(60)
         /// The same of a scan that has just begun, the first time.
         var firstSilence = Duration.seconds(5)
@@ -92,16 +93,17 @@ struct BlueZTiming: Sendable {
 
     /// Which device attempts to connect (``ConnectScheduler``).
     struct Connect: Sendable {
-        /// For the waiting devices to be heard, before one is attempted unheard: BlueZ does not report a device whose signal
-        /// strength does not change.
+        /// For the waiting devices to be heard, before one is attempted unheard: BlueZ does not report a device whose
+        /// signal strength does not change.
         var listening = Duration.seconds(8)
         /// The longest attempt while others wait: of a device that was heard, and of one that was not.
         var heardAttempt = Duration.seconds(10)
         var unheardAttempt = Duration.seconds(4)
-        /// How long after its last advertisement a device counts as being in range: until it must have been reported again.
+        /// How long after its last advertisement a device counts as being in range: until it must have been reported
+        /// again.
         var inRange = BlueZFacts.scanCycle + .seconds(2)
-        /// The longest part of an attempt during which discovery is paused. A device that is away must not keep the app's
-        /// scan from going on.
+        /// The longest part of an attempt during which discovery is paused. A device that is away must not keep the
+        /// app's scan from going on.
         var discoveryPause = Duration.seconds(5)
         /// Whether the kernel may connect a bonded peripheral only while a discovery runs (``LinuxFault``).
         var bondsNeedDiscovery = LinuxVersion.current.map { $0 >= .privateBondsNeedDiscovery } ?? false
@@ -122,45 +124,50 @@ struct BlueZTiming: Sendable {
         var longestBackOff = Duration.seconds(8)
         /// For `Connected` to become false after `Disconnect` was answered.
         var closing = Duration.seconds(5)
-        /// From the unexpected end of a link until it is reported: bluetoothd 5.66 ends the links some 50 ms before it says
-        /// that Bluetooth was switched off, and then the new state alone is reported.
+        /// From the unexpected end of a link until it is reported: bluetoothd 5.66 ends the links some 50 ms before it
+        /// says that Bluetooth was switched off, and then the new state alone is reported.
         var heldLoss = Duration.milliseconds(200)
-        /// For an app that releases a connected peripheral to release its manager as well, before the log says that it should
-        /// have cancelled: both at once is an end in good order.
+        /// For an app that releases a connected peripheral to release its manager as well, before the log says that it
+        /// should have cancelled: both at once is an end in good order.
         var release = Duration.milliseconds(250)
         /// Between two questions whether another program has ended the link that it is ending.
         var leaseRetry = Duration.milliseconds(100)
         /// For all preserved peripherals to be looked up, before the app gets what was restored without the rest.
         var restoration = Duration.seconds(2)
-        /// Within that time after a failed attempt, the end of bluetoothd is blamed on the peer's lost keys (5.66 crashes).
+        /// Within that time after a failed attempt, the end of bluetoothd is blamed on the peer's lost keys (5.66
+        /// crashes).
         var lostBondCrash = Duration.seconds(2)
-        /// Between the answer to an attempt and the end of its link, where that means the peer's lost keys: BlueZ sends both
-        /// in one turn of its loop. Only another program on this computer, or its going to sleep, may end a link as soon.
+        /// Between the answer to an attempt and the end of its link, where that means the peer's lost keys: BlueZ sends
+        /// both in one turn of its loop. Only another program on this computer, or its going to sleep, may end a link
+        /// as soon.
         var lostBondAnswer = Duration.milliseconds(50)
-        /// For BlueZ to make such a link once more, as it does on its own (src/device.c, `att_connect_cb`), before its end is
-        /// reported. An attempt that is called off as the link comes up leaves it on the air, unknown to Linux, so that the
-        /// peripheral cannot be found until Bluetooth is switched off (net/bluetooth/hci_event.c, `HCI_CONN_CANCEL`).
+        /// For BlueZ to make such a link once more, as it does on its own (src/device.c, `att_connect_cb`), before its
+        /// end is reported. An attempt that is called off as the link comes up leaves it on the air, unknown to Linux,
+        /// so that the peripheral cannot be found until Bluetooth is switched off (net/bluetooth/hci_event.c,
+        /// `HCI_CONN_CANCEL`).
         var secondAttempt = Duration.seconds(3)
     }
 
     /// Attributes of a connected device.
     struct GATT: Sendable {
-        /// For a read, a write or a subscription to be answered. The link ends then: the peer may not be asked anything after it.
+        /// For a read, a write or a subscription to be answered. The link ends then: the peer may not be asked anything
+        /// after it.
         var answer = BlueZFacts.attributeTransaction + .seconds(5)
-        /// The same of a peripheral that is not bonded and may pair first. However long an agent takes then, the kernel ends the
-        /// link if pairing does not go on.
+        /// The same of a peripheral that is not bonded and may pair first. However long an agent takes then, the kernel
+        /// ends the link if pairing does not go on.
         var pairingAnswer = BlueZFacts.attributeTransaction + BlueZFacts.pairingStep + .seconds(5)
         /// BlueZ announces a changed attribute table object by object, within some milliseconds.
         var tableChange = Duration.milliseconds(100)
-        /// For BlueZ to tell the MTU of a link that was there before: then `didConnect` comes without. It takes some calls that
-        /// BlueZ answers at once.
+        /// For BlueZ to tell the MTU of a link that was there before: then `didConnect` comes without. It takes some
+        /// calls that BlueZ answers at once.
         var mtu = Duration.seconds(1)
         /// A socket for writes without response that is not used for so long is given back, because it is exclusive.
         var idleWriter = Duration.seconds(5)
-        /// From the end of a socket for notifications until it counts as closed by another program: if the link has ended,
-        /// or bluetoothd, the bus tells it by then.
+        /// From the end of a socket for notifications until it counts as closed by another program: if the link has
+        /// ended, or bluetoothd, the bus tells it by then.
         var socketEnd = Duration.milliseconds(200)
-        /// BlueZ notices a closed socket some moments later, and refuses other writes until then: doubled with each try.
+        /// BlueZ notices a closed socket some moments later, and refuses other writes until then: doubled with each
+        /// try.
         var writerRetry = Duration.milliseconds(5)
         /// How often such a write is repeated: 1.3 s in all.
         var writerRetries = 8
@@ -175,23 +182,23 @@ struct BlueZTiming: Sendable {
         /// So many within ``window`` end the link of their device.
         var calls = 8
         var window = Duration.seconds(600)
-        /// Then no link is made to it for so long, doubled each time up to ``longestPause``. After that time without another one
-        /// it starts over.
+        /// Then no link is made to it for so long, doubled each time up to ``longestPause``. After that time without
+        /// another one it starts over.
         var pause = Duration.seconds(60)
         var longestPause = Duration.seconds(3600)
-        /// A call that is no operation counts when it has waited for so long: BlueZ answers most within milliseconds. Of all calls
-        /// that wait so long, as many as ``lane`` make others use another connection.
+        /// A call that is no operation counts when it has waited for so long: BlueZ answers most within milliseconds.
+        /// Of all calls that wait so long, as many as ``lane`` make others use another connection.
         var late = Duration.seconds(1)
-        /// So many on a connection make new links use another one, and end a link that has lost ``calls`` of them, however
-        /// slowly. The bus allows 128.
+        /// So many on a connection make new links use another one, and end a link that has lost ``calls`` of them,
+        /// however slowly. The bus allows 128.
         var lane = 40
         /// So many end any link that loses one.
         var fullLane = 60
     }
 
     struct Pairing: Sendable {
-        /// After the agent was registered, before it is checked that devices can bond: by then bluetoothd knows the setting
-        /// of the kernel.
+        /// After the agent was registered, before it is checked that devices can bond: by then bluetoothd knows the
+        /// setting of the kernel.
         var agentRetry = Duration.milliseconds(100)
         /// For the bond to be announced, after the answer to the operation that the pairing was for. It comes within
         /// milliseconds, unless the peer makes none.
@@ -213,11 +220,11 @@ struct BlueZTiming: Sendable {
 
     /// L2CAP channels.
     struct Channel: Sendable {
-        /// How long a closed channel stays open for what the app has written and the peer has not taken. The kernel drops that
-        /// when the socket is closed.
+        /// How long a closed channel stays open for what the app has written and the peer has not taken. The kernel
+        /// drops that when the socket is closed.
         var lingering = Duration.seconds(10)
-        /// From here on a refusal is not the peer's: the kernel waits for a pairing for 40 s, and then says so (net/bluetooth/l2cap_core.c,
-        /// `L2CAP_CONN_TIMEOUT`). A peer refuses in one round trip.
+        /// From here on a refusal is not the peer's: the kernel waits for a pairing for 40 s, and then says so
+        /// (net/bluetooth/l2cap_core.c, `L2CAP_CONN_TIMEOUT`). A peer refuses in one round trip.
         var unpaired = Duration.seconds(35)
         /// Between two looks whether all has been sent, doubled from the shortest to the longest.
         var drain = (shortest: Duration.milliseconds(2), longest: Duration.milliseconds(64))
@@ -225,8 +232,8 @@ struct BlueZTiming: Sendable {
         var acceptRetry = Duration.milliseconds(100)
     }
 
-    /// Preserved state. No part of a session's times: an `IntentBook` gets its own, as it is made before the session is used,
-    /// on the app's thread.
+    /// Preserved state. No part of a session's times: an `IntentBook` gets its own, as it is made before the session is
+    /// used, on the app's thread.
     struct Preservation: Sendable {
         /// How long bluetoothd takes at most from switching an adapter off to exiting, when it is asked to exit.
         var powerOffReset = Duration.seconds(10)
@@ -237,7 +244,8 @@ struct BlueZTiming: Sendable {
         /// For another process, which ends unclaimed links, to let go of a file: some milliseconds.
         var lockRetry = Duration.milliseconds(10)
         var lockRetries = 5
-        /// For an app to make the manager again whose state another process has left, before that state's links are ended.
+        /// For an app to make the manager again whose state another process has left, before that state's links are
+        /// ended.
         var claims = Duration.seconds(30)
     }
 

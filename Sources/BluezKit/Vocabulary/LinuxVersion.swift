@@ -33,7 +33,8 @@ package struct LinuxVersion: Comparable, Sendable, CustomStringConvertible {
     /// From this version on, peripherals with a private address are connected only while a discovery runs.
     package static let privateBondsNeedDiscovery = LinuxVersion(6, 15)
 
-    /// The first version of the series of `version` that gives the peer of an L2CAP channel no credits while the app does not read.
+    /// The first version of the series of `version` that gives the peer of an L2CAP channel no credits while the app
+    /// does not read.
     fileprivate static func creditsFollowReading(_ version: LinuxVersion) -> LinuxVersion {
         switch (version.major, version.minor) {
         case (6, 1): LinuxVersion(6, 1, 93)

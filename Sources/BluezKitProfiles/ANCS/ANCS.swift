@@ -14,8 +14,8 @@ public enum ANCS {
     /// What is notified in answer to commands, in parts: an ``ANCSResponse``.
     public static let dataSource = CBUUID(string: "22EAC6E9-24D6-4BB5-BE44-B36ACE7C7BFB")
 
-    /// How long ``ANCSClient`` waits for the answer to one command. Apple's specification has no limit; this is that of a
-    /// transaction of the Attribute Protocol (Core Spec 5.4, Vol 3, Part F, 3.3.3).
+    /// How long ``ANCSClient`` waits for the answer to one command. Apple's specification has no limit; this is that of
+    /// a transaction of the Attribute Protocol (Core Spec 5.4, Vol 3, Part F, 3.3.3).
     public static let answerTimeLimit = Duration.seconds(30)
 }
 
@@ -194,8 +194,8 @@ public struct ANCSResponse: Sendable {
         case trailingBytes
     }
 
-    /// The attributes that are complete. The phone cuts them to the length that was asked for: a character of which the end is missing
-    /// is left out. Other invalid UTF-8 becomes U+FFFD.
+    /// The attributes that are complete. The phone cuts them to the length that was asked for: a character of which the
+    /// end is missing is left out. Other invalid UTF-8 becomes U+FFFD.
     public private(set) var texts: [ANCSCommand.Attribute: String] = [:]
     /// Of ``ANCSCommand/appName(_:)``: the name.
     public private(set) var appName: String?

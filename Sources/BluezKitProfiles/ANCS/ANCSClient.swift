@@ -20,25 +20,26 @@ public struct ANCSNotification: Sendable {
 /// client.start()   // the phone is connected
 /// ```
 ///
-/// It is the delegate of the peripheral. Use it only on the queue of the peripheral's manager, where it calls its handler.
+/// It is the delegate of the peripheral. Use it only on the queue of the peripheral's manager, where it calls its
+/// handler.
 ///
-/// The phone connects to this computer, which solicits the service; `connect` to it then, as to any peripheral. A phone that
-/// is not paired refuses the subscription, and BlueZ pairs with it, if `CBCentralManager.pairing` allows that.
+/// The phone connects to this computer, which solicits the service; `connect` to it then, as to any peripheral. A phone
+/// that is not paired refuses the subscription, and BlueZ pairs with it, if `CBCentralManager.pairing` allows that.
 public final class ANCSClient: NSObject, CBPeripheralDelegate {
     /// What happens. BluezKit addition.
     public enum Event {
         /// Notifications arrive from now on; those that the phone has already come first.
         case ready
-        /// A notification was added or modified. One that changes before its texts are read is reported once. Of more than
-        /// 1024 that wait for that the oldest are left out.
+        /// A notification was added or modified. One that changes before its texts are read is reported once. Of more
+        /// than 1024 that wait for that the oldest are left out.
         case notification(ANCSNotification)
         /// A notification was removed.
         case removed(UInt32)
         /// What became of ``ANCSClient/perform(_:of:)``: once for each call, with nil if the phone has performed it. An
         /// ``ANCSError`` if it has refused, ``NoAnswer`` or ``SessionEnded`` if that is not known.
         case performed(ANCSCommand.Action, UInt32, (any Error)?)
-        /// The phone has no ANCS, refuses it, sends what cannot be read, or does not answer. Later notifications may still
-        /// arrive.
+        /// The phone has no ANCS, refuses it, sends what cannot be read, or does not answer. Later notifications may
+        /// still arrive.
         case failed(any Error)
     }
 
@@ -205,8 +206,8 @@ public final class ANCSClient: NSObject, CBPeripheralDelegate {
         }
     }
 
-    /// The phone's services changed: ANCS comes and goes with its permission. When only others change, the session continues:
-    /// the phone would not announce again what waits.
+    /// The phone's services changed: ANCS comes and goes with its permission. When only others change, the session
+    /// continues: the phone would not announce again what waits.
     public func peripheral(_ peripheral: CBPeripheral, didModifyServices invalidatedServices: [CBService]) {
         if points[ANCSEvent.uuid]?.isNotifying != true { start() }
     }

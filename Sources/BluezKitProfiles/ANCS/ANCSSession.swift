@@ -3,8 +3,8 @@ import Foundation
 
 /// What is asked of a phone, one command at a time, and what becomes of it. Pure: events in, actions out.
 ///
-/// Each notification is asked about once, with what changes while it waits, and reported unless it goes away meanwhile or the
-/// phone does not tell; each action is reported once. Of more than 1024 that wait the oldest are left out.
+/// Each notification is asked about once, with what changes while it waits, and reported unless it goes away meanwhile
+/// or the phone does not tell; each action is reported once. Of more than 1024 that wait the oldest are left out.
 struct ANCSSession {
     enum Event {
         /// The phone's characteristics are there.
@@ -68,7 +68,7 @@ struct ANCSSession {
         case .opened(let isNew):
             isOpen = true
             if isNew { writes = [] }
-        case .notified(let event): note(event)
+        case .notified(let event): record(event)
         case .perform(let action, let notification): performs.append((action, notification))
         case .written(let error): written(error)
         case .received(let value): received(value)
@@ -147,7 +147,7 @@ struct ANCSSession {
         switch pending.command {
         case .perform(let action, let notification): report(.performed(action, notification, nil))
         case .attributes: asked?.texts = pending.response.texts
-        case .appName(let app): know(app, as: pending.response.appName ?? "")
+        case .appName(let app): remember(app, as: pending.response.appName ?? "")
         }
     }
 
@@ -158,19 +158,19 @@ struct ANCSSession {
         switch command {
         case .perform(let action, let notification): return report(.performed(action, notification, error))
         case .attributes: asked = nil
-        case .appName(let app): know(app, as: "")
+        case .appName(let app): remember(app, as: "")
         }
         if !isExpected { report(.failed(error)) }
     }
 
-    private mutating func know(_ app: String, as name: String) {
+    private mutating func remember(_ app: String, as name: String) {
         if appNames.count == Self.limit { appNames = [:] }
         appNames[app] = name
     }
 
     // MARK: Notifications
 
-    private mutating func note(_ event: ANCSEvent) {
+    private mutating func record(_ event: ANCSEvent) {
         guard event.kind == .removed else {
             if let index = events.firstIndex(where: { $0.notification == event.notification }) {
                 let first = events[index]

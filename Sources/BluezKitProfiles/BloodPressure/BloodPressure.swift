@@ -5,8 +5,8 @@ public import BluezKit
 public enum BloodPressure: ServiceProfile {
     /// 1810.
     public static let uuid = CBUUID(string: "1810")
-    /// The characteristic of the pressure while the cuff deflates, 2A36, in the layout of ``BloodPressureMeasurement``: it
-    /// is ``BloodPressureMeasurement/systolic``, and the other two are not numbers.
+    /// The characteristic of the pressure while the cuff deflates, 2A36, in the layout of ``BloodPressureMeasurement``:
+    /// it is ``BloodPressureMeasurement/systolic``, and the other two are not numbers.
     public static let intermediateCuffPressure = CBUUID(string: "2A36")
     /// The intermediate pressure is optional.
     public static let characteristics = [

@@ -3,8 +3,8 @@ public import Foundation
 /// A date and a time of day, to 1/256 s, without a time zone. BluezKit addition.
 /// - SeeAlso: Bluetooth SIG, GATT Specification Supplement, "Exact Time 256", "Day Date Time", "Date Time".
 public struct ExactTime256: Hashable, Sendable {
-    /// The date and the time of day as transmitted, with 0 for what is unknown. Devices whose clock was never set also send a year,
-    /// month or day that is out of range.
+    /// The date and the time of day as transmitted, with 0 for what is unknown. Devices whose clock was never set also
+    /// send a year, month or day that is out of range.
     public let transmitted: DateTime
     /// The day of the week as transmitted: 0, unknown; 1, Monday, to 7, Sunday; other numbers are reserved.
     public let dayOfWeekNumber: UInt8

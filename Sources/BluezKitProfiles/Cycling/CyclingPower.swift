@@ -21,7 +21,8 @@ public typealias CyclingPowerService = ProfileService<CyclingPower>
 /// Power and torque of a cyclist, characteristic 2A63. BluezKit addition.
 ///
 /// A measurement with all fields has 35 bytes, which a notification has room for if the ATT_MTU is at least 38.
-/// - SeeAlso: Bluetooth SIG, Cycling Power Service 1.1, 3.2; GATT Specification Supplement, "Cycling Power Measurement".
+/// - SeeAlso: Bluetooth SIG, Cycling Power Service 1.1, 3.2; GATT Specification Supplement, "Cycling Power
+///   Measurement".
 public struct CyclingPowerMeasurement: StructuredValue, Hashable {
     /// 2A63.
     public static let uuid = CBUUID(string: "2A63")

@@ -18,7 +18,8 @@ public enum CyclingSpeedAndCadence: ServiceProfile {
 public typealias CyclingSpeedAndCadenceService = ProfileService<CyclingSpeedAndCadence>
 
 /// Revolutions of wheel and crank, characteristic 2A5B. BluezKit addition.
-/// - SeeAlso: Bluetooth SIG, Cycling Speed and Cadence Service 1.0, 3.1; GATT Specification Supplement, "CSC Measurement".
+/// - SeeAlso: Bluetooth SIG, Cycling Speed and Cadence Service 1.0, 3.1; GATT Specification Supplement, "CSC
+///   Measurement".
 public struct CSCMeasurement: StructuredValue, Hashable {
     /// 2A5B.
     public static let uuid = CBUUID(string: "2A5B")

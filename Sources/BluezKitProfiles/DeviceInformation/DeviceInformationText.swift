@@ -27,8 +27,8 @@ public enum DeviceInformationText: CaseIterable, Sendable {
 
     private static let uuids = ["2A29", "2A24", "2A25", "2A27", "2A26", "2A28"].map { CBUUID(string: $0) }
 
-    /// Reads a text. A character that is cut off at the end is left out; other invalid UTF-8 becomes U+FFFD. The text ends at the
-    /// first zero byte, because some devices terminate their texts with zeros.
+    /// Reads a text. A character that is cut off at the end is left out; other invalid UTF-8 becomes U+FFFD. The text
+    /// ends at the first zero byte, because some devices terminate their texts with zeros.
     /// - Important: The text comes from another device and may contain line breaks and control characters.
     /// - Parameter value: `CBCharacteristic.value`. Nil, before the first value, is the only error.
     public static func text(of value: Data?) throws(CharacteristicValueError) -> String {

@@ -79,8 +79,8 @@ public struct EnvironmentalTrigger: StructuredValue, Hashable {
 
     /// When a characteristic is notified. BluezKit addition.
     public enum Condition: UInt8, EnumeratedValue {
-        /// A condition: `interval` after each ``EnvironmentalTrigger/seconds``, `minimumInterval` at most so often; `less` and those
-        /// that follow: while the value is so, compared with ``EnvironmentalTrigger/reference``.
+        /// A condition: `interval` after each ``EnvironmentalTrigger/seconds``, `minimumInterval` at most so often;
+        /// `less` and those that follow: while the value is so, compared with ``EnvironmentalTrigger/reference``.
         case inactive, interval, minimumInterval, changed, less, lessOrEqual, greater, greaterOrEqual, equal, notEqual
         /// Inactive.
         public init() { self = .inactive }

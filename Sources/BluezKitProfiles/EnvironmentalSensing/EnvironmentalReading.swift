@@ -2,11 +2,11 @@ public import BluezKit
 import Foundation
 
 /// What the Environmental Sensing service measures, one number each. BluezKit addition.
-/// - SeeAlso: Bluetooth SIG, Environmental Sensing Service 1.0, 3.1; GATT Specification Supplement, the characteristic of
-///   the same name.
+/// - SeeAlso: Bluetooth SIG, Environmental Sensing Service 1.0, 3.1; GATT Specification Supplement, the characteristic
+///   of the same name.
 public enum EnvironmentalQuantity: CaseIterable, Sendable {
-    /// A quantity. ``unit`` says in what ``EnvironmentalReading/value`` is; the trend of the barometric pressure is a number
-    /// from 0 (unknown) to 9 of the Supplement's table.
+    /// A quantity. ``unit`` says in what ``EnvironmentalReading/value`` is; the trend of the barometric pressure is a
+    /// number from 0 (unknown) to 9 of the Supplement's table.
     case apparentWindDirection, apparentWindSpeed, barometricPressureTrend, dewPoint, elevation, gustFactor, heatIndex,
         humidity, irradiance, magneticDeclination, pollenConcentration, pressure, rainfall, temperature,
         trueWindDirection, trueWindSpeed, ultravioletIndex, windChill
@@ -107,8 +107,8 @@ public enum EnvironmentalQuantity: CaseIterable, Sendable {
 public struct EnvironmentalReading: Hashable, Sendable {
     /// What was measured.
     public let quantity: EnvironmentalQuantity
-    /// As transmitted, in units of ``EnvironmentalQuantity/resolution``: also a number that means "unknown", and one that the Bluetooth
-    /// SIG has reserved, such as the 10,300 of a humidity sensor with an offset.
+    /// As transmitted, in units of ``EnvironmentalQuantity/resolution``: also a number that means "unknown", and one
+    /// that the Bluetooth SIG has reserved, such as the 10,300 of a humidity sensor with an offset.
     public let number: Int64
 
     /// In ``EnvironmentalQuantity/unit``; nil: the sensor does not know it, or its number is reserved.

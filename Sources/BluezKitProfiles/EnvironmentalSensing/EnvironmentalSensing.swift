@@ -9,8 +9,8 @@ public import BluezKit
 ///     sensor.send(reading.data, of: reading.quantity.uuid, by: manager)
 /// }
 /// ```
-/// The descriptors for triggers and measurement conditions are not published, because apps cannot publish descriptors with
-/// these UUIDs in Apple's API.
+/// The descriptors for triggers and measurement conditions are not published, because apps cannot publish descriptors
+/// with these UUIDs in Apple's API.
 /// - SeeAlso: Bluetooth SIG, Environmental Sensing Service 1.0.
 public enum EnvironmentalSensing: ServiceProfile {
     /// 181A.

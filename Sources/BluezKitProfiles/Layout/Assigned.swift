@@ -1,5 +1,5 @@
-/// A number of which the Bluetooth SIG has assigned some to the values of an enumeration. It is nil for the others, which devices
-/// send nevertheless; the property with a `$` before its name is the number. BluezKit addition.
+/// A number of which the Bluetooth SIG has assigned some to the values of an enumeration. It is nil for the others,
+/// which devices send nevertheless; the property with a `$` before its name is the number. BluezKit addition.
 ///
 /// ```swift
 /// measurement.type   // nil: not included, or a number that is not assigned

@@ -15,12 +15,12 @@ import Foundation
 /// ```
 ///
 /// Reading what ``data`` produced returns an equal value. Bytes after the last known field, and reserved bits, are
-/// ignored when reading, because later versions of a service may define them, and are never produced. Requests to control points
-/// are the exception: what is longer than the request is refused.
+/// ignored when reading, because later versions of a service may define them, and are never produced. Requests to
+/// control points are the exception: what is longer than the request is refused.
 ///
-/// What can be read is read. Fields that may be left out are nil where the value ends before or within them, and so are fields that
-/// other fields do not depend on where the number is not assigned: it can be had as well (``Assigned``). Everything else is an
-/// error, which names the field and has its number.
+/// What can be read is read. Fields that may be left out are nil where the value ends before or within them, and so are
+/// fields that other fields do not depend on where the number is not assigned: it can be had as well (``Assigned``).
+/// Everything else is an error, which names the field and has its number.
 /// - SeeAlso: Bluetooth SIG, GATT Specification Supplement, 2 (the layout of values: little-endian).
 public protocol CharacteristicValue: Equatable, Sendable {
     /// The characteristic that has values of this type.

@@ -28,7 +28,8 @@ public struct DateTime: Hashable, Sendable, FieldValue {
         (hours, minutes, seconds) = (UInt8(exact.hours), UInt8(exact.minutes), UInt8(exact.seconds))
     }
 
-    /// The point in time in a time zone; nil if the date is incomplete or does not exist, or if a number is out of range.
+    /// The point in time in a time zone; nil if the date is incomplete or does not exist, or if a number is out of
+    /// range.
     public func date(in timeZone: TimeZone) -> Date? {
         ExactTime256(
             year: Int(year), month: Int(month), day: Int(day), hours: Int(hours), minutes: Int(minutes),

@@ -49,8 +49,8 @@ public struct FieldCoder {
         try value.code(&self, as: name)
     }
 
-    /// A field that is included if a flag is set; nil: not included, or the value ends before it or within it. Then the fields that
-    /// follow are not there either.
+    /// A field that is included if a flag is set; nil: not included, or the value ends before it or within it. Then the
+    /// fields that follow are not there either.
     public mutating func field<V: FieldValue>(
         _ name: String, _ value: inout V?, ifBit bit: Int
     ) throws(CharacteristicValueError) {
@@ -94,7 +94,8 @@ public struct FieldCoder {
         value = number == unknown ? nil : number
     }
 
-    /// Fields of the same kind up to the end of the value, if a flag is set, else none. The last one is left out if it is cut off.
+    /// Fields of the same kind up to the end of the value, if a flag is set, else none. The last one is left out if it
+    /// is cut off.
     public mutating func list<V: FieldValue>(
         _ name: String, _ values: inout [V], ifBit bit: Int
     ) throws(CharacteristicValueError) {

@@ -65,8 +65,8 @@ extension Data {
 }
 
 extension String {
-    /// A text that may have been cut to a length. A character of which the end is missing is left out; other invalid UTF-8 becomes
-    /// U+FFFD.
+    /// A text that may have been cut to a length. A character of which the end is missing is left out; other invalid
+    /// UTF-8 becomes U+FFFD.
     init(cut bytes: Data) {
         let continuing = bytes.reversed().prefix(3).prefix { $0 & 0xC0 == 0x80 }.count
         let length =

@@ -72,8 +72,8 @@ extension UInt32: FieldValue {}
 extension Int8: FieldValue {}
 extension Int16: FieldValue {}
 
-/// An enumeration in one byte. Numbers that the Bluetooth SIG has not assigned are errors, but in fields that are ``Assigned``, which
-/// keep them. BluezKit addition.
+/// An enumeration in one byte. Numbers that the Bluetooth SIG has not assigned are errors, but in fields that are
+/// ``Assigned``, which keep them. BluezKit addition.
 public protocol EnumeratedValue: FieldValue, RawRepresentable<UInt8>, CaseIterable {}
 
 extension EnumeratedValue {

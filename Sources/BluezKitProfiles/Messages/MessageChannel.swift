@@ -10,8 +10,9 @@ import Foundation
 /// messages.open()
 /// try messages.send(Data("hello".utf8))
 /// ```
-/// Everything happens on one queue: the callbacks come on it, and the methods are called on it. Keep the object: releasing it
-/// closes the channel, unless that is kept, and drops what waits for the other end. ``close()`` does not drop it.
+/// Everything happens on one queue: the callbacks come on it, and the methods are called on it. Keep the object:
+/// releasing it closes the channel, unless that is kept, and drops what waits for the other end. ``close()`` does not
+/// drop it.
 public final class MessageChannel: NSObject, StreamDelegate {
     /// The channel.
     public let channel: CBL2CAPChannel
@@ -58,8 +59,8 @@ public final class MessageChannel: NSObject, StreamDelegate {
         }
     }
 
-    /// Closes the channel, when everything has left for which ``send(_:)`` has returned true; or when the other end has taken
-    /// nothing for 10 s. No callback is made any more. The object need not be kept.
+    /// Closes the channel, when everything has left for which ``send(_:)`` has returned true; or when the other end has
+    /// taken nothing for 10 s. No callback is made any more. The object need not be kept.
     public func close() {
         guard !hasEnded else { return }
         hasEnded = true
@@ -94,8 +95,8 @@ public final class MessageChannel: NSObject, StreamDelegate {
     /// Whether all messages have been handed to the system.
     public var isIdle: Bool { waiting.isEmpty }
 
-    /// Whether messages are received. While it is false, none is delivered, and the other end soon has no room for more; the end
-    /// of the channel is reported after the messages that were there before it.
+    /// Whether messages are received. While it is false, none is delivered, and the other end soon has no room for
+    /// more; the end of the channel is reported after the messages that were there before it.
     public var isReading = true {
         didSet { if isReading, !oldValue { resume() } }
     }

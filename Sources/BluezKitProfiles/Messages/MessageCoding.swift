@@ -54,8 +54,9 @@ public struct MessageEncoder: Hashable, Sendable {
 /// decoder.append(piece)
 /// while let message = try decoder.next() { handle(message) }
 /// ```
-/// Any bytes are accepted. Take all messages after each piece: then the decoder holds no more than one incomplete message,
-/// which is at most ``limit`` long. A longer one is an error as soon as its length has arrived, before its content.
+/// Any bytes are accepted. Take all messages after each piece: then the decoder holds no more than one incomplete
+/// message, which is at most ``limit`` long. A longer one is an error as soon as its length has arrived, before its
+/// content.
 public struct MessageDecoder: Hashable, Sendable {
     /// The usual limit, 65,536 bytes.
     public static let usualLimit = 65_536

@@ -1,6 +1,7 @@
 public import BluezKit
 
-/// The Immediate Alert service, 1802: a central writes a level without response, and the device alerts. BluezKit addition.
+/// The Immediate Alert service, 1802: a central writes a level without response, and the device alerts. BluezKit
+/// addition.
 /// - SeeAlso: Bluetooth SIG, Immediate Alert Service 1.0.
 public enum ImmediateAlert: ServiceProfile {
     /// 1802.

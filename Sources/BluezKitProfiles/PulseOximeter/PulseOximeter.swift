@@ -33,7 +33,8 @@ public struct OxygenAndPulse: FieldValue, Hashable {
 }
 
 /// A single measurement of a pulse oximeter, characteristic 2A5E. BluezKit addition.
-/// - SeeAlso: Bluetooth SIG, Pulse Oximeter Service 1.0, 3.1; GATT Specification Supplement, "PLX Spot-Check Measurement".
+/// - SeeAlso: Bluetooth SIG, Pulse Oximeter Service 1.0, 3.1; GATT Specification Supplement, "PLX Spot-Check
+///   Measurement".
 public struct PLXSpotCheckMeasurement: StructuredValue, Hashable {
     /// 2A5E.
     public static let uuid = CBUUID(string: "2A5E")
@@ -67,7 +68,8 @@ public struct PLXSpotCheckMeasurement: StructuredValue, Hashable {
 }
 
 /// One of many measurements of a pulse oximeter, characteristic 2A5F. BluezKit addition.
-/// - SeeAlso: Bluetooth SIG, Pulse Oximeter Service 1.0, 3.2; GATT Specification Supplement, "PLX Continuous Measurement".
+/// - SeeAlso: Bluetooth SIG, Pulse Oximeter Service 1.0, 3.2; GATT Specification Supplement, "PLX Continuous
+///   Measurement".
 public struct PLXContinuousMeasurement: StructuredValue, Hashable {
     /// 2A5F.
     public static let uuid = CBUUID(string: "2A5F")

@@ -18,7 +18,8 @@ public enum RunningSpeedAndCadence: ServiceProfile {
 public typealias RunningSpeedAndCadenceService = ProfileService<RunningSpeedAndCadence>
 
 /// Speed and cadence of a runner, characteristic 2A53. BluezKit addition.
-/// - SeeAlso: Bluetooth SIG, Running Speed and Cadence Service 1.0, 3.1; GATT Specification Supplement, "RSC Measurement".
+/// - SeeAlso: Bluetooth SIG, Running Speed and Cadence Service 1.0, 3.1; GATT Specification Supplement, "RSC
+///   Measurement".
 public struct RSCMeasurement: StructuredValue, Hashable {
     /// 2A53.
     public static let uuid = CBUUID(string: "2A53")

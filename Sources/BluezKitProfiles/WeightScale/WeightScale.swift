@@ -69,8 +69,8 @@ public struct WeightMeasurement: StructuredValue, Hashable {
 public struct WeightScaleFeature: FlagSet, StructuredValue, Hashable {
     /// 2A9E.
     public static let uuid = CBUUID(string: "2A9E")
-    /// The bits. Bits 3 to 6 are the resolution of the weight, bits 7 to 9 that of the height: 0 is not specified, larger
-    /// numbers are finer.
+    /// The bits. Bits 3 to 6 are the resolution of the weight, bits 7 to 9 that of the height: 0 is not specified,
+    /// larger numbers are finer.
     public let rawValue: UInt32
     /// Features from their bits.
     public init(rawValue: UInt32) { self.rawValue = rawValue }

@@ -6,8 +6,8 @@ import Testing
 
 @testable import CoreBluetoothAsync
 
-/// What an app does not listen to costs no more and no more memory, and what is open costs no threads: in every way in which an
-/// app can fail to listen.
+/// What an app does not listen to costs no more and no more memory, and what is open costs no threads: in every way in
+/// which an app can fail to listen.
 @Suite struct AsyncFootprintTests {
     /// A manager that publishes, and a central that uses it.
     private func published(
@@ -116,5 +116,5 @@ extension PeripheralManager {
 }
 
 extension PeripheralManagerCore {
-    fileprivate var keptRequests: Int { link.requests.count }
+    fileprivate var keptRequests: Int { delegate.requests.count }
 }

@@ -5,8 +5,9 @@ import Foundation
 import Synchronization
 import Testing
 
-/// Random tasks on the same managers, peripherals and characteristics, which come, go and are cancelled, while the peripheral, Bluetooth
-/// and bluetoothd do so as well. Then everything that the API claims is so: for the peripheral, for a central, and in BlueZ.
+/// Random tasks on the same managers, peripherals and characteristics, which come, go and are cancelled, while the
+/// peripheral, Bluetooth and bluetoothd do so as well. Then everything that the API claims is so: for the peripheral,
+/// for a central, and in BlueZ.
 @Suite struct AsyncWorldTests {
     private static let count = ProcessInfo.processInfo.environment["BLUEZKIT_ASYNC_RUNS"].flatMap { UInt64($0) } ?? 8
 

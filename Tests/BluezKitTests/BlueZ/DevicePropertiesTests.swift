@@ -133,7 +133,8 @@ import Testing
         #expect(try properties([("Bonded", .bool(true)), ("Paired", .bool(false))]).isBonded)
     }
 
-    // Of two companies' entries in one advertisement the app got the last at first, and the first in each report after that.
+    // Of two companies' entries in one advertisement the app got the last at first, and the first in each report after
+    // that.
     @Test("SC-8 of several entries of manufacturer data all are kept, in order, and the same one is for Apple's key")
     func manufacturerData() throws {
         var found = DeviceProperties()

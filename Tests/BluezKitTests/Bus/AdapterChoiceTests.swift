@@ -5,7 +5,8 @@ import Testing
 
 /// Which adapter an app asks for, and what it learns where that one is not there.
 @Suite struct AdapterChoiceTests {
-    // A key that cannot be a part of an object path led to no question, and so to no callback, ever, and to no log line.
+    // A key that cannot be a part of an object path led to no question, and so to no callback, ever, and to no log
+    // line.
     @Test(
         "ST-1 an adapter that is not there leads to a state, in both roles, and the log names it and those that are",
         arguments: [

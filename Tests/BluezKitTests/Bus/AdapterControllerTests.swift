@@ -212,8 +212,8 @@ import Testing
         #expect(script.turn { script.session.adapter.name } == "hci0")
     }
 
-    // After a bluetoothd that had hung hci0 was asked, whichever was in use: where hci0 was off, or not the one that was
-    // chosen, nothing more was asked, and the state stayed .resetting. Now the one that was in use is asked.
+    // After a bluetoothd that had hung hci0 was asked, whichever was in use: where hci0 was off, or not the one that
+    // was chosen, nothing more was asked, and the state stayed .resetting. Now the one that was in use is asked.
     @Test("D10 a bluetoothd that answers again is asked for the adapter that was in use")
     func asksForItsOwnAfterHang() async throws {
         let script = try await ScriptedBus()

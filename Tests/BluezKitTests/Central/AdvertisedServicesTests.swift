@@ -18,7 +18,7 @@ import Testing
 
     @Test("what a device has advertised is remembered for its identity, not for its object")
     func remembers() {
-        AdvertisedServices.note(device(1, services))
+        AdvertisedServices.record(device(1, services))
         #expect(recalled(device(1)) == services)
         #expect(recalled(device(2)) == [])
         #expect(recalled(device(1, isRandom: false)) == [], "another address of the same digits")
@@ -27,18 +27,18 @@ import Testing
     @Test("what BlueZ knows is not replaced, and what it does not know is not noted")
     func newest() {
         let other = [CBUUID(string: "180A")]
-        AdvertisedServices.note(device(3, services))
+        AdvertisedServices.record(device(3, services))
         #expect(recalled(device(3, other)) == other)
-        AdvertisedServices.note(device(3))
+        AdvertisedServices.record(device(3))
         #expect(recalled(device(3)) == services)
-        AdvertisedServices.note(device(3, other))
+        AdvertisedServices.record(device(3, other))
         #expect(recalled(device(3)) == other)
     }
 
     @Test("the memory does not grow without a limit")
     func limit() {
-        AdvertisedServices.note(device(4, services))
-        for number in 100..<1100 { AdvertisedServices.note(device(number, services)) }
+        AdvertisedServices.record(device(4, services))
+        for number in 100..<1100 { AdvertisedServices.record(device(number, services)) }
         #expect(recalled(device(4)) == [])
         #expect(recalled(device(1099)) == services)
     }

@@ -30,7 +30,7 @@ import Testing
 
     /// An app connects the peripheral, which is away.
     private func connect(isBonded: Bool = true) async throws -> ScriptedBus.Call {
-        script.turn { script.central.connect(core, link: core.begin(), .test()) }
+        script.turn { script.central.connect(core, connectionID: core.begin(), .test()) }
         let properties =
             ScriptedBus.properties(Self.identity) + [("Bonded", .bool(isBonded)), ("Paired", .bool(isBonded))]
         try await script.expect("GetAll", at: path).answer(.properties(properties))

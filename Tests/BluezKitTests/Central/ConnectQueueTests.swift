@@ -36,7 +36,7 @@ import Testing
             let core = PeripheralCore(identity: DetachedCentral.identity(number), manager: manager)
             script.turn {
                 peripherals.append(core)
-                script.central.connect(core, link: core.begin(), .test())
+                script.central.connect(core, connectionID: core.begin(), .test())
             }
             try await check(number)
             return core
@@ -119,7 +119,8 @@ import Testing
         try await stage.script.expect("Connect", at: stage.path(1))
     }
 
-    // The pause of a device that leaves requests unanswered began in the middle of its attempt, and held the turn of all others.
+    // The pause of a device that leaves requests unanswered began in the middle of its attempt, and held the turn of
+    // all others.
     @Test(
         "a device that is to be left alone when BlueZ has been asked to connect: its attempt ends, and the turn passes")
     func leftAlone() async throws {
@@ -129,7 +130,7 @@ import Testing
         try await stage.want(2)
         stage.script.turn {
             let (unanswered, identity) = (stage.script.central.unanswered, DetachedCentral.identity(1))
-            while unanswered.pause(of: identity) == nil { unanswered.note(OperationCall(), about: identity, on: nil) }
+            while unanswered.pause(of: identity) == nil { unanswered.record(OperationCall(), about: identity, on: nil) }
         }
         attempt.answer()
         try await stage.check(1)
@@ -163,7 +164,7 @@ import Testing
             stage.script.turn { stage.script.bus.callLane().map { $0 !== stage.script.bus.firstLane } == true }
         }
         let core = PeripheralCore(identity: DetachedCentral.identity(1), manager: stage.manager)
-        stage.script.turn { stage.script.central.connect(core, link: core.begin(), .test()) }
+        stage.script.turn { stage.script.central.connect(core, connectionID: core.begin(), .test()) }
         let question = try await stage.script.expect("GetAll", at: stage.path(1))
         question.answer(.properties(ScriptedBus.properties(core.identity)))
         let attempt = try await stage.script.expect("Connect", at: stage.path(1))
@@ -181,7 +182,7 @@ import Testing
         try FileManager.default.moveItem(atPath: socket, toPath: socket + ".away")
         try await stage.crowd()
         let core = PeripheralCore(identity: DetachedCentral.identity(1), manager: stage.manager)
-        stage.script.turn { stage.script.central.connect(core, link: core.begin(), .test()) }
+        stage.script.turn { stage.script.central.connect(core, connectionID: core.begin(), .test()) }
         try await LogCapture.shared.expect("no other connection to the bus", text)
         try await stage.script.expectNoCall()
         try FileManager.default.moveItem(atPath: socket + ".away", toPath: socket)
@@ -198,13 +199,13 @@ import Testing
         let stage = try await Stage { $0.unanswered.late = .zero }
         let core = PeripheralCore(identity: DetachedCentral.identity(1), manager: stage.manager)
         for _ in 1...8 {
-            stage.script.turn { stage.script.central.connect(core, link: core.begin(), .test()) }
+            stage.script.turn { stage.script.central.connect(core, connectionID: core.begin(), .test()) }
             try await stage.script.expect("GetAll", at: stage.path(1))
             try await stage.script.settle()  // what else was asked is answered, and does not count
             stage.script.turn { stage.script.central.cancel(core) }
         }
         stage.script.turn { #expect(stage.script.central.unanswered.pause(of: core.identity) != nil) }
-        stage.script.turn { stage.script.central.connect(core, link: core.begin(), .test()) }
+        stage.script.turn { stage.script.central.connect(core, connectionID: core.begin(), .test()) }
         try await stage.script.expectNoCall()
     }
 

@@ -7,8 +7,8 @@ import Testing
 
 /// `registerForConnectionEvents`, where BlueZ's signals are not complete.
 @Suite struct ConnectionEventMonitorTests {
-    // BlueZ does not signal `Connected` of a link whose ATT socket it has before the kernel's event (3 of 16 runs of a fast
-    // machine). The peer was never reported. `ServicesResolved` tells of the link as well.
+    // BlueZ does not signal `Connected` of a link whose ATT socket it has before the kernel's event (3 of 16 runs of a
+    // fast machine). The peer was never reported. `ServicesResolved` tells of the link as well.
     @Test("CE-1 a peer whose link BlueZ has not signalled is reported when its services are resolved, and when it ends")
     func unsignalled() async throws {
         let script = try await ScriptedBus()

@@ -4,8 +4,8 @@ import Foundation
 
 @testable import BluezKit
 
-/// An app with one peripheral, on a bus that does not exist: the test does what BlueZ would have led to. Or on one where the
-/// test is BlueZ (``ScriptedBus``).
+/// An app with one peripheral, on a bus that does not exist: the test does what BlueZ would have led to. Or on one
+/// where the test is BlueZ (``ScriptedBus``).
 // holds: constants; the log is safe
 final class DetachedApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate, @unchecked Sendable {
     let log = EventLog<String>()
@@ -40,8 +40,8 @@ final class DetachedApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegat
     @discardableResult
     func connect(reconnects: Bool = false) -> UInt64 {
         let request = ConnectRequest.test(reconnects: reconnects)
-        let token = peripheral.beginConnecting(request).token
-        turn { core.connect(request, link: token, to: device) }
+        let token = peripheral.beginConnecting(request).connectionID
+        turn { core.connect(request, connectionID: token, to: device) }
         return token
     }
 

@@ -104,7 +104,7 @@ import Testing
         async throws -> PeripheralCore
     {
         let core = PeripheralCore(identity: identity, manager: manager)
-        script.turn { script.central.connect(core, link: core.begin(), .test()) }
+        script.turn { script.central.connect(core, connectionID: core.begin(), .test()) }
         try await script.expect("GetAll", at: ScriptedBus.path(identity)).refuse(ScriptedBus.noObject)
         try await script.settle()
         return core

@@ -26,7 +26,7 @@ import Testing
         device.removed()
         #expect(!device.isInBlueZ && !device.properties.isConnected && !device.properties.areServicesResolved)
         #expect(device.properties.name == "Heart")
-        device.noteInBlueZ()
+        device.markPresent()
         #expect(device.isInBlueZ && !device.properties.isConnected)
     }
 
@@ -35,12 +35,12 @@ import Testing
         var resolved = properties()
         resolved.areServicesResolved = true
         let device = DetachedCentral.device(1, resolved)
-        device.noteConnected()
+        device.markConnected()
         #expect(device.properties.isConnected)
-        device.noteLinkLost()
+        device.markLinkLost()
         #expect(!device.properties.isConnected && device.properties.areServicesResolved)
-        device.noteConnected()
-        device.noteUnconnected()
+        device.markConnected()
+        device.markDisconnected()
         #expect(!device.properties.isConnected && !device.properties.areServicesResolved)
     }
 
@@ -50,7 +50,7 @@ import Testing
         #expect(!device.wasHeard(within: .seconds(1000)))
         device.heard()
         #expect(device.wasHeard(within: .seconds(1000)) && !device.wasHeard(within: .zero))
-        device.noteUnheard()
+        device.clearLastSeen()
         #expect(!device.wasHeard(within: .seconds(1000)))
         device.heardEarlier(properties(), scan: 3)
         #expect(device.wasHeard(within: .seconds(1000)) && device.scanGeneration == 3)

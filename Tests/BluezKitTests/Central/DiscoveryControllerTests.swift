@@ -81,8 +81,8 @@ import Testing
         try await script.expectNoCall()
     }
 
-    // An adapter that said once that it was not ready, and stayed on, was never asked again: isScanning was true, and nothing
-    // scanned. And no refusal could be seen. Now every refusal is tried again, and one that lasts is logged.
+    // An adapter that said once that it was not ready, and stayed on, was never asked again: isScanning was true, and
+    // nothing scanned. And no refusal could be seen. Now every refusal is tried again, and one that lasts is logged.
     @Test("a refused discovery is tried again after a pause, from the filter on, and the log says why, once")
     func refused() async throws {
         let (script, core) = try await stage()

@@ -150,8 +150,8 @@ import Testing
         #expect(central.count { if case .value = $0 { true } else { false } } == 0)
     }
 
-    // A test or a function that returned while it was connected ended with "API MISUSE", although nothing was left that could
-    // have used the link. Only an app that keeps its manager is warned.
+    // A test or a function that returned while it was connected ended with "API MISUSE", although nothing was left that
+    // could have used the link. Only an app that keeps its manager is warned.
     @Test("CN-1 MIS-5 releasing a manager with its connected peripheral is an end in good order, and logs nothing")
     func endsInGoodOrder() async throws {
         let world = try await SimulatedWorld()

@@ -85,7 +85,7 @@ import Testing
         let effect = SimulatorFault.Effect.fail(name: "org.freedesktop.DBus.Error." + error, message: "")
         // The device, a service and a characteristic.
         let characteristic = try #require(paths.withLock { $0.first })
-        let service = AttributeTree.service(of: characteristic)
+        let service = AttributeTable.service(of: characteristic)
         let device = try #require(ObjectPath(service)?.parent?.rawValue)
         for path in [device, service, characteristic] {
             for member in ["GetAll", "Introspect"] {
@@ -188,7 +188,7 @@ import Testing
         try await before.connect(heart)
         let known = try await before.characteristic(CBUUID(string: "2A37"), of: CBUUID(string: "180D"), on: heart)
         if isSubscribed { #expect(try await before.setNotify(true, known) == nil) }
-        let service = AttributeTree.service(of: known.objectPath)
+        let service = AttributeTable.service(of: known.objectPath)
         // Killed, as far as the disk knows.
         let copy = try TemporaryDirectory(copying: directory)
         let asked = world.simulator.calls("GetAll", path: service).count

@@ -12,7 +12,8 @@ import Testing
         return DeviceIdentity(address: address, isRandom: true).identifier
     }
 
-    // A connect while one was pending did nothing: it waited for the start delay of the earlier one, with that one's options.
+    // A connect while one was pending did nothing: it waited for the start delay of the earlier one, with that one's
+    // options.
     @Test("CN-4 a further connect replaces the start delay and the options of one that is pending")
     func again() async throws {
         let world = try await SimulatedWorld()

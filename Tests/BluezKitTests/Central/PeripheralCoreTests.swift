@@ -17,25 +17,25 @@ import Testing
         let tokens = ProtectedBox<Set<UInt64>>([])
         let core = core
         DispatchQueue.concurrentPerform(iterations: 1000) { number in
-            let token = number.isMultiple(of: 2) ? core.newToken() : core.begin()
+            let token = number.isMultiple(of: 2) ? core.newConnectionID() : core.begin()
             tokens.withLock { _ = $0.insert(token) }
         }
         #expect(tokens.withLock { $0.count } == 1000 && !tokens.withLock { $0.contains(0) })
         let token = core.begin()
-        #expect(core.link.load(ordering: .relaxed) == token)
-        #expect(core.newToken() != token && core.link.load(ordering: .relaxed) == token)
+        #expect(core.connectionID.load(ordering: .relaxed) == token)
+        #expect(core.newConnectionID() != token && core.connectionID.load(ordering: .relaxed) == token)
     }
 
     @Test("a connect is wanted until it is cancelled, and is up when that is reported")
     func connect() {
         #expect(core.request == nil && core.device == nil && !core.isUp)
-        core.connect(.test(reconnects: true), link: 7, to: device)
-        #expect(core.request?.link == 7 && core.request?.reconnects == true && core.request?.wasUp == false)
+        core.connect(.test(reconnects: true), connectionID: 7, to: device)
+        #expect(core.request?.connectionID == 7 && core.request?.reconnects == true && core.request?.wasUp == false)
         #expect(core.device === device && !core.isUp)
         core.connected()
         #expect(core.isUp && core.request?.wasUp == true)
         core.renew(.test())
-        #expect(core.request?.link == 7 && core.request?.reconnects == false && core.request?.wasUp == true)
+        #expect(core.request?.connectionID == 7 && core.request?.reconnects == false && core.request?.wasUp == true)
         core.endRequest()
         #expect(core.request == nil && !core.isUp && core.device === device)
         core.renew(.test(reconnects: true))
@@ -45,49 +45,49 @@ import Testing
 
     @Test("CN-7 each cancel waits for the end of the link")
     func cancels() {
-        core.connect(.test(), link: 1, to: device)
+        core.connect(.test(), connectionID: 1, to: device)
         core.connected()
         for count in 1...3 {
             core.awaitEndOfLink()
             #expect(core.pendingCancels == count)
         }
         core.linkEnded()
-        #expect(core.pendingCancels == 0 && !core.isUp && core.request?.link == 1)
+        #expect(core.pendingCancels == 0 && !core.isUp && core.request?.connectionID == 1)
         core.awaitEndOfLink()
         core.forgetCancels()
         #expect(core.pendingCancels == 0)
     }
 
-    @Test("a lost link is reported once; with automatic reconnection the next one has another token")
+    @Test("a lost link is reported once; with automatic reconnection the next one has another identifier")
     func lost() {
-        core.connect(.test(), link: 1, to: device)
+        core.connect(.test(), connectionID: 1, to: device)
         core.connected()
         let end = core.lost()
-        #expect(end?.request.link == 1 && end?.request.wasUp == true && end?.next == nil)
+        #expect(end?.request.connectionID == 1 && end?.request.wasUp == true && end?.next == nil)
         #expect(core.request == nil && core.lost() == nil)
         let token = core.begin()
-        core.connect(.test(reconnects: true), link: token, to: device)
+        core.connect(.test(reconnects: true), connectionID: token, to: device)
         core.connected()
         var tokens: Set<UInt64> = [token]
         for _ in 0..<3 {
             let next = core.lost()?.next
-            #expect(next.map { tokens.insert($0).inserted } == true && core.request?.link == next)
+            #expect(next.map { tokens.insert($0).inserted } == true && core.request?.connectionID == next)
             #expect(core.request?.reconnects == true && core.request?.wasUp == false)
         }
-        #expect(core.link.load(ordering: .relaxed) == token, "until the app hears of it")
+        #expect(core.connectionID.load(ordering: .relaxed) == token, "until the app hears of it")
     }
 
     @Test("a connect that has failed for good is reported once, and does not reconnect")
     func failed() {
         #expect(core.failed() == nil)
-        core.connect(.test(reconnects: true), link: 1, to: device)
-        #expect(core.failed()?.link == 1)
+        core.connect(.test(reconnects: true), connectionID: 1, to: device)
+        #expect(core.failed()?.connectionID == 1)
         #expect(core.failed() == nil && core.request == nil && core.lost() == nil)
     }
 
     @Test("the end of Bluetooth ends everything")
     func drop() {
-        core.connect(.test(reconnects: true), link: 1, to: device)
+        core.connect(.test(reconnects: true), connectionID: 1, to: device)
         core.connected()
         core.awaitEndOfLink()
         core.drop()
@@ -106,18 +106,18 @@ import Testing
 
     @Test("a restored connection counts as one that was up; its link is there, or is lost")
     func restore() {
-        core.restore(.test(reconnects: true), link: 3, layouts: ["/a": "1"], isUp: false)
+        core.restore(.test(reconnects: true), connectionID: 3, layouts: ["/a": "1"], isUp: false)
         #expect(core.request?.wasUp == true && core.request?.reconnects == true && !core.isUp)
         #expect(core.reconcile { _ in nil }.isEmpty, "nothing of the old link is valid")
-        core.restore(.test(), link: 4, layouts: nil, isUp: true)
-        #expect(core.isUp && core.request?.link == 4 && core.request?.reconnects == false)
+        core.restore(.test(), connectionID: 4, layouts: nil, isUp: true)
+        #expect(core.isUp && core.request?.connectionID == 4 && core.request?.reconnects == false)
         #expect(core.reconcile { _ in nil }.isEmpty && core.restoredVersions.isEmpty)
     }
 
     @Test("IV-1 services that have changed since an earlier process knew them are found, once")
     func reconcile() {
         let layouts = ["/same": "1", "/changed": "2", "/gone": "3", "/unknown": ""]
-        core.restore(.test(), link: 3, layouts: layouts, isUp: true)
+        core.restore(.test(), connectionID: 3, layouts: layouts, isUp: true)
         let changed = core.reconcile { service in
             switch service {
             case "/same": ("1", 5)
@@ -133,12 +133,12 @@ import Testing
     @Test("IV-1 the comparison waits for a complete table three times, and not once the connection has ended")
     func postponed() {
         #expect(!core.postponeComparison())
-        core.restore(.test(), link: 3, layouts: ["/a": "1"], isUp: true)
+        core.restore(.test(), connectionID: 3, layouts: ["/a": "1"], isUp: true)
         for _ in 0..<3 { #expect(core.postponeComparison()) }
         #expect(!core.postponeComparison())
         #expect(core.reconcile { _ in nil } == ["/a"])
         for end in [{ self.core.endRequest() }, { _ = self.core.lost() }, { self.core.drop() }] {
-            core.restore(.test(), link: 4, layouts: ["/a": "1"], isUp: true)
+            core.restore(.test(), connectionID: 4, layouts: ["/a": "1"], isUp: true)
             end()
             #expect(!core.postponeComparison() && core.reconcile { _ in nil }.isEmpty)
         }
@@ -181,7 +181,7 @@ import Testing
             try await app.callbacks() == [
                 "connected", "disconnected, reconnecting, error", "connected", "disconnected, reconnecting, error",
             ])
-        #expect(app.peripheral.state == .connecting && app.core.link.load(ordering: .relaxed) != token)
+        #expect(app.peripheral.state == .connecting && app.core.connectionID.load(ordering: .relaxed) != token)
         app.turn { app.core.renew(.test()) }
         app.turn { app.core.reportLoss(reason: nil) }
         app.turn { app.core.reportLoss(reason: nil) }

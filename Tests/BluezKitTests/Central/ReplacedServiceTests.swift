@@ -236,8 +236,8 @@ import Testing
         stage.device.addService(
             VirtualService("1809", [VirtualCharacteristic("2A1C", [.read, .notify], value: [5])]))
         try await wait(session) { client in
-            client.tree.characteristics.values.contains {
-                client.tree.hasCCCD($0.path.rawValue) && $0.uuid == CBUUID(string: "2A1C")
+            client.table.characteristics.values.contains {
+                client.table.hasCCCD($0.path.rawValue) && $0.uuid == CBUUID(string: "2A1C")
             }
         }
         let new = try await central.characteristic(
@@ -321,8 +321,8 @@ import Testing
     private func waitForReplacement(_ stage: Stage) async throws {
         let (characteristic, descriptor) = (stage.characteristic.objectPath, stage.descriptor.objectPath)
         try await wait(stage.session) { client in
-            client.changedServices.contains(AttributeTree.service(of: characteristic))
-                && client.tree.descriptors[descriptor] != nil && client.tree.hasCCCD(characteristic)
+            client.changedServices.contains(AttributeTable.service(of: characteristic))
+                && client.table.descriptors[descriptor] != nil && client.table.hasCCCD(characteristic)
         }
     }
 

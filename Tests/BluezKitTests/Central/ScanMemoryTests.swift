@@ -107,7 +107,7 @@ import Testing
         func identity(_ number: Int) -> DeviceIdentity { DeviceIdentity(address: UInt64(number), isRandom: true) }
         for number in 0..<100_000 {
             #expect(memory.kinds(of: identity(number)) == nil)
-            memory.note(.name, of: identity(number))
+            memory.record(.name, of: identity(number))
             // A device that is heard all the time.
             if number > 0 { #expect(memory.kinds(of: identity(0)) == .name) }
             #expect(memory.count <= 2 * ScanMemory.generation)

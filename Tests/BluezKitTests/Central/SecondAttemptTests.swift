@@ -3,9 +3,9 @@ import Testing
 
 @testable import BluezKit
 
-// The rig on a slow day: the peripheral had lost its keys, the app heard of it and removed the bond, and that called off
-// the second attempt that bluetoothd makes on its own, in the moment in which it succeeded. Linux lost that link, which
-// stayed on the air, and the peripheral could not be found until Bluetooth was switched off.
+// The rig on a slow day: the peripheral had lost its keys, the app heard of it and removed the bond, and that called
+// off the second attempt that bluetoothd makes on its own, in the moment in which it succeeded. Linux lost that link,
+// which stayed on the air, and the peripheral could not be found until Bluetooth was switched off.
 /// When the loss of a link that could not be encrypted is reported.
 @Suite struct SecondAttemptTests {
     private let script: ScriptedBus
@@ -32,7 +32,7 @@ import Testing
             script.bus.timing.link.heldLoss = heldLoss
             script.bus.timing.link.secondAttempt = secondAttempt
             script.bus.timing.link.lostBondAnswer = .seconds(3600)
-            script.central.connect(core, link: core.begin(), .test())
+            script.central.connect(core, connectionID: core.begin(), .test())
         }
         let properties =
             ScriptedBus.properties(Self.identity) + [("Bonded", .bool(isBonded)), ("Paired", .bool(isBonded))]

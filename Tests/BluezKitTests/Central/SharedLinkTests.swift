@@ -37,8 +37,8 @@ import Testing
         }
     }
 
-    // Of such a device only the address was known, so that no scan for a service found it while its link was being ended.
-    // The controller does not repeat a report, so that it was not found for 15 s after that, either.
+    // Of such a device only the address was known, so that no scan for a service found it while its link was being
+    // ended. The controller does not repeat a report, so that it was not found for 15 s after that, either.
     @Test("SC-12 a peripheral that advertises in the link of a dead process is found by a scan for its service")
     func advertisesInOrphanedLink() async throws {
         let stage = try await Stage()

@@ -27,14 +27,14 @@ import Testing
     }
 
     private func subscriber() -> Subscription.Subscriber {
-        .init(core: app.core, characteristic: characteristic, link: app.core.request?.link ?? 0)
+        .init(core: app.core, characteristic: characteristic, connectionID: app.core.request?.connectionID ?? 0)
     }
 
     /// Another peripheral object of the same device, which does not hear of anything.
     private func other(_ number: Int) -> Subscription.Subscriber {
         .init(
             core: PeripheralCore(identity: DetachedCentral.identity(number), manager: app.core.manager),
-            characteristic: characteristic, link: 1)
+            characteristic: characteristic, connectionID: 1)
     }
 
     private func change(

@@ -108,8 +108,8 @@ import Testing
         #expect(!beat.isNotifying)
         #expect(try await resuming.setNotify(true, beat) == nil)
         #expect(resuming.count { if case .disconnected = $0 { true } else { false } } == 0)
-        // The other one was informed of states only (there may be no adapter for a while), and its objects are no longer valid.
-        // A beat may have come before the bus was gone.
+        // The other one was informed of states only (there may be no adapter for a while), and its objects are no
+        // longer valid. A beat may have come before the bus was gone.
         let told = other.events.drop { if case .state(.resetting) = $0 { false } else { true } }
         #expect(!other.manager.isScanning)
         #expect(told.count > 1 && told.allSatisfy { if case .state = $0 { true } else { false } }, "\(told)")

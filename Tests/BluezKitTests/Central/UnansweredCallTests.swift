@@ -6,9 +6,9 @@ import Testing
 
 @testable import BluezKit
 
-// bluetoothd leaves calls unanswered, such as those about an attribute that is removed, and a system bus counts them for as long
-// as a connection lasts: 100 of one peripheral stopped all calls of the process for 95 s, and then ended its links. Now each
-// peripheral has a budget, and links make such calls on connections that are replaced.
+// bluetoothd leaves calls unanswered, such as those about an attribute that is removed, and a system bus counts them
+// for as long as a connection lasts: 100 of one peripheral stopped all calls of the process for 95 s, and then ended
+// its links. Now each peripheral has a budget, and links make such calls on connections that are replaced.
 @Suite struct UnansweredCallTests {
     /// A peripheral whose service is replaced while it is read.
     private final class Changing {
@@ -278,14 +278,14 @@ import Testing
             defer { lane.connection.close() }
             let unanswered = UnansweredCalls(blueZ)
             let (late, overdue, other) = (OperationCall(), OperationCall(), OperationCall())
-            for _ in 0..<2 { unanswered.note(late, about: device, on: lane) }
+            for _ in 0..<2 { unanswered.record(late, about: device, on: lane) }
             #expect(lane.lost == 1 && unanswered.pause(of: device) == nil)
             late.ended(nil)
             #expect(lane.lost == 0)
             overdue.ended(.timedOut)
-            for _ in 0..<2 { unanswered.note(overdue, about: device, on: lane) }
+            for _ in 0..<2 { unanswered.record(overdue, about: device, on: lane) }
             #expect(lane.lost == 0 && unanswered.pause(of: device) == nil)
-            unanswered.note(other, about: device, on: lane)
+            unanswered.record(other, about: device, on: lane)
             #expect(lane.lost == 1)
             other.ended(.timedOut)
             #expect(lane.lost == 0)
@@ -300,7 +300,7 @@ import Testing
         let device = DeviceIdentity(address: 0xF0F1_F200_0066, isRandom: true)
         blueZ.queue.sync {
             let (unanswered, calls) = (UnansweredCalls(blueZ), [OperationCall(), OperationCall()])
-            for call in calls { unanswered.note(call, about: device, on: nil) }
+            for call in calls { unanswered.record(call, about: device, on: nil) }
             for call in calls { call.ended(.disconnected(name: "", message: "")) }
             #expect(unanswered.pause(of: device) != nil)
         }
@@ -312,7 +312,7 @@ import Testing
         blueZ.queue.sync {
             let unanswered = UnansweredCalls(blueZ)
             func lose(_ number: UInt64) {
-                unanswered.note(OperationCall(), about: DeviceIdentity(address: number, isRandom: true), on: nil)
+                unanswered.record(OperationCall(), about: DeviceIdentity(address: number, isRandom: true), on: nil)
             }
             func isPaused(_ number: UInt64) -> Bool {
                 unanswered.pause(of: DeviceIdentity(address: number, isRandom: true)) != nil

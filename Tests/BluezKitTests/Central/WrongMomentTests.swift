@@ -98,8 +98,8 @@ import Testing
         _ = try await bluez.calls.next("the second Disconnect") { $0.member == "Disconnect" ? true : nil }
     }
 
-    // After a restart of bluetoothd some links were reported 6 s after the peer had them: as late as an attempt that was
-    // answered and not followed by a signal, which counted as failed after 5 s. Why that came late is not known.
+    // After a restart of bluetoothd some links were reported 6 s after the peer had them: as late as an attempt that
+    // was answered and not followed by a signal, which counted as failed after 5 s. Why that came late is not known.
     @Test("D7 D10 BlueZ answers Connect and does not signal the link: it is asked, and the link is reported")
     func unsignalledLink() async throws {
         let (bluez, path) = (try await FakeBlueZ(), FakeBlueZ.device)

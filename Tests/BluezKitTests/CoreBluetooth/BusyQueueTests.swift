@@ -113,10 +113,10 @@ import Testing
         try await central.powerOn()
         let sink = try await central.find("Rig Sink")
         try await central.connect(sink)
-        let token = sink.core.link.load(ordering: .relaxed)
+        let token = sink.core.connectionID.load(ordering: .relaxed)
         let session = central.manager.session
         // Writes wait, and are taken, as the bus queue sees them.
-        func take(_ count: Int) { session.run { for _ in 0..<count { sink.commandDone(1, link: token) } } }
+        func take(_ count: Int) { session.run { for _ in 0..<count { sink.commandDone(1, connectionID: token) } } }
         func wait(_ count: Int) {
             let areAccepted = sink.shared.withLock { shared in (0..<count).allSatisfy { _ in shared.commands.add(1) } }
             #expect(areAccepted)

@@ -109,7 +109,7 @@ import Testing
             if case .services(peripheral, let error) = $0 { [error] } else { nil }
         }[0]
         let reason = (error as NSError?)?.localizedFailureReason
-        #expect(reason?.contains("\(AttributeTree.limit)") == true, "\(String(describing: error))")
+        #expect(reason?.contains("\(AttributeTable.limit)") == true, "\(String(describing: error))")
         #expect(peripheral.services == nil)
         try await central.disconnect(peripheral)
         let heart = try await central.find("Rig Heart")

@@ -4,8 +4,8 @@ import Testing
 @testable import BluezDBus
 
 @Suite struct DeadlineTimerTests {
-    // A call that was made in the moment between a deadline and its handler set the timer again, and the overdue call waited for
-    // the next deadline, up to 10 s longer.
+    // A call that was made in the moment between a deadline and its handler set the timer again, and the overdue call
+    // waited for the next deadline, up to 10 s longer.
     @Test("a deadline that has passed is not put off by a later one")
     func overdue() async throws {
         let queue = DispatchQueue(label: "test.deadline")

@@ -8,8 +8,8 @@ import Testing
     enum Launcher: String, CaseIterable {
         /// What the C library says in such a program: as any user.
         case library
-        /// The kernel: a program that is started with one real user and another effective one is one, whatever its file's
-        /// mode is. Only root can arrange it.
+        /// The kernel: a program that is started with one real user and another effective one is one, whatever its
+        /// file's mode is. Only root can arrange it.
         case kernel
 
         var words: [String] {

@@ -40,8 +40,8 @@ struct MessageStreamTests {
         #expect(deepest == 64)
     }
 
-    // Any local user may send signals, and each empty array below cost a look at the whole signature: ten times libdbus' time, in
-    // which the bus dropped values of peripherals.
+    // Any local user may send signals, and each empty array below cost a look at the whole signature: ten times
+    // libdbus' time, in which the bus dropped values of peripherals.
     @Test("no message costs much more to check than libdbus takes for it, however it is made")
     func cost() {
         /// An array with as many of these elements as fit in 2 MB; its elements begin at multiples of 8.
@@ -204,7 +204,8 @@ struct MessageStreamTests {
         try await body()
     }
 
-    // As that of a file can whose file system is a program of the sender's, or `setsockopt` of a socket that he has locked.
+    // As that of a file can whose file system is a program of the sender's, or `setsockopt` of a socket that he has
+    // locked.
     @Test("a descriptor that is never closed holds up itself")
     func neverCloses() async throws {
         let ends = try socketPair()

@@ -5,8 +5,8 @@ import Testing
 
 @testable import BluezDBus
 
-/// Where reads end, and which descriptors come with them, is up to the kernel and the time: every schedule of reads must give the
-/// same messages, each with its own descriptors.
+/// Where reads end, and which descriptors come with them, is up to the kernel and the time: every schedule of reads
+/// must give the same messages, each with its own descriptors.
 @Suite("BluezDBus: schedules of reads")
 struct ReadScheduleTests {
     /// A message as it is sent.

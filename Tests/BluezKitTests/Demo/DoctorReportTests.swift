@@ -99,8 +99,8 @@ import Testing
         #expect(!DoctorReport(found).isUsable)
     }
 
-    // The doctor called Bluetooth usable where no program of the same shell could use it, because BLUEZKIT_ADAPTER named an
-    // adapter that is not there.
+    // The doctor called Bluetooth usable where no program of the same shell could use it, because BLUEZKIT_ADAPTER
+    // named an adapter that is not there.
     @Test(
         "an adapter is chosen by its address as well; a missing one is a problem, also if the environment asks for it")
     func chosenAdapter() {
@@ -171,8 +171,8 @@ import Testing
         #expect(Surroundings.adapters(.bool(true)).isEmpty)
     }
 
-    // `doctor` asked the program for its version by running it, as root often: whatever process owned BlueZ's name chose
-    // what was run. Now the command line is only read.
+    // `doctor` asked the program for its version by running it, as root often: whatever process owned BlueZ's name
+    // chose what was run. Now the command line is only read.
     @Test("the daemon's command line is read, and the program that it names is not run")
     func commandLine() throws {
         let directory = try TemporaryDirectory()

@@ -49,7 +49,8 @@ import Testing
         }
     }
 
-    // Writing a line waited for the reader of the one before, so that a viewer that had been stopped stopped the library.
+    // Writing a line waited for the reader of the one before, so that a viewer that had been stopped stopped the
+    // library.
     @Test("a reader of standard error that has stalled does not stop the library, and sees later how much is missing")
     func stalledReader() async {
         await #expect(processExitsWith: .success) {
@@ -90,14 +91,16 @@ import Testing
         for _ in 0..<logged { Log.warning(String(repeating: "x", count: 900)) }
         _ = fcntl(reading, F_SETFL, O_NONBLOCK)
         var text: [UInt8] = []
-        // What was written to a terminal can be read only after the kernel has passed it on, in pieces, in its own time.
+        // What was written to a terminal can be read only after the kernel has passed it on, in pieces, in its own
+        // time.
         func read() {
             var input = pollfd(fd: reading, events: Int16(POLLIN), revents: 0)
             guard poll(&input, 1, 100) > 0 else { return }
             var buffer = [UInt8](repeating: 0, count: 65536)
             while case let count = Glibc.read(reading, &buffer, buffer.count), count > 0 { text += buffer[..<count] }
         }
-        // The complete ones. A terminal may take a part of a line, which counts as lost; the next follows on the same line.
+        // The complete ones. A terminal may take a part of a line, which counts as lost; the next follows on the same
+        // line.
         func lines() -> [String] {
             let ended = String(decoding: text, as: UTF8.self).split(
                 omittingEmptySubsequences: false, whereSeparator: \.isNewline)

@@ -2,8 +2,8 @@ import BluezKit
 import Foundation
 import Testing
 
-/// CoreBluetooth in programs whose main loop is GLib's: `glib-probe` runs real loops, and checks itself that each callback
-/// comes on the right thread, called by GLib, and never within another callback.
+/// CoreBluetooth in programs whose main loop is GLib's: `glib-probe` runs real loops, and checks itself that each
+/// callback comes on the right thread, called by GLib, and never within another callback.
 @Suite struct GLibTests {
     private let world: SimulatedWorld
 
@@ -124,7 +124,8 @@ import Testing
         let probe = try Probe(world, ["idle"], program: Probe.glib)
         let line = try await probe.next("wake-ups ")
         let numbers = line.split(separator: " ").compactMap { Int($0) }
-        // The timer that ends the measurement; and of the whole process threads of libdispatch's pool, which end in time.
+        // The timer that ends the measurement; and of the whole process threads of libdispatch's pool, which end in
+        // time.
         #expect(try #require(numbers.first) <= 2, "\(line)")
         #expect(try #require(numbers.last) <= 20, "\(line)")
         try await end(probe)

@@ -5,8 +5,8 @@ import Testing
 
 @testable import BluezKit
 
-// The kernel waits 40 s for the pairing that a channel needs, and then says that the peer refuses the channel, which looked like a
-// PSM that does not exist. Now such a refusal is a pairing that did not come about.
+// The kernel waits 40 s for the pairing that a channel needs, and then says that the peer refuses the channel, which
+// looked like a PSM that does not exist. Now such a refusal is a pairing that did not come about.
 @Suite struct LateRefusalTests {
     @Test(
         "L2-9 a channel that is refused at once does not exist; one that is refused after the kernel's time was not paired",

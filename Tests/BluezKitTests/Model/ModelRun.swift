@@ -94,8 +94,8 @@ final class ModelRun: @unchecked Sendable {  // holds: what changes is under `lo
         return story
     }
 
-    /// A task that waits for what never comes cannot be ended; without this the whole run would wait for it, and nothing
-    /// would tell which sequence it is.
+    /// A task that waits for what never comes cannot be ended; without this the whole run would wait for it, and
+    /// nothing would tell which sequence it is.
     private func endIfStuck() {
         lock.withLock {
             let stuck = playing.filter { $0.value.start + Self.limitOfOne < .now }

@@ -342,8 +342,8 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
         if !isSettled, mustSettle, let last { report("never: \(last)") }
     }
 
-    /// Looks after each event whether it is so; and now and then without one, less and less often, as not everything that
-    /// BlueZ does is an event.
+    /// Looks after each event whether it is so; and now and then without one, less and less often, as not everything
+    /// that BlueZ does is an event.
     /// - Returns: Whether it is so, or a violation was found meanwhile.
     private func wait(_ limit: Duration, until isSo: () async -> Bool) async -> Bool {
         let deadline = ContinuousClock.now + limit

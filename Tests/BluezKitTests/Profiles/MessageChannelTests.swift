@@ -120,8 +120,8 @@ struct MessageChannelTests {
         }
     }
 
-    // `close()` closed the streams at once, although some of a message that `send` had accepted waited for space. Now it waits
-    // until that has left.
+    // `close()` closed the streams at once, although some of a message that `send` had accepted waited for space. Now
+    // it waits until that has left.
     @Test(
         "what send has accepted arrives, although the channel is closed and released in the next line",
         arguments: [1_000, 65_536, 3_000_000], [true, false])
@@ -162,7 +162,8 @@ struct MessageChannelTests {
         #expect(await channel.waitForEnd() == .closedByPeer)
     }
 
-    // Reading was stopped for what follows in the socket, not for the messages that had arrived with the one that stopped it.
+    // Reading was stopped for what follows in the socket, not for the messages that had arrived with the one that
+    // stopped it.
     @Test(
         "a callback that stops reading gets no further message until it is resumed, and the end comes after all of them"
     )

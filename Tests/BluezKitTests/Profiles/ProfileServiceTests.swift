@@ -135,8 +135,8 @@ import Testing
         #expect(other.service === service)
     }
 
-    // Restoring compared types and properties only: a service kept the permissions and values of an earlier version of the app,
-    // and an unpaired central's write reached the app. Everything that can differ is compared now.
+    // Restoring compared types and properties only: a service kept the permissions and values of an earlier version of
+    // the app, and an unpaired central's write reached the app. Everything that can differ is compared now.
     @Test("R-19 a service that this version of the app makes otherwise is not continued")
     func outdated() {
         let pairs: [(any StandardService, any StandardService)] = [

@@ -23,11 +23,11 @@ import Testing
     @Test("D10 a cancelled removal does not affect work that began after it")
     func powerOffResets() throws {
         let book = try book(TemporaryDirectory())
-        book.note { [.scan(is: ScanRequest(services: nil, allowsDuplicates: nil, solicitedServices: nil))] }
+        book.record { [.scan(is: ScanRequest(services: nil, allowsDuplicates: nil, solicitedServices: nil))] }
         for takeBack in [{ _ = book.cancelPowerOffReset() }, { _ = book.commitPowerOffReset() }] as [() -> Void] {
             let first = book.schedulePowerOffReset()
             takeBack()
-            book.note { [.peripheral(is: record(1))] }
+            book.record { [.peripheral(is: record(1))] }
             let second = book.schedulePowerOffReset()
             #expect(!book.commitPowerOffReset(first))
             #expect(!book.peripherals.isEmpty)
@@ -62,7 +62,7 @@ import Testing
             }
             close(watch)
         }
-        for number in UInt8(0)..<100 { book.note { [.peripheral(is: record(number))] } }
+        for number in UInt8(0)..<100 { book.record { [.peripheral(is: record(number))] } }
         for _ in 0..<100 { try await log.next("failure of the change itself") { $0 == "failed" ? true : nil } }
         try await log.next("failure of the first retry", within: 60) { $0 == "failed" ? true : nil }
         try FileManager.default.removeItem(atPath: file)
@@ -77,8 +77,8 @@ import Testing
         let book = try book(TemporaryDirectory())
         let (old, new) = (NSObject(), NSObject())
         let record = record(1)
-        book.note(record.identifier, of: old) { record }
-        book.note(record.identifier, of: new) { record }
+        book.record(record.identifier, of: old) { record }
+        book.record(record.identifier, of: new) { record }
         book.forget(record.identifier, of: old)
         #expect(book.peripherals[record.identifier] == record)
         book.forget(record.identifier, of: new)
@@ -102,7 +102,7 @@ import Testing
         defer { SnapshotStore.background.resume() }
         for _ in 0..<3 {
             let book = try book(directory)
-            book.note { [.peripheral(is: record(1))] }
+            book.record { [.peripheral(is: record(1))] }
             #expect(FileManager.default.fileExists(atPath: directory.file("app")))
             book.end()
             #expect(!FileManager.default.fileExists(atPath: directory.file("app")))
@@ -124,7 +124,7 @@ import Testing
         #expect(open(nil, [key: "yes"]).book == nil)
         let inMemory = try #require(open(nil, [key: true]).book)
         #expect(inMemory.resumes && inMemory.path == nil && inMemory.directory == nil)
-        inMemory.note { [.scan(is: scan)] }
+        inMemory.record { [.scan(is: scan)] }
         #expect(inMemory.scan == scan)
         let options: [String: Any] = [BluezManagerOptionStateDirectoryKey: directory.path]
         #expect(open("one", options).book?.resumes == true)
@@ -137,8 +137,8 @@ import Testing
     func preserves() throws {
         let directory = try TemporaryDirectory()
         var book: IntentBook? = try book(directory)
-        book?.note { [.scan(is: scan), .peripheral(is: record(1)), .peripheral(is: record(2))] }
-        book?.note { [.removal(of: record(1).identifier)] }
+        book?.record { [.scan(is: scan), .peripheral(is: record(1)), .peripheral(is: record(2))] }
+        book?.record { [.removal(of: record(1).identifier)] }
         let copy = try TemporaryDirectory(copying: directory)
         let (next, preserved) = open("app", [BluezManagerOptionStateDirectoryKey: copy.path])
         #expect(preserved?.scan == scan && preserved?.peripherals.map(\.identifier) == [record(2).identifier])
@@ -154,10 +154,10 @@ import Testing
     func noChange() throws {
         let directory = try TemporaryDirectory()
         let book = try book(directory)
-        book.note { [.peripheral(is: record(1))] }
+        book.record { [.peripheral(is: record(1))] }
         let content = FileManager.default.contents(atPath: directory.file("app"))
-        book.note { [.peripheral(is: record(1)), .scan(is: nil), .removal(of: record(2).identifier)] }
-        book.note { [] }
+        book.record { [.peripheral(is: record(1)), .scan(is: nil), .removal(of: record(2).identifier)] }
+        book.record { [] }
         book.forget(record(2).identifier)
         #expect(FileManager.default.contents(atPath: directory.file("app")) == content && content != nil)
     }
@@ -166,14 +166,14 @@ import Testing
     func sameIdentifier() throws {
         let directory = try TemporaryDirectory()
         let first = try book(directory)
-        first.note { [.peripheral(is: record(1))] }
+        first.record { [.peripheral(is: record(1))] }
         let options: [String: Any] = [
             BluezManagerOptionStateDirectoryKey: directory.path, BluezManagerOptionResumeAfterResetKey: true,
         ]
         let (second, preserved) = open("app", options)
         #expect(preserved == nil && second?.path == nil)
         second?.end()
-        first.note { [.peripheral(is: record(2))] }
+        first.record { [.peripheral(is: record(2))] }
         #expect(first.peripherals.count == 2 && directory.files.count == 1)
     }
 
@@ -184,9 +184,9 @@ import Testing
         let file = directory.file("app")
         func content() throws -> Data { try Data(contentsOf: URL(fileURLWithPath: file)) }
         var book: IntentBook? = try book(directory)
-        book?.note { [.scan(is: scan)] }
+        book?.record { [.scan(is: scan)] }
         let before = try content()
-        withoutDescriptors { book?.note { [.peripheral(is: record(1))] } }
+        withoutDescriptors { book?.record { [.peripheral(is: record(1))] } }
         #expect(try content() == before && book?.peripherals.count == 1)
         try await LogCapture.shared.expect("state is preserved again, in \(file)")
         let after = try content()
@@ -196,7 +196,7 @@ import Testing
         let options: [String: Any] = [BluezManagerOptionStateDirectoryKey: copy.path]
         let next = withoutDescriptors { open("app", options) }
         #expect(next.preserved == nil && next.book?.path == nil)
-        next.book?.note { [.scan(is: scan)] }
+        next.book?.record { [.scan(is: scan)] }
         #expect(try Data(contentsOf: URL(fileURLWithPath: copy.file("app"))) == after)
         #expect(open("app", options).preserved?.peripherals.map(\.identifier) == [record(1).identifier])
         book?.end()
@@ -211,9 +211,9 @@ import Testing
         _ = LogCapture.shared
         let directory = try TemporaryDirectory()
         let book = try book(directory)
-        book.note { [.scan(is: scan)] }
+        book.record { [.scan(is: scan)] }
         try FileManager.default.removeItem(atPath: directory.path)
-        book.note { [.peripheral(is: record(1))] }
+        book.record { [.peripheral(is: record(1))] }
         try await LogCapture.shared.expect(
             "was deleted while it was in use; both are there again, and state is preserved in \(directory.path)")
         let copy = try TemporaryDirectory(copying: directory)
@@ -235,7 +235,7 @@ import Testing
         try Data("nonsense".utf8).write(to: URL(fileURLWithPath: directory.file("app")))
         let (book, preserved) = open("app", [BluezManagerOptionStateDirectoryKey: directory.path])
         #expect(preserved == nil && book?.path == directory.file("app"))
-        book?.note { [.peripheral(is: record(1))] }
+        book?.record { [.peripheral(is: record(1))] }
         let snapshot = try Snapshot(
             fileContent: #require(FileManager.default.contents(atPath: directory.file("app"))))
         #expect(snapshot.peripherals.map(\.identifier) == [record(1).identifier])
@@ -246,12 +246,12 @@ import Testing
         let (old, new) = (NSObject(), NSObject())
         let book = try book(TemporaryDirectory())
         let record = record(1)
-        book.note(record.identifier, of: old) { record }
-        book.note(record.identifier, of: new) { nil }
+        book.record(record.identifier, of: old) { record }
+        book.record(record.identifier, of: new) { nil }
         #expect(book.peripherals.isEmpty)
         book.forget(record.identifier, of: old)
         #expect(book.peripherals.isEmpty)
-        book.note(record.identifier, of: old) { record }
+        book.record(record.identifier, of: old) { record }
         book.forget(record.identifier)
         #expect(book.peripherals.isEmpty)
     }
@@ -259,7 +259,7 @@ import Testing
     @Test("without a scheduled removal nothing is removed, and the work resumes")
     func nothingScheduled() throws {
         let book = try book(TemporaryDirectory())
-        book.note { [.scan(is: scan), .peripheral(is: record(1))] }
+        book.record { [.scan(is: scan), .peripheral(is: record(1))] }
         #expect(book.cancelPowerOffReset() && !book.commitPowerOffReset() && !book.commitPowerOffReset(1))
         #expect(book.peripherals.count == 1 && book.scan == scan)
         book.schedulePowerOffReset()

@@ -77,7 +77,8 @@ import Testing
         "D11 RS-16 a peripheral killed at any system call: the intents before or after the interrupted call come back")
     func killPeripheralAnywhere() async throws { try await killAnywhere(Self.peripheral, atLeast: 200) }
 
-    /// How many system calls a run makes depends on how much arrives at a time: `fewest` only shows that they are counted.
+    /// How many system calls a run makes depends on how much arrives at a time: `fewest` only shows that they are
+    /// counted.
     ///
     /// The environment's `BLUEZKIT_KILL_POINTS` says how many of the system calls are tried; they are spread evenly.
     private func killAnywhere(_ script: Script, atLeast fewest: Int) async throws {

@@ -75,8 +75,8 @@ import Testing
         #expect(try json(AdvertisementRequest(nil)) == "{}")
     }
 
-    // Advertising with Apple's key for manufacturer data, or with UUIDs as strings, was confirmed, without a word that it
-    // was not on the air.
+    // Advertising with Apple's key for manufacturer data, or with UUIDs as strings, was confirmed, without a word that
+    // it was not on the air.
     @Test("LX-6 what startAdvertising ignores is logged, with the key that has an effect")
     func ignoredKeys() async throws {
         let log = LogCapture.shared

@@ -3,9 +3,9 @@ import CoreBluetooth
 import Foundation
 import Testing
 
-// A manager that does not resume after a reset lost its preserved state with it, at once or after ten seconds. So an app was not
-// restored after a restart of the computer if bluetoothd had exited before it. Now the state stays on disk until Bluetooth is on
-// again; then what has ended is removed.
+// A manager that does not resume after a reset lost its preserved state with it, at once or after ten seconds. So an
+// app was not restored after a restart of the computer if bluetoothd had exited before it. Now the state stays on disk
+// until Bluetooth is on again; then what has ended is removed.
 @Suite struct ResetPreservationTests {
     private func options(_ directory: TemporaryDirectory) -> [String: Any] {
         directory.centralOptions.merging([BluezManagerOptionResumeAfterResetKey: false]) { $1 }

@@ -305,8 +305,8 @@ import Testing
         }
     }
 
-    // The new file was put in the place of the old one before its content was on disk: file systems that do not flush it
-    // then (XFS, F2FS, Btrfs) had neither of the two after a power cut.
+    // The new file was put in the place of the old one before its content was on disk: file systems that do not flush
+    // it then (XFS, F2FS, Btrfs) had neither of the two after a power cut.
     @Test("RS-3 a file is replaced only when the new one is on disk, and then the directory is flushed")
     func orderOnDisk() throws {
         let directory = try TemporaryDirectory()
@@ -417,7 +417,8 @@ import Testing
         #expect(try store.load() == snapshot)
     }
 
-    // The directory was made when the store was opened, and never again; its lock, in a deleted file, kept no process out any more.
+    // The directory was made when the store was opened, and never again; its lock, in a deleted file, kept no process
+    // out any more.
     @Test(
         "R-29 what is deleted under a store is there again with the next change, and others are kept out again",
         arguments: ["central-app.json", "central-app.lock", ".", ".."])

@@ -5,9 +5,9 @@ import Testing
 
 @testable import BluezKit
 
-/// What a process asks of bluetoothd, and does not stay to hear: bluetoothd watches for the end of its clients from the moment at
-/// which it handles their calls, so what it handles later than that end it keeps until it ends itself. An agent that is left so
-/// refuses the pairings of all programs, and a discovery occupies the radio.
+/// What a process asks of bluetoothd, and does not stay to hear: bluetoothd watches for the end of its clients from the
+/// moment at which it handles their calls, so what it handles later than that end it keeps until it ends itself. An
+/// agent that is left so refuses the pairings of all programs, and a discovery occupies the radio.
 extension Scenarios {
     @Suite struct AbandonedCallScenarios {
         // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.

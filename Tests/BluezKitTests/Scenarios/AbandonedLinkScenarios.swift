@@ -30,8 +30,9 @@ extension Scenarios {
             try await findsAgain(stage, identifier)
         }
 
-        // What a cancel asks of BlueZ was sent by another thread, and `exit` in the next line was often first: a tool that runs
-        // once a day left its sensor unreachable for a day. Now it is sent before the call returns, or by `exit`.
+        // What a cancel asks of BlueZ was sent by another thread, and `exit` in the next line was often first: a tool
+        // that runs once a day left its sensor unreachable for a day. Now it is sent before the call returns, or by
+        // `exit`.
         // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to, five times.
         @Test(
             "CN-7 an app cancels, or releases the peripheral, and exits in the next line: the link ends, time after time"
@@ -205,8 +206,8 @@ extension Scenarios {
 
         /// The app ends as soon as it has carried out `command`.
         private func leave(_ stage: Stage, _ probe: Probe, by command: String, _ end: End) async throws {
-            // A fast process sends `Disconnect` before it ends. The simulator then ignores it, so that the link stays in any
-            // case, except when the call arrives only after the process has ended.
+            // A fast process sends `Disconnect` before it ends. The simulator then ignores it, so that the link stays
+            // in any case, except when the call arrives only after the process has ended.
             let simulator = (stage.world as? SimulatedWorld)?.simulator
             simulator?.inject(SimulatorFault("Disconnect", .ignore))
             defer { simulator?.clearFaults() }

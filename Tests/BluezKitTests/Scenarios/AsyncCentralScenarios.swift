@@ -300,7 +300,8 @@ extension Scenarios {
             let hello = try await within { try await sink.discoverCharacteristic(sinkUUID(0x10), in: sinkUUID(1)) }
             let changes = noted(sink.serviceChanges)
             let values = sink.values(for: kept)
-            // BlueZ reports the services before it has subscribed to Service Changed; the requests of apps come after that.
+            // BlueZ reports the services before it has subscribed to Service Changed; the requests of apps come after
+            // that.
             _ = try await within { try await sink.readValue(for: hello) }
             try await world.control("sink services add")
             #expect(try await changes.next("the change") { $0 }.isEmpty)

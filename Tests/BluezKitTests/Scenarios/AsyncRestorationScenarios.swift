@@ -4,8 +4,8 @@ import Foundation
 import Testing
 
 extension Scenarios {
-    /// What an earlier process has left, with `async`: it is handed out, and can be used, ended and withdrawn. The earlier process is a
-    /// manager whose state is copied before it is released, as if it had been killed then.
+    /// What an earlier process has left, with `async`: it is handed out, and can be used, ended and withdrawn. The
+    /// earlier process is a manager whose state is copied before it is released, as if it had been killed then.
     @Suite struct AsyncRestorationScenarios {
         typealias World = any BluezKitTests.World
 

@@ -3,8 +3,8 @@ import Foundation
 import Testing
 
 extension Scenarios {
-    /// Megabytes in each way that has flow control, in both roles, against the independent stack, while the receiver pauses at
-    /// random. What an app sends and receives over a channel that it opens is in ``ChannelScenarios``.
+    /// Megabytes in each way that has flow control, in both roles, against the independent stack, while the receiver
+    /// pauses at random. What an app sends and receives over a channel that it opens is in ``ChannelScenarios``.
     @Suite struct BulkScenarios {
         private let size = Worlds.bulkBytes
         private var data: Data { SimulatedWorld.channelPattern(size) }
@@ -75,8 +75,8 @@ extension Scenarios {
             var paused = 0  // for so many more values
             defer { if paused > 0 { publisher.queue.resume() } }
             for start in stride(from: 0, to: data.count, by: Self.valueLength) {
-                // Nothing paces a central. For a bluetoothd that does not keep up Linux holds some 160 values, and drops
-                // what follows.
+                // Nothing paces a central. For a bluetoothd that does not keep up Linux holds some 160 values, and
+                // drops what follows.
                 if paused == 0 {
                     try await awaitArrival(of: start - Self.mostUnderWay / 2 * Self.valueLength)
                     if Int.random(in: 0..<50) == 0 {

@@ -464,7 +464,8 @@ extension Scenarios {
             try await stage.world.awaitConnections("heart", 0)
         }
 
-        // Slow: bluetoothd restarts twice, and each of five links ends for it two to three seconds after it was asked to.
+        // Slow: bluetoothd restarts twice, and each of five links ends for it two to three seconds after it was asked
+        // to.
         @Test(
             "GD-9 IV-2 new firmware between two connections: the next discovery shows the new table, and nothing stale",
             arguments: [false, true])

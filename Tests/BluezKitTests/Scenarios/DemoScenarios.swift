@@ -96,7 +96,8 @@ extension Scenarios {
                 #expect(FileManager.default.contents(atPath: transfer.received) == transfer.content)
                 #expect(!FileManager.default.fileExists(atPath: transfer.received + ".part"))
                 do { try await world.forget("00:B1:5E:00:00:01", on: "hci1") } catch {
-                    // bluetoothd 5.66 has bugs that crash it, when both programs have ended their work. It is not theirs.
+                    // bluetoothd 5.66 has bugs that crash it, when both programs have ended their work. It is not
+                    // theirs.
                     guard try await (world as? RigWorld)?.restartCrashedDaemon() == true else { throw error }
                     try await world.forget("00:B1:5E:00:00:01", on: "hci1")
                 }
@@ -243,7 +244,8 @@ extension Scenarios {
         }
 
         // The link is that of the two machines, and stays: only the service is gone.
-        // Slow: in the rig, two programs find each other twice, and BlueZ ends a link two to three seconds after it was asked to.
+        // Slow: in the rig, two programs find each other twice, and BlueZ ends a link two to three seconds after it was
+        // asked to.
         @Test("a heart-rate sensor whose program ends is waited for, and measures again")
         func waitsForSensor() async throws {
             let world = try await worldWithTwoAdapters()

@@ -43,8 +43,8 @@ extension Scenarios {
             }
         }
 
-        /// Runs `body` with an adapter that has classic Bluetooth as well. bluetoothd is stopped while it is replaced: a
-        /// manager that began before bluetoothd has noticed would see it go.
+        /// Runs `body` with an adapter that has classic Bluetooth as well. bluetoothd is stopped while it is replaced:
+        /// a manager that began before bluetoothd has noticed would see it go.
         private func withDualMode(_ mode: String, _ body: (any World) async throws -> Void) async throws {
             let world = try await Worlds.make()
             func replace(_ lines: String...) async throws {

@@ -4,7 +4,8 @@ import Testing
 
 @testable import BluezKit
 
-/// A central that means no good: in the simulator in numbers, in the rig against the real bluetoothd. With delegates and with `async`.
+/// A central that means no good: in the simulator in numbers, in the rig against the real bluetoothd. With delegates
+/// and with `async`.
 extension Scenarios {
     @Suite struct HostileCentralScenarios {
         private func publish(

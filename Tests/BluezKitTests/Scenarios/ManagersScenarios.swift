@@ -79,7 +79,8 @@ extension Scenarios {
             try await first.disconnect(sink)
         }
 
-        // BlueZ 5.66 kept a discovery for no client when both ended at once, and the next scan for the same services heard nothing.
+        // BlueZ 5.66 kept a discovery for no client when both ended at once, and the next scan for the same services
+        // heard nothing.
         @Test(
             "SC-2 SC-4 two managers scan for different services: each hears its own; both end at once, and the next one hears",
             arguments: API.allCases)

@@ -63,8 +63,8 @@ extension Scenarios {
             }
 
             /// The link ends in place of an answer, and there is no bond.
-            /// - Parameter isKnown: Whether it is known that a pairing has failed: the app has taken part in it, or BlueZ tells why
-            ///   the link ends.
+            /// - Parameter isKnown: Whether it is known that a pairing has failed: the app has taken part in it, or
+            ///   BlueZ tells why the link ends.
             func expectFailedPairing(isKnown: Bool) async throws {
                 _ = LogCapture.shared
                 central.forgetRecords()

@@ -72,8 +72,8 @@ extension Scenarios {
             #expect(again.callbacks.prefix(2) == ["restored", "state"])
         }
 
-        // A central that knows the services from before need not find them again: each restart of the app would otherwise move
-        // them to handles of which it knows nothing until it has handled Service Changed.
+        // A central that knows the services from before need not find them again: each restart of the app would
+        // otherwise move them to handles of which it knows nothing until it has handled Service Changed.
         @Test("R-19 restored services are at the handles where they were; a central that knows these subscribes again")
         func handlesReturn() async throws {
             let stage = try await Stage()
@@ -113,9 +113,9 @@ extension Scenarios {
             try await stage.world.resetChannels()
         }
 
-        // A restored service kept the permissions of the version that had published it, also where a later version of the app
-        // protects it, so that an unpaired central's writes reached the app. What differs is withdrawn now before it is
-        // published, and so is what the app withdraws in `willRestoreState`.
+        // A restored service kept the permissions of the version that had published it, also where a later version of
+        // the app protects it, so that an unpaired central's writes reached the app. What differs is withdrawn now
+        // before it is published, and so is what the app withdraws in `willRestoreState`.
         @Test("R-19 a version of the app that protects more: no central sees what the earlier one has left open")
         func revised() async throws {
             let stage = try await Stage()

@@ -182,8 +182,9 @@ extension Scenarios {
             try await world.awaitChannel("central", "received 1")
             #expect(ended.withLock { $0 } > 0)
             user.close()
-            // Channels of the other PSM may come later than the last one, and a record holds its channel. What is left is the
-            // socket that listens on the other PSM, and those of the last channel until both ends have been released.
+            // Channels of the other PSM may come later than the last one, and a record holds its channel. What is left
+            // is the socket that listens on the other PSM, and those of the last channel until both ends have been
+            // released.
             await wait {
                 publisher.forgetRecords()
                 return channelSockets() <= sockets + 3

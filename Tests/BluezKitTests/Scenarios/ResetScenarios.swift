@@ -3,9 +3,9 @@ import Foundation
 import Testing
 
 extension Scenarios {
-    /// bluetoothd restarts or hangs, the adapter goes off or is replaced: everything has ended, in BlueZ as well, and what is begun again
-    /// is there once, can be used, and ends when it is ended. With delegates and with `async`; what is resumed with a restore identifier
-    /// by the API of delegates is in the scenarios of restoration.
+    /// bluetoothd restarts or hangs, the adapter goes off or is replaced: everything has ended, in BlueZ as well, and
+    /// what is begun again is there once, can be used, and ends when it is ended. With delegates and with `async`; what
+    /// is resumed with a restore identifier by the API of delegates is in the scenarios of restoration.
     @Suite struct ResetScenarios {
         private let heartRate = CBUUID(string: "180D"), location = CBUUID(string: "2A38")
 
@@ -109,7 +109,8 @@ extension Scenarios {
             try await stage.world.awaitConnections("heart", 0)
         }
 
-        // Slow: in the rig, bluetoothd restarts, and what it has heard is heard again when the controller's next scan begins.
+        // Slow: in the rig, bluetoothd restarts, and what it has heard is heard again when the controller's next scan
+        // begins.
         @Test(
             "ST-6 SC-5 after a restart of bluetoothd a scan has ended, in BlueZ as well, and another one begins",
             arguments: Self.kinds)
@@ -206,8 +207,8 @@ extension Scenarios {
             try await app.disconnect(connectedHeart(app))
         }
 
-        // Slow: in the rig, the adapter has three seconds to come back, and BlueZ ends the link two to three seconds after it was
-        // asked to.
+        // Slow: in the rig, the adapter has three seconds to come back, and BlueZ ends the link two to three seconds
+        // after it was asked to.
         @Test(
             "ST-6 D10 the adapter is replaced by another one: resetting, powered on, and everything works",
             arguments: API.allCases)

@@ -5,8 +5,8 @@ import Testing
 
 @testable import BluezKit
 
-/// One bad peripheral among good ones, and the good ones are measured: whatever one peripheral does, the apps of the others
-/// notice nothing. In the simulator and against the real bluetoothd, by delegates and with `async`.
+/// One bad peripheral among good ones, and the good ones are measured: whatever one peripheral does, the apps of the
+/// others notice nothing. In the simulator and against the real bluetoothd, by delegates and with `async`.
 extension Scenarios {
     @Suite struct StrangersScenarios {
         enum Kind: String, CaseIterable {
@@ -16,14 +16,15 @@ extension Scenarios {
             case changing
             /// Answers a read never.
             case silent
-            /// Notifies a lot. bluetoothd handles calls of programs only when no link has anything for it (`queue_dispatch` in
-            /// gdbus/mainloop.c), and in the rig it takes longer for these values than they for their way: how long it keeps every
-            /// program waiting, measured by a `Ping`, is no delay of ours.
+            /// Notifies a lot. bluetoothd handles calls of programs only when no link has anything for it
+            /// (`queue_dispatch` in gdbus/mainloop.c), and in the rig it takes longer for these values than they for
+            /// their way: how long it keeps every program waiting, measured by a `Ping`, is no delay of ours.
             case flooding
             case vanishing, slow
         }
 
-        // Slow: in the rig, four seconds of measurements for each kind, and BlueZ takes its time to make links and end them.
+        // Slow: in the rig, four seconds of measurements for each kind, and BlueZ takes its time to make links and end
+        // them.
         @Test(
             "a bad peripheral delays no value and no read of another one by a second",
             arguments: Kind.allCases, API.allCases)

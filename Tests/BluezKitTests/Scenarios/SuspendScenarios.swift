@@ -120,7 +120,8 @@ extension Scenarios {
                 #expect(heart.state == .connecting)
                 #expect(try await world.control("heart connections") == "0")
             }
-            // Linux 6.12 and 7.2: a discovery that began in its sleep may hear nothing, and is begun again after 5 seconds.
+            // Linux 6.12 and 7.2: a discovery that began in its sleep may hear nothing, and is begun again after 5
+            // seconds.
             try await central.next("connection") { if case .connected(heart) = $0 { true } else { nil } }
             try await central.settle(heart)
             #expect(central.records.count == 2, "the connection and the question after it")

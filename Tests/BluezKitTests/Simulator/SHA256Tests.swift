@@ -4,7 +4,8 @@ import Testing
 
 @Suite("SHA-256")
 struct SHA256Tests {
-    /// - SeeAlso: NIST, "Descriptions of SHA-256" (FIPS 180-4 examples) and the long message of the Secure Hash Standard.
+    /// - SeeAlso: NIST, "Descriptions of SHA-256" (FIPS 180-4 examples) and the long message of the Secure Hash
+    ///   Standard.
     @Test(
         "the examples of NIST",
         arguments: [

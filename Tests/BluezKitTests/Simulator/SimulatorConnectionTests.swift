@@ -55,8 +55,8 @@ struct SimulatorConnectionTests {
         #expect(client.lines.first == "- dev01/service0006/char0007/desc0009 GattDescriptor1")
     }
 
-    // The time limit of an attempt ran while the link was being made: with a slower link than limit, which a test sets to see
-    // what its app does in that time, no connect ever ended.
+    // The time limit of an attempt ran while the link was being made: with a slower link than limit, which a test sets
+    // to see what its app does in that time, no connect ever ended.
     @Test("a link that takes longer than the limit of an attempt is made; an absent peripheral ends at the limit")
     func slowLink() async throws {
         var timing = SimulatorTiming.fast

@@ -92,7 +92,8 @@ struct SimulatorDiscoveryTests {
         #expect(try await client.property("/org/bluez/hci0", "org.bluez.Adapter1", "Discovering") == .bool(true))
     }
 
-    // Otherwise a scan heard nothing of a peripheral that was connected as it began, while another program scanned all the time.
+    // Otherwise a scan heard nothing of a peripheral that was connected as it began, while another program scanned all
+    // the time.
     @Test("in a busy world a signal varies, and is reported again")
     func fading() async throws {
         var options = SimulatorOptions()

@@ -233,6 +233,7 @@ struct SimulatorGATTTests {
 
         let (_, _, agent) = try await Self.connected()
         try await agent.beAgent(passkey: 123_456)
+        #expect(await agent.hears("hci0: Pairable=true"))
         agent.forget()
         #expect(try await agent.read(path) == Array("encrypted".utf8))
         #expect(

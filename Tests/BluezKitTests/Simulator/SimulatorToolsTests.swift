@@ -3,7 +3,8 @@ import BluezDBus
 import Foundation
 import Testing
 
-// Centrals from the seventh on had addresses such as F0:F1:F2:00:00:012, and the channels that they opened were refused.
+// Centrals from the seventh on had addresses such as F0:F1:F2:00:00:012, and the channels that they opened were
+// refused.
 @Suite struct SimulatedCentralTests {
     @Test("each central has an address of its own, and that is one")
     func addresses() async throws {

@@ -67,7 +67,7 @@ import Testing
         #expect(machine.handle(.owner(present: false)) == [.setState(.resetting), .use(nil), .startGrace(.short)])
         #expect(
             machine.handle(.owner(present: true)) == [
-                .mistrustLinks, .stopGrace, .startGrace(.short), .askPowered("hci0"),
+                .ignoreStaleLinks, .stopGrace, .startGrace(.short), .askPowered("hci0"),
             ])
         #expect(machine.handle(.powered("hci0", true)) == [.stopGrace, .use("hci0"), .setState(.poweredOn)])
     }
@@ -76,7 +76,7 @@ import Testing
     func noGraceAfterHang() {
         var machine = machine(.owner(present: true), .powered("hci0", true))
         #expect(machine.handle(.hung).contains(.stopGrace))
-        #expect(machine.handle(.owner(present: true)) == [.mistrustLinks, .askPowered("hci0")])
+        #expect(machine.handle(.owner(present: true)) == [.ignoreStaleLinks, .askPowered("hci0")])
         #expect(machine.handle(.powered("hci0", true)) == [.stopGrace, .use("hci0"), .setState(.poweredOn)])
     }
 
@@ -113,7 +113,7 @@ import Testing
         var machine = machine(.owner(present: true), .powered("hci0", true), .owner(present: false), .graceOver)
         #expect(
             machine.handle(.owner(present: true)) == [
-                .mistrustLinks, .stopGrace, .startGrace(.short), .askPowered("hci0"),
+                .ignoreStaleLinks, .stopGrace, .startGrace(.short), .askPowered("hci0"),
             ])
         #expect(machine.handle(.powered("hci0", nil)) == [.list])
         #expect(machine.handle(.graceOver) == [.startGrace(.long)])
@@ -193,15 +193,15 @@ import Testing
     @Test("links are mistrusted where bluetoothd comes back, and not where it is there from the start")
     func mistrust() {
         var machine = AdapterStateMachine()
-        #expect(!machine.handle(.owner(present: true)).contains(.mistrustLinks))
+        #expect(!machine.handle(.owner(present: true)).contains(.ignoreStaleLinks))
         for loss: AdapterStateMachine.Event in [.owner(present: false), .busLost, .hung] {
             _ = machine.handle(.powered("hci0", true))
             _ = machine.handle(loss)
-            #expect(machine.handle(.owner(present: true)).first == .mistrustLinks)
-            #expect(machine.handle(.owner(present: true)) == [.mistrustLinks], "another one has followed it")
+            #expect(machine.handle(.owner(present: true)).first == .ignoreStaleLinks)
+            #expect(machine.handle(.owner(present: true)) == [.ignoreStaleLinks], "another one has followed it")
         }
         machine = AdapterStateMachine()
         _ = machine.handle(.noDaemon)
-        #expect(machine.state == .unsupported && machine.handle(.owner(present: true)).first == .mistrustLinks)
+        #expect(machine.state == .unsupported && machine.handle(.owner(present: true)).first == .ignoreStaleLinks)
     }
 }

@@ -10,7 +10,7 @@ import Testing
     @Test("a request sets the filter, then starts")
     func starts() {
         var machine = DiscoveryStateMachine()
-        #expect(machine.wish(hearts) == [.setFilter(hearts)])
+        #expect(machine.request(hearts) == [.setFilter(hearts)])
         #expect(machine.replied(.done) == [.start])
         #expect(machine.replied(.done) == [])
         #expect(machine.isRunning)
@@ -19,15 +19,15 @@ import Testing
     @Test("SC-2 an equal request does nothing; a different one changes the filter without stopping")
     func changesFilter() {
         var machine = running(hearts)
-        #expect(machine.wish(hearts) == [])
-        #expect(machine.wish(everything) == [.setFilter(everything)])
+        #expect(machine.request(hearts) == [])
+        #expect(machine.request(everything) == [.setFilter(everything)])
         #expect(machine.replied(.done) == [])
     }
 
     @Test("a new scan of a second manager restarts discovery, so that known devices are reported to it")
     func restarts() {
         var machine = running(hearts)
-        #expect(machine.wish(hearts, afresh: true) == [.stop])
+        #expect(machine.request(hearts, afresh: true) == [.stop])
         #expect(machine.replied(.done) == [.setFilter(hearts)])
         #expect(machine.replied(.done) == [.start])
         #expect(machine.replied(.done) == [])
@@ -36,9 +36,9 @@ import Testing
     @Test("calls are made one at a time, and the latest request wins")
     func serialises() {
         var machine = DiscoveryStateMachine()
-        #expect(machine.wish(hearts) == [.setFilter(hearts)])
-        #expect(machine.wish(nil) == [])
-        #expect(machine.wish(everything) == [])
+        #expect(machine.request(hearts) == [.setFilter(hearts)])
+        #expect(machine.request(nil) == [])
+        #expect(machine.request(everything) == [])
         #expect(machine.replied(.done) == [.start])
         #expect(machine.replied(.done) == [.setFilter(everything)])
     }
@@ -46,8 +46,8 @@ import Testing
     @Test("a discovery that is not wanted any more when its filter is set is not started")
     func calledOff() {
         var machine = DiscoveryStateMachine()
-        #expect(machine.wish(hearts) == [.setFilter(hearts)])
-        #expect(machine.wish(nil) == [])
+        #expect(machine.request(hearts) == [.setFilter(hearts)])
+        #expect(machine.request(nil) == [])
         #expect(machine.replied(.done) == [])
         #expect(!machine.isRunning)
     }
@@ -55,7 +55,7 @@ import Testing
     @Test("one that BlueZ continues for no client is ended however often it refuses what is needed for that")
     func strandedAgain() {
         var machine = running(hearts)
-        #expect(machine.wish(nil) == [.stop])
+        #expect(machine.request(nil) == [.stop])
         #expect(machine.replied(.busy) == [.startTimer(.milliseconds(200))])
         #expect(machine.timerFired() == [.stop])
         #expect(machine.replied(.refused) == [.start])
@@ -70,26 +70,26 @@ import Testing
     @Test("a busy adapter is asked again with increasing delays")
     func retries() {
         var machine = DiscoveryStateMachine()
-        _ = machine.wish(hearts)
+        _ = machine.request(hearts)
         _ = machine.replied(.done)
         #expect(machine.replied(.busy) == [.startTimer(.milliseconds(200))])
         #expect(machine.timerFired() == [.setFilter(hearts)])
         _ = machine.replied(.done)
         #expect(machine.replied(.busy) == [.startTimer(.milliseconds(400))])
-        #expect(machine.wish(nil) == [])
+        #expect(machine.request(nil) == [])
         #expect(machine.timerFired() == [])
     }
 
     @Test("a discovery that BlueZ is too busy to end is ended later; one that is not there has ended")
     func retriesStop() {
         var machine = running(hearts)
-        #expect(machine.wish(nil) == [.stop])
+        #expect(machine.request(nil) == [.stop])
         #expect(machine.replied(.busy) == [.startTimer(.milliseconds(200))])
-        #expect(machine.isRunning && machine.wish(everything) == [] && machine.wish(nil) == [])
+        #expect(machine.isRunning && machine.request(everything) == [] && machine.request(nil) == [])
         #expect(machine.timerFired() == [.stop])
         #expect(machine.replied(.busy) == [.startTimer(.milliseconds(400))])
         // What it has reported is reported again, as the app has asked for.
-        #expect(machine.wish(hearts) == [])
+        #expect(machine.request(hearts) == [])
         #expect(machine.timerFired() == [.stop])
         // BlueZ discovers for no client, and would hear nothing if it were only asked to discover.
         #expect(machine.replied(.refused) == [.start])
@@ -97,7 +97,7 @@ import Testing
         #expect(machine.replied(.done) == [.setFilter(hearts)])
         _ = machine.replied(.done)
         _ = machine.replied(.done)
-        #expect(machine.wish(nil) == [.stop])
+        #expect(machine.request(nil) == [.stop])
         #expect(machine.replied(.refused) == [])
         #expect(!machine.isRunning)
     }
@@ -111,7 +111,7 @@ import Testing
                 return machine.replied(.busy).contains(.reportRefusal)
             }
         }
-        _ = machine.wish(hearts)
+        _ = machine.request(hearts)
         #expect(refusals(4) == 0)
         #expect(refusals(1) == 1)
         #expect(refusals(100) == 0)
@@ -119,7 +119,7 @@ import Testing
         _ = machine.replied(.done)
         _ = machine.replied(.done)
         #expect(machine.isRunning)
-        _ = machine.wish(everything)
+        _ = machine.request(everything)
         #expect(refusals(5) == 1)
     }
 
@@ -141,13 +141,13 @@ import Testing
     @Test("a start from before a reset that BlueZ carries out after it is stopped, and the requested discovery started")
     func strays() {
         var machine = DiscoveryStateMachine()
-        #expect(machine.strayed() == [.stop])
+        #expect(machine.startedLate() == [.stop])
         #expect(machine.replied(.done) == [])
         #expect(!machine.isRunning)
         // BlueZ refuses another start meanwhile.
-        _ = machine.wish(hearts)
+        _ = machine.request(hearts)
         #expect(machine.replied(.done) == [.start])
-        #expect(machine.strayed() == [])
+        #expect(machine.startedLate() == [])
         #expect(machine.replied(.busy) == [.startTimer(.milliseconds(200))])
         #expect(machine.timerFired() == [.stop])
         #expect(machine.replied(.done) == [.setFilter(hearts)])
@@ -156,7 +156,7 @@ import Testing
 
     private func running(_ filter: Filter) -> DiscoveryStateMachine {
         var machine = DiscoveryStateMachine()
-        _ = machine.wish(filter)
+        _ = machine.request(filter)
         _ = machine.replied(.done)
         _ = machine.replied(.done)
         return machine

@@ -16,7 +16,7 @@ import Testing
             ("org.bluez.Reason.Remote", false), ("org.bluez.Reason.Timeout", false),
         ] {
             var loss = LinkLoss()
-            reason.map { loss.note(($0, "")) }
+            reason.map { loss.record(($0, "")) }
             #expect(
                 loss.hold(isAwaited: true, isBonded: true) == (isHeld ? timing.heldLoss : nil),
                 "\(reason ?? "no reason")")
@@ -28,27 +28,27 @@ import Testing
     func holdForSecondAttempt() {
         for reason in [nil, authentication] {
             var loss = LinkLoss()
-            reason.map { loss.note(($0, "")) }
+            reason.map { loss.record(($0, "")) }
             loss.linkEnded(at: start)
             #expect(loss.hold(isAwaited: true, isBonded: true) != timing.secondAttempt)
             loss.attemptSucceeded(at: start)
             #expect(loss.hold(isAwaited: true, isBonded: true) == timing.secondAttempt)
             #expect(loss.hold(isAwaited: true, isBonded: false) == timing.heldLoss)
             #expect(loss.hold(isAwaited: false, isBonded: true) == nil)
-            loss.note(("org.bluez.Reason.Remote", ""))
+            loss.record(("org.bluez.Reason.Remote", ""))
             #expect(loss.hold(isAwaited: true, isBonded: true) == nil, "then BlueZ makes no second one")
         }
         // With a failure, only if BlueZ says why.
         for (reason, isHeld) in [(nil, false), ("org.bluez.Reason.Local", false), (authentication, true)] {
             var loss = LinkLoss()
-            reason.map { loss.note(($0, "")) }
+            reason.map { loss.record(($0, "")) }
             loss.attemptFailedWhileUp(at: start)
             loss.linkEnded(at: start)
             let hold = loss.hold(isAwaited: true, isBonded: true)
             #expect(hold == (isHeld ? timing.secondAttempt : timing.heldLoss), "\(reason ?? "no reason")")
             loss.linkEnded(at: start.later(by: timing.lostBondAnswer))
             #expect(loss.hold(isAwaited: true, isBonded: true) == timing.heldLoss)
-            loss.noteOwn((authentication, "refused"))
+            loss.recordOwn((authentication, "refused"))
             loss.linkEnded(at: start)
             #expect(loss.hold(isAwaited: true, isBonded: true) == timing.heldLoss)
         }
@@ -57,10 +57,10 @@ import Testing
     @Test("what BlueZ says of the end of a link does not replace the reason for which this process ends it")
     func own() {
         var loss = LinkLoss()
-        loss.noteOwn((authentication, "refused"))
-        for reason in ["org.bluez.Reason.Local", "org.bluez.Reason.Remote"] { loss.note((reason, "")) }
+        loss.recordOwn((authentication, "refused"))
+        for reason in ["org.bluez.Reason.Local", "org.bluez.Reason.Remote"] { loss.record((reason, "")) }
         #expect(loss.takeReason(isBonded: false)?.message == "refused")
-        loss.note(("org.bluez.Reason.Remote", "gone"))
+        loss.record(("org.bluez.Reason.Remote", "gone"))
         #expect(loss.takeReason(isBonded: false)?.message == "gone")
     }
 
@@ -76,14 +76,14 @@ import Testing
             ("org.bluez.Reason.Timeout", false, "org.bluez.Reason.Timeout", false),
         ] as [(String?, Bool, String?, Bool)] {
             var loss = LinkLoss()
-            if let reason { loss.note((reason, "")) }
+            if let reason { loss.record((reason, "")) }
             loss.endedUnanswered(isPairing: isPairing)
             #expect(loss.mayBeRefusal == mayBe)
             #expect(loss.takeReason(isBonded: false)?.name == expected)
             #expect(!loss.mayBeRefusal)
         }
         var own = LinkLoss()
-        own.noteOwn((authentication, "refused"))
+        own.recordOwn((authentication, "refused"))
         own.endedUnanswered(isPairing: true)
         #expect(own.takeReason(isBonded: false)?.message == "refused")
     }
@@ -91,10 +91,10 @@ import Testing
     @Test("a reason is reported once, and none of an earlier link")
     func reason() {
         var loss = LinkLoss()
-        loss.note(("org.bluez.Reason.Remote", "gone"))
+        loss.record(("org.bluez.Reason.Remote", "gone"))
         #expect(loss.takeReason(isBonded: true)?.message == "gone")
         #expect(loss.takeReason(isBonded: true) == nil && loss.hold(isAwaited: true, isBonded: true) != nil)
-        loss.note(("org.bluez.Reason.Remote", "gone"))
+        loss.record(("org.bluez.Reason.Remote", "gone"))
         loss.reset()
         #expect(loss.takeReason(isBonded: true) == nil && loss.hold(isAwaited: true, isBonded: true) != nil)
     }
@@ -116,7 +116,7 @@ import Testing
         loss.linkEnded(at: start)
         #expect(loss.takeReason(isBonded: true) == nil)
         loss.attemptSucceeded(at: start)
-        loss.note(("org.bluez.Reason.Local", ""))
+        loss.record(("org.bluez.Reason.Local", ""))
         loss.linkEnded(at: start)
         #expect(loss.takeReason(isBonded: true)?.name == "org.bluez.Reason.Local", "what BlueZ says goes before that")
         loss.attemptSucceeded(at: start)

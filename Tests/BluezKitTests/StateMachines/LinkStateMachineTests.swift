@@ -14,7 +14,7 @@ import Testing
         var link = LinkStateMachine()
         #expect(link.handle(.want(true)) == [.readDevice])
         #expect(link.handle(.deviceRead(connected: false)) == [.stopTimer, .queue])
-        #expect(link.handle(.turn) == [.connect])
+        #expect(link.handle(.slot) == [.connect])
         #expect(link.handle(.connectedChanged(true)) == [.stopTimer, .linkUp])
         #expect(link.handle(.connectReply(nil)) == [])
         #expect(link.phase == .up)
@@ -28,7 +28,7 @@ import Testing
 
     @Test("LX-15 a failed attempt is repeated with increasing delays, without being reported")
     func retries() {
-        var link = machine(.want(true), .deviceRead(connected: false), .turn)
+        var link = machine(.want(true), .deviceRead(connected: false), .slot)
         var delays: [Duration] = []
         for _ in 0..<8 {
             guard case .startBackOff(let delay) = link.handle(.connectReply(.transient)).first else {
@@ -38,18 +38,18 @@ import Testing
             delays.append(delay)
             #expect(link.handle(.timerFired) == [.stopTimer, .readDevice])
             #expect(link.handle(.deviceRead(connected: false)) == [.stopTimer, .queue])
-            #expect(link.handle(.turn) == [.connect])
+            #expect(link.handle(.slot) == [.connect])
         }
         #expect(delays.first == .milliseconds(250) && delays.last == .seconds(8) && delays == delays.sorted())
     }
 
     @Test("a device that is heard but unknown to BlueZ is attempted with increasing delays")
     func unknownAgainAndAgain() {
-        var link = machine(.want(true), .deviceRead(connected: nil), .seen, .turn)
+        var link = machine(.want(true), .deviceRead(connected: nil), .seen, .slot)
         // Once may be chance: BlueZ has forgotten it in this moment.
         #expect(link.handle(.connectReply(.unknownDevice)) == [.look(true)])
         #expect(link.handle(.seen) == [.look(false), .queue])
-        #expect(link.handle(.turn) == [.connect])
+        #expect(link.handle(.slot) == [.connect])
         var delays: [Duration] = []
         for _ in 0..<6 {
             guard case .startBackOff(let delay) = link.handle(.connectReply(.unknownDevice)).first else {
@@ -61,7 +61,7 @@ import Testing
             #expect(link.handle(.timerFired) == [.stopTimer, .readDevice])
             #expect(link.handle(.deviceRead(connected: nil)) == [.stopTimer, .look(true)])
             #expect(link.handle(.seen) == [.look(false), .queue])
-            #expect(link.handle(.turn) == [.connect])
+            #expect(link.handle(.slot) == [.connect])
         }
         #expect(delays.last == .seconds(8) && delays == delays.sorted())
     }
@@ -76,7 +76,7 @@ import Testing
 
     @Test("success without Connected is a failure")
     func settles() {
-        var link = machine(.want(true), .deviceRead(connected: false), .turn)
+        var link = machine(.want(true), .deviceRead(connected: false), .slot)
         #expect(link.handle(.connectReply(nil)) == [.startTimer(.milliseconds(500))])
         // The signal may have been missed: BlueZ's answer to a query counts as well.
         #expect(link.handle(.timerFired) == [.startTimer(.milliseconds(4500)), .readDevice])
@@ -85,7 +85,7 @@ import Testing
         #expect(link.handle(.deviceRead(connected: false)) == [])
         #expect(link.handle(.timerFired) == [.startBackOff(.milliseconds(250))])
         // The next attempt is asked about as well.
-        for event in [.timerFired, .deviceRead(connected: false), .turn, .connectReply(nil)] as [LinkStateMachine.Event]
+        for event in [.timerFired, .deviceRead(connected: false), .slot, .connectReply(nil)] as [LinkStateMachine.Event]
         {
             _ = link.handle(event)
         }
@@ -95,7 +95,7 @@ import Testing
     @Test("an answer that arrives before the signal has the same effect", arguments: [0, 1, 2, 3])
     func answerAhead(attempt: Int) {
         var link = machine(.want(true), .deviceRead(connected: attempt == 0 ? nil : false))
-        if attempt > 1 { _ = link.handle(.turn) }
+        if attempt > 1 { _ = link.handle(.slot) }
         if attempt > 2 { _ = link.handle(.connectReply(.transient)) }
         #expect(link.handle(.deviceRead(connected: true)).last == .linkUp)
         #expect(link.handle(.connectedChanged(true)) == [])
@@ -131,9 +131,9 @@ import Testing
         let paths: [[LinkStateMachine.Event]] = [
             [], [.want(true)], [.want(true), .deviceRead(connected: nil)],
             [.want(true), .deviceRead(connected: false)],
-            [.want(true), .deviceRead(connected: false), .turn],
-            [.want(true), .deviceRead(connected: false), .turn, .connectReply(nil)],
-            [.want(true), .deviceRead(connected: false), .turn, .connectReply(.transient)],
+            [.want(true), .deviceRead(connected: false), .slot],
+            [.want(true), .deviceRead(connected: false), .slot, .connectReply(nil)],
+            [.want(true), .deviceRead(connected: false), .slot, .connectReply(.transient)],
         ]
         for path in paths {
             var link = LinkStateMachine()
@@ -141,7 +141,7 @@ import Testing
             let isLooking = link.phase == .looking
             let actions = link.handle(.adopt)
             #expect(actions.last == .linkUp && actions.contains(.look(false)) == isLooking)
-            #expect(link.phase == .up && link.isWanted && !link.holdsTurn)
+            #expect(link.phase == .up && link.isWanted && !link.holdsSlot)
             #expect(link.handle(.adopt) == [])
             #expect(link.handle(.want(false)) == [.disconnect])
             #expect(link.handle(.disconnectReply) == [.startTimer(.seconds(5))], "it is linked")
@@ -151,7 +151,7 @@ import Testing
     @Test("a cancelled attempt that still makes its link: the link is ended")
     func calledOffTooLate() {
         for isAnswered in [false, true] {
-            var link = machine(.want(true), .deviceRead(connected: false), .turn, .want(false))
+            var link = machine(.want(true), .deviceRead(connected: false), .slot, .want(false))
             if !isAnswered { #expect(link.handle(.connectedChanged(true)) == [.disconnectAgain]) }
             if isAnswered { _ = link.handle(.connectReply(.transient)) }
             if isAnswered { #expect(link.handle(.connectedChanged(true)) == [.disconnectAgain]) }
@@ -165,23 +165,23 @@ import Testing
         var link = machine(.want(true))
         #expect(link.handle(.deviceRead(connected: nil)) == [.stopTimer, .look(true)])
         #expect(link.handle(.seen) == [.look(false), .queue])
-        #expect(link.handle(.turn) == [.connect])
+        #expect(link.handle(.slot) == [.connect])
         #expect(link.handle(.connectReply(.unknownDevice)) == [.look(true)])
         #expect(link.handle(.want(false)) == [.look(false)])
     }
 
-    @Test("the end of a turn ends the attempt, and another turn is requested")
-    func turnOver() {
-        var link = machine(.want(true), .deviceRead(connected: false), .turn)
-        #expect(link.handle(.turnOver) == [.stopTimer, .disconnect])
+    @Test("the end of a slot ends the attempt, and another slot is requested")
+    func slotOver() {
+        var link = machine(.want(true), .deviceRead(connected: false), .slot)
+        #expect(link.handle(.slotOver) == [.stopTimer, .disconnect])
         // No other device connects before BlueZ has answered.
-        #expect(link.holdsTurn)
+        #expect(link.holdsSlot)
         #expect(link.handle(.connectReply(.transient)) == [])
         #expect(link.handle(.disconnectReply) == [.stopTimer, .linkDown, .readDevice])
         #expect(link.handle(.deviceRead(connected: false)) == [.stopTimer, .queue])
     }
 
-    @Test("a device that waits for a turn adopts a link that another program makes, and can be cancelled")
+    @Test("a device that waits for a slot adopts a link that another program makes, and can be cancelled")
     func queued() {
         var link = machine(.want(true), .deviceRead(connected: false))
         #expect(link.handle(.seen) == [] && link.phase == .queued)
@@ -192,7 +192,7 @@ import Testing
 
     @Test("a cancelled attempt is withdrawn, and a link that it still makes is not reported")
     func cancelsAttempt() {
-        var link = machine(.want(true), .deviceRead(connected: false), .turn)
+        var link = machine(.want(true), .deviceRead(connected: false), .slot)
         #expect(link.handle(.want(false)) == [.stopTimer, .disconnect])
         #expect(link.handle(.connectReply(.transient)) == [])
         #expect(link.handle(.disconnectReply) == [.stopTimer, .linkDown])
@@ -216,7 +216,7 @@ import Testing
 
     @Test("a final error ends the connect request")
     func givesUp() {
-        var link = machine(.want(true), .deviceRead(connected: false), .turn)
+        var link = machine(.want(true), .deviceRead(connected: false), .slot)
         #expect(link.handle(.connectReply(.final)) == [.giveUp])
         #expect(link.phase == .idle)
     }
@@ -228,7 +228,7 @@ import Testing
         let alphabet: [LinkStateMachine.Event] = [
             .want(true), .want(false), .deviceRead(connected: nil), .deviceRead(connected: false),
             .deviceRead(connected: true), .seen, .connectReply(nil), .connectReply(.transient),
-            .turn, .turnOver, .connectReply(.unknownDevice), .connectReply(.final), .connectReply(.inProgress),
+            .slot, .slotOver, .connectReply(.unknownDevice), .connectReply(.final), .connectReply(.inProgress),
             .connectedChanged(true),
             .connectedChanged(false), .disconnectReply, .timerFired, .adopt, .kept,
         ]
@@ -262,7 +262,7 @@ import Testing
                             #expect(before == .up || before == .closing)
                         case .connect: #expect(state.link.isWanted && state.link.phase == .attempting)
                         case .disconnect:
-                            #expect((!state.link.isWanted || event == .turnOver) && state.link.phase == .closing)
+                            #expect((!state.link.isWanted || event == .slotOver) && state.link.phase == .closing)
                         case .disconnectAgain: #expect(before == .closing && state.link.phase == .closing)
                         case .hold: #expect(state.link.phase == .lost)
                         case .look(let looks): state.looks = looks
@@ -306,7 +306,7 @@ import Testing
     func linkIsEndingElsewhere() {
         for events: [LinkStateMachine.Event] in [
             [], [.want(true), .deviceRead(connected: false)], [.want(true), .deviceRead(connected: true)],
-            [.want(true), .deviceRead(connected: false), .turn, .connectReply(nil), .timerFired],
+            [.want(true), .deviceRead(connected: false), .slot, .connectReply(nil), .timerFired],
         ] {
             var link = LinkStateMachine()
             for event in events { _ = link.handle(event) }

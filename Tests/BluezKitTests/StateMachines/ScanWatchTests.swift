@@ -33,7 +33,7 @@ import Testing
         _ = watch.scan(true)
         #expect(watch.began() == [.startFirstTimer(watch.firstWindow)])
         #expect(watch.firstTimerFired() == [.startAgain])
-        #expect(watch.began() == [] && watch.firstTimerFired() == [] && !watch.isInDoubt)
+        #expect(watch.began() == [] && watch.firstTimerFired() == [] && !watch.isUnfiltered)
         watch.hear()
         #expect(watch.firstTimerFired() == [])
         #expect(watch.began() == [.startFirstTimer(watch.firstWindow)], "what the one before has heard does not count")
@@ -45,20 +45,20 @@ import Testing
     func doubt() {
         var watch = ScanWatch()
         _ = watch.scan(true)
-        #expect(!watch.isInDoubt)
+        #expect(!watch.isUnfiltered)
         _ = watch.timerFired()
-        #expect(watch.isInDoubt)
+        #expect(watch.isUnfiltered)
         watch.hear()
-        #expect(watch.timerFired() == [.trust, .startTimer(watch.window)])
-        #expect(!watch.isInDoubt)
+        #expect(watch.timerFired() == [.restoreFilter, .startTimer(watch.window)])
+        #expect(!watch.isUnfiltered)
     }
 
     @Test("after an unjustified restart the filter is trusted for a while, because it explains the silence")
-    func silentWindowsForDoubt() {
+    func windowsBeforeUnfiltered() {
         var watch = ScanWatch()
         _ = watch.scan(true)
         _ = watch.timerFired()
-        watch.silentWindowsForDoubt = 10
+        watch.windowsBeforeUnfiltered = 10
         watch.hear()
         _ = watch.timerFired()
         for minute in 1...9 {

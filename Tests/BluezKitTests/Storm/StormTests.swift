@@ -178,7 +178,8 @@ private final class Storm: @unchecked Sendable {  // holds: used by one test, st
                     description: "not well again:\n\(await both(complaints))\n\(await inside())\n"
                         + "calls:\n\(calls(to: bad))\n\(history)")
             }
-            // A callback makes it right; a peripheral is asked for another value after a while, and the rig looked after.
+            // A callback makes it right; a peripheral is asked for another value after a while, and the rig looked
+            // after.
             await pulse.wait(since: beats, atMost: .milliseconds(250))
         }
     }

@@ -32,8 +32,8 @@ extension Central {
         try await next("powered on") { if case .state(.poweredOn) = $0 { true } else { nil } }
     }
 
-    /// Scans until the peripheral named `name` is found, with the given filter. On the manager's queue: elsewhere a report of
-    /// the scan before could still be on its way to the delegate, and count for this one.
+    /// Scans until the peripheral named `name` is found, with the given filter. On the manager's queue: elsewhere a
+    /// report of the scan before could still be on its way to the delegate, and count for this one.
     func find(_ name: String, services: [CBUUID]? = nil) async throws -> CBPeripheral {
         await perform { self.manager.scanForPeripherals(withServices: services) }
         let found = try await next("discovery of \(name)") {

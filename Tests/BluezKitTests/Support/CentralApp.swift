@@ -39,7 +39,8 @@ protocol CentralApp: Sendable {
     func values(of characteristic: CBUUID, of service: CBUUID, on peripheral: UUID) async throws -> EventLog<Data>
     /// Ends what `values` began.
     func unsubscribe(_ peripheral: UUID) async throws
-    /// Reads again and again while `cause` makes the manager reset: what waits ends as its API says, and nothing else comes.
+    /// Reads again and again while `cause` makes the manager reset: what waits ends as its API says, and nothing else
+    /// comes.
     func reset(reading peripheral: UUID, by cause: () async throws -> Void) async throws
 
     /// Lets go of all it has.

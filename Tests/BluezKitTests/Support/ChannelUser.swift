@@ -3,8 +3,8 @@ import CoreBluetooth
 import Foundation
 import Testing
 
-/// An app's use of a channel, as Apple's samples do it: both streams on a run loop, in a delegate. Everything that is received
-/// is kept; what is to be sent is written whenever there is space.
+/// An app's use of a channel, as Apple's samples do it: both streams on a run loop, in a delegate. Everything that is
+/// received is kept; what is to be sent is written whenever there is space.
 final class ChannelUser: NSObject, StreamDelegate, @unchecked Sendable {
     // holds: what changes is under the lock of its box; streams are used on the thread of the run loop
     enum Event: Equatable {

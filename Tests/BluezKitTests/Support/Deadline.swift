@@ -1,5 +1,5 @@
-/// Runs `body`, and cancels it if it takes longer than everything that must come: a time limit by the caller's own means. It
-/// does not wait for a body that ignores that.
+/// Runs `body`, and cancels it if it takes longer than everything that must come: a time limit by the caller's own
+/// means. It does not wait for a body that ignores that.
 func within<Value: Sendable>(
     _ seconds: Double = world_deadline, _ body: @escaping @Sendable () async throws -> Value
 ) async throws -> Value {
@@ -19,8 +19,8 @@ func within<Value: Sendable>(
     }
 }
 
-/// Waits until something is so: for what no event tells of, as it looks again and again, with pauses of milliseconds. Where
-/// one event does, wait for that (``EventLog``).
+/// Waits until something is so: for what no event tells of, as it looks again and again, with pauses of milliseconds.
+/// Where one event does, wait for that (``EventLog``).
 /// - Throws: What was awaited, if it is not so in time.
 func eventually(
     _ what: @autoclosure () -> String, within seconds: Double = world_deadline, _ condition: () async throws -> Bool

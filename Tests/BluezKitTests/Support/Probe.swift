@@ -17,8 +17,9 @@ func spawn(_ words: [String], program: String? = nil, input: Int32? = nil, outpu
     var attributes = posix_spawnattr_t()
     posix_spawnattr_init(&attributes)
     defer { posix_spawnattr_destroy(&attributes) }
-    // No blocked signals: threads of a dispatch queue block them all, and a child would inherit that. None that are ignored
-    // either: a shell starts a job in the background with SIGINT ignored, and others start one with SIGPIPE ignored.
+    // No blocked signals: threads of a dispatch queue block them all, and a child would inherit that. None that are
+    // ignored either: a shell starts a job in the background with SIGINT ignored, and others start one with SIGPIPE
+    // ignored.
     posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF))
     var signals = sigset_t()
     sigemptyset(&signals)
@@ -33,15 +34,15 @@ func spawn(_ words: [String], program: String? = nil, input: Int32? = nil, outpu
     return pid
 }
 
-/// Kills a program that a test has started. The status must be fetched: an exit test waits for any child, and would find this
-/// one again and again in place of its own.
+/// Kills a program that a test has started. The status must be fetched: an exit test waits for any child, and would
+/// find this one again and again in place of its own.
 func killAndWait(_ process: pid_t) {
     kill(process, SIGKILL)
     waitpid(process, nil, 0)
 }
 
-/// In the rig, waits until bluetoothd has handled what programs have asked of it so far: what it handles after their end it keeps,
-/// and that would be in the way of all tests that follow (see Docs/BLUEZ-REPORTS.md).
+/// In the rig, waits until bluetoothd has handled what programs have asked of it so far: what it handles after their
+/// end it keeps, and that would be in the way of all tests that follow (see Docs/BLUEZ-REPORTS.md).
 func bluetoothdHandlesCalls() async {
     guard Worlds.isRig else { return }
     _ = try? await Peer.named(.system).call(
@@ -67,7 +68,8 @@ func waitForEnd(of process: pid_t, _ name: String, within seconds: Double = 5 * 
     return status
 }
 
-/// `restoration-probe`, an app in its own process, or `glib-probe`: controlled line by line, and killed without warning.
+/// `restoration-probe`, an app in its own process, or `glib-probe`: controlled line by line, and killed without
+/// warning.
 final class Probe: Sendable {
     let pid: pid_t
     private let input: Int32
@@ -88,7 +90,8 @@ final class Probe: Sendable {
     /// `kill-at`, which ends it at a system call.
     static let killer = URL(fileURLWithPath: path).deletingLastPathComponent().path + "/kill-at"
 
-    /// Whether the central probes are apps with CoreBluetoothAsync: every scenario of theirs has one source for both (BLUEZKIT_API).
+    /// Whether the central probes are apps with CoreBluetoothAsync: every scenario of theirs has one source for both
+    /// (BLUEZKIT_API).
     static let isAsync = ProcessInfo.processInfo.environment["BLUEZKIT_API"] == "async"
 
     /// A scenario about something that CoreBluetoothAsync does not have.

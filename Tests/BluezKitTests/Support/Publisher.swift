@@ -223,7 +223,8 @@ extension World {
         while true {
             _ = try? await control("\(central) disconnect")
             try await awaitConnections(central, 0)
-            // It takes a link that is made before it has noticed the end of the last one for another bearer of that, with its MTU.
+            // It takes a link that is made before it has noticed the end of the last one for another bearer of that,
+            // with its MTU.
             let address = central == "central" ? "F0:F1:F2:00:00:04" : "F0:F1:F2:00:00:05"
             try await eventually("bluetoothd has noticed the end of the link") { try await !saysConnected(address) }
             triesLeft -= 1

@@ -56,8 +56,9 @@ final class RigWorld: World, @unchecked Sendable {  // holds: all its parts are 
         return false
     }
 
-    /// What an earlier test's apps have connected ends with them. Linux, or bluetoothd, may lose track of a link that is made as its
-    /// attempt is called off (Docs/COMPATIBILITY.md): its peripheral cannot be reached from then on, by any test, nor be forgotten.
+    /// What an earlier test's apps have connected ends with them. Linux, or bluetoothd, may lose track of a link that
+    /// is made as its attempt is called off (Docs/COMPATIBILITY.md): its peripheral cannot be reached from then on, by
+    /// any test, nor be forgotten.
     func endLostLinks() async throws {
         for name in ["heart", "sink", "coc"] {
             do {

@@ -5,8 +5,8 @@ import Testing
 
 @testable import BluezKit
 
-/// bluetoothd as a test plays it, for tests of single parts of a session: the test takes each call in the order in which
-/// they come, and answers it, refuses it, or lets it wait. Nothing else is answered, but for routine.
+/// bluetoothd as a test plays it, for tests of single parts of a session: the test takes each call in the order in
+/// which they come, and answers it, refuses it, or lets it wait. Nothing else is answered, but for routine.
 final class ScriptedBus: @unchecked Sendable {  // holds: what changes is in boxes, or touched on one of the two queues
     /// A call that waits for its answer.
     struct Call: @unchecked Sendable {  // holds: the message is touched on the daemon's queue only

@@ -31,8 +31,8 @@ enum WaitingTimes {
 
 extension BlueZTiming {
     /// A tenth of what a test would only sit through, as a simulated bluetoothd takes a tenth or less of its time
-    /// (`SimulatorTiming.fast`). Whatever means a failure when it is over is as long as in apps, however busy the machine
-    /// is: those are the deadlines, and the times that are not named here.
+    /// (`SimulatorTiming.fast`). Whatever means a failure when it is over is as long as in apps, however busy the
+    /// machine is: those are the deadlines, and the times that are not named here.
     static let short: BlueZTiming = {
         var times = BlueZTiming()
         times.daemon.reconnect = times.daemon.reconnect / 10

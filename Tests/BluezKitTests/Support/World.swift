@@ -19,7 +19,8 @@ protocol World: Sendable {
     func nextEvent(_ what: String, where matches: @escaping @Sendable (String) -> Bool) async throws -> String
 }
 
-/// How long to wait for what must come, in seconds: the rig has bluetoothd's own pace, and this machine other work to do.
+/// How long to wait for what must come, in seconds: the rig has bluetoothd's own pace, and this machine other work to
+/// do.
 let world_deadline: Double = Worlds.isRig ? 90 : 20
 
 enum Worlds {
@@ -49,8 +50,8 @@ enum Worlds {
 }
 
 extension Worlds {
-    /// A manager of an earlier test would take part in this one: its agent, say, refuses to pair what it does not know. (A
-    /// simulator has its own bus, and other tests run beside the scenarios.)
+    /// A manager of an earlier test would take part in this one: its agent, say, refuses to pair what it does not know.
+    /// (A simulator has its own bus, and other tests run beside the scenarios.)
     private static func expectNoManagers() async {
         do { try await eventually("no manager of an earlier test is there", within: 5) { Session.count == 0 } } catch {
             Issue.record(error)

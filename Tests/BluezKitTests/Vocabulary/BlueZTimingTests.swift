@@ -11,7 +11,7 @@ import Testing
         _ = machine.handle(.want(true))
         return (0..<count).map { _ in
             _ = machine.handle(.deviceRead(connected: false))
-            _ = machine.handle(.turn)
+            _ = machine.handle(.slot)
             let actions = machine.handle(.connectReply(.transient))
             _ = machine.handle(.timerFired)
             guard case .startBackOff(let delay)? = actions.first else { return .zero }

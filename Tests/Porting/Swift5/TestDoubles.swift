@@ -44,7 +44,8 @@ class PeripheralManagerMock: CBPeripheralManager, @unchecked Sendable {
     override func unpublishL2CAPChannel(_ PSM: CBL2CAPPSM) {}
 }
 
-/// Never made, as on Apple platforms: a peripheral has no public initialiser. What matters is that it can be overridden.
+/// Never made, as on Apple platforms: a peripheral has no public initialiser. What matters is that it can be
+/// overridden.
 class PeripheralMock: CBPeripheral, @unchecked Sendable {
     override var name: String? { "mock" }
     override var state: CBPeripheralState { .connected }

@@ -52,13 +52,14 @@ struct ConnectionEventFilter {
 }
 #endif
 
-/// The delegate of the `CBCentralManager`. Used on its queue only, by its callbacks and by ``CentralCore``, which runs there.
-final class CentralLink: NSObject, CBCentralManagerDelegate {
+/// The delegate of the `CBCentralManager`. Used on its queue only, by its callbacks and by ``CentralCore``, which runs
+/// there.
+final class CentralDelegate: NSObject, CBCentralManagerDelegate {
     private(set) var manager: CBCentralManager?
     private(set) weak var core: CentralCore?
     /// A reset ends everything, but what was restored waits until Bluetooth is on for the first time.
     private var hasBeenOn = false
-    private(set) var peripherals: [UUID: PeripheralLink] = [:]
+    private(set) var peripherals: [UUID: PeripheralDelegate] = [:]
     let channels = ChannelTable()
     /// The pairing questions that the app's handlers answer, by peripheral.
     private var questions: [UUID: Task<Void, Never>] = [:]
@@ -137,7 +138,8 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
             scans.add(subscription)
             if scan == parameters {
                 if parameters.allowsDuplicates { return }
-                // The scan has reported peripherals that the new consumer has yet to hear of: another one reports them again.
+                // The scan has reported peripherals that the new consumer has yet to hear of: another one reports them
+                // again.
                 manager.stopScan()
             }
             scan = parameters
@@ -208,12 +210,12 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
     func handle(_ peripheral: CBPeripheral) -> Peripheral? {
         guard let core else { return nil }
         let identifier = peripheral.identifier
-        let link = peripherals[identifier] ?? PeripheralLink(peripheral, of: self)
-        peripherals[identifier] = link
-        link.adopt(peripheral)
-        let handle = link.handle ?? Peripheral(identifier: identifier, core: core)
-        link.handle = handle
-        link.updateHandle()
+        let delegate = peripherals[identifier] ?? PeripheralDelegate(peripheral, of: self)
+        peripherals[identifier] = delegate
+        delegate.adopt(peripheral)
+        let handle = delegate.handle ?? Peripheral(identifier: identifier, core: core)
+        delegate.handle = handle
+        delegate.updateHandle()
         return handle
     }
 
@@ -227,9 +229,9 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
 
     /// The app has released its object. CoreBluetooth ends the connection of a peripheral that is released.
     func release(_ identifier: UUID) {
-        guard let link = peripherals[identifier], link.handle == nil else { return }
+        guard let delegate = peripherals[identifier], delegate.handle == nil else { return }
         peripherals[identifier] = nil
-        link.close(CBError(.operationCancelled))
+        delegate.close(CBError(.operationCancelled))
     }
 
     // MARK: Pairing
@@ -281,7 +283,7 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
             let error = BluetoothError.unavailable(state)
             endScans(error)
             if state != .poweredOff { restored.end() }
-            for link in peripherals.values { link.reset(error, isInvalid: state != .poweredOff) }
+            for delegate in peripherals.values { delegate.reset(error, isInvalid: state != .poweredOff) }
         } else {
             endWaitingScans(BluetoothError.unavailable(state))
         }
@@ -311,25 +313,25 @@ final class CentralLink: NSObject, CBCentralManagerDelegate {
     }
 
     func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {
-        guard let link = peripherals[peripheral.identifier] else { return }
-        let isNews = !link.isConnected  // not where further options were given
-        link.didConnect()
-        if isNews, let handle = link.handle { events.send(.didConnectPeripheral(handle)) }
+        guard let delegate = peripherals[peripheral.identifier] else { return }
+        let isNews = !delegate.isConnected  // not where further options were given
+        delegate.didConnect()
+        if isNews, let handle = delegate.handle { events.send(.didConnectPeripheral(handle)) }
     }
 
     func centralManager(_ central: CBCentralManager, didFailToConnect peripheral: CBPeripheral, error: (any Error)?) {
-        guard let link = peripherals[peripheral.identifier] else { return }
-        link.didEnd(error ?? CBError(.connectionFailed))
-        if let handle = link.handle { events.send(.didFailToConnect(handle, error)) }
+        guard let delegate = peripherals[peripheral.identifier] else { return }
+        delegate.didEnd(error ?? CBError(.connectionFailed))
+        if let handle = delegate.handle { events.send(.didFailToConnect(handle, error)) }
     }
 
     func centralManager(
         _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, timestamp: CFAbsoluteTime,
         isReconnecting: Bool, error: (any Error)?
     ) {
-        guard let link = peripherals[peripheral.identifier] else { return }
-        link.didEnd(error ?? CBError(.operationCancelled), isReconnecting: isReconnecting)
-        if let handle = link.handle {
+        guard let delegate = peripherals[peripheral.identifier] else { return }
+        delegate.didEnd(error ?? CBError(.operationCancelled), isReconnecting: isReconnecting)
+        if let handle = delegate.handle {
             events.send(.didDisconnectPeripheral(handle, isReconnecting: isReconnecting, error))
         }
     }

@@ -3,7 +3,7 @@ import BluezDBus
 
 /// The attribute table of one device as BlueZ shows it. Kept up to date by `InterfacesAdded` and `InterfacesRemoved`;
 /// lists are in the order of the remote table, by the handles in BlueZ's paths.
-struct AttributeTree {
+struct AttributeTable {
     struct Service {
         let path: ObjectPath
         let uuid: CBUUID
@@ -41,7 +41,7 @@ struct AttributeTree {
     private(set) var mtuBytes: Int?
     /// Why something is missing; nil: the table is complete. If it is set, discovery fails with it, because attributes
     /// that were not read are not absent.
-    var flaw: BusError?
+    var readError: BusError?
 
     /// The maximum number of attributes accepted from one peripheral. Real ones have some hundred; there are 65,535
     /// handles.
@@ -58,8 +58,8 @@ struct AttributeTree {
             .sorted { $0.path < $1.path }
     }
 
-    /// BlueZ is right about those that it calls primary. Of the others (``BlueZDifference/replacedServices``) those that another
-    /// service includes are secondary, without which a secondary service has no use.
+    /// BlueZ is right about those that it calls primary. Of the others (``BlueZDifference/replacedServices``) those
+    /// that another service includes are secondary, without which a secondary service has no use.
     private func isPrimary(_ service: Service) -> Bool {
         service.isPrimary || !included.contains(service.path.rawValue)
     }
@@ -158,7 +158,7 @@ struct AttributeTree {
         try fields.apply(&properties, uuids: uuids)
         guard let uuid = fields.uuid else { throw .malformed("\(path) has no UUID") }
         guard count < Self.limit else {
-            if flaw == nil { flaw = .limit("the peripheral has more than \(Self.limit) attributes") }
+            if readError == nil { readError = .limit("the peripheral has more than \(Self.limit) attributes") }
             return nil
         }
         let service: String?

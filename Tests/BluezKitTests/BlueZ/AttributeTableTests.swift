@@ -4,21 +4,21 @@ import Testing
 
 @testable import BluezKit
 
-@Suite struct AttributeTreeTests {
+@Suite struct AttributeTableTests {
     private static let device = "/org/bluez/hci0/dev_F0_00_00_00_00_01"
     private let uuid = CBUUID(string: "2A37")
 
     private func path(_ text: String) -> ObjectPath { ObjectPath(Self.device + text) ?? "/" }
 
     /// One service, with `count` characteristics of one descriptor each.
-    private func tree(_ count: Int) -> AttributeTree {
-        var tree = AttributeTree()
-        tree.insert(AttributeTree.Service(path: path("/service0001"), uuid: uuid, isPrimary: true))
+    private func tree(_ count: Int) -> AttributeTable {
+        var tree = AttributeTable()
+        tree.insert(AttributeTable.Service(path: path("/service0001"), uuid: uuid, isPrimary: true))
         for number in 0..<count {
             let hex = String(number + 0x1000, radix: 16)
             tree.insert(
-                AttributeTree.Characteristic(path: path("/service0001/char\(hex)"), uuid: uuid, properties: [.read]))
-            tree.insert(AttributeTree.Descriptor(path: path("/service0001/char\(hex)/desc\(hex)"), uuid: uuid))
+                AttributeTable.Characteristic(path: path("/service0001/char\(hex)"), uuid: uuid, properties: [.read]))
+            tree.insert(AttributeTable.Descriptor(path: path("/service0001/char\(hex)/desc\(hex)"), uuid: uuid))
         }
         return tree
     }
@@ -64,10 +64,10 @@ import Testing
 
     @Test("GD-1 a service that BlueZ calls secondary, and that no other one includes, is primary")
     func replaced() {
-        var tree = AttributeTree()
+        var tree = AttributeTable()
         func insert(_ number: Int, isPrimary: Bool, includes: [Int] = []) {
             tree.insert(
-                AttributeTree.Service(
+                AttributeTable.Service(
                     path: path("/service000\(number)"), uuid: uuid, isPrimary: isPrimary,
                     includes: includes.map { Self.device + "/service000\($0)" }))
         }
@@ -88,10 +88,10 @@ import Testing
         var tree = tree(0)
         let service = Self.device + "/service0001"
         tree.insert(
-            AttributeTree.Characteristic(
+            AttributeTable.Characteristic(
                 path: path("/service0001/char0010"), uuid: uuid, properties: [.read], value: [1]))
         #expect(tree.characteristics(of: service, isBonded: false).first?.value == [1])
-        let changed = AttributeTree.Characteristic(
+        let changed = AttributeTable.Characteristic(
             path: path("/service0001/char0020"), uuid: CBUUID(string: "2A05"), properties: [.indicate])
         for _ in 0..<2 { tree.insert(changed) }  // announced again
         #expect(tree.characteristics(of: service, isBonded: false).first?.value == nil)
@@ -104,7 +104,7 @@ import Testing
     func serviceOfPath() {
         let service = Self.device + "/service0001"
         for below in ["", "/char0002", "/char0002/desc0003"] {
-            #expect(AttributeTree.service(of: service + below) == service)
+            #expect(AttributeTable.service(of: service + below) == service)
         }
     }
 
@@ -113,13 +113,13 @@ import Testing
     private let uuids = UUIDPool()
 
     @discardableResult
-    private func add(_ text: String, _ properties: [(String, Value)], to tree: inout AttributeTree) throws -> String? {
+    private func add(_ text: String, _ properties: [(String, Value)], to tree: inout AttributeTable) throws -> String? {
         try read(.properties(properties)) { try tree.add(path(text), properties: &$0, uuids: uuids) }
     }
 
     /// A service with one characteristic and one descriptor, as BlueZ announces them.
-    private func announced() throws -> AttributeTree {
-        var tree = AttributeTree()
+    private func announced() throws -> AttributeTable {
+        var tree = AttributeTable()
         try add("/service0001", [("UUID", .string("180D")), ("Primary", .bool(true))], to: &tree)
         try add("/service0001/char0002", [("UUID", .string("2A37")), ("Flags", .strings(["notify"]))], to: &tree)
         try add("/service0001/char0002/desc0004", [("UUID", .string("2902"))], to: &tree)
@@ -128,7 +128,7 @@ import Testing
 
     @Test("objects are read by the level of their path, and each names the service that it changes")
     func announcements() throws {
-        var tree = AttributeTree()
+        var tree = AttributeTable()
         let service = Self.device + "/service0001"
         #expect(try add("/service0001", [("UUID", .string("180D"))], to: &tree) == service)
         #expect(try add("/service0001/char0002", [("UUID", .string("2A37"))], to: &tree) == service)
@@ -145,13 +145,13 @@ import Testing
 
     @Test("of the interfaces of an object only those of attributes count")
     func interfaces() throws {
-        func add(_ interface: String, to tree: inout AttributeTree) throws -> String? {
+        func add(_ interface: String, to tree: inout AttributeTable) throws -> String? {
             let entry = Value.Entry(.string(interface), .properties([("UUID", .string("180D"))]))
             return try read(.dictionary(key: "s", value: "a{sv}", [entry])) {
                 try tree.add(path("/service0001"), &$0, uuids: uuids)
             }
         }
-        var tree = AttributeTree()
+        var tree = AttributeTable()
         for interface in ["org.freedesktop.DBus.Properties", "org.bluez.Device1", "org.bluez.GattService10"] {
             #expect(try add(interface, to: &tree) == nil)
         }
@@ -161,7 +161,7 @@ import Testing
 
     @Test("an object without a UUID is an error, and one with a property of a wrong type as well")
     func malformed() throws {
-        var tree = AttributeTree()
+        var tree = AttributeTable()
         let wrong: [[(String, Value)]] = [
             [], [("Primary", .bool(true))], [("UUID", .string("heart"))], [("UUID", .int32(1))],
             [("UUID", .string("180D")), ("Primary", .string("yes"))],
@@ -182,7 +182,7 @@ import Testing
             ("authenticated-signed-writes", .authenticatedSignedWrites), ("extended-properties", .extendedProperties),
             ("encrypt-read", []), ("reliable-write", []), ("Read", []), ("", []),
         ]
-        var tree = AttributeTree()
+        var tree = AttributeTable()
         let service = Self.device + "/service0001"
         for (flag, property) in flags {
             try add("/service0001/char0002", [("UUID", .string("2A37")), ("Flags", .strings([flag]))], to: &tree)
@@ -195,7 +195,7 @@ import Testing
 
     @Test("GD-10 a value that BlueZ knew is kept, but not one that notifies")
     func values() throws {
-        var tree = AttributeTree()
+        var tree = AttributeTable()
         for (flags, value) in [(["read"], [1, 2]), (["read", "notify"], nil), (["indicate"], nil)]
             as [([String], [UInt8]?)]
         {
@@ -209,7 +209,7 @@ import Testing
     @Test(
         "GD-8 of the primary services those of the system are hidden; secondary ones are found where they are included")
     func visible() throws {
-        var tree = AttributeTree()
+        var tree = AttributeTable()
         let secondary = Self.device + "/service0030"
         for (number, uuid) in ["1800", "1801", "180D", "180A"].enumerated() {
             let includes: [Value] = [.path(path("/service0030")), .path(path("/service0099"))]
@@ -228,7 +228,7 @@ import Testing
 
     @Test("lists are in the order of the handles, whatever the order of the announcements")
     func handles() throws {
-        var tree = AttributeTree()
+        var tree = AttributeTable()
         let service = Self.device + "/service0001"
         for handle in ["00ff", "0003", "0100", "000a"] {
             try add("/service0001/char0002/desc\(handle)", [("UUID", .string("2901"))], to: &tree)
@@ -307,13 +307,15 @@ import Testing
 
     @Test("a table that is too large has a flaw, and stays as it was")
     func limit() throws {
-        var tree = tree((AttributeTree.limit - 1) / 2)
-        while tree.descriptors.count + tree.characteristics.count + 1 < AttributeTree.limit {
-            tree.insert(AttributeTree.Descriptor(path: path("/service0001/char1000/descffff"), uuid: uuid))
+        var tree = tree((AttributeTable.limit - 1) / 2)
+        while tree.descriptors.count + tree.characteristics.count + 1 < AttributeTable.limit {
+            tree.insert(AttributeTable.Descriptor(path: path("/service0001/char1000/descffff"), uuid: uuid))
         }
-        #expect(tree.flaw == nil)
+        #expect(tree.readError == nil)
         #expect(try add("/service0002", [("UUID", .string("180D"))], to: &tree) == nil)
         #expect(tree.services.count == 1)
-        guard case .limit? = tree.flaw else { return #expect(Bool(false), "\(String(describing: tree.flaw))") }
+        guard case .limit? = tree.readError else {
+            return #expect(Bool(false), "\(String(describing: tree.readError))")
+        }
     }
 }

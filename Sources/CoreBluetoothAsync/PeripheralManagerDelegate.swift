@@ -36,9 +36,9 @@ struct CalledOff {
     }
 }
 
-/// The delegate of the `CBPeripheralManager`. Used on its queue only, by its callbacks and by ``PeripheralManagerCore``, which
-/// runs there.
-final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
+/// The delegate of the `CBPeripheralManager`. Used on its queue only, by its callbacks and by
+/// ``PeripheralManagerCore``, which runs there.
+final class PeripheralManagerDelegate: NSObject, CBPeripheralManagerDelegate {
     /// What an operation returns.
     enum Answer: Sendable {
         case done
@@ -58,7 +58,8 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
     /// The services that are being added, by request.
     private var adding: [UInt64: PublishedService] = [:]
     private var advertising: UInt64?
-    /// By characteristic: the system has room for each of them apart, so that none waits for the subscribers of another.
+    /// By characteristic: the system has room for each of them apart, so that none waits for the subscribers of
+    /// another.
     private var updates: [UInt64: RequestQueue<Update>] = [:]
     private(set) var publishing = RequestQueue<ChannelRequest>()
     private var restoredChannels = RestoredChannels()
@@ -277,8 +278,8 @@ final class PeripheralManagerLink: NSObject, CBPeripheralManagerDelegate {
     }
 
     private func send(_ update: Update, of characteristic: CBMutableCharacteristic) -> Bool {
-        // Without subscribers there is nothing to send, nor to wait for: CoreBluetooth returns false for a restored service that
-        // could not be published again, and never says when there is room.
+        // Without subscribers there is nothing to send, nor to wait for: CoreBluetooth returns false for a restored
+        // service that could not be published again, and never says when there is room.
         guard let subscribed = characteristic.subscribedCentrals, !subscribed.isEmpty else { return true }
         let centrals = update.centrals.map { wanted in subscribed.filter { wanted.contains($0.identifier) } }
         // An empty list means all of them, for CoreBluetooth too.

@@ -1,7 +1,7 @@
 import CoreBluetooth
 
 /// The delegate of a `CBPeripheral`, and everything that waits for it. Used on the manager's queue only.
-final class PeripheralLink: NSObject, CBPeripheralDelegate {
+final class PeripheralDelegate: NSObject, CBPeripheralDelegate {
     typealias Continuation = CheckedContinuation<Answer, any Error>
     private typealias Requests = RequestQueue<Operation>
     /// The answer that opens a channel says which one only if it is no error, so channels have a queue of their own.
@@ -10,7 +10,7 @@ final class PeripheralLink: NSObject, CBPeripheralDelegate {
     /// What the app holds. When that is released, so is this.
     weak var handle: Peripheral?
     private(set) var peripheral: CBPeripheral
-    private weak var central: CentralLink?
+    private weak var central: CentralDelegate?
     /// `peripheral` belongs to a system service that has gone: another object has to be retrieved.
     private var isInvalid = false
 
@@ -27,7 +27,7 @@ final class PeripheralLink: NSObject, CBPeripheralDelegate {
     private var subscribed: Set<UInt64> = []
     private var serviceChanges = EventHub<[Service], Never>()
 
-    init(_ peripheral: CBPeripheral, of central: CentralLink) {
+    init(_ peripheral: CBPeripheral, of central: CentralDelegate) {
         (self.peripheral, self.central) = (peripheral, central)
         super.init()
         peripheral.delegate = self
@@ -152,9 +152,9 @@ final class PeripheralLink: NSObject, CBPeripheralDelegate {
         let identifier = peripheral.identifier
         central?.manager?.removeBond(with: peripheral) { [weak core = central?.core] error in
             core?.assumeIsolated {
-                let link = $0.link.peripherals[identifier]
-                link?.bondRemovals.remove(request)
-                link?.resume(request, error.map { .failure($0) } ?? .success(.done))
+                let delegate = $0.delegate.peripherals[identifier]
+                delegate?.bondRemovals.remove(request)
+                delegate?.resume(request, error.map { .failure($0) } ?? .success(.done))
             }
         }
     }
