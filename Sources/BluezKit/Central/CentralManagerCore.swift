@@ -42,7 +42,7 @@ final class CentralManagerCore: Recipient, @unchecked Sendable {
     /// What the app was told last.
     private(set) var announcedState = CBManagerState.unknown
     /// The restoration of what an earlier process left, while nothing is reported yet.
-    private(set) var restoration: RestorationQuery?
+    private(set) var restoration: CentralRestoration?
     private var mustEndUnclaimed: Bool
 
     /// - Parameter session: Kept while the app has any of the manager's objects.
@@ -51,7 +51,7 @@ final class CentralManagerCore: Recipient, @unchecked Sendable {
         configuration: Configuration
     ) {
         (self.central, self.session, self.configuration) = (central, session, configuration)
-        restoration = preserved.map { RestorationQuery($0) }
+        restoration = preserved.map { CentralRestoration($0) }
         mustEndUnclaimed = configuration.claims != nil
         inbox = Inbox(place)
         isOnMainQueue = (place as? DispatchQueue)?.isMain ?? false

@@ -243,8 +243,8 @@ final class CentralRole: @unchecked Sendable {  // holds: confined to the bus qu
     func announceState(to core: CentralManagerCore) {
         let state = adapter.state
         guard state != .unknown, state != core.announcedState else { return }
-        if let query = core.restoration {
-            return handle(.stateChanged(isOn: state == .poweredOn), query, of: core)
+        if let restoration = core.restoration {
+            return restoration.stateChanged(isOn: state == .poweredOn, for: core, self)
         }
         core.announce(state)
         core.use(adapter: adapter.name)

@@ -1,0 +1,76 @@
+import BluezKitSimulator
+import CoreBluetooth
+import Foundation
+import Testing
+
+@testable import BluezKit
+
+/// When a manager's app hears what was restored: once, and before anything else.
+@Suite struct CentralRestorationTests {
+    private static let heart = "/org/bluez/hci0/dev_F0_F1_F2_00_00_01"
+
+    /// An app that says what it hears, in order.
+    private final class App: NSObject, CBCentralManagerDelegate {
+        let log = EventLog<String>()
+
+        func centralManager(_ central: CBCentralManager, willRestoreState dict: [String: Any]) {
+            let found = dict[CBCentralManagerRestoredStatePeripheralsKey] as? [CBPeripheral] ?? []
+            log.append("restored \(found.count)")
+        }
+
+        func centralManagerDidUpdateState(_ central: CBCentralManager) { log.append("\(central.state)") }
+    }
+
+    /// - Parameter limit: How long the answers may take.
+    private func restore(
+        _ fault: SimulatorFault.Effect, limit: Duration, meanwhile: (SimulatedWorld) async throws -> Void = { _ in }
+    ) async throws -> (events: [String], outcome: BluezRestoration.Outcome?) {
+        let world = try await SimulatedWorld(.calm)
+        let directory = try TemporaryDirectory()
+        let before = Central(world, options: directory.centralOptions)
+        try await before.powerOn()
+        let peripherals = [try await before.find("Rig Heart"), try await before.find("Rig Sink")]
+        for peripheral in peripherals { try await before.connect(peripheral) }
+        let heart = peripherals[0].identifier
+        // Killed, as far as the disk knows.
+        let copy = try TemporaryDirectory(copying: directory)
+        let times = ShortTimes(on: world.busAddress) { $0.link.restoration = limit }
+        defer { withExtendedLifetime((times, before)) {} }
+        let asked = world.simulator.calls("GetAll", path: Self.heart).count
+        world.simulator.inject(SimulatorFault("GetAll", path: Self.heart, fault))
+        let app = App()
+        // Of another session, as in another process.
+        let manager = CBCentralManager(
+            delegate: app, queue: DispatchQueue(label: "test.restoration"),
+            options: world.managerOptions.merging(copy.centralOptions) { $1 }
+                .merging([BluezManagerOptionAdapterKey: "hci0"]) { $1 })
+        _ = try #require(await world.simulator.waitForCalls("GetAll", path: Self.heart, count: asked + 1))
+        try await meanwhile(world)
+        try await app.log.next("the state") { $0.hasPrefix("restored") ? nil : true }
+        // A late answer, or the end of the time, would be told by now.
+        _ = manager.retrieveConnectedPeripherals(withServices: [])
+        manager.session.queue.sync {}
+        return (app.log.all, manager.restoration?.peripherals.first { $0.identifier == heart }?.outcome)
+    }
+
+    @Test("RS-3 an app hears what is restored when BlueZ has told of the last peripheral, and not before")
+    func answers() async throws {
+        let restored = try await restore(.delay(.milliseconds(100)), limit: .seconds(60))
+        #expect(restored.events == ["restored 2", "poweredOn"])
+        #expect(restored.outcome == .connected)
+    }
+
+    @Test("RS-3 where BlueZ does not tell of a peripheral, the app hears when that has taken too long")
+    func isSilent() async throws {
+        let restored = try await restore(.ignore, limit: .milliseconds(50))
+        #expect(restored.events == ["restored 2", "poweredOn"])
+        #expect(restored.outcome == .connecting)
+    }
+
+    @Test("RS-3 an app hears what is restored once, if Bluetooth goes off while BlueZ is asked")
+    func goesOff() async throws {
+        let restored = try await restore(.ignore, limit: .seconds(60)) { try await $0.control("rig power off") }
+        #expect(restored.events == ["restored 2", "poweredOff"])
+        #expect(restored.outcome == .connecting)
+    }
+}
