@@ -14,10 +14,7 @@ final class DeviceConnection: CustomStringConvertible {
     private(set) var channels: LinkChannels
     /// The peripherals that use the link. Few: one for each manager at most.
     private(set) var clients: [PeripheralCore] = []
-    /// This process's part in the link or the attempt, if a program with BluezKit has made it.
-    private var lease: LinkLease?
-    /// The link that it is for has ended, or has seemed to: if BlueZ has a link after all it is the same one.
-    private var isLeaseInDoubt = false
+    private var ownership: LinkOwnership
     /// `Connect` is on its way.
     private var attempt: ConnectAttempt?
     /// It was on its way when the last link ended.
@@ -35,6 +32,7 @@ final class DeviceConnection: CustomStringConvertible {
         (self.device, self.central) = (device, central)
         machine = LinkStateMachine(timing: central.bus.timing.link)
         loss = LinkLoss(timing: central.bus.timing.link)
+        ownership = LinkOwnership(of: device.identity.identifier)
         client = GATTClient(of: device, in: central)
         channels = LinkChannels(of: device, in: central)
     }
@@ -153,7 +151,7 @@ final class DeviceConnection: CustomStringConvertible {
     }
 
     /// The connection to the bus is gone: the link stays, as far as is known, and so does its file.
-    func abandonLease() { lease = nil }
+    func abandonLease() { ownership.abandon() }
 
     // MARK: What the machine decides
 
@@ -166,8 +164,7 @@ final class DeviceConnection: CustomStringConvertible {
             case .readDevice: readDevice()
             case .connect: connect()
             case .disconnect: disconnect()
-            // A link after the end of its lease is another program's.
-            case .disconnectAgain: lease != nil || LinkLease.directory == nil ? callDisconnect() : handle(.kept)
+            case .disconnectAgain: ownership.mayEndAgain ? callDisconnect() : handle(.kept)
             case .look(let looks): central.discovery.listen(looks, for: device)
             case .queue:
                 central.connects.request(device, isHeard: device.wasHeard(within: bus.timing.connect.inRange))
@@ -247,10 +244,10 @@ final class DeviceConnection: CustomStringConvertible {
         let wasLeased = isLeased
         ask { [weak self] isConnected in
             guard let self else { return }
-            settleLease(isConnected: isConnected == true)
-            if isConnected == true, lease == nil, phase == .checking {
+            ownership.settle(isConnected: isConnected == true)
+            if isConnected == true, !ownership.isOurs, phase == .checking {
                 // The link cannot be used any more, and there can be a new one soon.
-                do { lease = try sharedLease() } catch { return handle(.linkIsEnding) }
+                do { try ownership.share(leaseName, for: statePaths) } catch { return handle(.linkIsEnding) }
                 if wasLeased, !isLeased { return handle(.linkIsEnding) }
             }
             client.readUnreadObjects()
@@ -309,10 +306,7 @@ final class DeviceConnection: CustomStringConvertible {
         else { return handle(.connectReply(.transient)) }
         let attempt: ConnectAttempt
         do throws(LinkLease.IsEnding) {
-            // Another process has made an attempt, or a link, and may have died since.
-            let existing = try sharedLease()
-            if let existing { lease = existing } else { lease = try newLease() }
-            attempt = ConnectAttempt(hasExistingLease: existing != nil)
+            attempt = ConnectAttempt(hasExistingLease: try ownership.take(leaseName, for: statePaths))
         } catch {
             // Another process is ending the link: an attempt would be cut with it.
             return handle(.connectReply(.transient))
@@ -345,7 +339,7 @@ final class DeviceConnection: CustomStringConvertible {
         device.connect(by: proxy, completion: lane.inOrder(replied))
     }
 
-    private func claimLateLink() { if lease == nil { lease = try? newLease() } }
+    private func claimLateLink() { if !ownership.isOurs { _ = try? ownership.take(leaseName, for: statePaths) } }
 
     private func replied(to attempt: ConnectAttempt, _ result: Result<Message, BusError>) {
         guard attempt.answer() else { return }
@@ -361,15 +355,14 @@ final class DeviceConnection: CustomStringConvertible {
         guard let error = result.failure else { return handle(.connectReply(nil)) }
         Log.debug("connect \(device.path): \(error.name) \(error.message)")
         let failure = device.attemptFailed(error)
-        if attempt.endsLease(after: error, isWanted: phase == .attempting) { endLease() }
+        if attempt.endsLease(after: error, isWanted: phase == .attempting) { ownership.ended() }
         handle(.connectReply(failure))
     }
 
     private func disconnect() {
         endDiscoveryChanges()
-        guard lease?.beginEnding() ?? (LinkLease.directory == nil) else {
+        guard ownership.beginEnding() else {
             Log.debug("\(device.path): other programs use the link, which stays")
-            lease = nil
             return handle(.kept)
         }
         callDisconnect()
@@ -382,18 +375,18 @@ final class DeviceConnection: CustomStringConvertible {
             if let error = result.failure, !BlueZErrorName.isAnswer(result) {
                 device.warnStillConnected(error)
                 // The file stays, as that of an orphaned link. Not if the link ends in the next seconds.
-                if !device.properties.isConnected { lease = nil }
+                if !device.properties.isConnected { ownership.abandon() }
             } else if result.failure.map({ BlueZErrorName.meansUnknownObject($0.name) }) ?? true {
                 // Until it is answered, or the link has gone: then the lease goes, and not before.
-                endLease()
+                ownership.ended()
             }
             handle(.disconnectReply)
         }
-        let isLeased = lease != nil
+        let wasOurs = ownership.isOurs
         let mayCall = { [weak self, weak client] in
             // Not when it has ended meanwhile: there may be a new link soon.
             guard let self, client?.isCurrent == true, phase == .closing else { return false }
-            guard isLeased, lease == nil else { return true }
+            guard wasOurs, !ownership.isOurs else { return true }
             handle(.kept)  // what BlueZ is at is another program's
             return false
         }
@@ -404,8 +397,8 @@ final class DeviceConnection: CustomStringConvertible {
 
     private func linkUp() {
         endDiscoveryChanges()
-        settleLease(isConnected: true)
-        if lease == nil { lease = try? sharedLease() }
+        ownership.settle(isConnected: true)
+        if !ownership.isOurs { try? ownership.share(leaseName, for: statePaths) }
         loss.reset()
         device.linkUp()
         client.linkUp()
@@ -459,8 +452,8 @@ final class DeviceConnection: CustomStringConvertible {
             if core.request == nil { clients.removeAll { $0 === core } }
         }
         // If there is a link again it may be the old one, and is ours to end.
-        isLeaseInDoubt = true
-        if !device.properties.isConnected, !isWanted { endLease() }
+        ownership.doubt()
+        if !device.properties.isConnected, !isWanted { ownership.ended() }
         handle(.lossTold(isWanted: isWanted))
     }
 
@@ -537,10 +530,7 @@ final class DeviceConnection: CustomStringConvertible {
         endDiscoveryChanges()
         client.end()
         (earlierAttempt, attempt) = (attempt, nil)
-        if !keepsLease {
-            if !device.properties.isConnected { endLease() }
-            (lease, isLeaseInDoubt) = (nil, false)
-        }
+        if !keepsLease { device.properties.isConnected ? ownership.abandon() : ownership.ended() }
         central.pairing.endQuestion(about: device.path)
         device.markDisconnected()
         client.endSubscriptions()
@@ -552,9 +542,8 @@ final class DeviceConnection: CustomStringConvertible {
 
     func dropIfUnused() {
         guard isAttached, clients.isEmpty, phase == .idle else { return }
-        if let lease, let proxy = caller, lease.beginEnding() {
-            // BlueZ is at an attempt that another process has made, and has left to this one.
-            self.lease = nil
+        // BlueZ is at an attempt that another process has made, and has left to this one.
+        if let proxy = caller, let lease = ownership.leftByOthers() {
             bus.disconnect(proxy, mayCall: { true }) { [device] result in
                 if BlueZErrorName.isAnswer(result) { return lease.end() }
                 if let error = result.failure { device.warnStillConnected(error) }
@@ -582,42 +571,16 @@ extension DeviceConnection {
     /// Whether programs with BluezKit have made the link, or the attempt.
     private var isLeased: Bool { central.isLeased(device) }
 
-    /// Our part in a link that programs with BluezKit have made, if they have.
-    private func sharedLease() throws(LinkLease.IsEnding) -> LinkLease? {
-        guard let leaseName else { return nil }
-        return claimed(try LinkLease.share(leaseName, in: LinkLease.directory, for: device.identity.identifier))
+    /// Preserved state that wants the link.
+    private var statePaths: [String] {
+        clients.filter { $0.request != nil }.compactMap(\.manager.configuration.statePath)
     }
 
-    private func newLease() throws(LinkLease.IsEnding) -> LinkLease? {
-        guard let leaseName else { return nil }
-        return claimed(try LinkLease.make(leaseName, in: LinkLease.directory, for: device.identity.identifier))
-    }
-
-    private func claimed(_ lease: LinkLease?) -> LinkLease? {
-        for core in clients where core.request != nil {
-            core.manager.configuration.statePath.map { lease?.claim(in: $0) }
-        }
-        return lease
-    }
-
-    /// The lease says whose preserved state wants the link.
-    func claim(for core: PeripheralCore) { core.manager.configuration.statePath.map { lease?.claim(in: $0) } }
-
-    /// BlueZ has said whether there is a link, after one has ended.
-    private func settleLease(isConnected: Bool) {
-        if isLeaseInDoubt, !isConnected { endLease() }
-        isLeaseInDoubt = false
-    }
-
-    /// The link has ended, or the attempt has.
-    private func endLease() {
-        lease?.end()
-        (lease, isLeaseInDoubt) = (nil, false)
-    }
+    func claim(for core: PeripheralCore) { core.manager.configuration.statePath.map { ownership.claim($0) } }
 
     /// Ends a link, or an attempt, that a process has left which has died.
     func endOrphan(_ lease: LinkLease) {
-        self.lease = lease
+        ownership.inherit(lease)
         apply(machine.inherit())
     }
 }

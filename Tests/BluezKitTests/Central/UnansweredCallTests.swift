@@ -38,7 +38,8 @@ import Testing
         _ changing: Changing, _ peripheral: CBPeripheral, _ central: Central, atMost most: Int = .max
     ) async throws -> (any Error)? {
         let simulator = try #require(central.world as? SimulatedWorld).simulator
-        for _ in 0..<100 {
+        let deadline = ContinuousClock.now + .seconds(world_deadline)
+        while ContinuousClock.now < deadline {
             if changing.versions == most {
                 changing.peripheral.disconnect()
                 return try await ended(peripheral, central) { _ in false }?.first ?? nil
@@ -47,16 +48,12 @@ import Testing
             if let end = try await ended(peripheral, central, { if case .services = $0 { true } else { false } }) {
                 return end[0]
             }
-            if let service = peripheral.services?.first {
-                peripheral.discoverCharacteristics(nil, for: service)
-                try await central.next("characteristics") { if case .characteristics = $0 { true } else { nil } }
-            }
-            guard let value = peripheral.services?.first?.characteristics?.first else {
-                // Looked between the removal of the old service and the addition of the new one.
-                let modified = try await ended(peripheral, central) { if case .modified = $0 { true } else { false } }
-                if let modified { return modified[0] }
-                continue
-            }
+            // The old service is removed, and then the new one added: it is looked for until it is there, and stays.
+            guard let service = peripheral.services?.first else { continue }
+            peripheral.discoverCharacteristics(nil, for: service)
+            let end = try await ended(peripheral, central) { if case .characteristics = $0 { true } else { false } }
+            if let end { return end[0] }
+            guard let value = peripheral.services?.first?.characteristics?.first else { continue }
             let reads = simulator.calls("ReadValue").count
             peripheral.readValue(for: value)
             _ = try #require(await simulator.waitForCalls("ReadValue", count: reads + 1))
