@@ -1,18 +1,19 @@
 import Dispatch
 import Synchronization
 
-/// The threads that wait for what is ready. One of them leads: what it finds it handles on the connection's queue, and
-/// what comes of that for an app it brings to the app's queue, while another one leads in its place. So what has
-/// arrived and what an app makes of it cost one wake-up, as in a C program that polls, and an app that is busy holds up
-/// nothing but its own events.
+/// The one or two threads of a connection that wait for input. One is the leader: it handles input on the connection's
+/// queue, and then delivers one manager's events on the app's queue, while the other thread becomes the leader. So
+/// input and the app's reaction to it cost one wake-up, as in a C program that polls, and a busy app delays only its
+/// own events.
 ///
-/// There are two such threads at most, the second one as soon as it could be of use. One of them always waits.
+/// The second thread is started when it is first needed. A thread delivers only if the other one is free, so that one
+/// always waits.
 final class WaitingThreads: Sendable {
-    /// What the thread that leads does next.
+    /// What the leader does after it has handled input.
     struct Turn {
-        /// Whether it no longer leads: what comes next waits for the end of a pause.
+        /// Whether there is no leader until a pause is over.
         var isPaused = false
-        /// What it is to do outside the queue.
+        /// The delivery that the thread makes outside the queue.
         var delivery: (() -> Void)?
     }
 
@@ -20,7 +21,7 @@ final class WaitingThreads: Sendable {
 
     private let loop: EventLoop
     private let queue: DispatchQueue
-    /// How many do not deliver. One that could not be started never counts.
+    /// The number of threads that are not delivering. A thread that could not be started is never counted.
     private let free = Atomic(0)
     private let second = Atomic(Second.none)
 
@@ -45,7 +46,7 @@ final class WaitingThreads: Sendable {
             if second.compareExchange(expected: .isDue, desired: .started, ordering: .relaxed).exchanged,
                 !start(leads: false, handle)
             {
-                second.store(.none, ordering: .relaxed)  // perhaps later
+                second.store(.none, ordering: .relaxed)  // try again later
             }
             guard let delivery = turn.delivery else { continue }
             if !turn.isPaused { loop.release() }
@@ -54,15 +55,16 @@ final class WaitingThreads: Sendable {
         }
     }
 
-    // MARK: On the queue, by the thread that leads
+    // MARK: On the queue, by the leader
 
-    /// Whether this thread may deliver: another one must be left to wait.
+    /// Whether the leader may deliver, because another thread is free to become the leader. If not, a second one is
+    /// requested.
     func mayDeliver() -> Bool {
         if free.load(ordering: .relaxed) > 1 { return true }
         _ = second.compareExchange(expected: .none, desired: .isDue, ordering: .relaxed)
         return false
     }
 
-    /// This thread is going to deliver. Before another one can lead.
+    /// The leader is going to deliver. To be called before another thread can become the leader.
     func willDeliver() { free.subtract(1, ordering: .relaxed) }
 }

@@ -2,6 +2,17 @@ package import Foundation
 
 /// How to bring an app back to its previous state: compares what was preserved with the current state. A pure function
 /// (D12).
+///
+/// The outcome depends on whether Bluetooth has been up continuously since the state was saved, that is, whether the
+/// bus, the owner of `org.bluez` and the adapter's node in sysfs are the same. If not, a restart has ended all links.
+///
+/// | Preserved as | Up continuously | Connected now | Outcome | The app sees |
+/// |---|---|---|---|---|
+/// | connected | yes | yes | connected | `.connected`, with its table; subscribed again |
+/// | connected | yes | no | disconnected | `.connected`, then `didDisconnectPeripheral` |
+/// | connected | no | | connecting | `.connecting`, then `didConnect` |
+/// | connecting | | | connecting | the same |
+/// | any, bonded | | not bonded any more | dropped | nothing |
 package struct RestorationPlan: Equatable, Sendable {
     /// The current state of Bluetooth.
     package struct Live: Equatable, Sendable {

@@ -8,7 +8,13 @@ import Synchronization
 /// A change is appended, at the same cost however large the file is. When the changes outweigh the rest, the file is
 /// rewritten in the background. Saved state survives the end of this process at once, because the kernel has it, and a
 /// power cut some milliseconds later, because the disk is flushed in the background. A file is replaced in one step,
-/// and only by one that is on disk, so no file system can lose both the old one and the new one.
+/// and only by one that is on disk, so no file system can lose both the old one and the new one. Changes that arrive
+/// during a rewrite go into both files. A power cut can tear the last lines, which are then ignored. The lock is held
+/// during a wait for the disk only when a process saves for the first time and replaces an older file.
+///
+/// A directory or file that another user owns or can write to is not trusted. A file with invalid content is set aside.
+/// A file that cannot be read (no descriptors, no memory, a disk error) is left alone, and the manager runs without
+/// preservation, because saving might overwrite valid state. State of more than 16 MiB is not written.
 package final class SnapshotStore: Sendable {
     /// Why the store cannot be used.
     package struct Failure: Error, Equatable, CustomStringConvertible {

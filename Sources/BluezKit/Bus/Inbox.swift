@@ -2,14 +2,14 @@ package import Dispatch
 import BluezDBus
 import Foundation
 
-/// The bus queue's end of a manager, of either role.
+/// A manager, of either role, as the bus queue sees it.
 protocol Recipient: AnyObject, Sendable {
     associatedtype Event
-    /// Hands on what was posted in this turn of the bus queue.
+    /// Delivers what was posted in this turn of the bus queue.
     /// - Parameter mayDeliver: Whether the caller can make the delivery, outside the bus queue, however long it takes.
     /// - Returns: The delivery to make; nil: another thread makes it, or there is none.
     func flush(mayDeliver: () -> Bool) -> (() -> Void)?
-    /// On the app's queue. If the manager is gone nothing of it follows (CN-15).
+    /// Called on the app's queue. Has no effect if the manager has been released (CN-15).
     func deliver(_ event: Event)
     /// Whether the event means something without the manager.
     static func outlivesManager(_ event: Event) -> Bool
@@ -19,10 +19,10 @@ protocol Recipient: AnyObject, Sendable {
 package protocol CallbackPlace: Sendable {
     /// Runs `work` soon, after what was handed over before, and never within this call.
     func perform(_ work: @escaping @Sendable () -> Void)
-    /// Asked while work runs there. A queue that may run on any thread, for which it costs less to wait on a thread of
-    /// one's own than to hand over work; nil: one thread runs this place, and is woken.
+    /// Asked while work runs there. The queue, if it may run on any thread: `sync` from a thread of our own then costs
+    /// less than handing over work. Nil: one particular thread runs this place, and has to be woken.
     var queueOfAnyThread: DispatchQueue? { get }
-    /// Lets go of the work that was handed over last. - Returns: Whether it had not begun, and does not run.
+    /// Cancels the work that was handed over last. - Returns: Whether it had not begun, and will not run.
     func cancel() -> Bool
 }
 
@@ -35,23 +35,24 @@ extension DispatchQueue: CallbackPlace {
     var isMain: Bool { label == DispatchQueue.main.label }
 }
 
-/// The way from the bus queue to the app's queue: events in order, one wake-up for all that have gathered, and never a
-/// wait for the app. What an event changes of the app's objects it changes when it is delivered (D2).
+/// Delivers a manager's events from the bus queue to the app's queue: in order, with one wake-up for all that are
+/// pending, and without ever waiting for the app on the bus queue. An event changes the app's objects when it is
+/// delivered (D2).
 ///
-/// Events for a queue that may run on any thread are brought by `sync`, which runs right there when the queue is idle:
-/// by the thread that has waited for the bus, which then has no other one to wake, or else by a thread of this. `async`
-/// would cost more: libdispatch wakes and parks a worker of its pool for every single notification. Only the first
-/// delivery is made so: a queue that never runs would keep a thread forever. The main queue and other places that one
-/// thread runs are handed one block at a time.
+/// A queue that may run on any thread gets its events by `sync`, which runs in place when the queue is idle. The caller
+/// is the leader of `WaitingThreads`, which then wakes no other thread, or else the inbox's own thread. `async` would
+/// cost more, because libdispatch wakes and parks a worker of its pool for each notification. Only the first delivery
+/// uses `async`, because a queue that never runs would otherwise occupy a thread forever. The main queue, and other
+/// places that one particular thread runs, get one block at a time.
 // holds: what changes is under the lock of `state`
 final class Inbox<Owner: Recipient>: @unchecked Sendable {
     // holds: events are made on the bus queue, consumed on the app's, never shared
     private struct State: @unchecked Sendable {
         var events: [Owner.Event] = []
-        /// Whom the events are for; held while there are any.
+        /// The receiver of the events; retained while there are any.
         var recipient: Owner?
         var carrier = Carrier.none
-        /// Where events are brought by `sync`; nil: it has not run yet, or one thread runs it.
+        /// The queue to use `sync` on; nil: it has not run yet, or one particular thread runs it.
         var queue: DispatchQueue?
         var hasThread = false
         var hasEnded = false
@@ -59,15 +60,15 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
         var isAbandoned = false
     }
 
-    /// Who brings what there is to the app's queue, one at a time.
+    /// Which thread delivers pending events.
     private enum Carrier: Equatable {
-        /// No one yet: a block must be handed over.
+        /// None: a block must be handed over to the queue.
         case none
-        /// A block on the queue, which may not run.
+        /// The one that will run a block on the queue, if the queue runs at all.
         case block
-        /// A thread.
+        /// A thread that uses `sync` and is already delivering.
         case thread
-        /// No one at the moment: a thread must take it on.
+        /// None at the moment: a thread must begin to deliver.
         case anyThread
     }
 
@@ -77,7 +78,7 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
     /// Posted in this turn. Confined to the bus queue.
     private var outgoing: [Owner.Event] = []
 
-    /// Whether it could be started.
+    /// Starts a thread. Returns whether that was possible.
     private let makeThread: MakeThread
     typealias MakeThread = (_ name: String, _ body: @escaping @Sendable () -> Void) -> Bool
 
@@ -92,9 +93,9 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
         return outgoing.count == 1
     }
 
-    /// Delivers what was added, after all that was delivered before. Events for a manager that is gone are lost.
-    /// - Parameter mayDeliver: Asked if a thread must take it on.
-    /// - Returns: The delivery, if the caller may make it, and is to.
+    /// Delivers what was added, after everything that was delivered before. Events for a released manager are dropped.
+    /// - Parameter mayDeliver: Asked if a thread must begin to deliver.
+    /// - Returns: The delivery that the caller must make; nil: none.
     func flush(to recipient: Owner, mayDeliver: () -> Bool) -> (() -> Void)? {
         guard !outgoing.isEmpty else { return nil }
         let events = outgoing
@@ -108,7 +109,7 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
         return nil
     }
 
-    /// - Returns: Who was to bring events before that; or a block, if there is nothing to bring.
+    /// - Returns: The carrier before that; or `.block`, if there is nothing to deliver.
     private func post(_ events: [Owner.Event], to recipient: Owner) -> Carrier {
         state.withLock { state in
             let events = state.isAbandoned ? events.filter(Owner.outlivesManager) : events
@@ -126,8 +127,8 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
         }
     }
 
-    /// The app has released the manager. Events that only it would have heard of are dropped, so that a place that does
-    /// not run keeps nothing alive, which may keep that place.
+    /// The app has released the manager. Events that only it would have received are dropped: on a queue that does not
+    /// run they would keep objects alive, which may in turn keep that queue alive.
     func abandon() {
         let (dropped, recipient, isIdle) = state.withLock { state in
             let events = state.events
@@ -142,7 +143,7 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
         if isIdle, place.cancel() { restart() }
     }
 
-    /// The block does not come. An event may have been posted for it meanwhile.
+    /// The block was cancelled. An event may have been posted for it meanwhile.
     private func restart() {
         let hasEvents = state.withLock { state in
             if state.events.isEmpty { state.carrier = .none }
@@ -151,7 +152,7 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
         if hasEvents { handOver() }
     }
 
-    /// Has a block run where the app wants it.
+    /// Hands a block over to the app's queue.
     private func handOver() {
         place.perform { [self] in deliverBlock() }
         // The app may have released the manager after the event was posted, and before this.
@@ -159,7 +160,7 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
         if isForNothing, place.cancel() { restart() }
     }
 
-    /// Nothing follows: the manager is gone.
+    /// The manager has been released: no more events follow.
     func end() {
         let hasThread = state.withLock { state in
             state.hasEnded = true
@@ -168,8 +169,8 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
         if hasThread { wakeUp.signal() }
     }
 
-    /// On the app's queue. What is posted meanwhile waits for a turn of its own, also if the app runs a loop in a
-    /// callback.
+    /// On the app's queue. Events that are posted meanwhile are delivered by another block, even if the app runs a loop
+    /// in a callback.
     private func deliverBlock() {
         if let recipient = state.withLock({ $0.recipient }) { deliver(to: recipient) }
         let queue = place.queueOfAnyThread
@@ -189,7 +190,7 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
         if queue == nil { handOver() } else { wakeThread() }
     }
 
-    /// Lets the thread of this bring what there is.
+    /// Wakes the inbox's own thread to deliver pending events, and starts it first if there is none.
     private func wakeThread() {
         let hasThread = state.withLock { state in
             defer { state.hasThread = true }
@@ -203,12 +204,12 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
             while deliverAll() { wakeUp.wait() }
         }
         guard !hasStarted else { return }
-        // The process may have no more threads. One of libdispatch's, or the main one, brings it instead.
+        // The process may have no more threads. One of libdispatch's, or the main one, delivers instead.
         state.withLock { ($0.hasThread, $0.carrier) = (false, .block) }
         handOver()
     }
 
-    /// Brings what there is to the queue, until there is nothing.
+    /// Delivers pending events on the queue until there are none.
     /// - Returns: Whether more may follow.
     private func deliverAll() -> Bool {
         while true {

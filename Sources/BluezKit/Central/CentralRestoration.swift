@@ -5,6 +5,11 @@ import Foundation
 /// What an earlier process left of a central manager, until its app has heard of it: BlueZ is asked about each
 /// preserved peripheral, and the app hears when all answers are there, when that has taken too long, or when Bluetooth
 /// is not on. Nothing is reported before.
+///
+/// The subscriptions of adopted links are renewed without a report to the app. They had ended with the process, by
+/// signals and by sockets alike: what the peripheral sent in the meantime is lost. Attributes are matched by handle,
+/// UUID and a digest of the service's layout. Those that do not match are reported by `didModifyServices`; all others
+/// keep working.
 final class CentralRestoration {
     private let snapshot: Snapshot
     private var hasBegun = false

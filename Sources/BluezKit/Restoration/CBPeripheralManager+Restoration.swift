@@ -2,7 +2,11 @@ import BluezKitRestore
 import Foundation
 import Synchronization
 
-/// Preserving the work of a peripheral manager, and resuming it.
+/// Preserving the work of a peripheral manager, and resuming it. BlueZ has withdrawn everything together with the
+/// process, so there is nothing to query. The services are published again with the commands that the app's own calls
+/// use, marked so that no callback follows; then the advertisement is started. When `willRestoreState` has returned,
+/// services that this version of the app makes differently are withdrawn (``CBMutableService/restored(from:)``), before
+/// BlueZ is given any of them.
 extension CBPeripheralManager {
     // MARK: Preserving
 

@@ -7,6 +7,15 @@ import Foundation
 /// identifier every change is on disk before it takes effect, and before the app's call returns (D11); without one the
 /// book is only used to resume after a reset (D10).
 ///
+/// What the app's queue learns (a link, a table, `isNotifying`) is written as well, before the callback. Values and
+/// scan reports are not written. The subscribers of our services, whose subscriptions BlueZ ends with the process, are
+/// written once a second at most. A failed save is retried every 5 s.
+///
+/// A link that has ended is removed when `didDisconnectPeripheral` has *returned*: if the process is killed within the
+/// callback, the next one gets it again. Switching Bluetooth off ends everything, but bluetoothd sends the same signals
+/// when it is asked to exit. So the removal of the preserved state is delayed by 10 s, and cancelled if the daemon
+/// exits in that time.
+///
 /// May be used on any thread. The lock is held while the file is written, so that the changes reach it in order. It is
 /// taken before the locks of managers and peripherals; nothing is logged while it is held.
 final class IntentBook: Sendable {
