@@ -1,5 +1,5 @@
-/// What depends on the version of BlueZ or of Linux: the only place that knows. `Docs/COMPATIBILITY.md` shows this
-/// table, and `bluez-demo doctor` those rows that are faults of the versions that it finds.
+/// What depends on the version of BlueZ: the only place that knows. What depends on that of Linux is in ``LinuxFault``.
+/// `Docs/COMPATIBILITY.md` shows both tables, and `bluez-demo doctor` the faults of the versions that it finds.
 package enum BlueZDifference: CaseIterable, Sendable {
     case mtuProperty, bondedProperty, longWrites, improperlyConfigured, subscriberSockets, emptyUpdates
     case solicitedServices, confirmations, preferredBearer, inProgressName, lateBonds, disconnectReasons

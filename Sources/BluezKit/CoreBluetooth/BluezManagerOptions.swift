@@ -54,7 +54,7 @@ public let BluezManagerOptionAllowJustWorksPairingKey: String = "BluezManagerOpt
 public let BluezManagerOptionMayPowerCycleKey: String = "BluezManagerOptionMayPowerCycle"
 
 /// **BluezKit addition.** Option of a `CBCentralManager`, Bool: whether notifications come by a socket of BlueZ
-/// (`AcquireNotify`) in place of signals on the bus: at high rates that takes a third of the CPU in the app, and none
+/// (`AcquireNotify`) in place of signals on the bus: at full speed that takes half of the CPU in the app, and none
 /// in the bus. The default is false, until there is a bluetoothd without the faults that forbid it.
 ///
 /// It concerns characteristics with the property `notify`. While this process has the socket of one, other programs

@@ -25,7 +25,7 @@ import Testing
         var lines = [
             "# Errors: from BlueZ to CoreBluetooth",
             "",
-            "Generated from `Sources/BluezKit/CoreBluetooth/ErrorMapping.swift`, the only place where errors are translated.",
+            "Generated from `Sources/BluezKit/BlueZ/ErrorMapping.swift`, the only place where errors are translated.",
             "Do not edit: change the table there, then run",
             "`BLUEZKIT_WRITE_DOCS=1 swift test --filter ErrorsDocumentTests`.",
             "",
