@@ -171,7 +171,7 @@ public enum CentralManagerEvent: Sendable {
 public struct ConnectionEvent: Sendable {
     /// What has happened.
     public let event: CBConnectionEvent
-    /// To whom. It is not connected to this manager.
+    /// The peer, which need not be connected to this manager.
     public let peripheral: Peripheral
 }
 #endif

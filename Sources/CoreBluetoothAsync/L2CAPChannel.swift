@@ -25,7 +25,7 @@ public final class L2CAPChannel: Sendable {
     deinit { host.closeChannel(number) }
 
     /// Waits for bytes, and returns as many as there are.
-    /// - Parameter count: At most so many; and at most 65,536, whatever it is.
+    /// - Parameter count: The maximum number of bytes, limited to 65,536.
     /// - Returns: At least one byte; nil if the channel was closed, by either side or because the connection has ended.
     public func read(upToCount count: Int = 65_536) async throws -> Data? {
         try await host.readChannel(number, min(max(1, count), 65_536))

@@ -39,8 +39,8 @@ public final class Peripheral: Sendable {
     /// Discovers services.
     /// - Parameters:
     ///   - serviceUUIDs: Which; nil: all.
-    ///   - isolation: That of the caller. Leave it out.
-    /// - Returns: All that are known now, also from earlier calls.
+    ///   - isolation: The caller's isolation; do not pass it.
+    /// - Returns: All services known so far, including those from earlier calls.
     @discardableResult
     public func discoverServices(
         _ serviceUUIDs: [CBUUID]? = nil, isolation: isolated (any Actor)? = #isolation
@@ -53,8 +53,8 @@ public final class Peripheral: Sendable {
     /// - Parameters:
     ///   - includedServiceUUIDs: Which; nil: all.
     ///   - service: The service that includes them.
-    ///   - isolation: That of the caller. Leave it out.
-    /// - Returns: All that are known now, also from earlier calls.
+    ///   - isolation: The caller's isolation; do not pass it.
+    /// - Returns: All included services known so far, including those from earlier calls.
     @discardableResult
     public func discoverIncludedServices(
         _ includedServiceUUIDs: [CBUUID]? = nil, for service: Service, isolation: isolated (any Actor)? = #isolation
@@ -68,8 +68,8 @@ public final class Peripheral: Sendable {
     /// - Parameters:
     ///   - characteristicUUIDs: Which; nil: all.
     ///   - service: The service that has them.
-    ///   - isolation: That of the caller. Leave it out.
-    /// - Returns: All that are known now, also from earlier calls.
+    ///   - isolation: The caller's isolation; do not pass it.
+    /// - Returns: All characteristics known so far, including those from earlier calls.
     @discardableResult
     public func discoverCharacteristics(
         _ characteristicUUIDs: [CBUUID]? = nil, for service: Service, isolation: isolated (any Actor)? = #isolation

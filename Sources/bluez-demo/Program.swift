@@ -18,12 +18,13 @@ enum Program {
         (self.command, self.output) = (command, output)
         output.onClosed = { command.stop(.success) }
         output.watchReader()
-        // The command reports what matters; the library's own log is shown only if requested, or if it says that what the user
-        // has asked for is not done.
+        // The command reports what matters; the library's own log is shown only if requested, or if it says that what
+        // the user has asked for is not done.
         BluezKitLog.handler = { level, text in
             if level == .misuse || BluezKitLog.level == .debug {
                 BluezKitLog.writeToStandardError(level, text)
-            } else if preserves, level == .warning, text.contains("without preservation") || text.contains("cannot be ")
+            } else if preserves, level == .warning,
+                text.contains("Preservation is disabled") || text.contains("cannot be ")
             {
                 DispatchQueue.main.async { Self.output?.complain(text) }
             }

@@ -269,13 +269,13 @@ final class AdapterController {
 
     private func switchOn(_ path: ObjectPath) {
         bus.proxy(path, BlueZ.adapter)?.set("Powered", .bool(true)) { [weak self] result in
-            if let error = result.failure { self?.powerCycleFailed(error, "on again") }
+            if let error = result.failure { self?.powerCycleFailed(error, "on") }
         }
     }
 
     private func powerCycleFailed(_ error: BusError, _ step: String) {
         if case .disconnected = error { return }  // nothing is decided: the rest follows when the bus is back
-        Log.warning("\(path?.lastElement ?? "the adapter") does not go \(step): \(error.message) (\(error.name))")
+        Log.warning("could not power \(step) \(path?.lastElement ?? "the adapter"): \(error.message) (\(error.name))")
         apply(machine.handle(.powerCycleFailed))
     }
 

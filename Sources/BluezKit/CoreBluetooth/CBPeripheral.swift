@@ -95,9 +95,8 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
     /// The primary services discovered on this link; nil before the first discovery and after the end of the link.
     open var services: [CBService]? { shared.withLock { $0.services } }
 
-    /// Whether the next write without response goes to BlueZ, or into a queue that has room. While it is true
-    /// no such write is dropped because there is no room. After it was false, continue in
-    /// `peripheralIsReady(toSendWriteWithoutResponse:)`.
+    /// Whether a write without response can be accepted now. While true, none is dropped. After it was false, continue
+    /// in `peripheralIsReady(toSendWriteWithoutResponse:)`.
     ///
     /// It is false while BlueZ's socket is full, and from 64 waiting writes until half of them are gone; and without a
     /// connection. Where BlueZ gives no socket, a write waits until BlueZ has answered the previous ones: BlueZ itself

@@ -12,7 +12,7 @@ extension ConnectRequest {
         ]
         var numbers = (options ?? [:]).filter { known.contains($0.key) }
             .compactMapValues { ($0 as? NSNumber)?.doubleValue }
-        // An endless delay is a long one.
+        // Clamp an infinite delay.
         if let delay = numbers[CBConnectPeripheralOptionStartDelayKey] {
             numbers[CBConnectPeripheralOptionStartDelayKey] = min(delay, 1e6)
         }

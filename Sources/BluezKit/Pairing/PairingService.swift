@@ -139,7 +139,7 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
             let address = String(path.lastElement.dropFirst(4).replacing("_", with: ":"))
             Log.warning(
                 from: address,
-                "\(address) wants to pair, and this program does not say how: refused (see CBCentralManager.pairing)")
+                "pairing request from \(address) refused: no handler is set in CBCentralManager.pairing")
             objects?.reject(call)
             return refused(at: path)
         }

@@ -69,7 +69,7 @@ final class Advertiser {
     private func answer(_ error: (any Error)?, isOnAir: Bool) {
         let (token, isResumed) = (token, isResuming)
         isResuming = false
-        if isResumed, let error { Log.warning("what was advertised cannot be advertised again: \(error)") }
+        if isResumed, let error { Log.warning("the advertisement cannot be restarted: \(error)") }
         core.post { manager in
             guard manager.setAdvertising(isOnAir, token), !isResumed else { return }
             manager.delegate?.peripheralManagerDidStartAdvertising(manager, error: error)

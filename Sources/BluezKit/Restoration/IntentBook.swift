@@ -77,7 +77,7 @@ final class IntentBook: Sendable {
         guard let directory = StateDirectory(options: options) else {
             Log.warning(
                 "there is no directory to preserve state in: set BLUEZKIT_STATE_DIR, HOME, or "
-                    + "BluezManagerOptionStateDirectoryKey. The manager \"\(identifier)\" runs without preservation")
+                    + "BluezManagerOptionStateDirectoryKey. Preservation is disabled for the manager \"\(identifier)\"")
             return (nil, nil)
         }
         do throws(SnapshotStore.Failure) {
@@ -89,7 +89,7 @@ final class IntentBook: Sendable {
                 return (store, nil)
             }
         } catch {
-            let text = "\(error). This one runs without preservation"
+            let text = "\(error). Preservation is disabled for this manager"
             if error.isInUse { Log.misuse(text) } else { Log.warning(text) }
             return (nil, nil)
         }

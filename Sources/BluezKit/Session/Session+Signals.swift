@@ -19,7 +19,7 @@ extension Session {
             }
         } catch {
             Log.warning(
-                "ignored a signal of BlueZ that is not as documented: \(error.message) "
+                "ignored a malformed signal from BlueZ: \(error.message) "
                     + "(\(message.member ?? "?") of \(message.path?.rawValue ?? "?"))")
         }
     }

@@ -72,7 +72,7 @@ struct LinkLoss {
         endedWithAnswer || !isOwn && reason?.name == DisconnectReason.authentication && ended(with: failedWhileUp)
     }
 
-    /// What the app hears of it; nil: nothing is known. Once.
+    /// Returns and clears the reason to report; nil if unknown.
     mutating func takeReason(isBonded: Bool) -> Reason? {
         defer { reset() }
         guard reason == nil, endedWithAnswer, isBonded else { return reason }

@@ -1,7 +1,7 @@
 /// The access that centrals have to a local characteristic's value.
 /// - SeeAlso: Apple, `CBAttributePermissions`; Core Spec 5.4, Vol 3, Part F, 3.2.5.
 public struct CBAttributePermissions: OptionSet, Sendable {
-    /// The bits.
+    /// The permissions as bits.
     public let rawValue: UInt
 
     /// Permissions from their bits.

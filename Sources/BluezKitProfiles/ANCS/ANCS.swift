@@ -49,7 +49,7 @@ public enum ANCSError: UInt8, Error, CaseIterable, LocalizedError, CustomStringC
         }
     }
 
-    /// The same.
+    /// The same text as `description`.
     public var errorDescription: String? { description }
 }
 
@@ -95,7 +95,7 @@ public struct ANCSEvent: StructuredValue, Hashable {
 
     /// How a notification is shown, and its actions. BluezKit addition.
     public struct Flags: FlagSet, Hashable {
-        /// The bits.
+        /// The flags as bits.
         public let rawValue: UInt8
         /// Flags from their bits.
         public init(rawValue: UInt8) { self.rawValue = rawValue }
@@ -114,7 +114,7 @@ public struct ANCSEvent: StructuredValue, Hashable {
         public static let assigned = Self(rawValue: 0x1F)
     }
 
-    /// The fields.
+    /// Reads or writes the fields, in the order in which they are transmitted.
     public mutating func code(_ fields: inout FieldCoder) throws(CharacteristicValueError) {
         try fields.field("event ID", &kind)
         try fields.field("event flags", &flags)

@@ -47,7 +47,7 @@ public final class ANCSClient: NSObject, CBPeripheralDelegate {
     public struct Unavailable: Error, Hashable, LocalizedError, CustomStringConvertible {
         /// One sentence, without a full stop.
         public var description: String { "the device has no Apple Notification Center Service" }
-        /// The same.
+        /// The same text as `description`.
         public var errorDescription: String? { description }
     }
 
@@ -66,7 +66,7 @@ public final class ANCSClient: NSObject, CBPeripheralDelegate {
                 }
             return "the phone was asked \(what), and has not answered for \(ANCS.answerTimeLimit.components.seconds) s"
         }
-        /// The same.
+        /// The same text as `description`.
         public var errorDescription: String? { description }
     }
 
@@ -74,7 +74,7 @@ public final class ANCSClient: NSObject, CBPeripheralDelegate {
     public struct SessionEnded: Error, Hashable, LocalizedError, CustomStringConvertible {
         /// One sentence, without a full stop.
         public var description: String { "the phone went away before it said whether the action was performed" }
-        /// The same.
+        /// The same text as `description`.
         public var errorDescription: String? { description }
     }
 

@@ -48,7 +48,7 @@ public struct BloodPressureMeasurement: StructuredValue, Hashable {
 
     /// What can have disturbed a measurement. BluezKit addition.
     public struct Status: FlagSet, Hashable {
-        /// The bits.
+        /// The flags as bits.
         public let rawValue: UInt16
         /// A status from its bits.
         public init(rawValue: UInt16) { self.rawValue = rawValue }
@@ -69,7 +69,7 @@ public struct BloodPressureMeasurement: StructuredValue, Hashable {
         public static let assigned = Self(rawValue: 0x003F)
     }
 
-    /// The fields.
+    /// Reads or writes the fields, in the order in which they are transmitted.
     public mutating func code(_ fields: inout FieldCoder) throws(CharacteristicValueError) {
         try fields.flags(bytes: 1)
         fields.flag(0, &isKilopascal)
@@ -88,7 +88,7 @@ public struct BloodPressureMeasurement: StructuredValue, Hashable {
 public struct BloodPressureFeature: FlagSet, StructuredValue, Hashable {
     /// 2A49.
     public static let uuid = CBUUID(string: "2A49")
-    /// The bits.
+    /// The flags as bits.
     public let rawValue: UInt16
     /// Features from their bits.
     public init(rawValue: UInt16) { self.rawValue = rawValue }

@@ -9,7 +9,7 @@ public struct CurrentTime: CharacteristicValue, Hashable {
 
     /// Why a clock was set.
     public struct AdjustReason: OptionSet, Hashable, Sendable {
-        /// The bits.
+        /// The flags as bits.
         public let rawValue: UInt8
 
         /// Reasons from their bits.

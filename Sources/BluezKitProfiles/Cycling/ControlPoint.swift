@@ -48,7 +48,7 @@ public struct ControlPoint<Operation: ControlPointOperation>: StructuredValue, H
     /// Operation 0.
     public init() { self.init(Operation(rawValue: 0)) }
 
-    /// The fields.
+    /// Reads or writes the fields, in the order in which they are transmitted.
     public mutating func code(_ fields: inout FieldCoder) throws(CharacteristicValueError) {
         var (number, asked) = (operation.rawValue, request?.rawValue ?? 0)
         try fields.field("operation", &number)

@@ -67,7 +67,7 @@ public struct CyclingPowerMeasurement: StructuredValue, Hashable {
         public var smallest: Int16 = 0
         /// 0 and 0.
         public init() {}
-        /// The fields.
+        /// Reads or writes the fields, in the order in which they are transmitted.
         public mutating func code(_ fields: inout FieldCoder, as name: String) throws(CharacteristicValueError) {
             try fields.field("maximum \(name)", &largest)
             try fields.field("minimum \(name)", &smallest)
@@ -90,7 +90,7 @@ public struct CyclingPowerMeasurement: StructuredValue, Hashable {
         }
     }
 
-    /// The fields.
+    /// Reads or writes the fields, in the order in which they are transmitted.
     public mutating func code(_ fields: inout FieldCoder) throws(CharacteristicValueError) {
         try fields.flags(bytes: 2)
         fields.flag(1, &isLeftBalance)
@@ -136,7 +136,7 @@ public struct CyclingPowerVector: StructuredValue, Hashable {
     /// Without forces and torques.
     public init() {}
 
-    /// The fields.
+    /// Reads or writes the fields, in the order in which they are transmitted.
     public mutating func code(_ fields: inout FieldCoder) throws(CharacteristicValueError) {
         try fields.flags(bytes: 1)
         var (isLow, isHigh) = (direction.rawValue & 1 != 0, direction.rawValue & 2 != 0)
@@ -157,7 +157,7 @@ public struct CyclingPowerVector: StructuredValue, Hashable {
 public struct CyclingPowerFeature: FlagSet, StructuredValue, Hashable {
     /// 2A65.
     public static let uuid = CBUUID(string: "2A65")
-    /// The bits.
+    /// The flags as bits.
     public let rawValue: UInt32
     /// Features from their bits.
     public init(rawValue: UInt32) { self.rawValue = rawValue }

@@ -32,7 +32,7 @@ public struct CSCMeasurement: StructuredValue, Hashable {
     /// Without wheel and crank.
     public init() {}
 
-    /// The fields.
+    /// Reads or writes the fields, in the order in which they are transmitted.
     public mutating func code(_ fields: inout FieldCoder) throws(CharacteristicValueError) {
         try fields.flags(bytes: 1)
         try fields.field("wheel revolutions", &wheel, ifBit: 0)
@@ -64,7 +64,7 @@ public struct WheelRevolutions: FieldValue, Hashable {
         return turns > 0 && time > 0 ? Double(turns) * ticks / Double(time) : nil
     }
 
-    /// The fields.
+    /// Reads or writes the fields, in the order in which they are transmitted.
     public mutating func code(_ fields: inout FieldCoder, as name: String) throws(CharacteristicValueError) {
         try fields.field(name, &count)
         try fields.field("last wheel event time", &lastEventTime)
@@ -90,7 +90,7 @@ public struct CrankRevolutions: FieldValue, Hashable {
         return turns > 0 && time > 0 ? Double(turns) * 60 * 1024 / Double(time) : nil
     }
 
-    /// The fields.
+    /// Reads or writes the fields, in the order in which they are transmitted.
     public mutating func code(_ fields: inout FieldCoder, as name: String) throws(CharacteristicValueError) {
         try fields.field(name, &count)
         try fields.field("last crank event time", &lastEventTime)
@@ -102,7 +102,7 @@ public struct CrankRevolutions: FieldValue, Hashable {
 public struct CSCFeature: FlagSet, StructuredValue, Hashable {
     /// 2A5C.
     public static let uuid = CBUUID(string: "2A5C")
-    /// The bits.
+    /// The flags as bits.
     public let rawValue: UInt16
     /// Features from their bits.
     public init(rawValue: UInt16) { self.rawValue = rawValue }

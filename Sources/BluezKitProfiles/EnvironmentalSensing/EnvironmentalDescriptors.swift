@@ -42,7 +42,7 @@ public struct EnvironmentalMeasurement: StructuredValue, Hashable {
         public init() { self = .unspecified }
     }
 
-    /// The fields.
+    /// Reads or writes the fields, in the order in which they are transmitted.
     public mutating func code(_ fields: inout FieldCoder) throws(CharacteristicValueError) {
         try fields.flags(bytes: 2)  // none is assigned
         try fields.field("sampling function", &_function)
@@ -86,7 +86,7 @@ public struct EnvironmentalTrigger: StructuredValue, Hashable {
         public init() { self = .inactive }
     }
 
-    /// The fields.
+    /// Reads or writes the fields, in the order in which they are transmitted.
     public mutating func code(_ fields: inout FieldCoder) throws(CharacteristicValueError) {
         try fields.field("condition", &condition)
         switch condition {

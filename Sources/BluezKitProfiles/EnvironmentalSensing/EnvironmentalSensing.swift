@@ -43,7 +43,7 @@ public struct MagneticFluxDensity2D: StructuredValue, Hashable {
     /// No field.
     public init() {}
 
-    /// The fields.
+    /// Reads or writes the fields, in the order in which they are transmitted.
     public mutating func code(_ fields: inout FieldCoder) throws(CharacteristicValueError) {
         try fields.field("X axis", &x)
         try fields.field("Y axis", &y)
@@ -66,7 +66,7 @@ public struct MagneticFluxDensity3D: StructuredValue, Hashable {
     /// No field.
     public init() {}
 
-    /// The fields.
+    /// Reads or writes the fields, in the order in which they are transmitted.
     public mutating func code(_ fields: inout FieldCoder) throws(CharacteristicValueError) {
         try fields.field("X axis", &x)
         try fields.field("Y axis", &y)

@@ -53,7 +53,7 @@ public struct GlucoseMeasurement: StructuredValue, Hashable {
         @Assigned public var location: Location? = .notAvailable
         /// No number.
         public init() {}
-        /// The fields.
+        /// Reads or writes the fields, in the order in which they are transmitted.
         public mutating func code(_ fields: inout FieldCoder, as name: String) throws(CharacteristicValueError) {
             try fields.field(name, &concentration)
             try fields.halves("type and sample location", &_sample, &_location)
@@ -81,7 +81,7 @@ public struct GlucoseMeasurement: StructuredValue, Hashable {
 
     /// What was wrong. BluezKit addition.
     public struct Status: FlagSet, Hashable {
-        /// The bits.
+        /// The flags as bits.
         public let rawValue: UInt16
         /// A status from its bits.
         public init(rawValue: UInt16) { self.rawValue = rawValue }
@@ -114,7 +114,7 @@ public struct GlucoseMeasurement: StructuredValue, Hashable {
         public static let assigned = Self(rawValue: 0x0FFF)
     }
 
-    /// The fields.
+    /// Reads or writes the fields, in the order in which they are transmitted.
     public mutating func code(_ fields: inout FieldCoder) throws(CharacteristicValueError) {
         try fields.flags(bytes: 1)
         fields.flag(2, &isMolar)
@@ -132,7 +132,7 @@ public struct GlucoseMeasurement: StructuredValue, Hashable {
 public struct GlucoseFeature: FlagSet, StructuredValue, Hashable {
     /// 2A51.
     public static let uuid = CBUUID(string: "2A51")
-    /// The bits.
+    /// The flags as bits.
     public let rawValue: UInt16
     /// Features from their bits.
     public init(rawValue: UInt16) { self.rawValue = rawValue }

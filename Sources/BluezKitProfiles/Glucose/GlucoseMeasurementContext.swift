@@ -36,7 +36,7 @@ public struct GlucoseMeasurementContext: StructuredValue, Hashable {
         public var amount = MedFloat16()
         /// A breakfast of 0 kg.
         public init() {}
-        /// The fields.
+        /// Reads or writes the fields, in the order in which they are transmitted.
         public mutating func code(_ fields: inout FieldCoder, as name: String) throws(CharacteristicValueError) {
             try fields.field("carbohydrate ID", &_kind)
             try fields.field(name, &amount)
@@ -67,7 +67,7 @@ public struct GlucoseMeasurementContext: StructuredValue, Hashable {
         @Assigned public var health: Health? = .notAvailable
         /// Not known.
         public init() {}
-        /// The fields.
+        /// Reads or writes the fields, in the order in which they are transmitted.
         public mutating func code(_ fields: inout FieldCoder, as name: String) throws(CharacteristicValueError) {
             try fields.halves(name, &_tester, &_health)
         }
@@ -106,7 +106,7 @@ public struct GlucoseMeasurementContext: StructuredValue, Hashable {
         }
         /// None.
         public init() {}
-        /// The fields.
+        /// Reads or writes the fields, in the order in which they are transmitted.
         public mutating func code(_ fields: inout FieldCoder, as name: String) throws(CharacteristicValueError) {
             try fields.field("exercise duration", &duration)
             try fields.field("exercise intensity", &intensityNumber)
@@ -121,7 +121,7 @@ public struct GlucoseMeasurementContext: StructuredValue, Hashable {
         public var amount = MedFloat16()
         /// 0 kg.
         public init() {}
-        /// The fields.
+        /// Reads or writes the fields, in the order in which they are transmitted.
         public mutating func code(_ fields: inout FieldCoder, as name: String) throws(CharacteristicValueError) {
             try fields.field("medication ID", &_kind)
             try fields.field(name, &amount)
@@ -136,7 +136,7 @@ public struct GlucoseMeasurementContext: StructuredValue, Hashable {
         }
     }
 
-    /// The fields.
+    /// Reads or writes the fields, in the order in which they are transmitted.
     public mutating func code(_ fields: inout FieldCoder) throws(CharacteristicValueError) {
         try fields.flags(bytes: 1)
         fields.flag(5, &isMedicationInLiters)

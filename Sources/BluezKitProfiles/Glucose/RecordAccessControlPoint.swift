@@ -154,7 +154,7 @@ public struct RecordAccessControlPoint: StructuredValue, Hashable {
         public let result: Result
     }
 
-    /// The fields.
+    /// Reads or writes the fields, in the order in which they are transmitted.
     public mutating func code(_ fields: inout FieldCoder) throws(CharacteristicValueError) {
         var number = operation.rawValue
         try fields.field("operation", &number)

@@ -41,7 +41,7 @@ public struct TemperatureMeasurement: StructuredValue, Hashable {
     /// In °C, converted if ``isFahrenheit``; nil: not a number.
     public var celsius: Double? { temperature.value.map { isFahrenheit ? ($0 - 32) / 1.8 : $0 } }
 
-    /// The fields.
+    /// Reads or writes the fields, in the order in which they are transmitted.
     public mutating func code(_ fields: inout FieldCoder) throws(CharacteristicValueError) {
         try fields.flags(bytes: 1)
         fields.flag(0, &isFahrenheit)

@@ -23,9 +23,9 @@ public struct OxygenAndPulse: FieldValue, Hashable {
     public var saturation = MedFloat16.notANumber
     /// The pulse, in beats per minute.
     public var pulseRate = MedFloat16.notANumber
-    /// No numbers.
+    /// A value without measurements: its numbers are `notANumber`.
     public init() {}
-    /// The fields.
+    /// Reads or writes the fields, in the order in which they are transmitted.
     public mutating func code(_ fields: inout FieldCoder, as name: String) throws(CharacteristicValueError) {
         try fields.field("\(name) SpO2", &saturation)
         try fields.field("\(name) pulse rate", &pulseRate)
@@ -52,10 +52,10 @@ public struct PLXSpotCheckMeasurement: StructuredValue, Hashable {
     /// The device's clock has not been set.
     public var isClockNotSet = false
 
-    /// No numbers.
+    /// A value without measurements: its numbers are `notANumber`.
     public init() {}
 
-    /// The fields.
+    /// Reads or writes the fields, in the order in which they are transmitted.
     public mutating func code(_ fields: inout FieldCoder) throws(CharacteristicValueError) {
         try fields.flags(bytes: 1)
         fields.flag(4, &isClockNotSet)
@@ -87,10 +87,10 @@ public struct PLXContinuousMeasurement: StructuredValue, Hashable {
     /// The pulse amplitude index, in %; nil: not included.
     public var pulseAmplitudeIndex: MedFloat16?
 
-    /// No numbers.
+    /// A value without measurements: its numbers are `notANumber`.
     public init() {}
 
-    /// The fields.
+    /// Reads or writes the fields, in the order in which they are transmitted.
     public mutating func code(_ fields: inout FieldCoder) throws(CharacteristicValueError) {
         try fields.flags(bytes: 1)
         try fields.field("normal", &normal)
@@ -128,7 +128,7 @@ public struct PLXFeatures: StructuredValue, Hashable {
     /// No feature.
     public init() {}
 
-    /// The fields.
+    /// Reads or writes the fields, in the order in which they are transmitted.
     public mutating func code(_ fields: inout FieldCoder) throws(CharacteristicValueError) {
         try fields.flags(bytes: 2)
         fields.flag(2, &storesSpotChecks)
@@ -144,7 +144,7 @@ public struct PLXFeatures: StructuredValue, Hashable {
 
 /// How valid a measurement is. BluezKit addition.
 public struct PLXMeasurementStatus: FlagSet, Hashable {
-    /// The bits.
+    /// The flags as bits.
     public let rawValue: UInt16
     /// A status from its bits.
     public init(rawValue: UInt16) { self.rawValue = rawValue }
@@ -177,7 +177,7 @@ public struct PLXMeasurementStatus: FlagSet, Hashable {
 
 /// What was wrong with an oximeter or its sensor. BluezKit addition.
 public struct PLXDeviceStatus: FlagSet, Hashable {
-    /// The bits.
+    /// The flags as bits.
     public let rawValue: UInt32
     /// A status from its bits.
     public init(rawValue: UInt32) { self.rawValue = rawValue }

@@ -41,7 +41,7 @@ public struct RSCMeasurement: StructuredValue, Hashable {
     /// ``speed`` in m/s.
     public var metersPerSecond: Double { Double(speed) / 256 }
 
-    /// The fields.
+    /// Reads or writes the fields, in the order in which they are transmitted.
     public mutating func code(_ fields: inout FieldCoder) throws(CharacteristicValueError) {
         try fields.flags(bytes: 1)
         fields.flag(2, &isRunning)
@@ -57,7 +57,7 @@ public struct RSCMeasurement: StructuredValue, Hashable {
 public struct RSCFeature: FlagSet, StructuredValue, Hashable {
     /// 2A54.
     public static let uuid = CBUUID(string: "2A54")
-    /// The bits.
+    /// The flags as bits.
     public let rawValue: UInt16
     /// Features from their bits.
     public init(rawValue: UInt16) { self.rawValue = rawValue }

@@ -46,14 +46,14 @@ public struct WeightMeasurement: StructuredValue, Hashable {
         public var height: UInt16 = 0
         /// 0 and 0.
         public init() {}
-        /// The fields.
+        /// Reads or writes the fields, in the order in which they are transmitted.
         public mutating func code(_ fields: inout FieldCoder, as name: String) throws(CharacteristicValueError) {
             try fields.field("body mass index", &bodyMassIndex)
             try fields.field("height", &height)
         }
     }
 
-    /// The fields.
+    /// Reads or writes the fields, in the order in which they are transmitted.
     public mutating func code(_ fields: inout FieldCoder) throws(CharacteristicValueError) {
         try fields.flags(bytes: 1)
         fields.flag(0, &isImperial)
@@ -69,8 +69,8 @@ public struct WeightMeasurement: StructuredValue, Hashable {
 public struct WeightScaleFeature: FlagSet, StructuredValue, Hashable {
     /// 2A9E.
     public static let uuid = CBUUID(string: "2A9E")
-    /// The bits. Bits 3 to 6 are the resolution of the weight, bits 7 to 9 that of the height: 0 is not specified,
-    /// larger numbers are finer.
+    /// The flags as bits. Bits 3 to 6 are the resolution of the weight, bits 7 to 9 that of the height: 0 is not
+    /// specified, larger numbers are finer.
     public let rawValue: UInt32
     /// Features from their bits.
     public init(rawValue: UInt32) { self.rawValue = rawValue }

@@ -268,7 +268,7 @@ import Testing
             words + ["--restore", "--timeout", "0.5"], bus: simulator.address,
             environment: ["BLUEZKIT_STATE_DIR=\(folder.path)/a.vcf"])
         #expect(outcome.status == 1)
-        let warning = "Not a directory. This one runs without preservation\n"
+        let warning = "Not a directory. Preservation is disabled for this manager\n"
         #expect(outcome.errors.hasPrefix("bluez-demo: cannot open"), "\(outcome)")
         #expect(outcome.errors.contains(warning), "\(outcome)")
     }

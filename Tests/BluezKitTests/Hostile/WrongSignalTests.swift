@@ -41,7 +41,7 @@ extension Hostile {
             let world = try await HostileWorld()
             let app = try await Subscriber(world)
             try world.emit(.changed(world.subscribedPath, "GattCharacteristic1", [("Value", .string("text"))]))
-            try await LogCapture.shared.expect("not as documented", world.subscribedPath)
+            try await LogCapture.shared.expect("malformed signal", world.subscribedPath)
             try world.emit(.changed(world.device, "Device1", [("RSSI", .string("loud"))]))
             try await LogCapture.shared.expect(world.device)
             try await app.goesOn()

@@ -369,7 +369,7 @@ extension Scenarios {
             let stage = try await Stage()
             let first = try await stage.launchBeating()
             let second = try stage.launch()
-            try await second.next("log misuse", "is in use", "without preservation")
+            try await second.next("log misuse", "is in use", "Preservation is disabled")
             try await second.next("state poweredOn")
             #expect(!second.callbacks.contains("restored"))
             second.send("scan 180A")
@@ -445,7 +445,7 @@ extension Scenarios {
         func noDirectory() async throws {
             let stage = try await Stage()
             let probe = try Probe(stage.world, ["--restore", "app", "--state-dir", "/proc/nowhere"])
-            try await probe.next("log warning", "/proc/nowhere", "without preservation")
+            try await probe.next("log warning", "/proc/nowhere", "Preservation is disabled")
             try await probe.next("state poweredOn")
             try await stage.connect(probe, heart)
         }
