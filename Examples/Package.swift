@@ -1,5 +1,6 @@
 // swift-tools-version: 6.0
-// Small programs that use BluezKit, each in one file. `make examples` builds and tests them; README.md says how to run them.
+// Small programs that use BluezKit, each in one file. `make examples` builds and tests them; README.md says how to run
+// them.
 import PackageDescription
 
 // The package manager calls a local package by its directory, and not every clone has the same name.

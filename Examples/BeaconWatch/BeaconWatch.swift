@@ -13,7 +13,7 @@ let usage = """
     """
 
 func fail(_ problem: String) -> Never {
-    FileHandle.standardError.write(Data("beacon-watch: \(problem)\n".utf8))
+    try? FileHandle.standardError.write(contentsOf: Data("beacon-watch: \(problem)\n".utf8))
     exit(1)
 }
 
@@ -114,7 +114,7 @@ enum BeaconWatch {
                 do {
                     guard let beacon = try Beacon(found.advertisementData) else { continue }
                     line = "\(who) \(beacon)\n"
-                } catch { FileHandle.standardError.write(Data("\(who) \(error)\n".utf8)) }
+                } catch { try? FileHandle.standardError.write(contentsOf: Data("\(who) \(error)\n".utf8)) }
                 try FileHandle.standardOutput.write(contentsOf: Data(line.utf8))
                 left -= 1
                 if left == 0 { return }

@@ -15,7 +15,7 @@ let usage = """
     """
 
 func fail(_ problem: String) -> Never {
-    FileHandle.standardError.write(Data("gateway: \(problem)\n".utf8))
+    try? FileHandle.standardError.write(contentsOf: Data("gateway: \(problem)\n".utf8))
     exit(1)
 }
 

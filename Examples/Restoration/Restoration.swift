@@ -6,13 +6,17 @@ import Foundation
 @main
 enum Restoration {
     static func main() async {
-        guard CommandLine.arguments.count == 1 else {
+        let arguments = CommandLine.arguments.dropFirst()
+        if arguments == ["--help"] {
             return print("usage: restoration\n\nPrints what a heart-rate sensor measures. Kill it, and start it again.")
         }
-        do { try await run() } catch {
-            FileHandle.standardError.write(Data("restoration: \(error.localizedDescription)\n".utf8))
-            exit(1)
-        }
+        guard arguments.isEmpty else { fail("it takes no arguments; see --help") }
+        do { try await run() } catch { fail(error.localizedDescription) }
+    }
+
+    static func fail(_ problem: String) -> Never {
+        try? FileHandle.standardError.write(contentsOf: Data("restoration: \(problem)\n".utf8))
+        exit(1)
     }
 
     static func run() async throws {

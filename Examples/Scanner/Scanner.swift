@@ -16,7 +16,7 @@ let usage = """
 
 /// Ends the program with one sentence.
 func fail(_ problem: String) -> Never {
-    FileHandle.standardError.write(Data("scanner: \(problem)\n".utf8))
+    try? FileHandle.standardError.write(contentsOf: Data("scanner: \(problem)\n".utf8))
     exit(1)
 }
 

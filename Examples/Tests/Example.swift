@@ -51,9 +51,12 @@ final class Example {
     private let output = Lines()
     private let problems = Lines()
 
+    static func path(_ name: String) -> String {
+        URL(fileURLWithPath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/" + name
+    }
+
     init(_ name: String, _ arguments: [String], _ simulator: Simulator?, state: String? = nil) throws {
-        let directory = URL(fileURLWithPath: CommandLine.arguments[0]).deletingLastPathComponent()
-        process.executableURL = directory.appendingPathComponent(name)
+        process.executableURL = URL(fileURLWithPath: Self.path(name))
         process.arguments = arguments
         process.environment = ProcessInfo.processInfo.environment.merging(
             [

@@ -37,6 +37,11 @@ import Testing
             ("uart-terminal", ["a", "b"], "uart-terminal: it takes one name; see --help"),
             ("thermostat", ["--name"], "thermostat: --name needs a name"),
             ("thermostat", ["--seconds", "nan"], "thermostat: --seconds needs a number above 0"),
+            (
+                "thermostat", ["--name", String(repeating: "x", count: 30)],
+                "thermostat: --name has room for 29 bytes, not 30"
+            ),
+            ("restoration", ["--bogus"], "restoration: it takes no arguments; see --help"),
             ("gateway", ["180D"], "gateway: it takes two UUIDs; see --help"),
             (
                 "gateway", ["180D", "heart"],
@@ -47,6 +52,17 @@ import Testing
         let example = try Example(name, arguments, nil)
         #expect(await example.status() == 1)
         #expect(try await example.nextProblem() == problem)
+    }
+
+    // `FileHandle.write(_:)` ends the program where it cannot write.
+    @Test("a problem that cannot be written is no crash", arguments: names)
+    func fullOutput(name: String) async throws {
+        let process = Process()
+        process.executableURL = URL(fileURLWithPath: "/bin/sh")
+        process.arguments = ["-c", "exec \"$0\" --bogus x y 2>/dev/full", Example.path(name)]
+        try process.run()
+        try await until { !process.isRunning }
+        #expect(process.terminationReason == .exit && process.terminationStatus == 1)
     }
 
     @Test("a machine without Bluetooth: one sentence", arguments: impatient)

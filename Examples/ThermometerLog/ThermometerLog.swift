@@ -15,7 +15,7 @@ let usage = """
     """
 
 func fail(_ problem: String) -> Never {
-    FileHandle.standardError.write(Data("thermometer-log: \(problem)\n".utf8))
+    try? FileHandle.standardError.write(contentsOf: Data("thermometer-log: \(problem)\n".utf8))
     exit(1)
 }
 
@@ -110,7 +110,7 @@ enum ThermometerLog {
                         try database.add(try Temperature(data).celsius, of: thermometer.identifier)
                         left -= 1
                     } catch let problem as Temperature.Malformed {
-                        FileHandle.standardError.write(Data("thermometer-log: \(problem)\n".utf8))
+                        try? FileHandle.standardError.write(contentsOf: Data("thermometer-log: \(problem)\n".utf8))
                     }
                     if left == 0 { return }
                 }

@@ -11,13 +11,13 @@ let usage = """
       7A0E0002-5C1B-4E0A-9D6F-000000000000  the temperature: read, notify
       7A0E0003-5C1B-4E0A-9D6F-000000000000  the target, from 5 to 30 °C: read, write
 
-      --name NAME  what it is called; Thermostat if it is not given
+      --name NAME  what it is called, in at most 29 bytes; Thermostat if it is not given
       --seconds N  stop after N seconds
       --help       print this text
     """
 
 func fail(_ problem: String) -> Never {
-    FileHandle.standardError.write(Data("thermostat: \(problem)\n".utf8))
+    try? FileHandle.standardError.write(contentsOf: Data("thermostat: \(problem)\n".utf8))
     exit(1)
 }
 
@@ -61,6 +61,7 @@ enum Thermostat {
             case "--help": return print(usage)
             case "--name":
                 guard let value = arguments.next(), !value.isEmpty else { fail("--name needs a name") }
+                guard value.utf8.count <= 29 else { fail("--name has room for 29 bytes, not \(value.utf8.count)") }
                 name = value
             case "--seconds":
                 guard let value = arguments.next().flatMap(Double.init), value > 0, value < 1e9 else {

@@ -13,7 +13,7 @@ let usage = """
     """
 
 func fail(_ problem: String) -> Never {
-    FileHandle.standardError.write(Data("uart-terminal: \(problem)\n".utf8))
+    try? FileHandle.standardError.write(contentsOf: Data("uart-terminal: \(problem)\n".utf8))
     exit(1)
 }
 

@@ -4,7 +4,7 @@ import Foundation
 import SimulatedSensors
 
 func fail(_ sentence: String, status: Int32 = 1) -> Never {
-    FileHandle.standardError.write(Data("gtk-heart-rate: \(sentence)\n".utf8))
+    try? FileHandle.standardError.write(contentsOf: Data("gtk-heart-rate: \(sentence)\n".utf8))
     exit(status)
 }
 
@@ -16,8 +16,8 @@ if arguments.showsHelp {
 }
 guard gtk_init_check() != 0 else { fail("there is no display; start it in a graphical session") }
 
-// Before the window, as the app needs the address of the bus. Without `await`: in an asynchronous main program everything
-// that follows would be work of the main queue, which is serial, and no callback could be made in it.
+// Before the window, as the app needs the address of the bus. Without `await`: in an asynchronous main program
+// everything that follows would be work of the main queue, which is serial, and no callback could be made in it.
 var simulation: SimulatedSensors?
 if arguments.isSimulated {
     do { simulation = try SimulatedSensors.start() } catch { fail("the simulated sensors do not start: \(error)") }
@@ -35,7 +35,7 @@ connect(application, "activate") {
     if arguments.isDark { gtk_shim_prefer_dark(1) }
     gtk_shim_use_style(MainWindow.style)
     let new = MainWindow(monitor, in: application)
-    if arguments.reports { new.report = { FileHandle.standardOutput.write(Data(($0 + "\n").utf8)) } }
+    if arguments.reports { new.report = { try? FileHandle.standardOutput.write(contentsOf: Data(($0 + "\n").utf8)) } }
     window = new
     monitor.start(busAddress: simulation?.busAddress)
 }
