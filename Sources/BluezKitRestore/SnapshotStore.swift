@@ -90,7 +90,8 @@ package final class SnapshotStore: Sendable {
             Glibc.close(lock)
             if isInUse {
                 failure = Failure(
-                    description: "another \(role) manager with the restore identifier \"\(identifier)\" is in use",
+                    description: "another \(role) manager, of this program or another one, is in use with the restore "
+                        + "identifier \"\(identifier)\"",
                     isInUse: true)
             }
             throw failure

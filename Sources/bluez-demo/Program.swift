@@ -21,12 +21,11 @@ enum Program {
         // The command reports what matters; the library's own log is shown only if requested, or if it says that what
         // the user has asked for is not done.
         BluezKitLog.handler = { level, text in
-            if level == .misuse || BluezKitLog.level == .debug {
-                BluezKitLog.writeToStandardError(level, text)
-            } else if preserves, level == .warning,
-                text.contains("Preservation is disabled") || text.contains("cannot be ")
+            if preserves, text.contains("Preservation is disabled") || level == .warning && text.contains("cannot be ")
             {
                 DispatchQueue.main.async { Self.output?.complain(text) }
+            } else if level == .misuse || BluezKitLog.level == .debug {
+                BluezKitLog.writeToStandardError(level, text)
             }
         }
         for (number, status) in [(SIGINT, ExitStatus.interrupted), (SIGTERM, .terminated), (SIGHUP, .hungUp)] {

@@ -90,7 +90,11 @@ final class IntentBook: Sendable {
             }
         } catch {
             let text = "\(error). Preservation is disabled for this manager"
-            if error.isInUse { Log.misuse(text) } else { Log.warning(text) }
+            guard error.isInUse else {
+                Log.warning(text)
+                return (nil, nil)
+            }
+            Log.misuse("\(text): end the other one first, or give this one another identifier")
             return (nil, nil)
         }
     }

@@ -109,7 +109,8 @@ extension CommandSpec {
     static let cardShare = CommandSpec(
         name: "card share", summary: "send a business card to machines nearby", operand: "FILE",
         options: [
-            OptionSpec(name: "--count", value: "N", help: "end when N have received it (default: until Ctrl-C)")
+            OptionSpec(
+                name: "--count", value: "N", help: "end when N have received or refused it (default: until Ctrl-C)")
         ] + common,
         notes: """
             FILE is a vCard (.vcf), or anything else up to 1,000,000 bytes: it arrives byte for byte. Everybody who is

@@ -1,6 +1,7 @@
 import Foundation
 
-/// A device that the user names: by its identifier, or by its Bluetooth address, which does not say of which type it is.
+/// A device that the user names: by its identifier, or by its Bluetooth address, which does not say of which type it
+/// is.
 struct DeviceName: Equatable, CustomStringConvertible {
     /// As the user wrote it.
     let description: String

@@ -82,7 +82,7 @@ enum Invocation: Equatable {
 
     /// About the command that follows, or about all.
     private static func help(_ arguments: inout ArraySlice<String>) throws(UsageError) -> Invocation {
-        guard let next = arguments.first, !next.hasPrefix("-") else { return .help(command: nil) }
+        guard let next = arguments.first, !next.hasPrefix("-"), next != "help" else { return .help(command: nil) }
         return .help(command: try takeKnownSpec(&arguments).name)
     }
 
@@ -279,6 +279,15 @@ struct TransferOptions: Equatable {
     /// Whether this end is the central: data from the central to the peripheral are written, the others notified.
     var isCentral: Bool { isSending != (way == .notify) }
 
+    /// What the other end has to run.
+    var otherEnd: String {
+        "bluez-demo transfer \(isSending ? "receive" : "send") FILE"
+            + (way == .writeWithoutResponse ? "" : " --via \(way.rawValue)")
+    }
+    /// What to look at if the other end is not found. Ends of which both connect, or both wait, hear nothing of each
+    /// other.
+    var remedy: String { "is `\(otherEnd)` running there, with the same --via, and near?" }
+
     init(_ parsed: ParsedArguments, isSending: Bool) throws(UsageError) {
         self.isSending = isSending
         guard let file = parsed.operands.first else {
@@ -339,6 +348,9 @@ struct LadderOptions: Equatable {
         timeout = try parsed.seconds("--timeout")
         if isPeer, parsed.has(CommandSpec.simulated) {
             throw parsed.error("--simulated needs no peer")
+        }
+        if parsed.first("--seconds") != nil, isPeer || parsed.has(CommandSpec.simulated) {
+            throw parsed.error("--seconds is for the end that measures; --peer serves, and --simulated calculates")
         }
     }
 }

@@ -94,7 +94,11 @@ struct ParsedArguments: Equatable {
     }
 
     private static func suggestion(for name: String, in spec: CommandSpec) -> String {
-        if name == CommandSpec.simulated.name { return "; run it on the bus of `bluez-demo simulate`" }
+        if name == CommandSpec.simulated.name {
+            // `state` reads files, and `simulate` is what the others would use.
+            return spec.option(CommandSpec.adapter.name) == nil
+                ? "; it needs no Bluetooth" : "; run it on the bus of `bluez-demo simulate`"
+        }
         return Spelling.nearest(to: name, of: spec.options.map(\.name)).map { "; did you mean \($0)?" } ?? ""
     }
 }

@@ -5,6 +5,8 @@ enum Scenario: Equatable, Sendable {
     case card
     case phone
     case twoAdapters
+    /// What the programs of the package in `Examples` look for.
+    case examples
     /// A central that subscribes to this characteristic of ours. Only for `--simulated`.
     case subscriber(String)
     /// This many beacons.
@@ -12,7 +14,7 @@ enum Scenario: Equatable, Sendable {
 
     static let largestCrowd = 10_000
 
-    static let all: [Scenario] = [.heartRate, .kitchenSink, .card, .phone, .twoAdapters, .crowd(20)]
+    static let all: [Scenario] = [.heartRate, .kitchenSink, .card, .phone, .twoAdapters, .examples, .crowd(20)]
 
     init?(name: String) {
         guard let known = Self.all.first(where: { $0.name == name }) else { return nil }
@@ -26,6 +28,7 @@ enum Scenario: Equatable, Sendable {
         case .card: "card"
         case .phone: "phone"
         case .twoAdapters: "two-adapters"
+        case .examples: "examples"
         case .subscriber: "subscriber"
         case .crowd: "crowd"
         }
@@ -41,6 +44,7 @@ enum Scenario: Equatable, Sendable {
         case .card: "a device that shares a business card"
         case .phone: "an iPhone that shows its notifications to an accessory that asks for them"
         case .twoAdapters: "only two adapters in range of each other: hci0 and hci1"
+        case .examples: "what the programs in Examples look for: a sensor, a thermometer, a UART and beacons"
         case .subscriber: "a central that subscribes to a characteristic of ours"
         case .crowd(let size): "a heart-rate sensor, the kitchen sink, and N other devices (default: \(size))"
         }

@@ -1,7 +1,7 @@
 /// Finds what was meant by a misspelt word.
 enum Spelling {
-    /// The candidate that begins with the word, or differs from it by two characters at most: one wrong, missing, surplus, or
-    /// exchanged with its neighbour counts as one.
+    /// The candidate that begins with the word, or differs from it by two characters at most: one wrong, missing,
+    /// surplus, or exchanged with its neighbour counts as one.
     static func nearest(to word: String, of candidates: [String]) -> String? {
         guard !word.isEmpty else { return nil }
         if let longer = candidates.first(where: { $0.hasPrefix(word) || word.hasPrefix($0) }) { return longer }

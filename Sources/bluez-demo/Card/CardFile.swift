@@ -6,8 +6,8 @@ enum CardFile {
     /// One sentence that says what to do.
     struct Failure: Error, Equatable { let message: String }
 
-    /// Opens a regular file to read it. To open another one may take forever, as a named pipe waits for a writer, and the queue
-    /// that answers Ctrl-C would wait with it.
+    /// Opens a regular file to read it. To open another one may take forever, as a named pipe waits for a writer, and
+    /// the queue that answers Ctrl-C would wait with it.
     static func open(_ path: String) throws(Failure) -> FileHandle {
         let descriptor = Glibc.open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC)
         guard descriptor >= 0 else {

@@ -1,6 +1,7 @@
 import BluezKit
 
-/// The transfer of a business card from one machine to another: a service with one characteristic, which notifies.
+/// The transfer of a business card from one machine to another: a service with one characteristic, which notifies; and
+/// to which a receiver that does not want the card writes why.
 ///
 /// A central that subscribes is sent one message; subscribing again requests it again. A message is a sequence of
 /// frames, each of which is one notification of any length that the link allows (ATT_MTU - 3, at least 20):
@@ -24,6 +25,9 @@ enum CardProtocol {
 
     /// The first byte of a frame.
     enum Kind: UInt8 { case begin = 1, data, end }
+
+    /// The first byte of a refusal; its reason follows, in UTF-8.
+    static let refusal: UInt8 = 4
 
     /// The largest card, in bytes, that is sent, and that is received by default.
     static let sizeLimit = 1_000_000

@@ -92,7 +92,8 @@ struct VCard {
         properties = logical.compactMap(Property.init)
     }
 
-    /// The first formatted name that is not empty; otherwise the given name and the family name, as 2.1 requires only those.
+    /// The first formatted name that is not empty; otherwise the given name and the family name, as 2.1 requires only
+    /// those.
     var name: String? {
         for property in properties where property.name == "FN" {
             let name = property.components.joined(separator: ";")

@@ -15,6 +15,8 @@ final class CardReceiveCommand: PeerCommand, CBPeripheralDelegate {
     private var toldFar: Set<UUID> = []
     private var began: ContinuousClock.Instant?
     private var shown = -1
+    /// It has written a refusal, and waits for the answer.
+    private var isRefusing = false
 
     init(_ options: CardReceiveOptions, common: CommonOptions, output: Output) {
         self.options = options
@@ -145,7 +147,8 @@ final class CardReceiveCommand: PeerCommand, CBPeripheralDelegate {
     func peripheral(
         _ peripheral: CBPeripheral, didUpdateValueFor characteristic: CBCharacteristic, error: (any Error)?
     ) {
-        guard ending == nil, peer === peripheral, characteristic.uuid == CardProtocol.characteristic else { return }
+        guard ending == nil, !isRefusing, peer === peripheral, characteristic.uuid == CardProtocol.characteristic
+        else { return }
         if let error { return leave(peripheral, "the card cannot be read: \(error.sentence)") }
         events += 1
         do throws(CardError) {
@@ -158,8 +161,7 @@ final class CardReceiveCommand: PeerCommand, CBPeripheralDelegate {
         } catch  where error == .damaged && attempt < Self.attempts {
             askAgain(peripheral, characteristic, error.sentence)
         } catch {
-            output.complain(error.sentence)
-            stop(.failure)
+            refuse(error.sentence)
         }
     }
 
@@ -167,11 +169,10 @@ final class CardReceiveCommand: PeerCommand, CBPeripheralDelegate {
     private func awaitRest(_ peripheral: CBPeripheral, _ characteristic: CBCharacteristic, _ missing: Int) {
         let before = events
         after(Self.restLimit) { [self] _ in
-            guard events == before, ending == nil, peer === peripheral else { return }
+            guard events == before, ending == nil, !isRefusing, peer === peripheral else { return }
             let loss = "\(missing) of the bytes have not arrived"
             if attempt < Self.attempts { return askAgain(peripheral, characteristic, loss) }
-            output.complain(loss)
-            stop(.failure)
+            refuse(loss)
         }
     }
 
@@ -180,6 +181,29 @@ final class CardReceiveCommand: PeerCommand, CBPeripheralDelegate {
         output.say(Line("\(reason). Requesting it again.", .yellow))
         receiver.askAgain()
         peripheral.setNotifyValue(false, for: characteristic)
+    }
+
+    /// Ends, when the sender has heard why.
+    /// - Parameter heard: What the sender hears, if it is not the same.
+    private func refuse(_ reason: String, heard: String? = nil) {
+        output.show([])
+        output.complain(reason)
+        guard let peer, let characteristic, characteristic.properties.contains(.write) else { return stop(.failure) }
+        isRefusing = true
+        let room = peer.maximumWriteValueLength(for: .withoutResponse) - 1
+        peer.writeValue(
+            Data([CardProtocol.refusal]) + (heard ?? reason).utf8.prefix(room), for: characteristic, type: .withResponse
+        )
+        after(Self.restLimit) { $0.stop(.failure) }  // it does not answer
+    }
+
+    func peripheral(
+        _ peripheral: CBPeripheral, didWriteValueFor characteristic: CBCharacteristic, error: (any Error)?
+    ) { stop(.failure) }
+
+    override func peerIsGone() -> Bool {
+        if isRefusing { stop(.failure) }
+        return !isRefusing
     }
 
     /// Gives up on this sender, and searches again.
@@ -202,8 +226,7 @@ final class CardReceiveCommand: PeerCommand, CBPeripheralDelegate {
             do throws(CardFile.Failure) {
                 try CardFile.write(card, to: path)
             } catch {
-                output.complain(error.message)
-                return stop(.failure)
+                return refuse(error.message, heard: "it cannot be stored")
             }
         }
         let time = began.map { $0.duration(to: .now) / .seconds(1) } ?? 0

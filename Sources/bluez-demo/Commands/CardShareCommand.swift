@@ -9,11 +9,16 @@ final class CardShareCommand: PeripheralCommand {
     private let options: CardShareOptions
     private var queue = CardQueue(Data())
     private var centrals: [UUID: CBCentral] = [:]
+    /// Centrals that have asked for the card, and have neither received nor refused it.
     private var began: [UUID: ContinuousClock.Instant] = [:]
+    /// How long it took to send everything to those of them that are done, in seconds.
+    private var times: [UUID: Double] = [:]
     private var shown = -1
-    private var delivered = 0
+    private var served = 0
+    private var isRefused = false
     private let characteristic = CBMutableCharacteristic(
-        type: CardProtocol.characteristic, properties: .notify, value: nil, permissions: .readable)
+        type: CardProtocol.characteristic, properties: [.notify, .write], value: nil,
+        permissions: [.readable, .writeable])
     private let service = CBMutableService(type: CardProtocol.service, primary: true)
 
     init(_ options: CardShareOptions, common: CommonOptions, output: Output) {
@@ -53,7 +58,7 @@ final class CardShareCommand: PeripheralCommand {
 
     override func bluetoothWentOff() {
         queue = CardQueue(queue.card)
-        (centrals, began) = ([:], [:])
+        (centrals, began, times) = ([:], [:], [:])
         output.show([])
     }
 
@@ -61,7 +66,7 @@ final class CardShareCommand: PeripheralCommand {
 
     override func didSubscribe(_ central: CBCentral, to characteristic: CBCharacteristic) {
         centrals[central.identifier] = central
-        began[central.identifier] = .now
+        (began[central.identifier], times[central.identifier]) = (.now, nil)
         queue.join(central.identifier)
         if queue.current != central.identifier { output.say("Another central is waiting for the card.") }
         pump()
@@ -82,16 +87,14 @@ final class CardShareCommand: PeripheralCommand {
     override func hasRoom() { pump() }
 
     private func pump() {
-        guard let manager, manager.state == .poweredOn else { return }
+        guard ending == nil, let manager, manager.state == .poweredOn else { return }
         let done = queue.send(upTo: { centrals[$0]?.maximumUpdateValueLength ?? CardProtocol.leastFrame }) {
             // A central that has disconnected is sent nothing; this will be reported soon.
             guard let central = centrals[$1] else { return false }
             return manager.updateValue($0, for: characteristic, onSubscribedCentrals: [central])
         }
         for central in done {
-            let time = began[central].map { $0.duration(to: .now) / .seconds(1) } ?? 0
-            output.report(.sent(central, size: queue.card.count, seconds: time))
-            output.say(Line("Sent", .green) + Line(" in \(JSONValue.double((time * 10).rounded() / 10)) s."))
+            times[central] = began[central].map { $0.duration(to: .now) / .seconds(1) }
             // A central that has the card disconnects. BlueZ may still have most of it in its queue, and does not
             // report it. If the central stays, it will have everything by then, at 2 kB a second.
             after(30 + Double(queue.card.count) / 2000) { [self] _ in finish(central) }
@@ -101,9 +104,34 @@ final class CardShareCommand: PeripheralCommand {
 
     /// The central has received the whole card.
     private func finish(_ central: UUID) {
-        guard ending == nil, began.removeValue(forKey: central) != nil else { return }
-        delivered += 1
-        if delivered == options.count { stop(.success) }
+        guard ending == nil, let time = times.removeValue(forKey: central) else { return }
+        began[central] = nil
+        output.report(.sent(central, size: queue.card.count, seconds: time))
+        output.say(Line("Sent", .green) + Line(" in \(JSONValue.double((time * 10).rounded() / 10)) s."))
+        hasServed()
+    }
+
+    override func answer(_ requests: [CBATTRequest], of manager: CBPeripheralManager) -> Bool {
+        guard let first = requests.first, first.characteristic === characteristic, let value = first.value,
+            value.first == CardProtocol.refusal
+        else { return false }
+        manager.respond(to: first, withResult: .success)
+        let central = first.central.identifier
+        guard ending == nil, began.removeValue(forKey: central) != nil else { return true }
+        times[central] = nil
+        _ = queue.leave(central)
+        let reason = String(decoding: value.dropFirst(), as: UTF8.self)
+        output.report(.refused(central, reason: reason))
+        output.say(Line("It refused the card: \(reason.harmless.clipped(to: 200)).", .yellow))
+        isRefused = true
+        hasServed()
+        pump()
+        return true
+    }
+
+    private func hasServed() {
+        served += 1
+        if served == options.count { stop(isRefused ? .failure : .success) }
     }
 
     /// Ends the turn of a central that accepts nothing.

@@ -43,8 +43,16 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
         let before = progress
         after(timeout) { [self] _ in
             guard progress == before, ending == nil else { return }
-            timeIsUp("no measurement for \(JSONValue.double(timeout)) s")
+            timeIsUp("no measurement for \(JSONValue.double(timeout)) s: \(obstacle)")
         }
+    }
+
+    /// Why nothing is measured, and what to do.
+    private var obstacle: String {
+        guard let sensor else { return "no sensor was found; is it worn, near, and not connected to another device?" }
+        return sensor.state == .connected
+            ? "\(label(sensor)) sends none; is it worn?"
+            : "\(label(sensor)) is not connected; is it on, near, and not connected to another device?"
     }
 
     // MARK: Finding and connecting

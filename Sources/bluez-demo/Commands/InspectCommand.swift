@@ -220,6 +220,12 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
 
     private func finish() {
         showAll()
+        if services.isEmpty {
+            output.say(
+                Line(
+                    "It shows no services. Some devices do once they are paired (`bluetoothctl pair`), or in another mode.",
+                    .yellow))
+        }
         if guarded > 0 {
             output.say(
                 Line(

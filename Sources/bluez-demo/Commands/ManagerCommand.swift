@@ -24,7 +24,8 @@ class ManagerCommand: NSObject, Command {
 
     /// The scenario of `--simulated`.
     var simulatedScenario: Scenario { .heartRate }
-    /// `--timeout` or `--duration`, in seconds: also how long it may take until Bluetooth is on, if that is less than usual.
+    /// `--timeout` or `--duration`, in seconds: also how long it may take until Bluetooth is on, if that is less than
+    /// usual.
     var timeLimit: Double? { nil }
     /// Creates the manager, on the main queue, with these options and its own.
     func makeManager(_ options: [String: Any]) {}

@@ -34,6 +34,9 @@ final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
     override var service: CBUUID { options.way == .notify ? TransferProtocol.sender : TransferProtocol.receiver }
 
     override var timeLimit: Double? { options.timeout }
+    override var silence: String {
+        "Nothing has moved" + (options.isSending ? " (the receiver may be busy with another sender)" : "")
+    }
 
     override func start() {
         super.start()
@@ -51,9 +54,7 @@ final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
         whenStill(for: timeout) { [self] in
             events
         } _: { [self] in
-            timeIsUp(
-                "nothing has moved for \(JSONValue.double(timeout)) s; is `bluez-demo transfer "
-                    + "\(options.isSending ? "receive" : "send")` running, and near?")
+            timeIsUp("nothing has moved for \(JSONValue.double(timeout)) s; \(options.remedy)")
         }
     }
 
@@ -61,8 +62,12 @@ final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
 
     override func bluetoothIsOn(_ central: CBCentralManager) {
         if let peer { return resume(with: peer) }
-        output.say(Line("Looking for a \(options.isSending ? "receiver" : "sender")..."))
+        output.say(Line("Looking for a \(otherEnd)..."))
+        output.say(Line("On the other machine: \(options.otherEnd). Ctrl-C ends this one.", .dim))
         scan(central)
+        after(10) { [self] _ in
+            if events == 0, peer == nil, ending == nil { output.say(Line("None so far; \(options.remedy)", .dim)) }
+        }
     }
 
     override func bluetoothWentOff() {
@@ -177,7 +182,11 @@ final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
     }
 
     /// Gives up on this link, and searches again.
-    private func leave(_ peripheral: CBPeripheral, _ reason: String, isError: Bool = true) {
+    /// - Parameter remedy: What is said when this was the last attempt.
+    private func leave(
+        _ peripheral: CBPeripheral, _ reason: String, isError: Bool = true,
+        remedy: String = "it failed \(attempts) times in succession. `bluez-demo doctor` may show the cause."
+    ) {
         if isError {
             output.complain(reason)
         } else {
@@ -186,7 +195,7 @@ final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
         failures = transfer.count > countBefore ? 1 : failures + 1
         countBefore = transfer.count
         if failures == Self.attempts {
-            output.complain("it failed \(Self.attempts) times in succession. `bluez-demo doctor` may show the cause.")
+            output.complain(remedy)
             return stop(.failure)
         }
         ownReason = reason
@@ -233,6 +242,10 @@ final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
             // Its services are gone, as it or BlueZ says: a user has ended it.
             if (error as? CBATTError)?.code == .invalidHandle || (error as? CBError)?.code == .invalidHandle {
                 return leave(peripheral, "the \(otherEnd) has ended", isError: false)
+            }
+            if (error as? CBATTError)?.code == TransferProtocol.busy {
+                let busy = "the \(otherEnd) is busy with another \(options.isSending ? "sender" : "receiver")"
+                return leave(peripheral, busy, isError: false, remedy: "\(busy); start this again when that has ended")
             }
             return leave(peripheral, "the other end did not take it: \(error.sentence)")
         }

@@ -5,8 +5,8 @@ import Foundation
 final class TransferPeripheralCommand: PeripheralCommand {
     /// How long a central may be silent until another one gets its turn, in seconds.
     private static let silenceLimit = 10.0
-    /// How long a sender may take to hear that everything has arrived, in seconds: also one that was killed before it could,
-    /// and is started again.
+    /// How long a sender may take to hear that everything has arrived, in seconds: also one that was killed before it
+    /// could, and is started again.
     private static let endLimit = 15.0
 
     private let options: TransferOptions
@@ -54,14 +54,16 @@ final class TransferPeripheralCommand: PeripheralCommand {
         whenStill(for: timeout) { [self] in
             events
         } _: { [self] in
-            timeIsUp("nothing has moved for \(JSONValue.double(timeout)) s")
+            timeIsUp("nothing has moved for \(JSONValue.double(timeout)) s; \(options.remedy)")
         }
     }
 
     override func isOnAir() {
-        let command = options.isSending ? "receive FILE --via notify" : "send FILE"
         output.say(Line(options.isSending ? "Waiting for a receiver." : "Waiting for a sender."))
-        output.say(Line("On another machine: bluez-demo transfer \(command). Ctrl-C ends it.", .dim))
+        output.say(Line("On the other machine: \(options.otherEnd). Ctrl-C ends this one.", .dim))
+        after(10) { [self] _ in
+            if events == 0, ending == nil { output.say(Line("None so far; \(options.remedy)", .dim)) }
+        }
     }
 
     // The service says which PSM the channel has, so the channel comes first.
@@ -143,7 +145,7 @@ final class TransferPeripheralCommand: PeripheralCommand {
         for request in requests {
             let value = request.value ?? Data()
             guard request.offset == 0, accepts(request.central, value) else {
-                manager.respond(to: first, withResult: .insufficientResources)
+                manager.respond(to: first, withResult: TransferProtocol.busy)
                 return true
             }
             take(value)

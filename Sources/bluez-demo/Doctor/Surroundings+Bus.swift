@@ -6,8 +6,8 @@ import Foundation
 /// Findings from the bus and bluetoothd.
 extension Surroundings {
     /// Collects all findings, and then calls `completion` on the main queue.
-    /// - Parameter onlyBus: Leaves out checks that take long and do not prevent programs from working, and waits for an answer
-    ///   no longer than a program that is about to end should.
+    /// - Parameter onlyBus: Leaves out checks that take long and do not prevent programs from working, and waits for an
+    ///   answer no longer than a program that is about to end should.
     static func examine(
         _ address: BusAddress = .system, adapter: String?, onlyBus: Bool,
         completion: @escaping (Surroundings) -> Void

@@ -17,9 +17,11 @@ struct LadderRow: Equatable {
     /// One of the seven rungs of 2017, calculated.
     init(_ rung: ThroughputRung) {
         let usage = rung.send(1_000_000)
+        // The rest of its last interval belongs to the time, as in the arithmetic of Docs/THROUGHPUT.md: nothing
+        // follows in it.
+        let time = Double(usage.events) * (rung.parameters.interval / .seconds(1))
         self.init(
-            rung.name, bytes: usage.bytesToPeripheral, seconds: usage.time / .seconds(1), published: rung.published,
-            limit: rung.limit)
+            rung.name, bytes: usage.bytesToPeripheral, seconds: time, published: rung.published, limit: rung.limit)
     }
 
     init(_ name: String, bytes: Int, seconds: Double, published: Double? = nil, limit: String) {
@@ -34,7 +36,7 @@ struct LadderRow: Equatable {
         ]
     }
 
-    /// `394.2`, `37.3`, `1,314`.
+    /// `394.1`, `37.3`, `1,314`.
     private static func text(_ rate: Double) -> String {
         guard rate < 1000 else { return CardText.grouped(Int(min(rate, 1e9).rounded())) }
         let tenths = Int((rate * 10).rounded())

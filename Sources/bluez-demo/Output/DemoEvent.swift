@@ -28,6 +28,7 @@ enum DemoEvent: Equatable {
     case progress(UUID, bytes: Int, size: Int)
     case sent(UUID, size: Int, seconds: Double)
     case gaveUp(UUID, bytes: Int, size: Int)
+    case refused(UUID, reason: String)
     case received(UUID, Data, path: String?, seconds: Double)
     case transferring(TransferOptions, TransferOffer, offset: Int)
     case transferred(TransferOptions, TransferOffer, seconds: Double)
@@ -68,6 +69,7 @@ enum DemoEvent: Equatable {
         case .sharing(let path, let size): ["event": "sharing", "path": .string(path), "size": .int(size)]
         case .progress(let id, let bytes, let size): Self.transfer("progress", id, bytes, size)
         case .gaveUp(let id, let bytes, let size): Self.transfer("gaveUp", id, bytes, size)
+        case .refused(let id, let reason): Self.link("refused", id, "reason", reason)
         case .sent(let id, let size, let seconds):
             [
                 "event": "sent", "identifier": .string(id.uuidString), "size": .int(size),

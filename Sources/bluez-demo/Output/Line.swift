@@ -37,6 +37,12 @@ struct Line: Equatable, ExpressibleByStringLiteral {
         var left = width
         for piece in pieces {
             let text = piece.text.displayWidth < left ? piece.text : piece.text.clipped(to: left, always: true)
+            // What was cut before says so already.
+            if text != piece.text, text.allSatisfy({ $0 == " " || $0 == "…" }),
+                result.text.last(where: { $0 != " " }) == "…"
+            {
+                break
+            }
             result += Line(text, piece.style)
             left -= text.displayWidth
             if left <= 0 || text != piece.text { break }
@@ -49,8 +55,8 @@ struct Line: Equatable, ExpressibleByStringLiteral {
         self.width < width ? self + Line(String(repeating: " ", count: width - self.width)) : self
     }
 
-    /// Lines of at most this width, broken between words; all but the first begin with `indent` spaces. A longer word stays
-    /// whole, so that it can be copied.
+    /// Lines of at most this width, broken between words; all but the first begin with `indent` spaces. A longer word
+    /// stays whole, so that it can be copied.
     func wrapped(to width: Int, indent: Int) -> [Line] {
         guard self.width > width else { return [self] }
         var lines: [Line] = []

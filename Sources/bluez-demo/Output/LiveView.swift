@@ -19,6 +19,9 @@ struct LiveView {
             hasHiddenCursor = true
         }
         text += toTop(size)
+        // What has wrapped is erased before something is written over it: terminals that wrap join these rows again
+        // later.
+        if !self.block.isEmpty, size != drawnFor { text += "\u{1B}[J" }
         for line in lines { text += line.rendered(colour: colour) + "\u{1B}[K\n" }
         // One row is reserved for the cursor, because a line that fills the last column may wrap.
         self.block = block.prefix(size.rows - 1).map { $0.clipped(to: size.columns - 1) }

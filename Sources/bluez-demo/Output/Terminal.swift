@@ -8,8 +8,8 @@ enum Terminal {
         var rows = 24
     }
 
-    /// Opens `/dev/null` in place of standard input, output and error that are closed: the next file or socket that is opened
-    /// would be used in their place.
+    /// Opens `/dev/null` in place of standard input, output and error that are closed: the next file or socket that is
+    /// opened would be used in their place.
     /// - Returns: Whether standard output was open.
     static func openMissing() -> Bool {
         let isOutputOpen = fcntl(STDOUT_FILENO, F_GETFD) >= 0

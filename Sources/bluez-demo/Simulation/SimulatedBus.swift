@@ -48,7 +48,8 @@ final class SimulatedBus: @unchecked Sendable {  // holds: never changes, and th
         if case .crowd(let size) = scenario, size > SimulatedNeighbour.all.count {
             simulator.setCrowd(size - SimulatedNeighbour.all.count)
         }
-        if case .twoAdapters = scenario { simulator.addAdapter(address: "00:B1:5E:00:00:02") }
+        if scenario == .examples { SimulatedExamples.run(devices) }
+        if [.twoAdapters, .examples].contains(scenario) { simulator.addAdapter(address: "00:B1:5E:00:00:02") }
         if case .phone = scenario { SimulatedPhone.run(in: simulator) }
         if case .subscriber(let uuid) = scenario { SimulatedSubscriber.run(in: simulator, characteristic: uuid) }
         strengths = DispatchSource.makeTimerSource()
@@ -71,6 +72,7 @@ final class SimulatedBus: @unchecked Sendable {  // holds: never changes, and th
         case .heartRate: [SimulatedHeart.peripheral(heartAddress)]
         case .kitchenSink: [.sink()]
         case .card: [SimulatedCard.peripheral()]
+        case .examples: [SimulatedHeart.peripheral(heartAddress)] + SimulatedExamples.devices
         case .phone, .twoAdapters, .subscriber: []
         case .crowd(let size):
             [SimulatedHeart.peripheral(heartAddress), .sink()]

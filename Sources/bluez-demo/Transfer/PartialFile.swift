@@ -2,8 +2,8 @@ import BluezKitSimulator
 import Foundation
 import Glibc
 
-/// A file that is being received: `FILE.part` with the bytes so far, and `FILE.part.info`, which says of which file they
-/// are. Both stay when the program ends, so that a later one can go on.
+/// A file that is being received: `FILE.part` with the bytes so far, and `FILE.part.info`, which says of which file
+/// they are. Both stay when the program ends, so that a later one can go on.
 final class PartialFile {
     /// One sentence that says what to do.
     typealias Failure = CardFile.Failure

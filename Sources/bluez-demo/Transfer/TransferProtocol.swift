@@ -4,8 +4,8 @@ import Foundation
 
 /// The transfer of a file from one machine to another. Docs/DEMO.md describes it for other programs.
 ///
-/// Both directions carry messages, each with its length before it (`MessageEncoder`). Over an L2CAP channel that is all;
-/// over GATT each value is a piece of that stream (`ValueNumbering`).
+/// Both directions carry messages, each with its length before it (`MessageEncoder`). Over an L2CAP channel that is
+/// all; over GATT each value is a piece of that stream (`ValueNumbering`).
 enum TransferProtocol {
     /// What a receiver advertises; its sender is the central.
     static let receiver = CBUUID(string: "0E9C0003-6B1A-4C57-8D3F-5A1E2B7C9D40")
@@ -16,13 +16,17 @@ enum TransferProtocol {
     /// To the central, by notification.
     static let toCentral = CBUUID(string: "0E9C0006-6B1A-4C57-8D3F-5A1E2B7C9D40")
 
+    /// The answer to a write of a central that has to wait for its turn: an application error, because bluetoothd turns
+    /// other codes for this into "unlikely error".
+    static let busy = CBATTError.Code(rawValue: 0x80) ?? .unlikelyError
+
     static let version: UInt8 = 1
     /// The content of a `data` message, at most, in bytes.
     static let blockSize = 4096
     /// The longest message in bytes.
     static let messageLimit = 8192
-    /// The lengths of values: what every link carries, and what fills two packets of 251 bytes with their headers. A third
-    /// one would be almost empty, and bluetoothd 5.66 does not accept more than 510 bytes.
+    /// The lengths of values: what every link carries, and what fills two packets of 251 bytes with their headers. A
+    /// third one would be almost empty, and bluetoothd 5.66 does not accept more than 510 bytes.
     static let valueLengths = 20...495
 }
 

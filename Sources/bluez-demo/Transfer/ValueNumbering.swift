@@ -1,15 +1,15 @@
 import Foundation
 
 /// Carries a byte stream in values of a characteristic: each begins with two bytes that number it, modulo 32,768, in
-/// little-endian order. Their highest bit marks the first value of a session, with which both ends forget what was under
-/// way. Pure.
+/// little-endian order. Their highest bit marks the first value of a session, with which both ends forget what was
+/// under way. Pure.
 ///
 /// Values overtake each other, because BlueZ distributes them over several bearers if both ends support EATT; and a
 /// notification can be meant for another central. So the receiver puts them in order, and notices if one is missing.
 struct ValueNumbering: Equatable {
     private static let start: UInt16 = 0x8000
-    /// How far a value may be ahead of the next one in order, which bounds the memory for those that wait. Beyond that, the
-    /// next one is considered lost. One bearer may have to wait while another is fast.
+    /// How far a value may be ahead of the next one in order, which bounds the memory for those that wait. Beyond that,
+    /// the next one is considered lost. One bearer may have to wait while another is fast.
     static let window: UInt16 = 4096
     /// The bytes before each piece.
     static let headerLength = 2

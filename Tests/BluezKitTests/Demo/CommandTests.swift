@@ -44,6 +44,20 @@ import Testing
         return Outcome(status: try #require(status), output: content(".out"), errors: content(".err"))
     }
 
+    /// Starts the demo.
+    /// - Returns: What it has said so far: its output and its errors, in a file of this name.
+    private func start(
+        _ words: [String], _ name: String, bus: String = "unix:path=/nowhere", environment: [String] = []
+    ) throws -> (process: pid_t, said: () -> String) {
+        let path = folder.path + "/" + name
+        let file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o644)
+        defer { close(file) }
+        let process = try spawn(
+            ["/usr/bin/env", "DBUS_SYSTEM_BUS_ADDRESS=\(bus)"] + environment
+                + ["/bin/sh", "-c", "exec \"$0\" \"$@\" 2>&1", Self.program] + words, output: file)
+        return (process, { (try? String(contentsOfFile: path, encoding: .utf8)) ?? "" })
+    }
+
     /// What follows the name of a command, and what a person and a program read of it.
     private static let work: [String: (words: [String], text: String, json: String)] = [
         "scan": (["--simulated", "--duration", "1"], "Simulated Heart\tHeart Rate, Battery", #""event":"discovered""#),
@@ -186,39 +200,80 @@ import Testing
         let simulator = try await Simulator(adapterAddresses: ["00:B1:5E:00:00:01", "00:B1:5E:00:00:02"])
         let content = Data((0..<2_000_000).map { UInt8(truncatingIfNeeded: $0) })
         try content.write(to: URL(fileURLWithPath: folder.path + "/a"))
-        func start(_ words: [String], _ name: String) throws -> pid_t {
-            let file = open(folder.path + "/" + name, O_WRONLY | O_CREAT | O_APPEND, 0o644)
-            defer { close(file) }
-            return try spawn(
-                [
-                    "/usr/bin/env", "DBUS_SYSTEM_BUS_ADDRESS=\(simulator.address)", "/bin/sh", "-c",
-                    "exec \"$0\" \"$@\" 2>&1", Self.program,
-                ]
-                    + words, output: file)
-        }
-        func said(_ name: String) -> String {
-            (try? String(contentsOfFile: folder.path + "/" + name, encoding: .utf8)) ?? ""
-        }
         let receive = ["transfer", "receive", folder.path + "/b", "--adapter", "hci0", "--via", "write"]
-        var receiver = try start(receive, "receiver")
-        let sender = try start(
-            ["transfer", "send", folder.path + "/a", "--adapter", "hci1", "--via", "write"], "sender")
+        var (receiver, saidReceiver) = try start(receive, "receiver", bus: simulator.address)
+        let (sender, saidSender) = try start(
+            ["transfer", "send", folder.path + "/a", "--adapter", "hci1", "--via", "write"], "sender",
+            bus: simulator.address)
         defer { killAndWait(sender) }
         try await eventually("a part of it", within: 4 * world_deadline) {
             (FileManager.default.contents(atPath: folder.path + "/b.part")?.count ?? 0) > 10_000
         }
         kill(receiver, SIGINT)
         #expect(try await waitForEnd(of: receiver, "the receiver") == 130 << 8)
-        #expect(said("receiver").contains("bytes are in \(folder.path)/b.part. To continue: the same command again."))
+        #expect(saidReceiver().contains("bytes are in \(folder.path)/b.part. To continue: the same command again."))
         try await eventually("the sender looks again", within: 4 * world_deadline) {
-            said("sender").contains("Looking again.")
+            saidSender().contains("Looking again.")
         }
-        #expect(!said("sender").contains("bluez-demo: "), "\(said("sender"))")
-        receiver = try start(receive, "receiver")
+        #expect(!saidSender().contains("bluez-demo: "), "\(saidSender())")
+        (receiver, saidReceiver) = try start(receive, "receiver", bus: simulator.address)
         defer { killAndWait(receiver) }
         try await eventually("it continues", within: 4 * world_deadline) {
-            said("receiver").contains(", continuing at ")
+            saidReceiver().contains(", continuing at ")
         }
+    }
+
+    // The sender said "Sent", and ended with success.
+    @Test("a card that is refused is no card that was sent", arguments: [false, true])
+    func refusedCard(isJSON: Bool) async throws {
+        let simulator = try await Simulator(adapterAddresses: ["00:B1:5E:00:00:01", "00:B1:5E:00:00:02"])
+        let json = isJSON ? ["--json"] : []
+        async let sharing = demo(
+            ["card", "share", folder.path + "/a.vcf", "--count", "1", "--adapter", "hci0"] + json,
+            bus: simulator.address)
+        let receiving = try await demo(
+            ["card", "receive", "--max-size", "10", "--min-rssi", "-127", "--adapter", "hci1"] + json,
+            bus: simulator.address)
+        let reason = "the card has \(Self.card.utf8.count) bytes, more than the 10 that are accepted; "
+        #expect(receiving.status == 1 && receiving.errors.contains(reason), "\(receiving)")
+        let shared = try await sharing
+        #expect(shared.status == 1 && shared.errors.isEmpty, "\(shared)")
+        #expect(shared.output.contains(isJSON ? #""event":"refused""# : "It refused the card: \(reason)"), "\(shared)")
+        #expect(!shared.output.contains(isJSON ? #""event":"sent""# : "Sent"), "\(shared)")
+    }
+
+    @Test("a device without services has a line that says so")
+    func noServices() async throws {
+        let simulator = try await Simulator()
+        simulator.add(VirtualPeripheral("F0:00:00:00:00:09", VirtualAdvertisement(localName: "Bare")))
+        let outcome = try await demo(["inspect", "F0:00:00:00:00:09"], bus: simulator.address)
+        #expect(outcome.status == 0 && outcome.errors.isEmpty, "\(outcome)")
+        #expect(outcome.output.contains("It shows no services."), "\(outcome)")
+    }
+
+    @Test("the scenario of the examples has what each of them looks for")
+    func examplesScenario() async throws {
+        let (process, said) = try start(["simulate", "examples", "--json"], "simulate")
+        defer { killAndWait(process) }
+        try await eventually("it has an address", within: 4 * world_deadline) { said().contains("}\n") }
+        let address = said().components(separatedBy: #""address":""#).last?.prefix { $0 != "\"" }
+        let outcome = try await demo(["scan", "--duration", "2", "--json"], bus: String(try #require(address)))
+        for part in [
+            "Simulated Heart", "Simulated Thermometer", "Simulated UART", #""manufacturerData":"4c000215"#,
+            #"{"FEAA":"00e7"#, #"{"FEAA":"10ee"#, #"{"FEAA":"2000"#,
+        ] {
+            #expect(outcome.output.contains(part), "\(part): \(outcome)")
+        }
+    }
+
+    @Test("a time limit of a sensor says what is wrong, and what to do")
+    func noSensor() async throws {
+        let simulator = try await Simulator()
+        let outcome = try await demo(["heart-rate", "--timeout", "0.5"], bus: simulator.address)
+        #expect(outcome.status == 1)
+        #expect(
+            outcome.errors == "bluez-demo: no measurement for 0.5 s: no sensor was found; is it worn, near, and not "
+                + "connected to another device?\n")
     }
 
     // Opening a named pipe waits until there is a writer. The queue that answers Ctrl-C waited with it.
@@ -271,6 +326,24 @@ import Testing
         let warning = "Not a directory. Preservation is disabled for this manager\n"
         #expect(outcome.errors.hasPrefix("bluez-demo: cannot open"), "\(outcome)")
         #expect(outcome.errors.contains(warning), "\(outcome)")
+    }
+
+    // It was a line of the library's log, as of a fault of the program, and nothing in --json.
+    @Test("--restore with an identifier in use says so, with the remedy, to programs as well")
+    func identifierInUse() async throws {
+        let simulator = try await Simulator()
+        let state = ["BLUEZKIT_STATE_DIR=\(folder.path)"]
+        let (first, said) = try start(
+            ["heart-rate", "--restore", "--json"], "first", bus: simulator.address, environment: state)
+        defer { killAndWait(first) }
+        try await eventually("the first one runs", within: 4 * world_deadline) { said().contains("poweredOn") }
+        let outcome = try await demo(
+            ["heart-rate", "--restore", "--json", "--timeout", "0.5"], bus: simulator.address, environment: state)
+        let remedy =
+            "Preservation is disabled for this manager: end the other one first, or give this one another identifier"
+        #expect(outcome.errors.hasPrefix("bluez-demo: another central manager"), "\(outcome)")
+        #expect(outcome.errors.contains(remedy + "\n"), "\(outcome)")
+        #expect(outcome.output.contains(#"{"event":"error","message":"another central manager"#), "\(outcome)")
     }
 
     @Test("a bus that the environment names and that is not there has the variable as its remedy")

@@ -78,6 +78,9 @@ import Testing
             DemoEvent.connected(Self.identifier, name: "A \"B\"").json.description
                 == #"{"event":"connected","identifier":"\#(Self.text)","name":"A \"B\""}"#)
         #expect(
+            DemoEvent.refused(Self.identifier, reason: "too large").json.description
+                == #"{"event":"refused","identifier":"\#(Self.text)","reason":"too large"}"#)
+        #expect(
             DemoEvent.disconnected(Self.identifier, reason: nil).json.description
                 == #"{"event":"disconnected","identifier":"\#(Self.text)","reason":null}"#)
     }

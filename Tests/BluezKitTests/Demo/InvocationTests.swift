@@ -57,6 +57,7 @@ import Testing
         #expect(try parse("-h") == .help(command: nil))
         #expect(try parse("help scan") == .help(command: "scan"))
         #expect(try parse("--help scan") == .help(command: "scan"))
+        #expect(try parse("help help") == .help(command: nil) && parse("help --help") == .help(command: nil))
         #expect(try parse("scan --duration 3 -h") == .help(command: "scan"))
         #expect(try parse("inspect --help") == .help(command: "inspect"))
         #expect(try parse("--help --json") == .help(command: nil))
@@ -243,6 +244,16 @@ import Testing
             ("notifications now", "notifications does not take 'now'"),
             ("notifications --perform both", "--perform needs positive or negative, not 'both'"),
             ("ladder --peer --simulated", "--simulated needs no peer"),
+            (
+                "ladder --simulated --seconds 2",
+                "--seconds is for the end that measures; --peer serves, and --simulated calculates"
+            ),
+            (
+                "ladder --peer --seconds 2",
+                "--seconds is for the end that measures; --peer serves, and --simulated calculates"
+            ),
+            ("state --simulated", "state has no option --simulated; it needs no Bluetooth"),
+            ("simulate --simulated", "simulate has no option --simulated; it needs no Bluetooth"),
             ("peripheral heart-rate --rate 29", "--rate needs a number from 30 to 220, not '29'"),
             ("peripheral heart-rate --name 123456789012345678901", "--name has room for 20 bytes, not 21"),
             (
@@ -252,6 +263,18 @@ import Testing
         ])
     func namesMistakes(_ line: String, _ message: String) {
         #expect(complaint(line) == message)
+    }
+
+    @Test("an end of a transfer says what the other end has to run, with its way")
+    func namesOtherEnd() throws {
+        func otherEnd(_ line: String) throws -> String? {
+            guard case .transfer(let options, _) = try parse("transfer " + line) else { return nil }
+            return options.otherEnd
+        }
+        #expect(try otherEnd("send a") == "bluez-demo transfer receive FILE")
+        #expect(try otherEnd("send a --via l2cap") == "bluez-demo transfer receive FILE --via l2cap")
+        #expect(try otherEnd("receive a --via notify") == "bluez-demo transfer send FILE --via notify")
+        #expect(try otherEnd("receive a --via write") == "bluez-demo transfer send FILE --via write")
     }
 
     // An empty name of a file was the current folder, and one of a scenario had no name in its error.

@@ -1,4 +1,5 @@
 import BluezKitSimulator
+import Foundation
 import Testing
 
 @testable import bluez_demo
@@ -23,5 +24,24 @@ import Testing
         let lines = LadderRow.table(ThroughputRung.talk2017.map { LadderRow($0) }, width: 59).map(\.text)
         #expect(lines[0] == "  kbit/s                                   Apple calculated")
         #expect(lines[1] == "  write with response                        2.5        2.7")
+    }
+
+    // It counted the end of the last packet as the end of the last interval, and had 136.6, 197.2 and 394.3.
+    @Test("Docs/THROUGHPUT.md has the figures that the ladder shows")
+    func documented() throws {
+        let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent().deletingLastPathComponent()
+        let document = try String(contentsOf: root.appendingPathComponent("Docs/THROUGHPUT.md"), encoding: .utf8)
+        let rows = document.split(separator: "\n").map {
+            $0.split(separator: "|").map { $0.trimmingCharacters(in: .whitespaces) }
+        }
+        .filter { $0.count == 5 && Int($0[0]) != nil }
+        #expect(rows.count == ThroughputRung.talk2017.count)
+        for (rung, row) in zip(ThroughputRung.talk2017, rows) {
+            let shown = LadderRow(rung).rateText.trimmingCharacters(in: .whitespaces)
+            // With a further digit where there are few.
+            let documented = try #require(Double(row[3]))
+            #expect((documented * 10).rounded() / 10 == Double(shown), "\(row)")
+        }
     }
 }

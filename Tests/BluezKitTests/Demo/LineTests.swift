@@ -45,6 +45,15 @@ import Testing
         }
     }
 
+    // A table in 20 columns had a name that was cut, and the line cut again behind it: "……".
+    @Test("what is cut in a column and again at the end of the line has one ellipsis", arguments: 5...9)
+    func oneEllipsis(width: Int) {
+        let row = Line("long name".clipped(to: 5)) + Line("  ") + Line("more")
+        #expect(
+            row.clipped(to: width).text.filter { $0 == "…" }.count == (width < 9 ? 1 : 2), "\(row.clipped(to: width))")
+        #expect(row.clipped(to: width).width <= width)
+    }
+
     @Test("colours are written only if requested")
     func rendersColours() {
         let line = Line("a", .red) + Line("b")

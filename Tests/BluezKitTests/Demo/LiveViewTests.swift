@@ -35,7 +35,11 @@ import Testing
         var view = LiveView(colour: false)
         _ = view.draw([Line(String(repeating: "x", count: 19))], size: size)
         let text = view.draw(["y"], size: Terminal.Size(columns: 10, rows: 5))
-        #expect(text.contains("\u{1B}[2A"))
+        // Erased first: what is written over wrapped rows would be joined with their rests when the terminal is wide
+        // again.
+        #expect(text == "\u{1B}[?2026h\r\u{1B}[2A\u{1B}[Jy\u{1B}[K\n\u{1B}[J\u{1B}[?2026l")
+        let same = view.draw(["z"], size: Terminal.Size(columns: 10, rows: 5))
+        #expect(same == "\u{1B}[?2026h\r\u{1B}[1Az\u{1B}[K\n\u{1B}[J\u{1B}[?2026l")
     }
 
     @Test("the cursor is restored once")
