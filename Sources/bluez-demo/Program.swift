@@ -35,7 +35,7 @@ enum Program {
                 if count == 1 { command.stop(status) } else { quit(status) }
             }
         }
-        watch(SIGWINCH) { output.redraw() }
+        watch(SIGWINCH) { output.resized() }
         watch(SIGTSTP) {
             output.restoreTerminal()
             kill(getpid(), SIGSTOP)

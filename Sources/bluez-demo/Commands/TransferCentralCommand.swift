@@ -154,9 +154,12 @@ final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
             return peripheral.readValue(for: psm)
         }
         guard let values = find(TransferProtocol.toPeripheral), let answers = find(TransferProtocol.toCentral),
-            values.properties.contains(options.way == .writeWithoutResponse ? .writeWithoutResponse : .write),
-            answers.properties.contains(.notify)
+            values.properties.contains(.write), answers.properties.contains(.notify)
         else { return leave(peripheral, "its service is another one; use the same version at both ends") }
+        guard options.way != .writeWithoutResponse || values.properties.contains(.writeWithoutResponse) else {
+            let reason = "the \(otherEnd) takes no writes without response; use the same --via at both ends"
+            return leave(peripheral, reason, remedy: reason)
+        }
         toPeripheral = values
         peripheral.setNotifyValue(true, for: answers)
     }
@@ -239,12 +242,13 @@ final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
         isWriting = false
         events += 1
         if let error {
-            // Its services are gone, as it or BlueZ says: a user has ended it.
-            if (error as? CBATTError)?.code == .invalidHandle || (error as? CBError)?.code == .invalidHandle {
+            // Its services are gone, as it or BlueZ says, or its program before it has answered: a user has ended it.
+            if [.invalidHandle, .unlikelyError, .writeNotPermitted].contains((error as? CBATTError)?.code)
+                || (error as? CBError)?.code == .invalidHandle
+            {
                 return leave(peripheral, "the \(otherEnd) has ended", isError: false)
             }
-            if (error as? CBATTError)?.code == TransferProtocol.busy {
-                let busy = "the \(otherEnd) is busy with another \(options.isSending ? "sender" : "receiver")"
+            if let busy = TransferProtocol.rival(error, isSending: options.isSending) {
                 return leave(peripheral, busy, isError: false, remedy: "\(busy); start this again when that has ended")
             }
             return leave(peripheral, "the other end did not take it: \(error.sentence)")

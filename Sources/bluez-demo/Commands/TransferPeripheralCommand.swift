@@ -21,9 +21,7 @@ final class TransferPeripheralCommand: PeripheralCommand {
     private var events = 0
     private var isLeaving = false
     private var channel: TransferChannel?
-    private let toPeripheral = CBMutableCharacteristic(
-        type: TransferProtocol.toPeripheral, properties: [.write, .writeWithoutResponse], value: nil,
-        permissions: .writeable)
+    private let toPeripheral: CBMutableCharacteristic
     private let toCentral = CBMutableCharacteristic(
         type: TransferProtocol.toCentral, properties: .notify, value: nil, permissions: .readable)
     private let service: CBMutableService
@@ -34,6 +32,12 @@ final class TransferPeripheralCommand: PeripheralCommand {
         reporter = TransferReporter(options, end, output: output)
         service = CBMutableService(
             type: options.isSending ? TransferProtocol.sender : TransferProtocol.receiver, primary: true)
+        // Only where it is needed: bluetoothd answers each write to such a characteristic itself, and none could be
+        // refused.
+        let isUnanswered = options.way == .writeWithoutResponse
+        toPeripheral = CBMutableCharacteristic(
+            type: TransferProtocol.toPeripheral, properties: isUnanswered ? [.write, .writeWithoutResponse] : .write,
+            value: nil, permissions: .writeable)
         service.characteristics = [toPeripheral, toCentral]
         super.init(common: common, output: output)
     }

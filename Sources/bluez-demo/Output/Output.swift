@@ -17,6 +17,8 @@ final class Output {
     private let isErrorTerminal = isatty(STDERR_FILENO) == 1
     private var isClosed = false
     private var latestBlock: [Line] = []
+    /// How often the size of the terminal has changed a moment ago.
+    private var resizes = 0
 
     init(mode: Mode, colour: Bool) {
         self.mode = mode
@@ -50,7 +52,7 @@ final class Output {
         guard mode == .live else { return }
         if latestBlock.isEmpty, !block.isEmpty { Terminal.setEcho(false) }
         latestBlock = block
-        write(view.draw(block, size: Terminal.size))
+        if resizes == 0 || block.isEmpty { write(view.draw(block, size: Terminal.size)) }
     }
 
     /// Reports an error and its remedy on standard error.
@@ -65,7 +67,17 @@ final class Output {
         if mode == .live { write(view.draw(latestBlock, size: Terminal.size)) }
     }
 
-    /// The size of the terminal has changed, or the program continues after it was suspended.
+    /// The size of the terminal has changed. Nothing is drawn until it stays the same for a moment: what is written for
+    /// one size could arrive at another, and what was drawn before would not be where it is looked for.
+    func resized() {
+        resizes += 1
+        DispatchQueue.main.later(.milliseconds(300)) { [self] in
+            resizes -= 1
+            if resizes == 0 { redraw() }
+        }
+    }
+
+    /// The terminal has another size, or the program continues after it was suspended.
     func redraw() {
         guard mode == .live, !latestBlock.isEmpty else { return }
         Terminal.setEcho(false)

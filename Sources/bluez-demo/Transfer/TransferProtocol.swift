@@ -20,6 +20,15 @@ enum TransferProtocol {
     /// other codes for this into "unlikely error".
     static let busy = CBATTError.Code(rawValue: 0x80) ?? .unlikelyError
 
+    /// Who is in the way of a write that failed; nil: no one. bluetoothd sends one write at a time to a characteristic.
+    static func rival(_ error: any Error, isSending: Bool) -> String? {
+        let (other, same) = isSending ? ("receiver", "sender") : ("sender", "receiver")
+        if (error as? CBATTError)?.code == busy { return "the \(other) is busy with another \(same)" }
+        let cause = (error as NSError).userInfo[NSUnderlyingErrorKey] as? NSError
+        guard cause?.userInfo[BluezErrorNameKey] as? String == "org.bluez.Error.InProgress" else { return nil }
+        return "the \(other) is busy with another program on this machine"
+    }
+
     static let version: UInt8 = 1
     /// The content of a `data` message, at most, in bytes.
     static let blockSize = 4096

@@ -139,6 +139,25 @@ import Testing
         withExtendedLifetime(channel) {}
     }
 
+    // The sender said "Sent", and ended with success.
+    @Test("a card that is refused is no card that was sent", arguments: [false, true])
+    func refusedCard(isJSON: Bool) async throws {
+        let simulator = try await Simulator(adapterAddresses: ["00:B1:5E:00:00:01", "00:B1:5E:00:00:02"])
+        let json = isJSON ? ["--json"] : []
+        async let sharing = demo(
+            ["card", "share", folder.path + "/a.vcf", "--count", "1", "--adapter", "hci0"] + json,
+            bus: simulator.address)
+        let receiving = try await demo(
+            ["card", "receive", "--max-size", "10", "--min-rssi", "-127", "--adapter", "hci1"] + json,
+            bus: simulator.address)
+        let reason = "the card has \(Self.card.utf8.count) bytes, more than the 10 that are accepted; "
+        #expect(receiving.status == 1 && receiving.errors.contains(reason), "\(receiving)")
+        let shared = try await sharing
+        #expect(shared.status == 1 && shared.errors.isEmpty, "\(shared)")
+        #expect(shared.output.contains(isJSON ? #""event":"refused""# : "It refused the card: \(reason)"), "\(shared)")
+        #expect(!shared.output.contains(isJSON ? #""event":"sent""# : "Sent"), "\(shared)")
+    }
+
     @Test(
         "output that cannot be written is an error",
         arguments: [
@@ -223,57 +242,29 @@ import Testing
         }
     }
 
-    // The sender said "Sent", and ended with success.
-    @Test("a card that is refused is no card that was sent", arguments: [false, true])
-    func refusedCard(isJSON: Bool) async throws {
+    // The sender said "Unlikely error" five times, and that it had failed.
+    // Slow: a central may be silent for ten seconds before another one gets its turn.
+    @Test("a sender whose receiver is busy says so, and gets its turn")
+    func busyReceiver() async throws {
         let simulator = try await Simulator(adapterAddresses: ["00:B1:5E:00:00:01", "00:B1:5E:00:00:02"])
-        let json = isJSON ? ["--json"] : []
-        async let sharing = demo(
-            ["card", "share", folder.path + "/a.vcf", "--count", "1", "--adapter", "hci0"] + json,
-            bus: simulator.address)
-        let receiving = try await demo(
-            ["card", "receive", "--max-size", "10", "--min-rssi", "-127", "--adapter", "hci1"] + json,
-            bus: simulator.address)
-        let reason = "the card has \(Self.card.utf8.count) bytes, more than the 10 that are accepted; "
-        #expect(receiving.status == 1 && receiving.errors.contains(reason), "\(receiving)")
-        let shared = try await sharing
-        #expect(shared.status == 1 && shared.errors.isEmpty, "\(shared)")
-        #expect(shared.output.contains(isJSON ? #""event":"refused""# : "It refused the card: \(reason)"), "\(shared)")
-        #expect(!shared.output.contains(isJSON ? #""event":"sent""# : "Sent"), "\(shared)")
-    }
-
-    @Test("a device without services has a line that says so")
-    func noServices() async throws {
-        let simulator = try await Simulator()
-        simulator.add(VirtualPeripheral("F0:00:00:00:00:09", VirtualAdvertisement(localName: "Bare")))
-        let outcome = try await demo(["inspect", "F0:00:00:00:00:09"], bus: simulator.address)
-        #expect(outcome.status == 0 && outcome.errors.isEmpty, "\(outcome)")
-        #expect(outcome.output.contains("It shows no services."), "\(outcome)")
-    }
-
-    @Test("the scenario of the examples has what each of them looks for")
-    func examplesScenario() async throws {
-        let (process, said) = try start(["simulate", "examples", "--json"], "simulate")
-        defer { killAndWait(process) }
-        try await eventually("it has an address", within: 4 * world_deadline) { said().contains("}\n") }
-        let address = said().components(separatedBy: #""address":""#).last?.prefix { $0 != "\"" }
-        let outcome = try await demo(["scan", "--duration", "2", "--json"], bus: String(try #require(address)))
-        for part in [
-            "Simulated Heart", "Simulated Thermometer", "Simulated UART", #""manufacturerData":"4c000215"#,
-            #"{"FEAA":"00e7"#, #"{"FEAA":"10ee"#, #"{"FEAA":"2000"#,
-        ] {
-            #expect(outcome.output.contains(part), "\(part): \(outcome)")
+        let options = ["--via", "write", "--timeout", String(4 * world_deadline)]
+        async let receiving = demo(
+            ["transfer", "receive", folder.path + "/b", "--adapter", "hci0"] + options, bus: simulator.address)
+        let hog = simulator.central()
+        try await eventually("it has the turn", within: 4 * world_deadline) {
+            do {
+                _ = try await hog.connect(to: "00:B1:5E:00:00:01")
+                // The first value of a session, which is empty.
+                try await hog.write([0, 0x80], to: "0e9c0005-6b1a-4c57-8d3f-5a1e2b7c9d40")
+                return true
+            } catch { return false }
         }
-    }
-
-    @Test("a time limit of a sensor says what is wrong, and what to do")
-    func noSensor() async throws {
-        let simulator = try await Simulator()
-        let outcome = try await demo(["heart-rate", "--timeout", "0.5"], bus: simulator.address)
-        #expect(outcome.status == 1)
-        #expect(
-            outcome.errors == "bluez-demo: no measurement for 0.5 s: no sensor was found; is it worn, near, and not "
-                + "connected to another device?\n")
+        let sending = try await demo(
+            ["transfer", "send", folder.path + "/a.vcf", "--adapter", "hci1"] + options, bus: simulator.address)
+        #expect(sending.status == 0 && sending.errors.isEmpty, "\(sending)")
+        #expect(sending.output.contains("On the other machine: bluez-demo transfer receive FILE --via write."))
+        #expect(sending.output.contains("The receiver is busy with another sender."), "\(sending)")
+        #expect(try await receiving.status == 0)
     }
 
     // Opening a named pipe waits until there is a writer. The queue that answers Ctrl-C waited with it.
@@ -314,6 +305,25 @@ import Testing
         }
     }
 
+    @Test("a device without services has a line that says so")
+    func noServices() async throws {
+        let simulator = try await Simulator()
+        simulator.add(VirtualPeripheral("F0:00:00:00:00:09", VirtualAdvertisement(localName: "Bare")))
+        let outcome = try await demo(["inspect", "F0:00:00:00:00:09"], bus: simulator.address)
+        #expect(outcome.status == 0 && outcome.errors.isEmpty, "\(outcome)")
+        #expect(outcome.output.contains("It shows no services."), "\(outcome)")
+    }
+
+    @Test("a time limit of a sensor says what is wrong, and what to do")
+    func noSensor() async throws {
+        let simulator = try await Simulator()
+        let outcome = try await demo(["heart-rate", "--timeout", "0.5"], bus: simulator.address)
+        #expect(outcome.status == 1)
+        #expect(
+            outcome.errors == "bluez-demo: no measurement for 0.5 s: no sensor was found; is it worn, near, and not "
+                + "connected to another device?\n")
+    }
+
     // `--restore` without a place for the state looked as if it had one, until a restart forgot everything.
     @Test("--restore says why nothing can be preserved", arguments: ["heart-rate", "transfer send FOLDER/a.vcf"])
     func unpreserved(_ command: String) async throws {
@@ -351,6 +361,22 @@ import Testing
         let outcome = try await demo(["doctor"])
         #expect(outcome.status == 3)
         #expect(outcome.output.contains("unset DBUS_SYSTEM_BUS_ADDRESS"), "\(outcome)")
+    }
+
+    @Test("the scenario of the examples has what each of them looks for")
+    func examplesScenario() async throws {
+        let (process, said) = try start(["simulate", "examples", "--json"], "simulate")
+        defer { killAndWait(process) }
+        try await eventually("it has an address", within: 4 * world_deadline) { said().contains("}\n") }
+        let address = said().components(separatedBy: #""address":""#).last?.prefix { $0 != "\"" }
+        let (scan, found) = try start(["scan", "--json"], "scan", bus: String(try #require(address)))
+        defer { killAndWait(scan) }
+        for part in [
+            "Simulated Heart", "Simulated Thermometer", "Simulated UART", #""manufacturerData":"4c000215"#,
+            #"{"FEAA":"00e7"#, #"{"FEAA":"10ee"#, #"{"FEAA":"2000"#,
+        ] {
+            try await eventually("\(part): \(found())", within: 4 * world_deadline) { found().contains(part) }
+        }
     }
 
     // Only a write noticed that the reader was gone, and these two have nothing to write after a while.

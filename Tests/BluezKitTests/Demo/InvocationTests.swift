@@ -220,6 +220,8 @@ import Testing
                     + "run `bluez-demo simulate` in another terminal"
             ),
             ("state mine", "state does not take 'mine'"),
+            ("state --simulated", "state has no option --simulated; it needs no Bluetooth"),
+            ("simulate --simulated", "simulate has no option --simulated; it needs no Bluetooth"),
             ("card", "card what? There is card share and card receive"),
             ("card shar", "card what? There is card share and card receive"),
             ("peripheral", "peripheral what? There is peripheral heart-rate"),
@@ -252,8 +254,6 @@ import Testing
                 "ladder --peer --seconds 2",
                 "--seconds is for the end that measures; --peer serves, and --simulated calculates"
             ),
-            ("state --simulated", "state has no option --simulated; it needs no Bluetooth"),
-            ("simulate --simulated", "simulate has no option --simulated; it needs no Bluetooth"),
             ("peripheral heart-rate --rate 29", "--rate needs a number from 30 to 220, not '29'"),
             ("peripheral heart-rate --name 123456789012345678901", "--name has room for 20 bytes, not 21"),
             (

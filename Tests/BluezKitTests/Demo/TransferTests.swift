@@ -1,6 +1,7 @@
 import Foundation
 import Testing
 
+@testable import BluezKit
 @testable import bluez_demo
 
 @Suite("Demo: transfer")
@@ -270,6 +271,22 @@ struct TransferTests {
         #expect(throws: TransferError.self) { try run(&central, &peripheral) }
         #expect(receiver.failure == .damaged)
         #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path) == ["a"])
+    }
+
+    // It was "Unlikely error", or with a rival on the same machine "Unknown error".
+    @Test("a write that has to wait for another one names who is in the way")
+    func rivals() {
+        func rival(_ error: any Error) -> String? { TransferProtocol.rival(error, isSending: true) }
+        func failed(_ name: String, _ message: String) -> any Error {
+            coreBluetoothError(
+                name: "org.bluez.Error." + name, message: message, context: .attributeWrite, isBonded: false)
+        }
+        let busy = "the receiver is busy with another "
+        #expect(rival(failed("Failed", "Operation failed with ATT error: 0x80")) == busy + "sender")
+        #expect(rival(failed("InProgress", "In Progress")) == busy + "program on this machine")
+        #expect(rival(failed("Failed", "Operation failed with ATT error: 0x0e")) == nil)
+        #expect(
+            TransferProtocol.rival(CBATTError(TransferProtocol.busy), isSending: false)?.hasSuffix("receiver") == true)
     }
 
     @Test("a file that is too large is refused, in words at both ends")
