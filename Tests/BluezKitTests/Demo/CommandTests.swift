@@ -281,8 +281,8 @@ import Testing
         #expect(outcome.errors.hasPrefix("bluez-demo: '\(pipe)' is not a regular file"), "\(outcome)")
     }
 
-    // Without a first state `scan --duration` and others waited without a limit, and the diagnosis of the rest took 30
-    // s.
+    // Without a first state `scan --duration` and others waited without a limit, and the rest was diagnosed
+    // after 30 s.
     @Test("a bluetoothd that does not answer is named soon after a time limit, and the exit status says so")
     func silentDaemon() async throws {
         let simulator = try await Simulator()
