@@ -93,9 +93,10 @@ extension Adapter {
             return server.refuse(call, .doesNotExist)
         }
         guard isPowered else { return server.refuse(call, .notReady) }
+        let isKept = simulator.failures.connectedProfiles.remove(device.address) != nil && !device.isConnected
         device.disconnect { [weak self] in
             server.reply(to: call)
-            self?.remove(device)
+            if !isKept { self?.remove(device) }
         }
     }
 }

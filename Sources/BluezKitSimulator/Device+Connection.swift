@@ -225,6 +225,9 @@ extension Device {
         let isOwn = disconnectAlarm != nil && reason == 0x16
         disconnectAlarm?.cancel()
         disconnectAlarm = nil
+        if reason == 0x06, simulator.optionsState.version >= .v5_79 {
+            simulator.failures.connectedProfiles.insert(address)
+        }
         let completions = whenDisconnected
         whenDisconnected = []
         let refused = link?.refusedOperations ?? []

@@ -20,6 +20,9 @@ struct Failures {
     var hiddenServices: Set<String> = []
     /// Addresses of devices that stay `Connected` when their link is lost.
     var stuckConnections: Set<String> = []
+    /// Addresses of devices of which a profile still counts as connected, because their link ended before bluetoothd
+    /// had set it up. Since 5.73 RemoveDevice then only disconnects the profile, and is answered.
+    var connectedProfiles: Set<String> = []
     /// What applications get instead of the options of a read or write.
     var malformedOptions: Value?
 }

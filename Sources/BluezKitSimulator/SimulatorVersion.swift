@@ -4,7 +4,8 @@ public enum SimulatorVersion: String, CaseIterable, Comparable, Sendable {
     case v5_66 = "5.66"
     /// Values of 512 bytes can be written to an application.
     case v5_72 = "5.72"
-    /// Each subscriber of an application's characteristic has a socket (5.76), and adapters have `Connectable`.
+    /// Each subscriber of an application's characteristic has a socket (5.76), and adapters have `Connectable`. A
+    /// device may stay although RemoveDevice has been answered (5.73).
     case v5_79 = "5.79"
     /// Debian 13. The socket tells of confirmed indications (5.80), and a bond is signalled after the answer that it
     /// was needed for.

@@ -113,10 +113,26 @@ struct BlueZProxy {
         call("Pair", deadline: BlueZTiming.Deadline.pair, completion: completion)
     }
 
-    /// Removes a device and its keys; a link to it ends.
+    /// Removes a device and its keys; a link to it ends. BlueZ may answer and keep them
+    /// (``BlueZDifference/undoneRemoval``): then it is asked again.
     /// - SeeAlso: BlueZ doc/org.bluez.Adapter.rst, `RemoveDevice`.
-    func removeDevice(_ device: ObjectPath, completion: @escaping Completion) {
-        call("RemoveDevice", completion: completion) { (writer) throws(BusError) in try writer.write(device) }
+    func removeDevice(_ device: ObjectPath, attempts: Int = 3, completion: @escaping Completion) {
+        let ended: Completion = { result in
+            guard case .success = result else { return completion(result) }
+            var proxy = BlueZProxy(bus: bus, path: device, interface: BlueZ.device)
+            proxy.counting = counting
+            proxy.get("Paired") { answer in
+                var reader = (try? answer.get())?.reader
+                let isPaired = try? reader?.readVariant { (value) throws(BusError) in try value.readBool() }
+                guard isPaired == true else { return completion(result) }
+                guard attempts > 1 else {
+                    let error = BusError.remote(name: "org.bluez.Error.Failed", message: "the device is still paired")
+                    return completion(.failure(error))
+                }
+                removeDevice(device, attempts: attempts - 1, completion: completion)
+            }
+        }
+        call("RemoveDevice", completion: ended) { (writer) throws(BusError) in try writer.write(device) }
     }
 
     // MARK: AgentManager1

@@ -6,7 +6,7 @@ package enum BlueZDifference: CaseIterable, Sendable {
     case discoveryPattern, bearerLE, cleanAcquireNotify
 
     case lostBondCrash, lostBondSuccess, lostEncryptedRequest, keptOperation, returnedCentralCrash, discoveryLossCrash,
-        indicationCrash, unbondedAgent, goneClient, strandedDiscovery, replacedServices, lostServices
+        indicationCrash, unbondedAgent, goneClient, strandedDiscovery, replacedServices, lostServices, undoneRemoval
     case classicPaging, filterCrash, temporaryCentralCrash, earlyNotifications
 
     package enum Kind: Sendable { case feature, fault }
@@ -162,6 +162,12 @@ package enum BlueZDifference: CaseIterable, Sendable {
                 "rig, 5.66; source",
                 "the process that had the link remembers what was advertised. Others that scan for services make bluetoothd forget "
                     + "the peripheral (`RemoveDevice`), if it is not bonded and no other program scanned before them")
+        case .undoneRemoval:
+            .fault(
+                since: .init(5, 73),
+                "`RemoveDevice` is answered, and does nothing, after a link that ended as soon as it was up, as where the "
+                    + "peripheral has lost its keys: the bond is deleted only when the next link ends",
+                "rig, 5.87; source", "asked again, if the device is still paired")
         case .returnedCentralCrash:
             .fault(
                 since: .init(5, 82), until: .init(5, 82),

@@ -9,12 +9,13 @@ import Testing
         arguments: [
             (BlueZVersion(5, 66), [.bondedProperty], [.confirmations, .filterCrash, .cleanAcquireNotify], 11),
             (
-                BlueZVersion(5, 82), [.confirmations, .lateBonds], [.disconnectReasons, .filterCrash, .lostBondCrash],
-                10
+                BlueZVersion(5, 82), [.confirmations, .lateBonds, .undoneRemoval],
+                [.disconnectReasons, .filterCrash, .lostBondCrash],
+                11
             ),
-            (BlueZVersion(5, 86), [.disconnectReasons, .bearerLE], [.filterCrash, .cleanAcquireNotify], 8),
-            (BlueZVersion(5, 87), [.filterCrash, .cleanAcquireNotify], [], 10),
-            (BlueZVersion(5, 88), [.cleanAcquireNotify], [.filterCrash], 8),
+            (BlueZVersion(5, 86), [.disconnectReasons, .bearerLE], [.filterCrash, .cleanAcquireNotify], 9),
+            (BlueZVersion(5, 87), [.filterCrash, .cleanAcquireNotify], [], 11),
+            (BlueZVersion(5, 88), [.cleanAcquireNotify], [.filterCrash], 9),
         ] as [(BlueZVersion, [BlueZDifference], [BlueZDifference], Int)])
     func versions(
         _ version: BlueZVersion, _ present: [BlueZDifference], _ absent: [BlueZDifference], _ faults: Int

@@ -63,6 +63,31 @@ import Testing
         #expect(central.manager.retrieveBondedPeripherals().isEmpty)
     }
 
+    @Test("removeBond asks again if BlueZ has answered, and the bond is still there")
+    func undoneRemoval() async throws {
+        let (world, central, heart) = try await connected()
+        try await central.disconnect(heart)
+        world.simulator.remember(world.heart, bonded: true)
+        try await eventually("the bond") { central.manager.retrieveBondedPeripherals() == [heart] }
+        // Never: the app hears of it.
+        world.simulator.inject(SimulatorFault("RemoveDevice", times: 3, .answer([])))
+        let log = EventLog<NSError?>()
+        central.manager.removeBond(with: heart) { log.append($0 as NSError?) }
+        let failure = try await log.next("answer") { $0 }
+        #expect("\(failure)".contains("still paired"))
+        #expect(central.manager.retrieveBondedPeripherals() == [heart])
+        // Twice.
+        world.simulator.inject(SimulatorFault("RemoveDevice", times: 2, .answer([])))
+        world.simulator.forgetCalls()
+        try await central.removeBond(heart)
+        #expect(central.manager.retrieveBondedPeripherals().isEmpty)
+        #expect(world.simulator.calls("RemoveDevice").count == 3)
+        // Not once more than needed.
+        world.simulator.forgetCalls()
+        try await central.removeBond(heart)
+        #expect(world.simulator.calls("RemoveDevice").count == 1)
+    }
+
     @Test("CN-14 an app that allows no pairing gets the refusal, and nothing pairs")
     func doesNotPair() async throws {
         let (world, central, heart) = try await connected()
