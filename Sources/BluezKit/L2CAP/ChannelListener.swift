@@ -41,7 +41,11 @@ final class ChannelListener {
         guard !isEnded else { return }
         isEnded = true
         guard let source else { return _ = close(descriptor) }  // it was never started
-        shutdown(descriptor, Int32(SHUT_RDWR))  // at once: it is closed when the source has let go of it
+        // The PSM is free when the socket is closed, and the next manager may want it at once. The number of the
+        // descriptor stays taken until the source has let go of it.
+        let nothing = open("/dev/null", O_RDONLY | O_CLOEXEC)
+        if nothing < 0 || dup2(nothing, descriptor) < 0 { shutdown(descriptor, Int32(SHUT_RDWR)) }
+        if nothing >= 0 { close(nothing) }
         source.cancel()
         if isPaused { source.resume() }  // only then is it cancelled
         self.source = nil
