@@ -112,7 +112,7 @@ package enum BlueZDifference: CaseIterable, Sendable {
                 "`AcquireNotify` of a remote characteristic does bluetoothd no harm: it is answered if the peripheral refuses "
                     + "(5.84), and the program may exit with the socket (5.86) or lose the link (5.87)",
                 "rig, 5.87; source",
-                "none yet, because of the next row; before, `BluezManagerOptionNotificationSocketsKey` has a risk")
+                "used on request (`BluezManagerOptionNotificationSocketsKey`); before, that has a risk")
         case .earlyNotifications:
             .feature(
                 since: BlueZDifference.oldest,

@@ -29,8 +29,8 @@ final class CentralManagerCore: Recipient, @unchecked Sendable {
         /// Where other managers of this app may have left state, and how long they have to claim it.
         var claims: (directory: StateDirectory, period: Duration)?
         var mayPowerCycle = false
-        /// Whether notifications come by sockets; nil: where BlueZ is free of the faults that forbid it.
-        var usesNotificationSockets: Bool?
+        /// Whether notifications come by sockets.
+        var usesNotificationSockets = false
     }
 
     let configuration: Configuration

@@ -57,13 +57,9 @@ extension GATTClient {
 
     /// Whether BlueZ is to give a socket for the notifications (``BluezManagerOptionNotificationSocketsKey``).
     private func mayAcquireNotify(_ characteristic: CBCharacteristic, _ core: PeripheralCore) -> Bool {
-        guard characteristic.properties.contains(.notify), !withoutNotifySocket.contains(characteristic.objectPath),
-            bus.connection?.carriesFileDescriptors == true
-        else { return false }
-        // Automatically only where no value can get lost: no version so far.
-        let daemon = central.adapter.daemon
-        return core.manager.configuration.usesNotificationSockets
-            ?? (daemon.has(.cleanAcquireNotify) && !daemon.has(.earlyNotifications))
+        core.manager.configuration.usesNotificationSockets && characteristic.properties.contains(.notify)
+            && !withoutNotifySocket.contains(characteristic.objectPath)
+            && bus.connection?.carriesFileDescriptors == true
     }
 
     /// Subscribes by `AcquireNotify`, and on any refusal by `StartNotify`: BlueZ refuses it while another program is

@@ -54,15 +54,18 @@ public let BluezManagerOptionAllowJustWorksPairingKey: String = "BluezManagerOpt
 public let BluezManagerOptionMayPowerCycleKey: String = "BluezManagerOptionMayPowerCycle"
 
 /// **BluezKit addition.** Option of a `CBCentralManager`, Bool: whether notifications come by a socket of BlueZ
-/// (`AcquireNotify`) in place of signals on the bus: at full speed that takes half of the CPU in the app, and none
-/// in the bus. The default is false, until there is a bluetoothd without the faults that forbid it.
+/// (`AcquireNotify`) in place of signals on the bus, which takes less of the CPU in the app, and none in the bus
+/// daemon. It is worth it from some hundred values a second on: a gateway with many sensors, or a slow computer. The
+/// default is false, because of two disadvantages that no BlueZ is without:
 ///
-/// It concerns characteristics with the property `notify`. While this process has the socket of one, other programs
-/// cannot subscribe to it. If BlueZ refuses the socket, as while another program is subscribed, signals are used.
-/// Values that the peripheral sends before it has confirmed the subscription are lost, because BlueZ has no socket for
-/// them yet: set it to false for such peripherals. Managers of one process share a subscription as it was made first.
+/// - While this process has the socket of a characteristic, other programs cannot subscribe to it.
+/// - Values that the peripheral sends before it has confirmed the subscription are lost, because BlueZ has no socket for
+///   them yet.
 ///
-/// - Important: With an earlier bluetoothd, use true only for peripherals that are known to accept the subscription.
+/// It concerns characteristics with the property `notify`. If BlueZ refuses the socket, as while another program is
+/// subscribed, signals are used. Managers of one process share a subscription as it was made first.
+///
+/// - Important: With a bluetoothd before 5.87, use true only for peripherals that are known to accept the subscription.
 ///   Before 5.84 it does not answer if the peripheral refuses, and the characteristic cannot be subscribed to until
 ///   bluetoothd is restarted; before 5.86 it may crash when a process is killed that has such a socket.
 public let BluezManagerOptionNotificationSocketsKey: String = "BluezManagerOptionNotificationSockets"

@@ -75,7 +75,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
             configuration.claims = (directory, period ?? BlueZTiming.Preservation().claims)
         }
         configuration.mayPowerCycle = bool(options?[BluezManagerOptionMayPowerCycleKey])
-        configuration.usesNotificationSockets = options?[BluezManagerOptionNotificationSocketsKey].map { bool($0) }
+        configuration.usesNotificationSockets = bool(options?[BluezManagerOptionNotificationSocketsKey])
         core = CentralManagerCore(
             central: session.central, of: session, place: callbackPlace(queue, options), preserved: preserved,
             configuration: configuration)

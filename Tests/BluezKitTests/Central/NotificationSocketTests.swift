@@ -164,7 +164,7 @@ import Testing
     }
 
     @Test(
-        "D6 without a choice of the app, no sockets are used: every BlueZ drops early values",
+        "D6 sockets are used only where the app asks for them",
         arguments: [
             (clean, nil, "StartNotify"), (clean, true, "AcquireNotify"), (clean, false, "StartNotify"),
             ("usb:v1D6Bp0246d0556", nil, "StartNotify"),
