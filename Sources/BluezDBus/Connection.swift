@@ -175,6 +175,9 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
 
     // MARK: Waiting and receiving
 
+    /// Of messages with descriptors each takes a read of its own.
+    private static let mostReads = 16
+
     private func handleReady() -> WaitingThreads.Turn {
         guard presence.isConnected else { return .init() }
         loop.pacing.beginTurn()
@@ -192,17 +195,21 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         return .init(isPaused: isPaused, delivery: delivery)
     }
 
-    /// Handles what has arrived, a block of it at most, so that its events are delivered before the next one is read.
+    /// Handles what has arrived, a block of it or ``mostReads`` at most, so that its events are delivered before the
+    /// next one is read.
     private func receiveMessages() throws(BusError) {
         let input = loop.input
         let isReady = loop.isReady(input)
         // libdbus ends a connection to which it cannot write, or which it cannot authenticate. What came before that is
         // read.
         let isLost = dbus_connection_get_is_connected(raw) == 0
+        var reads = 0
         while presence.isConnected, input >= 0, isReady || isLost, try stream.receive(from: input) {
-            if stream.isFull { loop.pacing.keepGoing() }
+            reads += 1
+            let isLast = reads == Self.mostReads || !stream.endsWithDescriptors
+            if stream.isFull || reads == Self.mostReads { loop.pacing.keepGoing() }
             while presence.isConnected, let message = try stream.next() { receive(message) }
-            if !isLost { return }
+            if isLast, !isLost { return }
         }
         if isLost { lose() }
     }

@@ -1,3 +1,4 @@
+import Dispatch
 import Glibc
 import Synchronization
 
@@ -10,15 +11,34 @@ enum DescriptorCloser {
         var threads = 0
         /// How many threads are at a descriptor.
         var busy = 0
+        /// Whether one of them waits for the next descriptor.
+        var isOneIdle = false
 
-        /// - Returns: What a thread is to close next; nil: it ends.
+        /// - Returns: What a thread is to close next.
         mutating func take() -> Int32? {
-            guard let descriptor = waiting.popLast() else {
-                threads -= 1
-                return nil
-            }
+            guard let descriptor = waiting.popLast() else { return nil }
             busy += 1
             return descriptor
+        }
+
+        /// - Returns: Whether a thread that has found nothing to close is to wait for it; nil: it has come meanwhile.
+        mutating func awaitsNext() -> Bool? {
+            guard waiting.isEmpty else { return nil }
+            guard !isOneIdle else {
+                threads -= 1
+                return false
+            }
+            isOneIdle = true
+            return true
+        }
+
+        /// The idle thread has been woken, or has waited long enough.
+        /// - Returns: Whether it ends.
+        mutating func isOver(timedOut: Bool) -> Bool {
+            defer { isOneIdle = false }
+            guard timedOut, isOneIdle else { return false }
+            threads -= 1
+            return true
         }
 
         /// - Returns: Whether to start a thread, as all are at a descriptor while others wait.
@@ -40,13 +60,21 @@ enum DescriptorCloser {
 
     private static let state = Mutex(State())
     private static let open = Atomic(0)
+    /// For the idle thread.
+    private static let next = DispatchSemaphore(value: 0)
+    /// Not the closure itself: each access to one in a generic container wraps it in two more.
+    struct End {
+        let body: @Sendable (Int32) -> Void
+    }
+
     /// What is done with one of them. Tests wait in it.
-    static let end = Mutex<@Sendable (Int32) -> Void>({ descriptor in
-        // Nor does a socket wait for its peer.
-        var never = linger(l_onoff: 0, l_linger: 0)
-        setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &never, socklen_t(MemoryLayout<linger>.size))
-        Glibc.close(descriptor)
-    })
+    static let end = Mutex(
+        End { descriptor in
+            // Nor does a socket wait for its peer.
+            var never = linger(l_onoff: 0, l_linger: 0)
+            setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &never, socklen_t(MemoryLayout<linger>.size))
+            Glibc.close(descriptor)
+        })
 
     /// Whether so many are open that no more should be received.
     static var isBehind: Bool { openCount >= most }
@@ -56,8 +84,12 @@ enum DescriptorCloser {
     static func close(_ descriptors: [Int32]) {
         guard !descriptors.isEmpty else { return }
         open.add(descriptors.count, ordering: .relaxed)
-        state.withLock { $0.waiting += descriptors }
-        startIfNeeded()
+        let isOneIdle = state.withLock { state in
+            state.waiting += descriptors
+            defer { state.isOneIdle = false }
+            return state.isOneIdle
+        }
+        if isOneIdle { next.signal() } else { startIfNeeded() }
     }
 
     private static func startIfNeeded() {
@@ -67,12 +99,22 @@ enum DescriptorCloser {
     }
 
     @Sendable private static func closeAll() {
-        let end = end.withLock { $0 }
-        while let descriptor = state.withLock({ $0.take() }) {
-            startIfNeeded()  // this one may never end
-            end(descriptor)
-            state.withLock { $0.busy -= 1 }
-            open.subtract(1, ordering: .releasing)
-        }
+        repeat {
+            while let descriptor = state.withLock({ $0.take() }) {
+                startIfNeeded()  // this one may never end
+                end.withLock { $0 }.body(descriptor)
+                state.withLock { $0.busy -= 1 }
+                open.subtract(1, ordering: .releasing)
+            }
+        } while awaitNext()
+    }
+
+    /// One thread stays for a second: to start one takes longer than to close a descriptor.
+    /// - Returns: Whether there may be something to close.
+    private static func awaitNext() -> Bool {
+        guard let waits = state.withLock({ $0.awaitsNext() }) else { return true }
+        guard waits else { return false }
+        let timedOut = next.wait(timeout: .now() + 1) == .timedOut
+        return !state.withLock { $0.isOver(timedOut: timedOut) }
     }
 }

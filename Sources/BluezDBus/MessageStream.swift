@@ -47,6 +47,9 @@ final class MessageStream {
     /// Whether the last block had no room for more, which is likely to be there.
     var isFull: Bool { end == block.capacity }
 
+    /// Whether the last read has ended with descriptors, as each that has some does, whatever is there after them.
+    private(set) var endsWithDescriptors = false
+
     /// Receives what is there, at most a block.
     /// - Parameter limit: Fewer bytes than that, for tests.
     /// - Returns: Whether anything was.
@@ -68,7 +71,8 @@ final class MessageStream {
         guard result > 0 else { throw result == 0 ? Self.ended : Self.failed(Int32(-result)) }
         end += result
         received += result
-        if descriptors?.isEmpty != true { arrivals.append(Arrival(position: received, descriptors: descriptors)) }
+        endsWithDescriptors = descriptors?.isEmpty != true
+        if endsWithDescriptors { arrivals.append(Arrival(position: received, descriptors: descriptors)) }
         return true
     }
 

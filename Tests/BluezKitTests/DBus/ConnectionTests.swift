@@ -70,6 +70,36 @@ struct ConnectionTests {
         }
     }
 
+    // dbus-broker waits with all others for a program that takes too few of them.
+    @Test(
+        "signals with descriptors that are there together are received together, although each takes a read of its own")
+    func descriptorsTogether() async throws {
+        let bus = try PrivateBus(policy: .open)
+        let (server, client) = (try await Peer.named(bus.busAddress), try await Peer.named(bus.busAddress))
+        let (log, gate, name) = (client.order, DispatchSemaphore(value: 0), client.name)
+        client.sync { connection in
+            connection.onTurnEnd = { _ in
+                log.append("end of the turn")
+                return nil
+            }
+        }
+        let ends = try socketPair()
+        defer { ends.forEach { close($0) } }
+        DispatchQueue.global().async {
+            client.sync { _ in
+                log.append("held up")
+                _ = gate.wait(timeout: .now() + 60)
+            }
+        }
+        try await log.next("hold-up") { $0 == "held up" ? true : nil }
+        for _ in 0..<48 { try server.emit("/", "a.b", "S", to: name, [.fileDescriptor(ends[0])]) }
+        _ = try await server.call("org.freedesktop.DBus", "/", "org.freedesktop.DBus", "GetId")
+        log.forget()
+        gate.signal()
+        for _ in 0..<48 { try await log.next("signal") { $0 == "signal S" ? true : nil } }
+        #expect(log.all.count { $0 == "end of the turn" } < 24)
+    }
+
     /// Says when the queue that has it is released, and with it every thread that holds the queue.
     private final class Sentinel: Sendable {
         let log = EventLog<String>()

@@ -195,9 +195,9 @@ struct MessageStreamTests {
     ) async throws {
         let end = DescriptorCloser.end.withLock { $0 }
         DescriptorCloser.end.withLock {
-            $0 = {
+            $0 = .init {
                 wait()
-                end($0)
+                end.body($0)
             }
         }
         defer { DescriptorCloser.end.withLock { $0 = end } }
