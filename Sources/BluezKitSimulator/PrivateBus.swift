@@ -177,13 +177,15 @@ public final class PrivateBus: Sendable {
             launch="mkdir -p /run/systemd; mount -t tmpfs none /run/systemd; mkdir /run/systemd/journal
                 ln -s '$2/journal' /run/systemd/journal/socket; $launch"
         fi
-        $apart sh -c "$launch" "$2" >"$2/log" 2>&1 &
+        cat <&4 >/dev/null 3<&- &
+        reader=$!
+        $apart sh -c "$launch" "$2" >"$2/log" 2>&1 4<&- &
         daemon=$!
-        exec 3<&-
+        exec 3<&- 4<&-
         echo "unix:path=$2/bus"
         exec >/dev/null
         read line
-        kill $daemon $helper; wait
+        kill $daemon $helper; wait $daemon $helper; kill $reader
         rm -rf "$2"
         """
 
@@ -225,7 +227,7 @@ public final class PrivateBus: Sendable {
         posix_spawn_file_actions_adddup2(&actions, output[1], 1)
         var sockets: [Int32] = []
         if isBroker {
-            // The log is not read; when it is full, further lines are dropped.
+            // The log is read, and not kept: the broker waits while there is no room for a line.
             sockets.append(try socket(SOCK_STREAM, at: directory + "/bus"))
             sockets.append(try socket(SOCK_DGRAM, at: directory + "/journal"))
             for (number, socket) in sockets.enumerated() {

@@ -117,7 +117,7 @@ struct ReadScheduleTests {
 
     /// `BLUEZKIT_SCHEDULES` is how many are tried.
     private static let count =
-        ProcessInfo.processInfo.environment["BLUEZKIT_SCHEDULES"].flatMap(Int.init) ?? 10_000
+        ProcessInfo.processInfo.environment["BLUEZKIT_SCHEDULES"].flatMap(Int.init) ?? thorough(10_000)
 
     @Test(
         "messages come with their own descriptors in every schedule of reads; odd ones are left out, no descriptor stays"

@@ -115,8 +115,8 @@ import Testing
         }
     }
 
-    // Slow: 100,000 files are made and read.
-    @Test("R-26 100,000 mutated files: each is read or refused, and what is read can be written and read again")
+    // Slow: 100,000 files are made and read, a tenth of them in a debug build.
+    @Test("R-26 mutated files: each is read or refused, and what is read can be written and read again")
     func mutated() throws {
         var generator = SeededGenerator(seed: 20_261_121)
         let original = [UInt8](try Self.full().fileContent())
@@ -125,7 +125,8 @@ import Testing
             "\"version\" : 2", "\"\"",
         ].map { Array($0.utf8) }
         var accepted = 0
-        for _ in 0..<100_000 {
+        let count = thorough(100_000)
+        for _ in 0..<count {
             var bytes = original
             for _ in 0...Int.random(in: 0..<3, using: &generator) {
                 let place = Int.random(in: 0..<max(1, bytes.count), using: &generator)
@@ -149,6 +150,6 @@ import Testing
             #expect(try Snapshot(fileContent: snapshot.fileContent()) == snapshot)
         }
         // Not all mutations hurt: names and numbers may be anything.
-        #expect(accepted > 1000 && accepted < 50_000)
+        #expect(accepted > count / 100 && accepted < count / 2)
     }
 }
