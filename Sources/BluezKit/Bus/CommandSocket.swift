@@ -3,8 +3,7 @@ import Dispatch
 import Foundation
 
 /// The socket that BlueZ's `AcquireWrite` gives: one packet is one Write Command, without a bus or a daemon's main loop
-/// in between (D6). Confined to the bus queue, except that the app's threads may send while the socket is lent to them
-/// (``CBPeripheral/DirectWriter``); it is neither closed nor changed then.
+/// in between (D6). Confined to the bus queue.
 final class CommandSocket {
     enum Outcome { case sent, full, broken }
 
@@ -31,13 +30,8 @@ final class CommandSocket {
 
     func send(_ data: [UInt8]) -> Outcome {
         lastUse = .now()
-        return data.withUnsafeBytes { send($0) }
-    }
-
-    /// The same, also on a thread of the app: it is no use for ``lastUse``.
-    func send(_ data: UnsafeRawBufferPointer) -> Outcome {
         while true {
-            let sent = Glibc.send(descriptor, data.baseAddress, data.count, Int32(MSG_NOSIGNAL))
+            let sent = Glibc.send(descriptor, data, data.count, Int32(MSG_NOSIGNAL))
             if sent >= 0 { return .sent }
             switch errno {
             case EINTR: continue

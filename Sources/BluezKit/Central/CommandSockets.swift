@@ -1,10 +1,8 @@
-/// BlueZ's sockets for writes without response of one link, by characteristic, and the peripherals whose apps write to
-/// one of them themselves. Confined to the bus queue.
+/// BlueZ's sockets for writes without response of one link, by characteristic. Confined to the bus queue.
 struct CommandSockets {
     private var sockets: [String: CommandSocket] = [:]
     /// Characteristics whose socket BlueZ does not give.
     private var refused: Set<String> = []
-    private var borrowers: [PeripheralCore] = []
 
     subscript(path: String) -> CommandSocket? { sockets[path] }
 
@@ -12,28 +10,7 @@ struct CommandSockets {
     mutating func refuse(_ path: String) { refused.insert(path) }
     mutating func add(_ socket: CommandSocket, _ path: String) { sockets[path] = socket }
 
-    /// The app's threads may write to the socket of the characteristic that an operation was about, as nothing waits.
-    mutating func lend(_ path: String, to operation: AttributeOperation) {
-        guard let socket = sockets[path], let characteristic = operation.attribute as? CBCharacteristic,
-            let peripheral = operation.core.peripheral
-        else { return }
-        let isLent = peripheral.lend(
-            socket, for: characteristic, requestsArrived: operation.core.requestsArrived,
-            connectionID: operation.connectionID)
-        if isLent { borrowers.append(operation.core) }
-    }
-
-    /// From now on all that is written comes through the bus queue, until ``lend(_:to:)``.
-    /// - Returns: Whether any socket was lent.
-    @discardableResult
-    mutating func takeBack() -> Bool {
-        for core in borrowers { core.peripheral?.takeBackWriter() }
-        defer { borrowers = [] }
-        return !borrowers.isEmpty
-    }
-
     mutating func updateMTU(_ mtuBytes: Int) {
-        takeBack()
         for socket in sockets.values { socket.updateMTU(mtuBytes) }
     }
 
@@ -42,12 +19,10 @@ struct CommandSockets {
 
     mutating func close(_ path: String) {
         guard let socket = sockets.removeValue(forKey: path) else { return }
-        takeBack()
         socket.close()
     }
 
     mutating func closeAll() {
-        takeBack()
         for socket in sockets.values { socket.close() }
         sockets = [:]
     }

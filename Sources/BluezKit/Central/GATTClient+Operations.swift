@@ -7,7 +7,6 @@ extension GATTClient {
 
     /// An operation of an app.
     func add(_ operation: AttributeOperation) {
-        writers.takeBack()
         if let entry = queue.add(operation) { execute(entry) }
     }
 

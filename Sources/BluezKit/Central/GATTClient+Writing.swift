@@ -65,9 +65,8 @@ extension GATTClient {
         switch writer.send(data) {
         case .sent:
             commandDone(entry, data.count)
-            if queue.isEmpty { writers.lend(path, to: entry.operation) }
         case .full:
-            entry.operation.core.peripheral?.socketStaysFull(connectionID: entry.operation.connectionID)
+            entry.operation.core.peripheral?.socketIsFull(connectionID: entry.operation.connectionID)
             awaitEnd(of: entry)
             writer.whenWritable(on: bus.queue, bus.timing.gatt) { [weak self] in
                 guard let self, isRunning(entry.id) else { return }
@@ -104,9 +103,7 @@ extension GATTClient {
     private func releaseWhenIdle(_ writer: CommandSocket, _ path: String) {
         bus.after(bus.timing.gatt.idleWriter) { [weak self, weak writer] in
             guard let self, let writer, writers[path] === writer else { return }
-            // What is written directly is not noticed; the next one is.
-            let wasLent = writers.takeBack()
-            guard !wasLent, writer.lastUse.later(by: bus.timing.gatt.idleWriter * 0.8) < .now(), writer.isDrained
+            guard writer.lastUse.later(by: bus.timing.gatt.idleWriter * 0.8) < .now(), writer.isDrained
             else {
                 return releaseWhenIdle(writer, path)
             }

@@ -51,8 +51,6 @@ final class PeripheralCore: @unchecked Sendable {
     /// How many cancels wait for the end of the link.
     private(set) var pendingCancels = 0
     private(set) weak var device: Device?
-    /// How many requests of the app have arrived here.
-    private(set) var requestsArrived = 0
     /// Services that are known from an earlier process, with what was in them; nil: nothing has to be compared.
     private var restoredLayouts: [String: String]?
     private var postponedComparisons = 0
@@ -83,8 +81,6 @@ final class PeripheralCore: @unchecked Sendable {
     }
 
     func attach(_ device: Device) { self.device = device }
-
-    func requestArrived() { requestsArrived += 1 }
 
     /// The app has cancelled, or let go of it: nothing that it asked for is wanted any longer.
     func endRequest() { (request, isUp, restoredLayouts) = (nil, false, nil) }

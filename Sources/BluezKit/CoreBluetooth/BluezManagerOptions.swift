@@ -59,8 +59,8 @@ public let BluezManagerOptionMayPowerCycleKey: String = "BluezManagerOptionMayPo
 /// default is false, because of two disadvantages that no BlueZ is without:
 ///
 /// - While this process has the socket of a characteristic, other programs cannot subscribe to it.
-/// - Values that the peripheral sends before it has confirmed the subscription are lost, because BlueZ has no socket for
-///   them yet.
+/// - Values that the peripheral sends before it has confirmed the subscription are lost, because BlueZ has no socket
+///   for them yet.
 ///
 /// It concerns characteristics with the property `notify`. If BlueZ refuses the socket, as while another program is
 /// subscribed, signals are used. Managers of one process share a subscription as it was made first.

@@ -33,7 +33,6 @@ extension CBPeripheral {
         shared.withLock { shared in
             guard shared.state == .connecting || shared.state == .connected else { return false }
             shared.state = .disconnecting
-            shared.directWriter = nil
             core.begin()
             return true
         }
@@ -98,7 +97,7 @@ extension CBPeripheral {
     func endLink(_ shared: inout Shared) -> [CBAttribute] {
         defer { (shared.services, shared.attributes, shared.subscribed) = (nil, [:], []) }
         shared.commands.end()
-        (shared.directWriter, shared.mtuBytes) = (nil, nil)
+        shared.mtuBytes = nil
         shared.channels = []
         return Array(shared.attributes.values)
     }
@@ -230,7 +229,6 @@ extension CBPeripheral {
                 shared.subscribed.remove(attribute.objectPath)
             }
             shared.services?.removeAll(where: isGone)
-            shared.directWriter = nil
             return gone
         }
         stopNotifying(gone)

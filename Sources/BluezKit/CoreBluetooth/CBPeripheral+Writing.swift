@@ -11,31 +11,6 @@ extension CBPeripheral {
     /// ``maximumWriteValueLength(for:)``, unless BlueZ refuses a write. Any thread.
     public var droppedWritesWithoutResponse: Int { shared.withLock { $0.commands.dropped } }
 
-    /// BlueZ's socket for one characteristic, to which the app's threads write themselves: a write costs a system call,
-    /// and no way to the bus queue and back. It is lent by the bus queue while nothing waits there, and taken back
-    /// before anything else is done or the socket is closed. Used under the lock of ``Shared``.
-    struct DirectWriter {
-        /// By identity: the attributes of ``Shared`` hold it.
-        let characteristic: ObjectIdentifier
-        let socket: CommandSocket
-    }
-
-    /// Sends a value by BlueZ's socket, if that is lent and has room. Then nothing that was asked for before waits.
-    /// - Returns: Whether it is sent.
-    func sendAtOnce(_ data: Data, _ characteristic: CBCharacteristic) -> Bool {
-        shared.withLock { shared in
-            guard let writer = shared.directWriter, writer.characteristic == ObjectIdentifier(characteristic),
-                !data.isEmpty, data.count <= writer.socket.capacity
-            else { return false }
-            switch data.withUnsafeBytes({ writer.socket.send($0) }) {
-            case .sent: return true
-            case .full: shared.commands.socketIsFull()
-            case .broken: break
-            }
-            return false
-        }
-    }
-
     func writeCommand(_ data: Data, _ characteristic: CBCharacteristic) {
         guard characteristic.properties.contains(.writeWithoutResponse) else {
             return Log.misuse(
@@ -51,7 +26,6 @@ extension CBPeripheral {
         let isConnected = shared.withLock { shared in
             guard shared.state == .connected else { return Bool?.none }
             guard shared.commands.add(bytes.count) else { return false }
-            shared.beginRequest()
             return true
         }
         switch isConnected {
@@ -63,28 +37,10 @@ extension CBPeripheral {
 
     // MARK: From the bus queue
 
-    /// Lends a socket to the app's threads, unless the app has asked for more than has arrived.
-    /// - Returns: Whether it is lent, until ``takeBackWriter()``.
-    func lend(
-        _ socket: CommandSocket, for characteristic: CBCharacteristic, requestsArrived: Int, connectionID: UInt64
-    ) -> Bool {
-        shared.withLock { shared in
-            guard core.connectionID.load(ordering: .relaxed) == connectionID, shared.state == .connected,
-                shared.requests == requestsArrived,
-                shared.attributes[characteristic.objectPath] === characteristic
-            else { return false }
-            shared.directWriter = DirectWriter(characteristic: ObjectIdentifier(characteristic), socket: socket)
-            return true
-        }
-    }
-
-    /// No thread of the app uses the socket when this returns.
-    func takeBackWriter() { shared.withLock { $0.directWriter = nil } }
-
     /// BlueZ's socket has no room for a write that waits.
-    func socketStaysFull(connectionID: UInt64) {
+    func socketIsFull(connectionID: UInt64) {
         guard core.connectionID.load(ordering: .relaxed) == connectionID else { return }
-        shared.withLock { $0.commands.socketStaysFull() }
+        shared.withLock { $0.commands.socketIsFull() }
     }
 
     /// BlueZ has taken a write, or it was dropped.
@@ -105,13 +61,5 @@ extension CBPeripheral {
         let count = shared.withLock { $0.commands.takeUnlogged() }
         guard count > 0 else { return }
         Log.warning("dropped \(count) writes without response to \(self): wait for canSendWriteWithoutResponse")
-    }
-}
-
-extension CBPeripheral.Shared {
-    /// What follows reaches the bus queue after this request.
-    mutating func beginRequest() {
-        directWriter = nil
-        requests += 1
     }
 }

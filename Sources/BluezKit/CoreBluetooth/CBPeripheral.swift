@@ -24,10 +24,6 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
         var isInvalid = false
         /// Writes without response that BlueZ has not taken yet.
         var commands = CommandFlow()
-        /// BlueZ's socket for such writes, while nothing that was asked for before waits.
-        var directWriter: DirectWriter?
-        /// How many requests the bus queue was given.
-        var requests = 0
         /// The app's options for `connect`, as far as they are numbers.
         var connectRequest = ConnectRequest(options: [:])
         /// Characteristics that the app is subscribed to, by path, from `setNotifyValue` on.
@@ -121,17 +117,14 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
             return Log.misuse("\(self) \(command): can only accept commands while in the connected state")
         }
         core.manager.onRequest?(self, kind)
-        shared.withLock { $0.beginRequest() }
         handOver(kind)
     }
 
-    /// Gives the bus queue what ``Shared/beginRequest()`` has counted.
     func handOver(_ kind: AttributeOperation.Kind) {
         let core = core
         let operation = AttributeOperation(
             core: core, connectionID: core.connectionID.load(ordering: .relaxed), kind: kind)
         core.manager.central.bus.runHere {
-            core.requestArrived()
             core.manager.central.perform(operation.kind, for: core, connectionID: operation.connectionID)
         }
     }
@@ -226,7 +219,6 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
     /// counts for 64 bytes more than its value has. Beyond that they are dropped, logged together, and counted in
     /// ``droppedWritesWithoutResponse``.
     open func writeValue(_ data: Data, for characteristic: CBCharacteristic, type: CBCharacteristicWriteType) {
-        if type == .withoutResponse, sendAtOnce(data, characteristic) { return }
         guard isMine(characteristic) else { return }
         switch type {
         // A value that is too long is refused in its turn (RW-1); one extra byte is enough to detect it.

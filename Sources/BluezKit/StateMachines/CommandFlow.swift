@@ -39,11 +39,8 @@ struct CommandFlow {
         return true
     }
 
-    /// BlueZ's socket has no room for a write that the app makes now.
-    mutating func socketIsFull() { isFull = true }
-
     /// BlueZ's socket has no room for a write that waits.
-    mutating func socketStaysFull() { if isAnnouncing { isFullAfterwards = true } else { isFull = true } }
+    mutating func socketIsFull() { if isAnnouncing { isFullAfterwards = true } else { isFull = true } }
 
     /// A write does not wait any more.
     /// - Parameter isDropped: BlueZ has not taken it.

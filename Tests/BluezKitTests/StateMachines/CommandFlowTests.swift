@@ -12,7 +12,6 @@ import Testing
         func remove(_ size: Int) -> Bool { flow.remove(size) }
         func announceRoom() -> Bool { flow.announceRoom() }
         func socketIsFull() { flow.socketIsFull() }
-        func socketStaysFull() { flow.socketStaysFull() }
         func roomAnnounced() { flow.roomAnnounced() }
         func takeUnlogged() -> Int { flow.takeUnlogged() }
         func end() { flow.end() }
@@ -62,7 +61,7 @@ import Testing
             let flow = full()
             while !flow.remove(1) {}
             #expect(flow.announceRoom())
-            flow.socketStaysFull()
+            flow.socketIsFull()
             #expect(!flow.isFull)
             if drains { for _ in 0..<CommandFlow.roomAt { #expect(!flow.remove(1)) } }
             flow.roomAnnounced()
