@@ -1,8 +1,9 @@
-/// Whether a connection is of use, and what keeps it on the bus.
+/// Whether a connection is of use, answers that it is there, and what keeps it on the bus.
 struct BusPresence {
     var isOpen = true
     /// Whether it is on the bus, which may last a little longer.
     var isConnected = true
+    var answersPings = true
     /// Whether it makes no more calls that bind it.
     var isLeaving = false
     /// The receivers of the unanswered calls that bind it (``MethodCall/bindsCaller``), by serial.

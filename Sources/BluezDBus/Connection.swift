@@ -20,6 +20,11 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     public var onSignal: ((Message) -> Void)?
     /// Called with each method call to this process.
     public var onCall: ((IncomingCall) -> Void)?
+    /// Whether a `Ping` is answered as soon as it comes. Otherwise it is a call like any other, for ``onCall``.
+    public var answersPings: Bool {
+        get { presence.answersPings }
+        set { presence.answersPings = newValue }
+    }
     /// Called once when the bus is lost, after every unanswered call has failed; not after ``close()``.
     public var onDisconnected: ((BusError) -> Void)?
     /// Called when everything that had arrived is handled, so that the results can be delivered together.
@@ -254,7 +259,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     }
 
     private func answer(_ call: Message) {
-        if call.interfaceC.matches("org.freedesktop.DBus.Peer"), call.memberC.matches("Ping") { return reply(to: call) }
+        if call.isPing, presence.answersPings { return reply(to: call) }
         if let onCall { return onCall(call) }
         refuse(
             call, name: "org.freedesktop.DBus.Error.UnknownObject",

@@ -126,6 +126,11 @@ public final class Message {
     }
 }
 
+extension Message {
+    /// Whether it is a call of `org.freedesktop.DBus.Peer.Ping`.
+    var isPing: Bool { interfaceC.matches("org.freedesktop.DBus.Peer") && memberC.matches("Ping") }
+}
+
 extension UnsafePointer<CChar> {
     /// Whether this C string is `string`. Compares bytes; creates no `String`.
     public func matches(_ string: StaticString) -> Bool {

@@ -3,6 +3,7 @@ extension ObjectServer {
     /// it later.
     public func dispatch(_ call: IncomingCall) {
         connection.assertOnQueue()
+        if call.isPing { return reply(to: call) }
         guard let path = call.path, let object = objects[path.rawValue] else {
             return refuseUnknown(call, "org.freedesktop.DBus.Error.UnknownObject")
         }

@@ -77,6 +77,7 @@ extension Simulator {
         let connection = try Connection(address: busAddress, queue: queue)
         let server = ObjectServer(connection: connection)
         (self.connection, self.server) = (connection, server)
+        connection.answersPings = false  // bluetoothd answers in the order of the calls
         server.intercept = { [weak self] call in
             // The simulator stays alive while a call is being handled.
             guard let self else { return true }
