@@ -13,7 +13,7 @@ package import Foundation
 /// | connected | no | | connecting | `.connecting`, then `didConnect` |
 /// | connecting | | | connecting | the same |
 /// | any, bonded | | not bonded any more | dropped | nothing |
-package struct RestorationPlan: Equatable, Sendable {
+package struct RestorationPlan: Codable, Equatable, Sendable {
     /// The current state of Bluetooth.
     package struct Live: Equatable, Sendable {
         /// As ``Snapshot/bluetooth``.
@@ -35,7 +35,7 @@ package struct RestorationPlan: Equatable, Sendable {
     }
 
     /// The outcome for a peripheral.
-    package enum Outcome: String, Sendable {
+    package enum Outcome: String, Codable, Sendable {
         /// The link is up: `.connected`, with the discovered attributes, subscribed again. No `didConnect`.
         case connected
         /// `.connecting`; `didConnect` when there is a link, which may be at once.
@@ -46,7 +46,7 @@ package struct RestorationPlan: Equatable, Sendable {
         case dropped
     }
 
-    package struct Item: Equatable, Sendable {
+    package struct Item: Codable, Equatable, Sendable {
         package let peripheral: Snapshot.Peripheral
         package let outcome: Outcome
         /// The reason in words.

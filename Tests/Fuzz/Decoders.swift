@@ -92,6 +92,23 @@ enum Decoders {
         tree.forgetMTU()
     }
 
+    /// Messages between an app's objects and the core. One that was read can be written, and is the same then.
+    static func border(_ bytes: UnsafeBufferPointer<UInt8>) {
+        let data = Data(bytes)
+        func check<Message: Codable>(_ type: Message.Type) {
+            guard let message = try? BorderFormat.decode(type, from: data) else { return }
+            do {
+                let again = try BorderFormat.encode(message)
+                let copy = try BorderFormat.decode(type, from: again.bytes, again.descriptors)
+                precondition("\(copy)".count == "\(message)".count, "\(message) became \(copy)")
+            } catch { preconditionFailure("cannot write what was read: \(error) (\(message))") }
+        }
+        check(CentralMessage.self)
+        check(CentralEvent.self)
+        check(PublishMessage.self)
+        check(PublishEvent.self)
+    }
+
     /// Values of the standard characteristics. A value that was read, written and read again is the same.
     static func profiles(_ bytes: UnsafeBufferPointer<UInt8>) {
         let data = Data(bytes)

@@ -5,7 +5,7 @@ import Foundation
 /// `CBPeripheral.identifier` is an RFC 9562 version-8 UUID that holds the identity address and its type, so it is the
 /// same in every process and on every machine, and a peripheral can be retrieved from the UUID alone:
 /// `426C7A4B-TT00-8000-8000-AAAAAAAAAAAA`: "BlzK", the address type (00 public, 01 random), the address.
-struct DeviceIdentity: Hashable, Sendable {
+struct DeviceIdentity: Hashable, Codable, Sendable {
     /// 48 bits, in the order in which they are written.
     let address: UInt64
     let isRandom: Bool

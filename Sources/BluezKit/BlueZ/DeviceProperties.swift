@@ -37,7 +37,7 @@ struct DeviceProperties {
     var solicitedServices: [CBUUID] = []
     /// Company identifier (2 bytes, little endian) and payload of each entry, in BlueZ's order: that of the
     /// advertisement, or, without `DuplicateData`, that in which they came first.
-    private(set) var manufacturerEntries: [Data] = []
+    var manufacturerEntries: [Data] = []
     /// The entry for the key that has room for one: always the same, and no iBeacon beside others, which iOS hides.
     var manufacturerData: Data? {
         manufacturerEntries.first { !$0.starts(with: [0x4C, 0x00, 0x02, 0x15]) } ?? manufacturerEntries.first

@@ -79,15 +79,20 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
     /// The same, but in the calling thread, unless something waits before it: a worker's wake-up costs more than most
     /// of what apps ask for. It waits for what is handled at the moment, and for timers that are due. Not under a lock.
     func runHere(_ body: @escaping @Sendable () -> Void) {
+        if runIfIdle(body) == nil { run(body) }
+    }
+
+    /// - Returns: What `body` has; nil: something waits before it, and it was not done.
+    func runIfIdle<Value>(_ body: () -> Value) -> Value? {
         #if DEBUG
         precondition(LockOrder.held == .none, "the bus queue may wait for this lock")
         #endif
         guard waiting.load(ordering: .relaxed) == 0, DispatchQueue.getSpecific(key: isOnQueue) == nil else {
-            return run(body)
+            return nil
         }
-        queue.sync {
-            body()
-            flush()
+        return queue.sync {
+            defer { flush() }
+            return body()
         }
     }
 

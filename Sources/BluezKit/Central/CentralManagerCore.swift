@@ -2,25 +2,14 @@ import BluezKitRestore
 import Dispatch
 import Foundation
 
-/// What the bus queue knows of one `CBCentralManager`. It outlives the manager where work is under way.
-// holds: `central`, `inbox` and `manager` are set before others see this; the rest is confined to the bus queue
+/// What the core knows of one central manager. It outlives the manager where work is under way.
+// holds: constants, and `inbox`, are safe; the rest is confined to the bus queue
 final class CentralManagerCore: Recipient, @unchecked Sendable {
     let central: CentralRole
     private let session: AnyObject
     let inbox: Inbox<CentralManagerCore>
-    weak var manager: CBCentralManager?
+    private let receiver: any CentralEventReceiver
     let isOnMainQueue: Bool
-    /// For tests, which compare what an app asks with what it is answered: set before the first callback, and called
-    /// in the app's call.
-    var onRequest: (@Sendable (CBPeripheral, AttributeOperation.Kind) -> Void)?
-
-    enum Event {
-        case run((CBCentralManager) -> Void)
-        /// A notification or indication: by far the most frequent, so it carries no closure.
-        case value(Data, CBCharacteristic, PeripheralCore, connectionID: UInt64)
-        /// The app waits for it, whether its manager is there or not.
-        case answer(() -> Void)
-    }
 
     /// What the app has set when it made the manager.
     struct Configuration: Sendable {
@@ -35,22 +24,30 @@ final class CentralManagerCore: Recipient, @unchecked Sendable {
 
     let configuration: Configuration
     private(set) var scan: Scan?
-    private(set) var pairing = BluezPairing()
+    private(set) var abilities: PairingAbilities = []
     private(set) var connectionEvents: ConnectionEventFilter?
-    /// `hci0` or the like. Any thread.
-    let adapterName = Protected<String?>(nil)
+    /// Those that the app has connected, until it releases them.
+    private var peripherals: [DeviceIdentity: PeripheralCore] = [:]
+    /// The write that an app's call waits for, and what has become of it: the call returns that.
+    private var replying: (connectionID: ConnectionID, progress: CommandProgress)?
+    /// Peripherals whose writes without response have gone on in this turn.
+    private var gathering: [PeripheralCore] = []
+    private var channels: UInt32 = 0
     /// What the app was told last.
     private(set) var announcedState = CBManagerState.unknown
     /// The restoration of what an earlier process left, while nothing is reported yet.
     private(set) var restoration: CentralRestoration?
     private var mustEndUnclaimed: Bool
+    /// Of peripherals, until the app has heard of their restoration.
+    private var held: [CentralEvent] = []
 
     /// - Parameter session: Kept while the app has any of the manager's objects.
     init(
-        central: CentralRole, of session: AnyObject, place: any CallbackPlace, preserved: Snapshot?,
-        configuration: Configuration
+        central: CentralRole, of session: AnyObject, receiver: any CentralEventReceiver, place: any CallbackPlace,
+        preserved: Snapshot?, configuration: Configuration
     ) {
-        (self.central, self.session, self.configuration) = (central, session, configuration)
+        (self.central, self.session, self.receiver) = (central, session, receiver)
+        self.configuration = configuration
         restoration = preserved.map { CentralRestoration($0) }
         mustEndUnclaimed = configuration.claims != nil
         inbox = Inbox(place)
@@ -61,9 +58,64 @@ final class CentralManagerCore: Recipient, @unchecked Sendable {
 
     // MARK: What the app asks for
 
+    /// Passes a request to the bus queue. Any thread.
+    /// - Parameters:
+    ///   - generation: That of Bluetooth, as far as the app knows, for what the end of Bluetooth undoes. The app hears
+    ///     of that next.
+    ///   - isHere: In the calling thread if nothing waits before it: what is asked of BlueZ is sent when this returns.
+    func send(_ request: CentralRequest, generation: UInt64? = nil, isHere: Bool = false) {
+        let message = BorderFormat.passed(CentralMessage(request: request, generation: generation))
+        let body = { @Sendable [self] in central.carryOut(message, of: self) }
+        if isHere { central.bus.runHere(body) } else { central.bus.run(body) }
+    }
+
+    /// The same for a write without response, in the calling thread if nothing waits before it.
+    /// - Returns: What has become of it by then.
+    func write(_ request: CentralRequest, on connectionID: ConnectionID) -> CommandProgress? {
+        let message = BorderFormat.passed(CentralMessage(request: request))
+        let progress = central.bus.runIfIdle { [self] in
+            replying = (connectionID, CommandProgress())
+            central.carryOut(message, of: self)
+            defer { replying = nil }
+            return replying?.progress
+        }
+        if progress == nil { central.bus.run { [self] in central.carryOut(message, of: self) } }
+        return progress.flatMap { $0 }
+    }
+
+    /// Devices that BlueZ knows. Waits for its answer; not on the bus queue.
+    func knownDevices(_ query: DeviceQuery) -> [KnownDevice] {
+        BorderFormat.passed(central.store.knownDevices(BorderFormat.passed(query)))
+    }
+
+    /// The peripheral with this identity; made if there is none.
+    func peripheral(_ identity: DeviceIdentity) -> PeripheralCore {
+        if let known = peripherals[identity] { return known }
+        let new = PeripheralCore(identity: identity, manager: self)
+        peripherals[identity] = new
+        return new
+    }
+
+    func known(_ identity: DeviceIdentity) -> PeripheralCore? { peripherals[identity] }
+
+    /// A number that no other L2CAP channel of this manager's peripherals has.
+    func newChannelNumber() -> UInt32 {
+        channels &+= 1
+        return channels
+    }
+
+    /// The app has released the manager.
+    func end() {
+        endScan()
+        (peripherals, restoration, held) = ([:], nil, [])
+    }
+
+    /// The app has released it.
+    func forget(_ peripheral: PeripheralCore) { peripherals[peripheral.identity] = nil }
+
     func startScan(_ scan: Scan) { self.scan = scan }
     func endScan() { scan = nil }
-    func setPairing(_ pairing: BluezPairing) { self.pairing = pairing }
+    func setAbilities(_ abilities: PairingAbilities) { self.abilities = abilities }
     func setConnectionEvents(_ filter: ConnectionEventFilter?) { connectionEvents = filter }
 
     /// Whether the scan wants an advertisement of `device` to be reported.
@@ -74,8 +126,6 @@ final class CentralManagerCore: Recipient, @unchecked Sendable {
 
     // MARK: The adapter
 
-    func use(adapter name: String?) { adapterName.withLock { $0 = name } }
-
     /// The app gets the callback for `state`.
     func announce(_ state: CBManagerState) { announcedState = state }
 
@@ -85,31 +135,51 @@ final class CentralManagerCore: Recipient, @unchecked Sendable {
         return mustEndUnclaimed ? configuration.claims : nil
     }
 
-    func endRestoration() { restoration = nil }
+    /// The app hears what was restored. ``postHeld()`` follows, after the state.
+    func endRestoration(_ restored: CentralEvent) {
+        restoration = nil
+        post(restored)
+    }
+
+    /// The app hears what has become known of its peripherals before they were restored.
+    func postHeld() {
+        for event in held { post(event) }
+        held = []
+    }
 
     // MARK: To the app
 
     /// Adds an event to what is delivered when the bus queue has done its turn.
-    func post(_ event: Event) {
+    func post(_ event: CentralEvent) {
         central.bus.assertOnQueue()
+        if restoration != nil, !event.outlivesManager { return held.append(event) }
         if inbox.add(event) { central.bus.hasOutgoing(self) }
     }
 
-    func post(_ body: @escaping (CBCentralManager) -> Void) { post(.run(body)) }
-
-    func flush(mayDeliver: () -> Bool) -> (() -> Void)? { inbox.flush(to: self, mayDeliver: mayDeliver) }
-
-    /// The app has released the manager.
-    func abandon() { inbox.abandon() }
-
-    static func outlivesManager(_ event: Event) -> Bool { if case .answer = event { true } else { false } }
-
-    func deliver(_ event: Event) {
-        switch event {
-        case .run(let body): if let manager { body(manager) }
-        case .value(let data, let characteristic, let peripheral, let connectionID):
-            if manager != nil { peripheral.deliver(data, of: characteristic, connectionID: connectionID) }
-        case .answer(let body): body()
+    /// What has become of writes without response: the app's call returns it, if that still runs.
+    func report(_ progress: CommandProgress, of peripheral: PeripheralCore, _ connectionID: ConnectionID) {
+        if replying?.connectionID == connectionID {
+            replying?.progress.add(progress)
+        } else {
+            peripheral.gathered.add(progress, connectionID)
+            gathering.append(peripheral)
+            if gathering.count == 1 { central.bus.hasOutgoing(self) }
         }
     }
+
+    func flush(mayDeliver: () -> Bool) -> (() -> Void)? {
+        for peripheral in gathering {
+            guard let (progress, connectionID) = peripheral.gathered.take() else { continue }
+            _ = inbox.add(.peripheral(peripheral.identity, .written(progress, connectionID)))
+        }
+        gathering.removeAll(keepingCapacity: true)
+        return inbox.flush(to: self, mayDeliver: mayDeliver)
+    }
+
+    /// The app has released the manager. Any thread.
+    func abandon() { inbox.abandon() }
+
+    static func outlivesManager(_ event: CentralEvent) -> Bool { event.outlivesManager }
+
+    func deliver(_ event: CentralEvent) { receiver.receive(BorderFormat.passed(event)) }
 }

@@ -15,7 +15,7 @@ final class CentralRestoration {
     private var hasBegun = false
     private var hasAskedAll = false
     private var isFinished = false
-    private var peripherals: [CBPeripheral] = []
+    private var peripherals: [PeripheralCore] = []
     private var unanswered: Set<UUID> = []
     /// What BlueZ has told of. What is not here is treated as a peripheral that may come.
     private var answers: [UUID: Device] = [:]
@@ -27,12 +27,11 @@ final class CentralRestoration {
     func stateChanged(isOn: Bool, for core: CentralManagerCore, _ central: CentralRole) {
         guard !hasBegun else { return finish(for: core, central) }
         hasBegun = true
-        prepare(core, central)
+        prepare(central)
         if isOn { ask(for: core, central) } else { finish(for: core, central) }
     }
 
-    private func prepare(_ core: CentralManagerCore, _ central: CentralRole) {
-        core.use(adapter: central.adapter.name)
+    private func prepare(_ central: CentralRole) {
         for record in snapshot.peripherals {
             guard let identity = DeviceIdentity(identifier: record.identifier), let known = record.resolved else {
                 continue
@@ -44,9 +43,7 @@ final class CentralRestoration {
     // MARK: Asking BlueZ
 
     private func ask(for core: CentralManagerCore, _ central: CentralRole) {
-        if let manager = core.manager {
-            for record in snapshot.peripherals { ask(about: record, manager, central) }
-        }
+        for record in snapshot.peripherals { ask(about: record, for: core, central) }
         hasAskedAll = true
         if unanswered.isEmpty { return finish(for: core, central) }
         central.bus.after(central.bus.timing.link.restoration) { [weak core, weak central] in
@@ -54,20 +51,20 @@ final class CentralRestoration {
         }
     }
 
-    private func ask(about record: Snapshot.Peripheral, _ manager: CBCentralManager, _ central: CentralRole) {
+    private func ask(about record: Snapshot.Peripheral, for core: CentralManagerCore, _ central: CentralRole) {
         guard let identity = DeviceIdentity(identifier: record.identifier),
             let device = central.store.device(identity)
         else { return }
-        let peripheral = manager.peripheral(identity)
+        let peripheral = core.peripheral(identity)
         peripherals.append(peripheral)
-        peripheral.core.attach(device)
+        peripheral.attach(device)
         let isNew = device.connection == nil
         let connection = central.connection(of: device)
-        connection.add(peripheral.core)
+        connection.add(peripheral)
         // Another manager of this process may know all about it.
         if !isNew, connection.isUp { return answers[record.identifier] = device }
         unanswered.insert(record.identifier)
-        connection.ask { [weak core = manager.core, weak central] isConnected in
+        connection.ask { [weak core, weak central] isConnected in
             // Another manager may be connecting: the signal changes nothing any more.
             if isConnected == true, let connection = device.connection, connection.phase != .checking {
                 connection.handle(.connectedChanged(true))
@@ -86,26 +83,33 @@ final class CentralRestoration {
     private func finish(for core: CentralManagerCore, _ central: CentralRole) {
         guard !isFinished else { return }
         isFinished = true
-        core.endRestoration()
         let peripherals = peripherals
-        self.peripherals = []  // the app's now: a timer may hold this a little longer
-        defer { for peripheral in peripherals { peripheral.core.device?.connection?.dropIfUnused() } }
-        guard let manager = core.manager else { return }
+        self.peripherals = []  // a timer may hold this a little longer
+        defer { for peripheral in peripherals { peripheral.device?.connection?.dropIfUnused() } }
+        guard central.isManager(core) else { return }
         let plan = RestorationPlan(snapshot, live(central.adapter))
-        let restored = manager.restore(plan) { central.store.device($0)?.path.rawValue ?? "" }
-        core.post { manager in manager.tellRestored(restored, plan.scan) }
+        core.endRestoration(.restored(plan, adapter: central.adapter.name))
         central.announceState(to: core)
+        core.postHeld()
         guard central.adapter.state == .poweredOn else { return }
-        if let scan = manager.shared.withLock({ $0.coreScan }) {
-            core.startScan(scan)
+        if let scan = plan.scan {
+            core.startScan(Scan(scan, token: RestorationPlan.scanToken))
             central.discovery.update(afresh: true)
         } else {
             core.endScan()
         }
-        let kept = Set(restored.map(\.peripheral.identifier))
-        for peripheral in peripherals where !kept.contains(peripheral.identifier) { central.release(peripheral.core) }
-        for item in restored { resume(item, central) }
-        if restored.count < peripherals.count { central.endOrphans() }
+        let dropped = Set(plan.items.filter { $0.outcome == .dropped }.map(\.peripheral.identifier))
+        for peripheral in peripherals where dropped.contains(peripheral.identity.identifier) {
+            central.release(peripheral)
+            core.forget(peripheral)
+        }
+        for (index, item) in plan.items.enumerated() {
+            guard let identity = DeviceIdentity(identifier: item.peripheral.identifier),
+                let peripheral = core.known(identity)
+            else { continue }
+            resume(item, RestorationPlan.connectionID(at: index), peripheral, central)
+        }
+        if !dropped.isEmpty { central.endOrphans() }
     }
 
     private func live(_ adapter: AdapterController) -> RestorationPlan.Live {
@@ -119,15 +123,22 @@ final class CentralRestoration {
 
     // MARK: Resuming
 
-    private func resume(_ item: CBCentralManager.Restored, _ central: CentralRole) {
-        let core = item.peripheral.core
-        guard let connection = core.device?.connection else { return }
+    private func resume(
+        _ item: RestorationPlan.Item, _ connectionID: ConnectionID, _ core: PeripheralCore, _ central: CentralRole
+    ) {
+        guard let device = core.device, let connection = device.connection else { return }
+        let record = item.peripheral
         switch item.outcome {
-        case .connecting: central.connect(core, connectionID: item.connectionID, item.request)
-        case .connected where connection.phase != .closing && connection.phase != .lost: connection.adopt(item)
+        case .connecting:
+            core.begin(connectionID)
+            central.connect(core, connectionID: connectionID, record.options)
+        case .connected where connection.phase != .closing && connection.phase != .lost:
+            let link = RestoredLink(record, at: device.path)
+            core.restore(record.options, connectionID: connectionID, link: link)
+            connection.adopt(core, link.subscribed, connectionID)
         // Another manager of this process may be ending the link.
         case .connected, .disconnected:
-            core.restore(item.request, connectionID: item.connectionID, layouts: nil, isUp: false)
+            core.restore(record.options, connectionID: connectionID, link: nil)
             core.reportLoss(reason: nil)
             if core.request == nil { connection.detach(core) } else { connection.pursue(core) }
         case .dropped: break
@@ -138,16 +149,13 @@ final class CentralRestoration {
 extension DeviceConnection {
     /// The link is there and stays as it is: what BlueZ has of the table is read, and what the app was subscribed to is
     /// subscribed to again, before anything that the app asks for.
-    fileprivate func adopt(_ item: CBCentralManager.Restored) {
-        let core = item.peripheral.core
-        core.restore(item.request, connectionID: item.connectionID, layouts: item.peripheral.serviceLayouts, isUp: true)
+    fileprivate func adopt(_ core: PeripheralCore, _ subscribed: [AttributeID], _ connectionID: ConnectionID) {
         add(core)
         let isNew = !isUp
         client.adopt(for: core)
         claim(for: core)
-        for characteristic in item.peripheral.subscribedCharacteristics {
-            client.add(
-                AttributeOperation(core: core, connectionID: item.connectionID, kind: .resubscribe(characteristic)))
+        for characteristic in subscribed {
+            client.add(AttributeOperation(.resubscribe(characteristic), of: core, connectionID: connectionID))
         }
         if isNew {
             client.readUnreadObjects()

@@ -1,4 +1,3 @@
-import Synchronization
 import BluezKitRestore
 import BluezDBus
 import Foundation
@@ -49,7 +48,7 @@ final class CentralRole: @unchecked Sendable {  // holds: confined to the bus qu
     func remove(_ core: CentralManagerCore) {
         bus.assertOnQueue()
         managers.removeAll { $0 === core }
-        core.endScan()
+        core.end()
         discovery.update()
         connectionEvents.update()
         connectionEvents.forget(core)
@@ -58,32 +57,97 @@ final class CentralRole: @unchecked Sendable {  // holds: confined to the bus qu
         }
     }
 
-    func startScan(_ scan: Scan, of core: CentralManagerCore) {
+    // MARK: What the apps ask for
+
+    func carryOut(_ message: CentralMessage, of core: CentralManagerCore) {
+        bus.assertOnQueue()
+        // The end of Bluetooth, of which the app will hear next, has undone what this asks for.
+        if let generation = message.generation, generation != adapter.generation { return }
+        switch message.request {
+        case .startScan(let request, let token): startScan(Scan(request, token: token), of: core)
+        case .endScan:
+            core.endScan()
+            discovery.update()
+        case .setPairing(let abilities):
+            core.setAbilities(abilities)
+            pairing.updateAgent()
+        case .setConnectionEvents(let filter):
+            core.setConnectionEvents(filter)
+            connectionEvents.update()
+        case .connect(let identity, let connectionID, let request):
+            guard let peripheral = begin(connectionID, of: identity, core) else { return }
+            startConnecting(peripheral, connectionID: connectionID, request)
+        case .connectAgain(let identity, let connectionID, let request, let isAnswered):
+            guard let peripheral = core.known(identity) else { return }
+            connectAgain(peripheral, connectionID: connectionID, request, isAnswered: isAnswered)
+        case .resume(let identity, let connectionID, let request):
+            guard let peripheral = begin(connectionID, of: identity, core) else { return }
+            connect(peripheral, connectionID: connectionID, request)
+        case .cancel(let identity, let connectionID):
+            // Restored while Bluetooth was not on, it may be unknown.
+            guard isManager(core) else { return }
+            let peripheral = core.peripheral(identity)
+            // Another thread's connect has come first: that is not meant.
+            guard peripheral.cancel(connectionID) else { return peripheral.post(.cancelled(connectionID)) }
+            cancel(peripheral)
+        case .release(let identity, let connectionID):
+            // The app may have another object for it by now, and has connected that.
+            guard let peripheral = core.known(identity), peripheral.newest.request <= connectionID.request else {
+                return
+            }
+            release(peripheral, of: core)
+        case .perform(let request, let identity, let connectionID):
+            core.known(identity).map { perform(request, for: $0, connectionID: connectionID) }
+        case .openChannel(let psm, let identity, let connectionID):
+            core.known(identity).map { openChannel(psm, for: $0, connectionID: connectionID) }
+        case .channelEnded(let number, let identity):
+            core.known(identity)?.device?.connection?.channels.ended(number)
+            // On the way of `didOpen`, which may not have been delivered yet.
+            core.known(identity)?.post(.channelEnded(number))
+        case .answerQuestion(let ticket, let accepts, let passkey):
+            pairing.answer(ticket, accepts: accepts, passkey: passkey)
+        case .removeBond(let identity, let ticket):
+            removeBond(with: identity) { core.post(.bondRemoved(ticket: ticket, $0.map(AppError.init))) }
+        }
+    }
+
+    /// The app begins to connect.
+    /// - Returns: Nil: nothing comes of it, as another thread has cancelled since.
+    private func begin(
+        _ connectionID: ConnectionID, of identity: DeviceIdentity, _ core: CentralManagerCore
+    ) -> PeripheralCore? {
+        guard isManager(core) else { return nil }
+        if let known = core.known(identity) {
+            guard known.newest.request < connectionID.request else { return nil }
+            // Of another object, that the app has released; or another thread has cancelled, which has not come yet.
+            if known.request != nil {
+                for _ in 0..<known.pendingCancels { known.reportRequestedDisconnect() }
+                release(known, of: core)
+            }
+        }
+        let peripheral = core.peripheral(identity)
+        peripheral.begin(connectionID)
+        return peripheral
+    }
+
+    private func release(_ peripheral: PeripheralCore, of core: CentralManagerCore) {
+        release(peripheral)
+        core.forget(peripheral)
+    }
+
+    /// Whether the app has not released it.
+    func isManager(_ core: CentralManagerCore) -> Bool { managers.contains { $0 === core } }
+
+    private func startScan(_ scan: Scan, of core: CentralManagerCore) {
         guard adapter.state == .poweredOn else { return }
         core.startScan(scan)
         discovery.update(afresh: true)
     }
 
-    func endScan(of core: CentralManagerCore) {
-        core.endScan()
-        discovery.update()
-    }
-
-    func setPairing(_ pairing: BluezPairing, of core: CentralManagerCore) {
-        core.setPairing(pairing)
-        self.pairing.updateAgent()
-    }
-
-    func setConnectionEvents(_ filter: ConnectionEventFilter?, of core: CentralManagerCore) {
-        core.setConnectionEvents(filter)
-        connectionEvents.update()
-    }
-
     // MARK: Connections
 
     /// `connect(_:options:)`, of which the start delay may have to pass.
-    func startConnecting(_ core: PeripheralCore, connectionID: UInt64, _ request: ConnectRequest) {
-        bus.assertOnQueue()
+    private func startConnecting(_ core: PeripheralCore, connectionID: ConnectionID, _ request: ConnectRequest) {
         core.delayedStart = nil
         guard request.startDelay > .zero else { return connect(core, connectionID: connectionID, request) }
         let (start, generation) = (PeripheralCore.DelayedStart(connectionID: connectionID), adapter.generation)
@@ -96,13 +160,13 @@ final class CentralRole: @unchecked Sendable {  // holds: confined to the bus qu
     }
 
     /// `connect(_:options:)`, when its start delay is over.
-    /// - Parameter link: Which of the app's connects this is. Answers to an earlier one are not delivered.
-    func connect(_ core: PeripheralCore, connectionID: UInt64, _ request: ConnectRequest) {
+    /// - Parameter connectionID: Which of the app's connects this is. Answers to an earlier one are not delivered.
+    func connect(_ core: PeripheralCore, connectionID: ConnectionID, _ request: ConnectRequest) {
         bus.assertOnQueue()
-        // The app may have cancelled or released it, or the manager, since: it may have waited for its start delay.
-        guard adapter.state == .poweredOn, core.connectionID.load(ordering: .relaxed) == connectionID,
-            managers.contains(where: { $0 === core.manager }), let device = store.device(core.identity)
-        else { return }
+        // The app may have released the manager since: it may have waited for its start delay.
+        guard adapter.state == .poweredOn, isManager(core.manager), let device = store.device(core.identity) else {
+            return
+        }
         core.connect(request, connectionID: connectionID, to: device)
         guard lostBonds.remove(device.identity) == nil else {
             // Another attempt would crash bluetoothd again.
@@ -120,8 +184,9 @@ final class CentralRole: @unchecked Sendable {  // holds: confined to the bus qu
     /// `connect(_:options:)` of a peripheral that is connecting or connected, as far as the app knows (CN-4). If it is
     /// not any more the app hears of that.
     /// - Parameter isAnswered: Whether a `didConnect` of its own is due: not where that of an earlier call is.
-    func connectAgain(_ core: PeripheralCore, connectionID: UInt64, _ request: ConnectRequest, isAnswered: Bool) {
-        bus.assertOnQueue()
+    private func connectAgain(
+        _ core: PeripheralCore, connectionID: ConnectionID, _ request: ConnectRequest, isAnswered: Bool
+    ) {
         if core.delayedStart?.connectionID == connectionID {
             return startConnecting(core, connectionID: connectionID, request)
         }
@@ -143,25 +208,24 @@ final class CentralRole: @unchecked Sendable {  // holds: confined to the bus qu
     /// The app has released the peripheral, or its manager: as a cancel, but without a callback.
     func release(_ core: PeripheralCore) {
         bus.assertOnQueue()
+        core.delayedStart = nil
         core.device?.connection?.release(core)
     }
 
     /// An operation of an app, in the order of its calls.
-    func perform(_ kind: AttributeOperation.Kind, for core: PeripheralCore, connectionID: UInt64) {
-        bus.assertOnQueue()
+    func perform(_ request: AttributeRequest, for core: PeripheralCore, connectionID: ConnectionID) {
         guard core.isUp, core.request?.connectionID == connectionID, let client = core.device?.connection?.client else {
             // The link has ended meanwhile: no answer (CN-10).
-            if case .writeWithoutResponse(let data, _) = kind {
-                core.peripheral?.commandDone(data.count, connectionID: connectionID)
+            if case .writeWithoutResponse(let data, _) = request {
+                core.commandDone(data.count, connectionID: connectionID)
             }
             return
         }
-        client.add(AttributeOperation(core: core, connectionID: connectionID, kind: kind))
+        client.add(AttributeOperation(request, of: core, connectionID: connectionID))
     }
 
     /// `openL2CAPChannel(_:)`. Without an answer if the link has ended meanwhile (CN-10).
-    func openChannel(_ psm: CBL2CAPPSM, for core: PeripheralCore, connectionID: UInt64) {
-        bus.assertOnQueue()
+    private func openChannel(_ psm: CBL2CAPPSM, for core: PeripheralCore, connectionID: ConnectionID) {
         guard core.isUp, core.request?.connectionID == connectionID else { return }
         core.device?.connection?.channels.open(psm, for: core)
     }
@@ -247,14 +311,10 @@ final class CentralRole: @unchecked Sendable {  // holds: confined to the bus qu
             return restoration.stateChanged(isOn: state == .poweredOn, for: core, self)
         }
         core.announce(state)
-        core.use(adapter: adapter.name)
-        let stackGeneration = state == .poweredOn ? adapter.stackGeneration : nil
-        let generation = adapter.generation
-        core.post { manager in
-            // Not before: until then a command from another thread belongs to the generation that the app knows.
-            if state == .poweredOn { manager.shared.withLock { $0.generation = generation } }
-            manager.enter(state, stackGeneration: stackGeneration)
-        }
+        core.post(
+            .state(
+                Coded(state), generation: adapter.generation,
+                stack: state == .poweredOn ? adapter.stackGeneration : nil, adapter: adapter.name))
         if state == .poweredOn, let claims = core.takeClaims() {
             bus.after(claims.period) { [weak self] in self?.endUnclaimed(in: claims.directory) }
         }
@@ -324,7 +384,7 @@ extension CentralRole {
 
 extension CentralRole: PairingRole {
     var needsAgent: Bool { !connected.isEmpty }
-    var pairings: [BluezPairing] { managers.map(\.pairing) }
+    var abilities: [PairingAbilities] { managers.map(\.abilities) }
 
     func pairingPeers(at path: ObjectPath) -> [any PairingPeer]? {
         guard let connection = store[path.rawValue]?.connection, connection.isWanted else { return nil }

@@ -88,7 +88,7 @@ final class ConnectionEventMonitor {
         for core in managers where !peer.reporters.contains(where: { $0 === core }) {
             guard core.connectionEvents?.matches(identity, fields.services) == true else { continue }
             peer.reporters.append(core)
-            post(.peerConnected, identity, name: fields.name, to: core)
+            core.post(.connectionEvent(Coded(.peerConnected), identity, name: fields.name))
         }
         peers[path] = peer
     }
@@ -96,32 +96,7 @@ final class ConnectionEventMonitor {
     func peerGone(_ path: ObjectPath) {
         guard let peer = peers.removeValue(forKey: path), let identity = peer.identity else { return }
         for core in peer.reporters where core.connectionEvents != nil {
-            post(.peerDisconnected, identity, name: nil, to: core)
+            core.post(.connectionEvent(Coded(.peerDisconnected), identity, name: nil))
         }
-    }
-
-    private func post(
-        _ event: CBConnectionEvent, _ identity: DeviceIdentity, name: String?, to core: CentralManagerCore
-    ) {
-        core.post { manager in
-            let peripheral = manager.peripheral(identity)
-            if let name { _ = peripheral.updateName(name) }
-            manager.delegate?.centralManager(manager, connectionEventDidOccur: event, for: peripheral)
-        }
-    }
-}
-
-/// Which peers a manager has registered for.
-struct ConnectionEventFilter: Sendable {
-    let services: Set<CBUUID>
-    let identifiers: Set<UUID>
-
-    init(_ options: [CBConnectionEventMatchingOption: Any]) {
-        services = Set(options[.serviceUUIDs] as? [CBUUID] ?? [])
-        identifiers = Set(options[.peripheralUUIDs] as? [UUID] ?? [])
-    }
-
-    func matches(_ identity: DeviceIdentity, _ found: [CBUUID]) -> Bool {
-        identifiers.contains(identity.identifier) || found.contains { services.contains($0) }
     }
 }

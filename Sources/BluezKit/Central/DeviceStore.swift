@@ -150,11 +150,9 @@ final class DeviceStore {
 
     // MARK: All devices of BlueZ
 
-    typealias KnownDevice = (identity: DeviceIdentity, name: String?, services: [CBUUID])
-
-    /// Devices that BlueZ knows, for which `isWanted`; with the services that it knows of them. Blocks: the API
-    /// answers synchronously. Not on the bus queue.
-    func knownDevices(where isWanted: @escaping @Sendable (DeviceProperties) -> Bool) -> [KnownDevice] {
+    /// Devices that BlueZ knows, with the services that it knows of them. Blocks: the API answers synchronously. Not on
+    /// the bus queue.
+    func knownDevices(_ query: DeviceQuery) -> [KnownDevice] {
         dispatchPrecondition(condition: .notOnQueue(bus.queue))
         let answered = DispatchSemaphore(value: 0)
         let found = Protected<[KnownDevice]>([])
@@ -166,7 +164,9 @@ final class DeviceStore {
                 if case .success(let reply) = result {
                     var devices: [KnownDevice] = []
                     store.forEachDevice(in: reply) { identity, _, fields in
-                        if isWanted(fields) { devices.append((identity, fields.name, fields.services)) }
+                        guard query == .connected ? fields.isConnected : fields.isBonded else { return }
+                        let services = fields.services.map(CodableUUID.init)
+                        devices.append(KnownDevice(identity: identity, name: fields.name, services: services))
                     }
                     found.withLock { $0 = devices }
                 } else {

@@ -296,8 +296,7 @@ final class DiscoveryController: CustomStringConvertible {
     private func tellScans(of device: Device) {
         for core in managers {
             guard core.admits(device), let token = core.scan?.token else { continue }
-            let (properties, identity) = (device.properties, device.identity)
-            core.post { manager in manager.discovered(identity, properties, scan: token) }
+            core.post(.discovered(device.identity, device.properties, scan: token))
         }
     }
 

@@ -22,7 +22,7 @@ extension GATTClient {
     /// an error. It ends when the change is reported (IV-3): it may show by then that the link has ended, and all of
     /// it.
     func loseOperation(on path: ObjectPath) {
-        guard let running = queue.running, let attribute = running.operation.attribute?.objectPath,
+        guard let running = queue.running, let attribute = running.operation.place?.path,
             attribute == path.rawValue || attribute.hasPrefix(path.rawValue + "/")
         else { return }
         lostOperation = running.id
@@ -45,15 +45,15 @@ extension GATTClient {
         if calls.isHalted { return }
         let operation = entry.operation
         // BlueZ resolves the whole table on its own; an earlier request waits (GD-13).
-        if !isDiscovered, operation.waitsForServices || isAdopted { return }
+        if !isDiscovered, operation.request.waitsForServices || isAdopted { return }
         // Sockets and calls reach BlueZ on different ways; what was written first must be there first (O-27).
         guard isDrained(before: operation) else { return awaitDrained(entry) }
-        if operation.waitsForServices, didReportReadError { return readAgain() }
+        if operation.request.waitsForServices, didReportReadError { return readAgain() }
         if isStale(operation) {
             let end: (Result<Message, BusError>) -> Void = { [weak self] _ in
                 guard let self else { return }
                 // What was restored the app has not asked for: `didModifyServices` reports it.
-                if case .resubscribe = operation.kind {} else { operation.fail(staleAttribute) }
+                if case .resubscribe = operation.request {} else { operation.fail(staleAttribute) }
                 finish(entry.id)
             }
             guard isChangeReportDue else { return end(.failure(BlueZErrorName.gone)) }
@@ -61,46 +61,34 @@ extension GATTClient {
             (answerRunning, lostOperation) = (end, entry.id)
             return
         }
-        if operation.waitsForServices, let readError = table.readError {
+        if operation.request.waitsForServices, let readError = table.readError {
             // What is too large stays so.
             if case .limit = readError {} else { didReportReadError = true }
             operation.fail(error(readError, .attributeRead))
             return finish(entry.id)
         }
-        switch operation.kind {
+        let (core, path, version) = (operation.core, operation.path, operation.place?.version)
+        switch operation.request {
         case .discoverServices(let wanted):
             let services = table.visibleServices().matching(wanted, \.uuid)
-            operation.answer { peripheral, delegate in
-                peripheral.addDiscovered(services: services)
-                delegate?.peripheral(peripheral, didDiscoverServices: nil)
-            }
+            operation.answer(.services(core.found(services)))
         case .discoverIncludedServices(let wanted, let service):
-            let included = table.includedServices(of: service.objectPath).matching(wanted, \.uuid)
-            operation.answer { peripheral, delegate in
-                peripheral.addDiscovered(includedServices: included, of: service)
-                delegate?.peripheral(peripheral, didDiscoverIncludedServicesFor: service, error: nil)
-            }
+            let included = table.includedServices(of: path).matching(wanted, \.uuid)
+            operation.answer(.includedServices(core.found(included), of: service))
         case .discoverCharacteristics(let wanted, let service):
-            let found = table.characteristics(of: service.objectPath, isBonded: device.properties.isBonded)
+            let found = table.characteristics(of: path, isBonded: device.properties.isBonded)
                 .matching(wanted, \.uuid)
-            operation.answer { peripheral, delegate in
-                peripheral.addDiscovered(characteristics: found, of: service)
-                delegate?.peripheral(peripheral, didDiscoverCharacteristicsFor: service, error: nil)
-            }
+            operation.answer(.characteristics(core.found(found, version: version), of: service))
         case .discoverDescriptors(let characteristic):
-            let found = table.descriptors(of: characteristic.objectPath)
-            operation.answer { peripheral, delegate in
-                peripheral.addDiscovered(descriptors: found, of: characteristic)
-                delegate?.peripheral(peripheral, didDiscoverDescriptorsFor: characteristic, error: nil)
-            }
+            let found = table.descriptors(of: path)
+            operation.answer(.descriptors(core.found(found, version: version), of: characteristic))
         case .read(let characteristic): return read(characteristic, entry)
-        case .readDescriptor(let descriptor): return read(descriptor, entry)
+        case .readDescriptor(let descriptor): return readDescriptor(descriptor, entry)
         case .write(let data, let characteristic): return write(data, to: characteristic, entry)
-        case .writeDescriptor(let data, let descriptor): return write(data, to: descriptor, entry)
+        case .writeDescriptor(let data, let descriptor): return writeDescriptor(data, descriptor, entry)
         case .setNotify(let enabled, let characteristic): return setNotify(enabled, characteristic, entry)
         case .resubscribe(let characteristic): return resubscribe(characteristic, entry)
-        case .writeWithoutResponse(let data, let characteristic):
-            return writeWithoutResponse(data, to: characteristic, entry)
+        case .writeWithoutResponse(let data, _): return writeWithoutResponse(data, to: path, entry)
         case .readRSSI: return readRSSI(entry)
         }
         finish(entry.id)
@@ -108,9 +96,10 @@ extension GATTClient {
 
     /// Whether another attribute may have got its place in the table (IV-1).
     private func isStale(_ operation: AttributeOperation) -> Bool {
-        guard let attribute = operation.attribute else { return false }
-        let service = AttributeTable.service(of: attribute.objectPath)
-        let version = attribute.version ?? operation.core.restoredVersions[service]
+        guard operation.request.attribute != nil else { return false }
+        guard let place = operation.place else { return true }
+        let service = AttributeTable.service(of: place.path)
+        let version = place.version ?? operation.core.restoredVersions[service]
         return version != table.version(of: service)
     }
 
@@ -191,11 +180,8 @@ extension GATTClient {
 
     // MARK: Reading
 
-    private func read(
-        _ characteristic: CBCharacteristic, _ entry: Entry
-    ) {
-        let path = characteristic.objectPath
-        let operation = entry.operation
+    private func read(_ characteristic: AttributeID, _ entry: Entry) {
+        let (operation, path) = (entry.operation, entry.operation.path)
         let subscription = central.subscriptions[path]
         subscription?.readStarted()
         call(path, BlueZ.characteristic, entry, { $0.readValue(completion: $1) }) { [weak self] result in
@@ -205,11 +191,7 @@ extension GATTClient {
             switch Self.bytes(result) {
             case .success(let bytes):
                 current?.readReplied(bytes)
-                let value = Data(bytes)
-                operation.answer { peripheral, delegate in
-                    characteristic.setValue(value)
-                    delegate?.peripheral(peripheral, didUpdateValueFor: characteristic, error: nil)
-                }
+                operation.answer(.value(Data(bytes), of: characteristic))
             case .failure(let failure):
                 current?.readReplied(nil)
                 operation.fail(error(failure, .attributeRead))
@@ -217,20 +199,13 @@ extension GATTClient {
         }
     }
 
-    private func read(
-        _ descriptor: CBDescriptor, _ entry: Entry
-    ) {
+    private func readDescriptor(_ descriptor: AttributeID, _ entry: Entry) {
         let operation = entry.operation
-        call(descriptor.objectPath, BlueZ.descriptor, entry, { $0.readValue(completion: $1) }) {
+        call(operation.path, BlueZ.descriptor, entry, { $0.readValue(completion: $1) }) {
             [weak self] result in
             guard let self else { return }
             switch Self.bytes(result) {
-            case .success(let bytes):
-                let value = Data(bytes)
-                operation.answer { peripheral, delegate in
-                    descriptor.setValue(value)
-                    delegate?.peripheral(peripheral, didUpdateValueFor: descriptor, error: nil)
-                }
+            case .success(let bytes): operation.answer(.descriptorValue(Data(bytes), of: descriptor))
             case .failure(let failure): operation.fail(error(failure, .attributeRead))
             }
         }
@@ -253,47 +228,37 @@ extension GATTClient {
             {
                 device.measured(rssi)
             }
-            let rssi = NSNumber(value: device.lastRSSI ?? 127)
-            let error: (any Error)? = device.lastRSSI == nil ? CBError(.operationNotSupported) : nil
-            operation.answer { peripheral, delegate in
-                if error == nil { peripheral.setRSSI(rssi) }
-                delegate?.peripheral(peripheral, didReadRSSI: rssi, error: error)
-                delegate?.peripheralDidUpdateRSSI(peripheral, error: error)
-            }
+            operation.answer(.rssi(device.lastRSSI))
         }
     }
 
     // MARK: Writing
 
-    private func write(
-        _ data: [UInt8], to characteristic: CBCharacteristic, _ entry: Entry
-    ) {
+    private func write(_ data: [UInt8], to characteristic: AttributeID, _ entry: Entry) {
         let operation = entry.operation
         guard data.count <= 512 else {
             operation.fail(CBATTError(.invalidAttributeValueLength))
             return finish(entry.id)
         }
-        let path = characteristic.objectPath
+        let path = operation.path
         releaseWriter(of: path)
         call(
             path, BlueZ.characteristic, entry, { $0.writeValue(data, type: "request", completion: $1) }
         ) { [weak self] result in
             guard let self else { return }
             if let failure = result.failure { return operation.fail(error(failure, .attributeWrite)) }
-            operation.answer { $1?.peripheral($0, didWriteValueFor: characteristic, error: nil) }
+            operation.answer(.written(characteristic))
         }
     }
 
-    private func write(
-        _ data: [UInt8], to descriptor: CBDescriptor, _ entry: Entry
-    ) {
+    private func writeDescriptor(_ data: [UInt8], _ descriptor: AttributeID, _ entry: Entry) {
         let operation = entry.operation
         call(
-            descriptor.objectPath, BlueZ.descriptor, entry, { $0.writeValue(data, type: nil, completion: $1) }
+            operation.path, BlueZ.descriptor, entry, { $0.writeValue(data, type: nil, completion: $1) }
         ) { [weak self] result in
             guard let self else { return }
             if let failure = result.failure { return operation.fail(error(failure, .attributeWrite)) }
-            operation.answer { $1?.peripheral($0, didWriteValueFor: descriptor, error: nil) }
+            operation.answer(.descriptorWritten(descriptor))
         }
     }
 
@@ -303,7 +268,7 @@ extension GATTClient {
     private func mayPair(after error: BusError) -> Bool {
         error.name == BlueZErrorName.notPermitted && error.message == BlueZErrorName.notPaired
             && !device.properties.isBonded
-            && device.connection?.clients.contains { $0.request != nil && $0.pairing.permitsAnything } == true
+            && device.connection?.clients.contains { $0.request != nil && !$0.abilities.isEmpty } == true
     }
 
     /// Pairs. Not with a device that is bonded: BlueZ before 5.79 would look for it on BR/EDR.
@@ -334,9 +299,9 @@ extension Result {
 
 extension Array {
     /// GD-2: a list restricts; none, or an empty one, does not.
-    fileprivate func matching(_ wanted: [CBUUID]?, _ uuid: (Element) -> CBUUID) -> [Element] {
+    fileprivate func matching(_ wanted: [CodableUUID]?, _ uuid: (Element) -> CBUUID) -> [Element] {
         guard let wanted, !wanted.isEmpty else { return self }
         let set = Set(wanted)
-        return filter { set.contains(uuid($0)) }
+        return filter { set.contains(CodableUUID(uuid($0))) }
     }
 }

@@ -4,11 +4,10 @@ import Foundation
 /// `setNotifyValue`, and the end of subscriptions.
 extension GATTClient {
     func setNotify(
-        _ enabled: Bool, _ characteristic: CBCharacteristic, _ entry: Entry, isRestoring: Bool = false
+        _ enabled: Bool, _ characteristic: AttributeID, _ entry: Entry, isRestoring: Bool = false
     ) {
-        let operation = entry.operation
-        let path = characteristic.objectPath
-        if let error = refusal(characteristic) {
+        let (operation, path) = (entry.operation, entry.operation.path)
+        if let error = refusal(path) {
             operation.fail(error)
             return finish(entry.id)
         }
@@ -20,10 +19,10 @@ extension GATTClient {
             central.subscriptions[path] ?? Subscription(self, path: objectPath, version: version)
         central.subscriptions[path] = subscription
         let subscriber = Subscription.Subscriber(
-            core: operation.core, characteristic: characteristic, connectionID: operation.connectionID)
+            core: operation.core, attribute: characteristic, connectionID: operation.connectionID)
         switch subscription.set(enabled, for: subscriber, isRestoring: isRestoring) {
         case .none: finish(entry.id)
-        case .start where mayAcquireNotify(characteristic, operation.core):
+        case .start where mayAcquireNotify(path, operation.core):
             acquireNotify(subscription, entry, isRestoring)
         case .start: startNotify(subscription, entry, isRestoring)
         case .stop:
@@ -56,9 +55,9 @@ extension GATTClient {
     // MARK: By a socket
 
     /// Whether BlueZ is to give a socket for the notifications (``BluezManagerOptionNotificationSocketsKey``).
-    private func mayAcquireNotify(_ characteristic: CBCharacteristic, _ core: PeripheralCore) -> Bool {
-        core.manager.configuration.usesNotificationSockets && characteristic.properties.contains(.notify)
-            && !withoutNotifySocket.contains(characteristic.objectPath)
+    private func mayAcquireNotify(_ path: String, _ core: PeripheralCore) -> Bool {
+        core.manager.configuration.usesNotificationSockets && !withoutNotifySocket.contains(path)
+            && table.characteristics[path]?.properties.contains(.notify) == true
             && bus.connection?.carriesFileDescriptors == true
     }
 
@@ -110,27 +109,33 @@ extension GATTClient {
         Log.warning("\(subscription.path): another program has ended the subscription, which is made again")
         withoutNotifySocket.insert(subscription.path.rawValue)
         subscription.forget()
-        for subscriber in subscription.subscribers {
+        for subscriber in subscription.subscribers where !isAsked(subscriber.attribute, by: subscriber.core) {
             add(
                 AttributeOperation(
-                    core: subscriber.core, connectionID: subscriber.connectionID,
-                    kind: .resubscribe(subscriber.characteristic)))
+                    .resubscribe(subscriber.attribute), of: subscriber.core, connectionID: subscriber.connectionID))
         }
     }
 
     /// NT-3. BlueZ would report success for a characteristic without CCCD.
-    private func refusal(_ characteristic: CBCharacteristic) -> (any Error)? {
-        guard let known = table.characteristics[characteristic.objectPath] else { return staleAttribute }
+    private func refusal(_ path: String) -> (any Error)? {
+        guard let known = table.characteristics[path] else { return staleAttribute }
         if known.properties.isDisjoint(with: [.notify, .indicate]) { return CBATTError(.requestNotSupported) }
-        return table.hasCCCD(characteristic.objectPath) ? nil : CBATTError(.attributeNotFound)
+        return table.hasCCCD(path) ? nil : CBATTError(.attributeNotFound)
     }
 
     /// Subscribes as an earlier process was. `isNotifying` says so already, so only a failure is reported.
-    func resubscribe(_ characteristic: CBCharacteristic, _ entry: Entry) {
-        guard entry.operation.core.peripheral?.wantsNotifications(of: characteristic) == true else {
-            return finish(entry.id)
-        }
+    func resubscribe(_ characteristic: AttributeID, _ entry: Entry) {
+        // The app has decided otherwise meanwhile.
+        if isAsked(characteristic, by: entry.operation.core) { return finish(entry.id) }
         setNotify(true, characteristic, entry, isRestoring: true)
+    }
+
+    /// Whether a call of the app to subscribe or to unsubscribe waits.
+    private func isAsked(_ characteristic: AttributeID, by core: PeripheralCore) -> Bool {
+        queue.isWaiting { next in
+            guard case .setNotify(_, characteristic) = next.request else { return false }
+            return next.core === core
+        }
     }
 
     // MARK: The end of subscriptions

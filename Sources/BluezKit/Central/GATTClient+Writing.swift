@@ -4,10 +4,7 @@ import Foundation
 
 /// Writes without response: through BlueZ's socket where there is one, by `WriteValue` where there is not.
 extension GATTClient {
-    func writeWithoutResponse(
-        _ data: [UInt8], to characteristic: CBCharacteristic, _ entry: Entry
-    ) {
-        let path = characteristic.objectPath
+    func writeWithoutResponse(_ data: [UInt8], to path: String, _ entry: Entry) {
         if data.isEmpty {
             // BlueZ takes an empty packet for the end of the socket.
             releaseWriter(of: path)
@@ -66,7 +63,7 @@ extension GATTClient {
         case .sent:
             commandDone(entry, data.count)
         case .full:
-            entry.operation.core.peripheral?.socketIsFull(connectionID: entry.operation.connectionID)
+            entry.operation.core.socketIsFull(connectionID: entry.operation.connectionID)
             awaitEnd(of: entry)
             writer.whenWritable(on: bus.queue, bus.timing.gatt) { [weak self] in
                 guard let self, isRunning(entry.id) else { return }
@@ -88,13 +85,13 @@ extension GATTClient {
                 Log.warning(
                     from: path, "BlueZ dropped a write without response: \(error.message) (\(error.name))")
             }
-            operation.core.peripheral?.commandDone(
+            operation.core.commandDone(
                 data.count, connectionID: operation.connectionID, isDropped: result.failure != nil)
         }
     }
 
     private func commandDone(_ entry: Entry, _ size: Int, isDropped: Bool = false) {
-        entry.operation.core.peripheral?.commandDone(
+        entry.operation.core.commandDone(
             size, connectionID: entry.operation.connectionID, isDropped: isDropped)
         finish(entry.id)
     }
@@ -129,9 +126,7 @@ extension GATTClient {
     /// Whether all that was written to other sockets than the operation's own has reached BlueZ.
     func isDrained(before operation: AttributeOperation) -> Bool {
         var own: String?
-        if case .writeWithoutResponse(let data, let characteristic) = operation.kind, !data.isEmpty {
-            own = characteristic.objectPath
-        }
+        if case .writeWithoutResponse(let data, _) = operation.request, !data.isEmpty { own = operation.path }
         return writers.areDrained(but: own)
     }
 

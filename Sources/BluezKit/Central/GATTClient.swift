@@ -217,7 +217,7 @@ final class GATTClient: CustomStringConvertible {
         publishMTU()
         reconcile()
         if let running = queue.running, answerRunning == nil,
-            isAdopted || running.operation.waitsForServices
+            isAdopted || running.operation.request.waitsForServices
         {
             execute(running)
         }
@@ -383,12 +383,7 @@ final class GATTClient: CustomStringConvertible {
             answerRunning?(.failure(BlueZErrorName.gone))
         }
         endSubscriptions(in: changed)
-        for core in clients where core.isUp {
-            core.post { peripheral, delegate in
-                let invalidated = peripheral.invalidate(services: changed)
-                delegate?.peripheral(peripheral, didModifyServices: invalidated)
-            }
-        }
+        for core in clients where core.isUp { core.servicesChanged(changed) }
     }
 
     // MARK: What an earlier process knew
@@ -408,7 +403,9 @@ final class GATTClient: CustomStringConvertible {
     /// knew.
     private func compareLater(_ refusal: BusError) {
         readAgain()
-        guard let running = queue.running, answerRunning == nil, running.operation.waitsForServices else { return }
+        guard let running = queue.running, answerRunning == nil, running.operation.request.waitsForServices else {
+            return
+        }
         running.operation.fail(error(refusal, .attributeRead))
         finish(running.id)
     }
@@ -420,12 +417,7 @@ final class GATTClient: CustomStringConvertible {
             let changed = core.reconcile { service in
                 changedServices.contains(service) ? nil : (table.layout(of: service), table.version(of: service))
             }
-            guard !changed.isEmpty else { continue }
-            let versions = table.versions(of: changed)
-            core.post { peripheral, delegate in
-                let invalidated = peripheral.invalidate(services: versions)
-                delegate?.peripheral(peripheral, didModifyServices: invalidated)
-            }
+            if !changed.isEmpty { core.servicesChanged(table.versions(of: changed)) }
         }
     }
 }

@@ -15,27 +15,18 @@ final class LinkChannels: @unchecked Sendable {  // holds: confined to the bus q
         let opening: L2CAPSockets.Opening
     }
 
-    private struct Open {
-        let core: PeripheralCore
-        let psm: CBL2CAPPSM
-        weak var endpoint: ChannelEndpoint?
-    }
-
-    private var pending: [Int: Pending] = [:]
-    private var open: [Int: Open] = [:]
-    private var count = 0
+    private var pending: [UInt32: Pending] = [:]
+    /// Those that were opened, with their peripherals. The apps have the sockets.
+    private var open: [UInt32: PeripheralCore] = [:]
 
     init(of device: Device, in central: CentralRole) { (self.device, self.central) = (device, central) }
-
-    deinit { end() }
 
     private var bus: BlueZBus { central.bus }
 
     /// `openL2CAPChannel(_:)`: each call gets one answer, as long as the link lasts (L2-2).
     func open(_ psm: CBL2CAPPSM, for core: PeripheralCore) {
         bus.assertOnQueue()
-        count += 1
-        let number = count
+        let number = core.manager.newChannelNumber()
         // The address as BlueZ has it now: the app's identifier may be of an earlier, private one.
         let peer = device.properties.identity ?? device.identity
         let opening = central.sockets.open(to: peer, at: device.path, psm: psm) { [weak self] result in
@@ -53,21 +44,14 @@ final class LinkChannels: @unchecked Sendable {  // holds: confined to the bus q
         }
     }
 
-    private func answered(_ number: Int, _ result: Result<ChannelSocket, SocketFailure>) {
+    private func answered(_ number: UInt32, _ result: Result<ChannelSocket, SocketFailure>) {
         guard let entry = pending.removeValue(forKey: number) else { return }
         let (core, psm) = (entry.core, entry.psm)
         switch result {
         case .success(let socket):
-            let endpoint = ChannelEndpoint(socket, bus.timing.channel) { [weak bus, weak self] in
-                bus?.run { [weak self] in self?.ended(number) }
-            }
-            guard let endpoint else { return tell(core, psm, SocketFailure(.make, EMFILE)) }
-            open[number] = Open(core: core, psm: psm, endpoint: endpoint)
-            core.post { peripheral, delegate in
-                let channel = CBL2CAPChannel(peer: peripheral, psm: psm, socket, endpoint)
-                peripheral.updateChannel(psm, isOpen: true)
-                delegate?.peripheral(peripheral, didOpen: channel, error: nil)
-            }
+            guard let connectionID = core.request?.connectionID else { return }
+            open[number] = core
+            core.post(.channelOpened(number, psm, PassedSocket(socket), connectionID))
         case .failure(let failure):
             let isLate = entry.since.later(by: bus.timing.channel.unpaired) <= .now()
             tell(core, psm, isLate && failure.code == ECONNREFUSED ? .unpaired : failure)
@@ -76,15 +60,12 @@ final class LinkChannels: @unchecked Sendable {  // holds: confined to the bus q
 
     private func tell(_ core: PeripheralCore, _ psm: CBL2CAPPSM, _ failure: SocketFailure) {
         Log.debug("channel \(psm.hex) of \(device.path): \(SocketFailure.name(of: failure.code))")
-        core.post { $1?.peripheral($0, didOpen: nil, error: failure.error) }
+        guard let connectionID = core.request?.connectionID else { return }
+        core.post(.channelRefused(psm, AppError(failure.error), connectionID))
     }
 
     /// The channel has ended, or the app has closed it.
-    private func ended(_ number: Int) {
-        guard let channel = open.removeValue(forKey: number) else { return }
-        // On the way of `didOpen`, which may not have been delivered yet.
-        channel.core.post { peripheral, _ in peripheral.updateChannel(channel.psm, isOpen: false) }
-    }
+    func ended(_ number: UInt32) { open[number] = nil }
 
     /// A peripheral does not use the link any longer.
     func end(of core: PeripheralCore) { end { $0 === core } }
@@ -98,6 +79,9 @@ final class LinkChannels: @unchecked Sendable {  // holds: confined to the bus q
             entry.opening.cancel()
             pending[number] = nil
         }
-        for channel in open.values where isGone(channel.core) { channel.endpoint?.end() }
+        for (number, core) in open where isGone(core) {
+            open[number] = nil
+            core.post(.endChannel(number))
+        }
     }
 }

@@ -1,29 +1,18 @@
 import Foundation
 
-/// What the app hears of the connection.
+/// What the app hears of a peripheral.
 extension PeripheralCore {
+    func post(_ event: PeripheralEvent) { manager.post(.peripheral(identity, event)) }
+
     /// `didConnect`.
     func announceConnection() {
         guard let connectionID = request?.connectionID else { return }
         connected()
-        let mtu = device?.connection?.client.table.mtuBytes
-        manager.post { [self] manager in
-            guard let peripheral, peripheral.enterConnected(connectionID: connectionID, mtuBytes: mtu) else { return }
-            manager.preserve(peripheral)
-            manager.delegate?.centralManager(manager, didConnect: peripheral)
-        }
+        post(.connected(connectionID, mtuBytes: device?.connection?.client.table.mtuBytes))
     }
 
     /// `didDisconnectPeripheral` with no error: the app asked for it (CN-7).
-    func reportRequestedDisconnect() {
-        manager.post { [self] manager in
-            guard let peripheral else { return }
-            peripheral.leave()
-            manager.delegate?.centralManager(
-                manager, didDisconnectPeripheral: peripheral, timestamp: CFAbsoluteTimeGetCurrent(),
-                isReconnecting: false, error: nil)
-        }
-    }
+    func reportRequestedDisconnect() { post(.cancelled(lastCancel)) }
 
     /// A link that no app asked to end has ended (CN-9 to CN-12, AR-2).
     func reportLoss(
@@ -32,24 +21,50 @@ extension PeripheralCore {
         guard let (request, next) = lost() else { return }
         let error = disconnectError(
             reason: reason?.name, message: reason?.message, isBonded: device?.properties.isBonded ?? false)
-        manager.post { [self] manager in
-            guard let peripheral, peripheral.leave(connectionID: request.connectionID, for: next) else { return }
-            if request.reconnects { manager.preserve(peripheral) }
-            manager.delegate?.centralManager(
-                manager, didDisconnectPeripheral: peripheral, timestamp: time, isReconnecting: request.reconnects,
-                error: error)
-            // Not before: a process that ends inside the callback, and has not acted on it yet, gets it again.
-            if !request.reconnects { manager.preserve(peripheral) }
-        }
+        post(.lost(request.connectionID, next: next, AppError(error), at: time))
     }
 
     /// `didFailToConnect`: no attempt will succeed.
     func fail(_ error: any Error) {
         guard let request = failed() else { return }
-        manager.post { [self] manager in
-            guard let peripheral, peripheral.leave(connectionID: request.connectionID) else { return }
-            manager.delegate?.centralManager(manager, didFailToConnect: peripheral, error: error)
-            manager.preserve(peripheral)
-        }
+        post(.failed(request.connectionID, AppError(error)))
     }
+
+    /// A name that BlueZ knew already: no callback.
+    func updateName(_ name: String) { post(.name(name, isNews: false)) }
+
+    func nameChanged(_ name: String) { post(.name(name, isNews: true)) }
+
+    /// The ATT_MTU of the link is known, or has grown.
+    func updateMTU(_ mtuBytes: Int) {
+        if let connectionID = request?.connectionID { post(.mtu(mtuBytes, connectionID)) }
+    }
+
+    func updateBond(_ isBonded: Bool) { post(.bonded(isBonded)) }
+
+    func updateIdentity(_ identity: DeviceIdentity) { post(.identity(identity)) }
+
+    /// A notification or indication.
+    func deliver(_ value: Data, of attribute: AttributeID, connectionID: ConnectionID) {
+        manager.post(.value(value, attribute, identity, connectionID))
+    }
+
+    /// BlueZ's socket has no room for a write that waits.
+    func socketIsFull(connectionID: ConnectionID) {
+        manager.report(CommandProgress(isSocketFull: true), of: self, connectionID)
+    }
+
+    /// BlueZ has taken a write without response, or it was dropped.
+    func commandDone(_ size: Int, connectionID: ConnectionID, isDropped: Bool = false) {
+        let progress = CommandProgress(writes: 1, bytes: size, dropped: isDropped ? 1 : 0)
+        manager.report(progress, of: self, connectionID)
+    }
+}
+
+extension PeripheralCore: PairingPeer {
+    var abilities: PairingAbilities { manager.abilities }
+
+    func ask(_ question: PairingQuestion, ticket: Int) { post(.question(question, ticket: ticket)) }
+
+    func questionEnded() { post(.questionEnded) }
 }

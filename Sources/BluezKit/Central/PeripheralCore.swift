@@ -1,35 +1,17 @@
 import BluezKitRestore
+import BluezDBus
 import Foundation
-import Synchronization
 
-/// What the bus queue knows of one `CBPeripheral`. Nothing in the library holds the peripheral itself (CN-1).
-// holds: constants, atomics, `peripheral` that is set before others see this; the rest is confined to the bus queue
-final class PeripheralCore: @unchecked Sendable {
+/// What the core knows of one peripheral of one manager. Confined to the bus queue.
+final class PeripheralCore: @unchecked Sendable {  // holds: confined to the bus queue, but for constants
     let identity: DeviceIdentity
     let manager: CentralManagerCore
-    weak var peripheral: CBPeripheral?
-
-    /// Which of the app's connects, cancels and links is the present one. What belongs to an earlier one is neither
-    /// carried out nor delivered. Changes under the peripheral's lock, while there is a peripheral.
-    let connectionID = Atomic<UInt64>(0)
-    private let connectionIDs = Atomic<UInt64>(0)
-
-    /// An identifier that no other connect, cancel or link of this peripheral has. Any thread.
-    func newConnectionID() -> UInt64 { connectionIDs.wrappingAdd(1, ordering: .relaxed).newValue }
-
-    /// Something new begins. Any thread.
-    @discardableResult
-    func begin() -> UInt64 {
-        let next = newConnectionID()
-        connectionID.store(next, ordering: .relaxed)
-        return next
-    }
 
     /// `connect(_:options:)` of the app, until it is cancelled or the connection has ended for good.
     struct CurrentRequest {
         fileprivate var request: ConnectRequest
         /// Which connect; and, where it reconnects automatically, which of its links.
-        let connectionID: UInt64
+        let connectionID: ConnectionID
         /// Whether the app was connected: then it hears of the end of the link.
         fileprivate(set) var wasUp = false
 
@@ -37,11 +19,15 @@ final class PeripheralCore: @unchecked Sendable {
     }
 
     private(set) var request: CurrentRequest?
+    /// The last connect or cancel that has come from the app.
+    private(set) var newest = ConnectionID.none
+    /// The last cancel.
+    private(set) var lastCancel = ConnectionID.none
 
     /// A connect whose start delay is not over.
     final class DelayedStart {
-        let connectionID: UInt64
-        init(connectionID: UInt64) { self.connectionID = connectionID }
+        let connectionID: ConnectionID
+        init(connectionID: ConnectionID) { self.connectionID = connectionID }
     }
 
     /// The last one; an earlier one with the same link does not begin any more.
@@ -51,6 +37,10 @@ final class PeripheralCore: @unchecked Sendable {
     /// How many cancels wait for the end of the link.
     private(set) var pendingCancels = 0
     private(set) weak var device: Device?
+    /// What has become of writes without response in this turn.
+    var gathered = GatheredProgress()
+    /// The attributes that the app knows on this link.
+    private(set) var attributes = AttributeNumbers()
     /// Services that are known from an earlier process, with what was in them; nil: nothing has to be compared.
     private var restoredLayouts: [String: String]?
     private var postponedComparisons = 0
@@ -63,7 +53,19 @@ final class PeripheralCore: @unchecked Sendable {
 
     // MARK: What the app asks for
 
-    func connect(_ request: ConnectRequest, connectionID: UInt64, to device: Device) {
+    /// A connect has come from the app.
+    func begin(_ connectionID: ConnectionID) { (newest, delayedStart) = (connectionID, nil) }
+
+    /// A cancel has come from the app: a connect that waits for its start delay is over.
+    /// - Returns: Whether the app has not begun to connect since.
+    func cancel(_ connectionID: ConnectionID) -> Bool {
+        lastCancel = connectionID
+        guard newest.request < connectionID.request else { return false }
+        begin(connectionID)
+        return true
+    }
+
+    func connect(_ request: ConnectRequest, connectionID: ConnectionID, to device: Device) {
         self.device = device
         self.request = CurrentRequest(request: request, connectionID: connectionID)
     }
@@ -72,12 +74,13 @@ final class PeripheralCore: @unchecked Sendable {
     func renew(_ request: ConnectRequest) { self.request?.request = request }
 
     /// A connection of an earlier process is this one's.
-    /// - Parameter isUp: Whether its link is still there.
-    func restore(_ request: ConnectRequest, connectionID: UInt64, layouts: [String: String]?, isUp: Bool) {
+    /// - Parameter link: What the app knew on its link, if that is still there.
+    func restore(_ request: ConnectRequest, connectionID: ConnectionID, link: RestoredLink?) {
+        newest = connectionID
         self.request = CurrentRequest(request: request, connectionID: connectionID, wasUp: true)
-        guard isUp else { return }
-        self.isUp = true
-        (restoredLayouts, postponedComparisons) = (layouts, 0)
+        guard let link else { return }
+        isUp = true
+        (attributes, restoredLayouts, postponedComparisons) = (link.attributes, link.layouts, 0)
     }
 
     func attach(_ device: Device) { self.device = device }
@@ -92,6 +95,7 @@ final class PeripheralCore: @unchecked Sendable {
     // MARK: What happens
 
     func connected() {
+        if !isUp { attributes = AttributeNumbers() }
         isUp = true
         request?.wasUp = true
     }
@@ -99,12 +103,12 @@ final class PeripheralCore: @unchecked Sendable {
     func linkEnded() { (pendingCancels, isUp) = (0, false) }
 
     /// The link is lost.
-    /// - Returns: The request that it was for, and the token of the next link, if it reconnects automatically.
-    func lost() -> (request: CurrentRequest, next: UInt64?)? {
+    /// - Returns: The request that it was for, and the identifier of the next link, if it reconnects automatically.
+    func lost() -> (request: CurrentRequest, next: ConnectionID?)? {
         guard let request else { return nil }
         restoredLayouts = nil
         // Requests of the old link are not meant for the next one.
-        let next = request.reconnects ? newConnectionID() : nil
+        let next = request.reconnects ? request.connectionID.next : nil
         self.request = next.map { CurrentRequest(request: request.request, connectionID: $0) }
         return (request, next)
     }
@@ -143,66 +147,89 @@ final class PeripheralCore: @unchecked Sendable {
         return changed
     }
 
-    // MARK: To the app
+    // MARK: Attributes
 
-    /// Posts an event that belongs to the app's present connection.
-    func post(_ body: @escaping (CBPeripheral, (any CBPeripheralDelegate)?) -> Void) {
-        guard let connectionID = request?.connectionID else { return }
-        manager.post { [self] _ in
-            guard self.connectionID.load(ordering: .relaxed) == connectionID, let peripheral else { return }
-            body(peripheral, peripheral.delegate)
-        }
-    }
-
-    /// On the app's queue.
-    func deliver(_ value: Data, of characteristic: CBCharacteristic, connectionID: UInt64) {
-        guard self.connectionID.load(ordering: .relaxed) == connectionID, let peripheral else { return }
-        characteristic.setValue(value)
-        peripheral.delegate?.peripheral(peripheral, didUpdateValueFor: characteristic, error: nil)
-    }
-
-    /// A name that BlueZ knew already: no callback.
-    func updateName(_ name: String) { manager.post { [self] _ in _ = peripheral?.updateName(name) } }
-
-    func nameChanged(_ name: String) {
-        manager.post { [self] _ in
-            guard let peripheral, peripheral.updateName(name) else { return }
-            peripheral.delegate?.peripheralDidUpdateName(peripheral)
-        }
-    }
-
-    /// The ATT_MTU of the link is known, or has grown.
-    func updateMTU(_ mtuBytes: Int) {
-        guard let connectionID = request?.connectionID else { return }
-        manager.post { [self] _ in peripheral?.update(mtuBytes: mtuBytes, connectionID: connectionID) }
-    }
-
-    func updateBond(_ isBonded: Bool) { manager.post { [self] _ in peripheral?.update(isBonded: isBonded) } }
-
-    func updateIdentity(_ identity: DeviceIdentity) { manager.post { [self] _ in peripheral?.update(identity) } }
-}
-
-extension PeripheralCore: PairingPeer {
-    var pairing: BluezPairing { manager.pairing }
-
-    func ask(
-        _ question: PairingQuestion, decide: @escaping BluezPairing.Decision, enter: @escaping BluezPairing.Entry
-    ) {
-        let handlers = pairing
-        manager.post { [self] _ in
-            guard let peripheral else { return decide(false) }
-            switch question {
-            case .passkey: handlers.enterPasskey?(peripheral, enter)
-            case .display(let passkey): handlers.displayPasskey?(peripheral, PairingQuestion.digits(passkey))
-            case .comparison(let passkey):
-                handlers.comparePasskey?(peripheral, PairingQuestion.digits(passkey), decide)
-            case .consent: handlers.consent?(peripheral, decide)
+    /// What the app hears of services in the table, with the numbers that they have for it.
+    func found(_ services: [AttributeTable.Service]) -> [FoundService] {
+        services.compactMap { service in
+            PathElement(String(service.path.lastElement)).map { element in
+                FoundService(
+                    id: attributes.id(of: service.path.rawValue, version: service.version), element: element,
+                    uuid: CodableUUID(service.uuid), isPrimary: service.isPrimary, layout: service.layout)
             }
         }
     }
 
-    func questionEnded() {
-        let ended = pairing.ended
-        manager.post { [self] _ in if let peripheral { ended?(peripheral) } }
+    func found(_ characteristics: [AttributeTable.Characteristic], version: Int?) -> [FoundCharacteristic] {
+        characteristics.compactMap { characteristic in
+            PathElement(String(characteristic.path.lastElement)).map { element in
+                FoundCharacteristic(
+                    id: attributes.id(of: characteristic.path.rawValue, version: version), element: element,
+                    uuid: CodableUUID(characteristic.uuid), properties: Coded(characteristic.properties),
+                    value: characteristic.value)
+            }
+        }
+    }
+
+    func found(_ descriptors: [AttributeTable.Descriptor], version: Int?) -> [FoundDescriptor] {
+        descriptors.compactMap { descriptor in
+            PathElement(String(descriptor.path.lastElement)).map { element in
+                FoundDescriptor(
+                    id: attributes.id(of: descriptor.path.rawValue, version: version), element: element,
+                    uuid: CodableUUID(descriptor.uuid))
+            }
+        }
+    }
+
+    /// `didModifyServices`: these services have changed, and have these versions now.
+    func servicesChanged(_ versions: [String: Int]) {
+        guard let connectionID = request?.connectionID else { return }
+        post(.servicesChanged(attributes.remove(before: versions), connectionID))
+    }
+}
+
+/// What has become of writes without response in one turn of the bus queue: one event tells of all.
+struct GatheredProgress {
+    private var progress: CommandProgress?
+    private var connectionID = ConnectionID.none
+
+    mutating func add(_ next: CommandProgress, _ connectionID: ConnectionID) {
+        // What belongs to an earlier link is of no interest.
+        if self.connectionID != connectionID { progress = nil }
+        self.connectionID = connectionID
+        progress = progress ?? CommandProgress()
+        progress?.add(next)
+    }
+
+    mutating func take() -> (CommandProgress, ConnectionID)? {
+        defer { progress = nil }
+        return progress.map { ($0, connectionID) }
+    }
+}
+
+/// What an app knew on a link that has outlived its process.
+struct RestoredLink {
+    private(set) var attributes = AttributeNumbers()
+    /// The contents of its services, by path.
+    private(set) var layouts: [String: String] = [:]
+    /// The characteristics that it was subscribed to, in table order.
+    private(set) var subscribed: [AttributeID] = []
+
+    /// The app's objects get the same numbers: ``RestorationPlan`` is all that it needs for that.
+    /// - Parameter path: The device's, as BlueZ has it now.
+    init(_ record: Snapshot.Peripheral, at path: ObjectPath) {
+        for service in record.services ?? [] {
+            let path = "\(path.rawValue)/\(service.element.text)"
+            _ = attributes.id(of: path, version: nil)
+            layouts[path] = service.layout
+            for characteristic in service.characteristics ?? [] {
+                let path = "\(path)/\(characteristic.element.text)"
+                let id = attributes.id(of: path, version: nil)
+                if characteristic.isNotifying { subscribed.append(id) }
+                for descriptor in characteristic.descriptors ?? [] {
+                    _ = attributes.id(of: "\(path)/\(descriptor.element.text)", version: nil)
+                }
+            }
+        }
     }
 }

@@ -3,11 +3,11 @@ import Foundation
 
 /// A subscription to one characteristic, shared by the apps' peripherals that asked for it. Confined to the bus queue.
 final class Subscription: CustomStringConvertible {
-    /// One peripheral object's characteristic object, on one link.
+    /// One app's peripheral, on one link.
     struct Subscriber: Hashable {
         let core: PeripheralCore
-        let characteristic: CBCharacteristic
-        let connectionID: UInt64
+        let attribute: AttributeID
+        let connectionID: ConnectionID
 
         static func == (a: Subscriber, b: Subscriber) -> Bool { a.core === b.core }
         func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(core)) }
@@ -53,8 +53,7 @@ final class Subscription: CustomStringConvertible {
     private func deliver(_ bytes: UnsafeRawBufferPointer) {
         let value = Data(bytes)
         for subscriber in machine.subscribers {
-            subscriber.core.manager.post(
-                .value(value, subscriber.characteristic, subscriber.core, connectionID: subscriber.connectionID))
+            subscriber.core.deliver(value, of: subscriber.attribute, connectionID: subscriber.connectionID)
         }
     }
 
@@ -127,12 +126,9 @@ final class Subscription: CustomStringConvertible {
             case .deliver(let value): value.withUnsafeBytes { deliver($0) }
             case .confirm where isQuiet: break
             case .confirm(let subscriber, let isNotifying):
-                let characteristic = subscriber.characteristic
                 guard subscriber.core.request?.connectionID == subscriber.connectionID else { break }
-                subscriber.core.post { peripheral, delegate in
-                    characteristic.setNotifying(isNotifying)
-                    delegate?.peripheral(peripheral, didUpdateNotificationStateFor: characteristic, error: nil)
-                }
+                subscriber.core.post(
+                    .answer(.notifying(isNotifying, of: subscriber.attribute), subscriber.connectionID))
             case .fail, .startNotify, .stopNotify: break  // carried out by the operation that runs
             }
         }

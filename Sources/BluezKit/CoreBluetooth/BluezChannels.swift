@@ -40,18 +40,9 @@ extension CBPeripheralManager {
         withEncryption encryptionRequired: Bool,
         completion: @escaping @Sendable (Result<CBL2CAPPSM, CBError>) -> Void
     ) {
-        if publishChannel(isEncrypted: encryptionRequired, answer: completion) { return }
-        let core = core
-        core.bus.run { core.post { _ in completion(.failure(CBError(.notConnected))) } }
-    }
-
-    /// On the delegate's queue: what has become of a request to publish a channel.
-    func answer(_ result: Result<CBL2CAPPSM, CBError>, to request: PublishedChannels.Answer?) {
-        if let request { return request(result) }
-        switch result {
-        case .success(let psm): delegate?.peripheralManager(self, didPublishL2CAPChannel: psm, error: nil)
-        case .failure(let error): delegate?.peripheralManager(self, didPublishL2CAPChannel: 0, error: error)
-        }
+        guard !publishChannel(isEncrypted: encryptionRequired, ticket: { mirror.await(completion) }) else { return }
+        let (core, ticket) = (core, mirror.await(isRefused: true, completion))
+        core.bus.run { core.post(.channelNotPublished(AppError(CBError(.notConnected)), ticket: ticket)) }
     }
 }
 

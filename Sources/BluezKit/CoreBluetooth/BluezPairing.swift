@@ -46,6 +46,39 @@ public struct BluezPairing: Sendable {
     }()
 }
 
+extension BluezPairing {
+    /// The questions for which there is a handler.
+    var abilities: PairingAbilities {
+        var abilities: PairingAbilities = []
+        if allowsJustWorks { abilities.insert(.justWorks) }
+        if consent != nil { abilities.insert(.consents) }
+        if enterPasskey != nil { abilities.insert(.entersPasskey) }
+        if displayPasskey != nil { abilities.insert(.displaysPasskey) }
+        if comparePasskey != nil { abilities.insert(.comparesPasskeys) }
+        return abilities
+    }
+
+    /// Asks the app. `answer` gets its decision; a passkey that is to be entered comes with it.
+    func ask(
+        _ question: PairingQuestion, about peripheral: CBPeripheral,
+        answer: @escaping @Sendable (_ accepts: Bool, _ passkey: UInt32?) -> Void
+    ) {
+        let decide: Decision = { answer($0, nil) }
+        switch question {
+        case .passkey:
+            guard let enterPasskey else { return answer(false, nil) }
+            enterPasskey(peripheral) { answer($0 != nil, $0) }
+        case .display(let passkey): displayPasskey?(peripheral, PairingQuestion.digits(passkey))
+        case .comparison(let passkey):
+            guard let comparePasskey else { return answer(false, nil) }
+            comparePasskey(peripheral, PairingQuestion.digits(passkey), decide)
+        case .consent:
+            guard let consent else { return answer(false, nil) }
+            consent(peripheral, decide)
+        }
+    }
+}
+
 extension CBCentralManager {
     /// **BluezKit addition.** This app's part in pairing. May be set on any thread; it applies from the next question
     /// on. By default, everything that BlueZ asks this app is refused.
@@ -55,8 +88,7 @@ extension CBCentralManager {
             var old = newValue
             shared.withLock { swap(&$0.pairing, &old) }
             withExtendedLifetime(old) {}  // the app's objects must not be released under the lock
-            let core = core
-            core.central.bus.run { core.central.setPairing(newValue, of: core) }
+            core.send(.setPairing(newValue.abilities))
         }
     }
 }
@@ -67,7 +99,7 @@ extension CBPeripheral {
     /// **BluezKit addition.** The identifier to store for later processes. It differs from `identifier` if the
     /// peripheral was discovered with a private address, which changes every few minutes, and has bonded since: by
     /// pairing it reveals its identity address. `identifier` does not change.
-    public var identityIdentifier: UUID { (resolved ?? core.identity).identifier }
+    public var identityIdentifier: UUID { (resolved ?? identity).identifier }
 
     var resolved: DeviceIdentity? {
         get { shared.withLock { $0.resolved } }
@@ -80,11 +112,7 @@ extension CBCentralManager {
     /// - Important: Asks BlueZ and waits for the answer, like ``retrieveConnectedPeripherals(withServices:)``.
     public func retrieveBondedPeripherals() -> [CBPeripheral] {
         guard accepts("retrieveBondedPeripherals") else { return [] }
-        return core.central.store.knownDevices(where: \.isBonded).map { device in
-            let peripheral = peripheral(device.identity)
-            if let name = device.name { _ = peripheral.updateName(name) }
-            return peripheral
-        }
+        return core.knownDevices(.bonded).map(peripheral)
     }
 
     /// **BluezKit addition.** Deletes the peripheral and its keys in BlueZ, for all programs; a link to it ends. Call
@@ -97,13 +125,11 @@ extension CBCentralManager {
     public func removeBond(
         with peripheral: CBPeripheral, completion: @escaping @Sendable ((any Error)?) -> Void = { _ in }
     ) {
-        let core = core, identity = peripheral.core.identity
         let refusal: CBError.Code? =
             !accepts("removeBond") ? .notConnected : isMine(peripheral) ? nil : .invalidParameters
-        core.central.bus.run {
-            let answer: ((any Error)?) -> Void = { error in core.post(.answer { completion(error) }) }
-            if let refusal { return answer(CBError(refusal)) }
-            core.central.removeBond(with: identity, completion: answer)
-        }
+        let ticket = mirror.await(completion)
+        guard let refusal else { return core.send(.removeBond(peripheral.identity, ticket: ticket)) }
+        let core = core
+        core.central.bus.run { core.post(.bondRemoved(ticket: ticket, AppError(CBError(refusal)))) }
     }
 }

@@ -1,3 +1,4 @@
+import BluezKitRestore
 public import Foundation
 
 /// The common base class of services, characteristics and descriptors. Compared by identity.
@@ -5,15 +6,14 @@ public import Foundation
 open class CBAttribute: NSObject, @unchecked Sendable {  // holds: immutable; subclasses keep what changes under a lock
     private let storedUUID: CBUUID
 
-    /// BlueZ's object path; empty for attributes that this app publishes.
-    let objectPath: String
-    /// The version of its service when it was found (`AttributeTable.version(of:)`): another attribute may use its path
-    /// now. Nil: found by an earlier process.
-    let version: Int?
+    /// Its number in the peripheral's present link; none for what this app publishes.
+    let id: AttributeID
+    /// Its place in the table of a peripheral, `char000b`.
+    let element: PathElement?
 
-    init(uuid: CBUUID, objectPath: String, version: Int? = nil) {
+    init(uuid: CBUUID, id: AttributeID = .none, element: PathElement? = nil) {
         storedUUID = uuid
-        (self.objectPath, self.version) = (objectPath, version)
+        (self.id, self.element) = (id, element)
         super.init()
     }
 

@@ -15,6 +15,5 @@ open class CBCentral: CBPeer, @unchecked Sendable {  // holds: the length is und
     /// grow after connecting: check it before each update.
     open var maximumUpdateValueLength: Int { maximumLength.withLock { $0 } }
 
-    /// Stores the ATT_MTU that BlueZ has reported.
-    func setMTU(_ mtuBytes: Int) { maximumLength.withLock { $0 = min(max(mtuBytes - 3, 20), 512) } }
+    func setMaximumUpdateValueLength(_ length: Int) { maximumLength.withLock { $0 = length } }
 }

@@ -1,5 +1,4 @@
 import BluezKitRestore
-import BluezDBus
 import Dispatch
 public import Foundation
 
@@ -9,7 +8,9 @@ public import Foundation
 /// Every method may be called from any thread. The manager holds its peripherals weakly: keep those you need.
 /// - SeeAlso: Apple, `CBCentralManager`; Core Spec 5.4, Vol 3, Part C (GAP).
 open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what changes is under `shared`'s lock
+    /// The way to the bus queue, and back.
     let core: CentralManagerCore
+    let mirror = CentralMirror()
     /// Shared by all managers of this process that use the same BlueZ.
     let session: Session
     /// What this manager was asked to do, if that outlives a reset or the process.
@@ -19,12 +20,14 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         weak var delegate: (any CBCentralManagerDelegate)?
         var scan: ScanRequest?
         var scanToken: UInt64 = 0
-        var peripherals: [UUID: WeakPeripheral] = [:]
+        var peripherals: [DeviceIdentity: WeakPeripheral] = [:]
         var pruneAt = 64
         /// Scan and connections wait for Bluetooth to be available again.
         var resumesAtPowerOn = false
         var restoration: BluezRestoration?
         var pairing = BluezPairing()
+        /// `hci0` or the like.
+        var adapter: String?
         /// The generation of Bluetooth that the app has seen (``AdapterController/generation``).
         var generation: UInt64 = 0
     }
@@ -77,17 +80,20 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         configuration.mayPowerCycle = bool(options?[BluezManagerOptionMayPowerCycleKey])
         configuration.usesNotificationSockets = bool(options?[BluezManagerOptionNotificationSocketsKey])
         core = CentralManagerCore(
-            central: session.central, of: session, place: callbackPlace(queue, options), preserved: preserved,
-            configuration: configuration)
+            central: session.central, of: session, receiver: mirror, place: callbackPlace(queue, options),
+            preserved: preserved, configuration: configuration)
         super.init(state: .unknown)
         self.delegate = delegate
-        core.manager = self
+        mirror.manager = self
         let (core, session) = (core, session)
         session.run { session.add(core) }
     }
 
     deinit {
         book?.end()
+        // No event tells of the end of their links.
+        let peripherals = shared.withLock { $0.peripherals.values.compactMap(\.peripheral) }
+        for peripheral in peripherals { peripheral.endChannels() }
         let core = core
         core.abandon()
         core.central.bus.run { core.central.remove(core) }
@@ -161,9 +167,8 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
 
     /// Starts the scan in ``shared`` on the bus queue.
     func startScan() {
-        guard let scan = shared.withLock({ $0.coreScan }) else { return }
-        let core = core
-        command { central in central.startScan(scan, of: core) }
+        let (scan, token) = shared.withLock { ($0.scan, $0.scanToken) }
+        if let scan { command(.startScan(scan, token: token)) }
     }
 
     /// Ends the scan. If called on the delegate's queue, no `didDiscover` follows.
@@ -176,8 +181,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         }
         guard wasScanning else { return }
         preserveScan()
-        let core = core
-        command { central in central.endScan(of: core) }
+        command(.endScan)
     }
 
     /// On the delegate's queue.
@@ -208,24 +212,24 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     @discardableResult
     open func retrieveConnectedPeripherals(withServices serviceUUIDs: [CBUUID]) -> [CBPeripheral] {
         guard accepts("retrieveConnectedPeripherals"), !serviceUUIDs.isEmpty else { return [] }
-        let wanted = Set(serviceUUIDs)
-        return core.central.store.knownDevices(where: \.isConnected).compactMap { device in
-            guard device.services.contains(where: { wanted.contains($0) }) else { return nil }
-            let peripheral = peripheral(device.identity)
-            if let name = device.name { _ = peripheral.updateName(name) }
-            return peripheral
-        }
+        let wanted = Set(serviceUUIDs.map(CodableUUID.init))
+        return core.knownDevices(.connected).filter { !wanted.isDisjoint(with: $0.services) }.map(peripheral)
+    }
+
+    func peripheral(_ device: KnownDevice) -> CBPeripheral {
+        let peripheral = peripheral(device.identity)
+        if let name = device.name { _ = peripheral.updateName(name) }
+        return peripheral
     }
 
     /// One object for each device, as long as the app keeps it (ID-3).
     func peripheral(_ identity: DeviceIdentity) -> CBPeripheral {
-        let identifier = identity.identifier
         // The live objects are returned as well, because what may be the last reference must not be released under the
         // lock.
-        return shared.withLock { shared -> (CBPeripheral, living: [UUID: CBPeripheral]) in
-            if let known = shared.peripherals[identifier]?.peripheral { return (known, [:]) }
+        return shared.withLock { shared -> (CBPeripheral, living: [DeviceIdentity: CBPeripheral]) in
+            if let known = shared.peripherals[identity]?.peripheral { return (known, [:]) }
             let new = CBPeripheral(identity: identity, manager: self)
-            shared.peripherals[identifier] = WeakPeripheral(peripheral: new)
+            shared.peripherals[identity] = WeakPeripheral(peripheral: new)
             guard shared.peripherals.count > shared.pruneAt else { return (new, [:]) }
             let living = shared.peripherals.compactMapValues(\.peripheral)
             shared.peripherals = living.mapValues { WeakPeripheral(peripheral: $0) }
@@ -234,12 +238,17 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         }.0
     }
 
+    /// The app's object for the device, if it has one.
+    func known(_ identity: DeviceIdentity) -> CBPeripheral? {
+        shared.withLock { $0.peripherals[identity]?.peripheral }
+    }
+
     /// ID-3: a peripheral that was found with a private address and has revealed its identity can be retrieved by
     /// either.
     func register(_ peripheral: CBPeripheral, under identity: DeviceIdentity) {
         let known = shared.withLock { shared -> CBPeripheral? in
-            if let known = shared.peripherals[identity.identifier]?.peripheral { return known }
-            shared.peripherals[identity.identifier] = WeakPeripheral(peripheral: peripheral)
+            if let known = shared.peripherals[identity]?.peripheral { return known }
+            shared.peripherals[identity] = WeakPeripheral(peripheral: peripheral)
             return nil
         }
         // If the app releases it now, the last reference must not be released under the lock.
@@ -264,14 +273,11 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         guard accepts("connect"), isMine(peripheral) else { return }
         let (connectionID, previous) = peripheral.beginConnecting(request)
         preserve(peripheral)
-        let core = peripheral.core
-        command { central in
-            if previous == .disconnected {
-                central.startConnecting(core, connectionID: connectionID, request)
-            } else {
-                central.connectAgain(core, connectionID: connectionID, request, isAnswered: previous == .connected)
-            }
-        }
+        let identity = peripheral.identity
+        command(
+            previous == .disconnected
+                ? .connect(identity, connectionID, request)
+                : .connectAgain(identity, connectionID, request, isAnswered: previous == .connected))
     }
 
     /// Ends a connection or an attempt. `peripheral.state` is `.disconnecting` when this returns. One
@@ -279,15 +285,17 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     /// meantime, in which case its `didConnect` follows later. For this app the link ends at once; the physical link
     /// stays up while another manager of this process uses it. Does nothing to a peripheral that is not connected.
     open func cancelPeripheralConnection(_ peripheral: CBPeripheral) {
-        guard accepts("cancelPeripheralConnection"), isMine(peripheral), peripheral.beginDisconnecting() else { return }
+        guard accepts("cancelPeripheralConnection"), isMine(peripheral),
+            let connectionID = peripheral.beginDisconnecting()
+        else { return }
         preserve(peripheral)
-        let core = peripheral.core
-        command(isHere: true) { central in central.cancel(core) }
+        command(.cancel(peripheral.identity, connectionID), isHere: true)
+        peripheral.endChannels()
     }
 
     /// MIS-3.
     func isMine(_ peripheral: CBPeripheral) -> Bool {
-        if peripheral.core.manager === core, !peripheral.isInvalid { return true }
+        if peripheral.core === core, !peripheral.isInvalid { return true }
         Log.misuse(
             "\(peripheral) belongs to another manager, or Bluetooth was reset since: retrieve or discover it again")
         return false
@@ -300,27 +308,17 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     ///   are reported. BlueZ knows the services of a new peer only after it has discovered them.
     open func registerForConnectionEvents(options: [CBConnectionEventMatchingOption: Any]? = nil) {
         guard accepts("registerForConnectionEvents") else { return }
-        let filter = options.map { ConnectionEventFilter($0) }
-        let core = core
-        core.central.bus.run { core.central.setConnectionEvents(filter, of: core) }
+        core.send(.setConnectionEvents(options.map { ConnectionEventFilter($0) }))
     }
 }
 
 extension CBCentralManager {
-    /// Runs `body` on the bus queue, unless Bluetooth was off or reset since the app was last informed of its state:
-    /// that has undone what the app requests here, and the app will be informed next.
-    /// - Parameter isHere: In the calling thread if nothing waits before it: what is asked of BlueZ is sent when this
-    ///   returns.
-    func command(isHere: Bool = false, _ body: @escaping @Sendable (CentralRole) -> Void) {
-        let (central, generation) = (core.central, shared.withLock { $0.generation })
-        let checked = { @Sendable in if central.adapter.generation == generation { body(central) } }
-        if isHere { central.bus.runHere(checked) } else { central.bus.run(checked) }
+    /// Asks for what the end of Bluetooth undoes: nothing comes of it if Bluetooth was off or reset since the app was
+    /// last informed of its state. The app will be informed next.
+    /// - Parameter isHere: See ``CentralManagerCore/send(_:generation:isHere:)``.
+    func command(_ request: CentralRequest, isHere: Bool = false) {
+        core.send(request, generation: shared.withLock { $0.generation }, isHere: isHere)
     }
-}
-
-extension CBCentralManager.Shared {
-    /// The scan for the bus queue.
-    var coreScan: Scan? { scan.map { Scan($0, token: scanToken) } }
 }
 
 /// Option values may be `Bool`, `Int`, `Double` or `NSNumber` (LX-6).

@@ -1,3 +1,4 @@
+import BluezKitRestore
 public import Foundation
 import Synchronization
 
@@ -18,11 +19,11 @@ open class CBCharacteristic: CBAttribute, @unchecked Sendable {  // holds: what 
     private let shared: Mutex<Shared>
 
     init(
-        uuid: CBUUID, properties: CBCharacteristicProperties, value: Data? = nil, objectPath: String,
-        service: CBService?
+        uuid: CBUUID, properties: CBCharacteristicProperties, value: Data? = nil, id: AttributeID = .none,
+        element: PathElement? = nil, service: CBService?
     ) {
         shared = Mutex(Shared(service: service, properties: properties, value: value))
-        super.init(uuid: uuid, objectPath: objectPath, version: service?.version)
+        super.init(uuid: uuid, id: id, element: element)
     }
 
     /// The service that contains it; nil if the service was released.

@@ -1,3 +1,4 @@
+import BluezKitRestore
 import Foundation
 import Synchronization
 
@@ -14,15 +15,17 @@ open class CBDescriptor: CBAttribute, @unchecked Sendable {  // holds: what chan
 
     private let shared: Mutex<Shared>
 
-    init(uuid: CBUUID, objectPath: String, characteristic: CBCharacteristic?) {
+    init(
+        uuid: CBUUID, id: AttributeID = .none, element: PathElement? = nil, characteristic: CBCharacteristic?
+    ) {
         shared = Mutex(Shared(characteristic: characteristic))
-        super.init(uuid: uuid, objectPath: objectPath, version: characteristic?.version)
+        super.init(uuid: uuid, id: id, element: element)
     }
 
     /// A local one.
     init(uuid: CBUUID, value: Any?) {
         shared = Mutex(Shared(value: value))
-        super.init(uuid: uuid, objectPath: "")
+        super.init(uuid: uuid)
     }
 
     /// The characteristic that contains it; nil if the characteristic was released.

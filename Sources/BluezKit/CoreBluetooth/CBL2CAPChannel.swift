@@ -22,10 +22,16 @@ open class CBL2CAPChannel: NSObject, @unchecked Sendable {  // holds: constants;
     private let storedPSM: CBL2CAPPSM
     private let endpoint: ChannelEndpoint?
     private let socket: ChannelSocket?
+    private let onRelease: (@Sendable () -> Void)?
 
     /// A channel that has been opened.
-    init(peer: CBPeer, psm: CBL2CAPPSM, _ socket: ChannelSocket, _ endpoint: ChannelEndpoint) {
+    /// - Parameter onRelease: Called when the app has let go of it.
+    init(
+        peer: CBPeer, psm: CBL2CAPPSM, _ socket: ChannelSocket, _ endpoint: ChannelEndpoint,
+        onRelease: (@Sendable () -> Void)? = nil
+    ) {
         (storedPeer, storedPSM, self.socket, self.endpoint) = (peer, psm, socket, endpoint)
+        self.onRelease = onRelease
         (storedInput, storedOutput) = (ChannelInputStream(endpoint), ChannelOutputStream(endpoint))
         super.init()
     }
@@ -33,10 +39,14 @@ open class CBL2CAPChannel: NSObject, @unchecked Sendable {  // holds: constants;
     /// An unconnected channel, without streams. Apple's class can also be created like this.
     public override init() {
         (storedPeer, storedInput, storedOutput, storedPSM, endpoint, socket) = (nil, nil, nil, 0, nil, nil)
+        onRelease = nil
         super.init()
     }
 
-    deinit { endpoint?.close() }
+    deinit {
+        endpoint?.close()
+        onRelease?()
+    }
 
     /// The other end: a ``CBPeripheral`` if this side opened the channel, otherwise a ``CBCentral``.
     open var peer: CBPeer! { storedPeer }

@@ -22,7 +22,7 @@ open class CBMutableCharacteristic: CBCharacteristic, @unchecked Sendable {  // 
         type UUID: CBUUID, properties: CBCharacteristicProperties, value: Data?, permissions: CBAttributePermissions
     ) {
         local = Mutex(Local(permissions: permissions))
-        super.init(uuid: UUID, properties: properties, objectPath: "", service: nil)
+        super.init(uuid: UUID, properties: properties, service: nil)
         setValue(value)
     }
 

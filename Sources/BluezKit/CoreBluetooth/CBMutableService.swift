@@ -17,7 +17,7 @@ open class CBMutableService: CBService, @unchecked Sendable {  // holds: what ch
     ///   - UUID: The type of the service.
     ///   - isPrimary: Whether it is a primary service, rather than only included by others.
     public init(type UUID: CBUUID, primary isPrimary: Bool) {
-        super.init(uuid: UUID, isPrimary: isPrimary, objectPath: "", peripheral: nil)
+        super.init(uuid: UUID, isPrimary: isPrimary, peripheral: nil)
     }
 
     /// The included services. Each must have been added before.
@@ -37,18 +37,8 @@ open class CBMutableService: CBService, @unchecked Sendable {  // holds: what ch
 }
 
 extension CBMutableService {
-    /// - Parameter table: See ``Snapshot/Placement/bluetooth``.
-    func place(at handle: UInt16, in table: String) {
-        placement.withLock { $0 = Snapshot.Placement(handle: handle, bluetooth: table) }
-    }
-
     /// BlueZ has not taken it again.
     func markLost() { claim.withLock { $0 = .lost } }
 
     var isLost: Bool { claim.withLock { $0 == .lost } }
-
-    /// Its handle, if it was in this table of bluetoothd.
-    func handle(in table: String) -> UInt16? {
-        placement.withLock { $0?.bluetooth == table ? $0?.handle : nil }
-    }
 }

@@ -1,6 +1,4 @@
 import BluezKitRestore
-import Synchronization
-import BluezDBus
 import Foundation
 
 /// Updates of what the app sees. They happen on the delegate's queue, just before the callback that announces the
@@ -11,40 +9,47 @@ extension CBPeripheral {
     /// ATT_MTU of the link, in bytes; nil until it is known.
     var mtuBytes: Int? { shared.withLock { $0.mtuBytes } }
 
-    /// - Returns: The generation of this connect, and the state before it: `.connecting` or `.connected` if it is a
-    ///   further one (CN-4).
-    func beginConnecting(_ request: ConnectRequest) -> (connectionID: UInt64, previous: CBPeripheralState) {
+    /// Begins a connect, a cancel, or what has come of an earlier process.
+    /// - Parameter connectionID: Nil: the manager's next one.
+    @discardableResult
+    func begin(_ shared: inout Shared, _ connectionID: ConnectionID? = nil) -> ConnectionID {
+        let connectionID = connectionID ?? mirror.newConnectionID()
+        shared.connectionID = connectionID
+        if shared.firstConnectionID == .none { shared.firstConnectionID = connectionID }
+        return connectionID
+    }
+
+    /// - Returns: Which connect this is, and the state before it: `.connecting` or `.connected` if it is a further one
+    ///   (CN-4).
+    func beginConnecting(_ request: ConnectRequest) -> (connectionID: ConnectionID, previous: CBPeripheralState) {
         shared.withLock { shared in
+            shared.connectRequest = request
             switch shared.state {
-            case .connecting, .connected:
-                shared.connectRequest = request
-                return (core.connectionID.load(ordering: .relaxed), shared.state)
+            case .connecting, .connected: return (shared.connectionID, shared.state)
             default:
                 shared.state = .connecting
-                shared.connectRequest = request
                 (shared.commands, shared.mtuBytes) = (CommandFlow(), nil)
-                return (core.begin(), .disconnected)
+                return (begin(&shared), .disconnected)
             }
         }
     }
 
-    /// - Returns: Whether there is anything to end (CN-7).
-    func beginDisconnecting() -> Bool {
+    /// - Returns: Which cancel this is; nil if there is nothing to end (CN-7).
+    func beginDisconnecting() -> ConnectionID? {
         shared.withLock { shared in
-            guard shared.state == .connecting || shared.state == .connected else { return false }
+            guard shared.state == .connecting || shared.state == .connected else { return nil }
             shared.state = .disconnecting
-            core.begin()
-            return true
+            return begin(&shared)
         }
     }
 
     /// - Parameter mtuBytes: ATT_MTU, if it is known already.
     /// - Returns: Whether `didConnect` is due: not if the app has cancelled in the meantime.
-    func enterConnected(connectionID: UInt64, mtuBytes: Int?) -> Bool {
+    func enterConnected(connectionID: ConnectionID, mtuBytes: Int?) -> Bool {
         shared.withLock { shared in
-            guard core.connectionID.load(ordering: .relaxed) == connectionID else { return false }
+            guard shared.connectionID == connectionID else { return false }
             if shared.state != .connected {
-                (shared.services, shared.attributes, shared.subscribed) = (nil, [:], [])
+                shared.forgetAttributes()
                 shared.commands = CommandFlow()
             }
             shared.state = .connected
@@ -53,19 +58,17 @@ extension CBPeripheral {
         }
     }
 
-    func update(mtuBytes: Int, connectionID: UInt64) {
-        shared.withLock { shared in
-            if core.connectionID.load(ordering: .relaxed) == connectionID { shared.mtuBytes = mtuBytes }
-        }
+    func update(mtuBytes: Int, connectionID: ConnectionID) {
+        shared.withLock { if $0.connectionID == connectionID { $0.mtuBytes = mtuBytes } }
     }
 
     /// The link or the attempt ended without a request: services and everything below them are invalid (CN-11).
-    /// - Parameter next: The generation of the next link, if it reconnects automatically.
+    /// - Parameter next: That of the next link, if it reconnects automatically.
     /// - Returns: Whether a callback is due: not if the app has begun a new connect in the meantime.
-    func leave(connectionID: UInt64, for next: UInt64? = nil) -> Bool {
+    func leave(connectionID: ConnectionID, for next: ConnectionID? = nil) -> Bool {
         let ended: [CBAttribute]? = shared.withLock { shared in
-            guard core.connectionID.load(ordering: .relaxed) == connectionID else { return nil }
-            if let next { core.connectionID.store(next, ordering: .relaxed) }
+            guard shared.connectionID == connectionID else { return nil }
+            if let next { shared.connectionID = next }
             shared.state = next == nil ? .disconnected : .connecting
             return endLink(&shared)
         }
@@ -74,18 +77,23 @@ extension CBPeripheral {
     }
 
     /// A connection that the app cancelled has ended. It may be connecting again.
-    func leave() {
-        let ended = shared.withLock { shared in
+    /// - Returns: Whether it was this object's.
+    func leave(after cancel: ConnectionID) -> Bool {
+        let ended: [CBAttribute]? = shared.withLock { shared in
+            let first = shared.firstConnectionID
+            guard first != .none, first.request <= cancel.request else { return nil }
             if shared.state == .disconnecting { shared.state = .disconnected }
-            return endLink(&shared)
+            // Another thread's connect may have come before that cancel: the app has another link.
+            return shared.state == .connected ? [] : endLink(&shared)
         }
-        linkEnded(ended)
+        if let ended { linkEnded(ended) }
+        return ended != nil
     }
 
     /// Bluetooth is off, or was reset: no callback is made, and after a reset the object cannot be used again.
     func lostBluetooth(invalidates: Bool) {
         let ended = shared.withLock { shared in
-            core.begin()
+            begin(&shared)
             shared.state = .disconnected
             shared.isInvalid = invalidates
             return endLink(&shared)
@@ -95,10 +103,9 @@ extension CBPeripheral {
 
     /// - Returns: The known attributes.
     func endLink(_ shared: inout Shared) -> [CBAttribute] {
-        defer { (shared.services, shared.attributes, shared.subscribed) = (nil, [:], []) }
+        defer { shared.forgetAttributes() }
         shared.commands.end()
         shared.mtuBytes = nil
-        shared.channels = []
         return Array(shared.attributes.values)
     }
 
@@ -127,23 +134,17 @@ extension CBPeripheral {
     func updateSubscription(_ enabled: Bool, to characteristic: CBCharacteristic) {
         shared.withLock { shared in
             if enabled {
-                shared.subscribed.insert(characteristic.objectPath)
+                shared.subscribed.insert(characteristic.id)
             } else {
-                shared.subscribed.remove(characteristic.objectPath)
+                shared.subscribed.remove(characteristic.id)
             }
         }
         preserve(characteristic)
     }
 
     /// An L2CAP channel was opened, or has ended.
-    func updateChannel(_ psm: CBL2CAPPSM, isOpen: Bool) {
-        shared.withLock { shared in
-            if isOpen {
-                shared.channels.append(psm)
-            } else if let index = shared.channels.firstIndex(of: psm) {
-                shared.channels.remove(at: index)
-            }
-        }
+    func updateChannels(_ change: (inout Shared) -> Void) {
+        shared.withLock(change)
         preserve()
     }
 
@@ -151,88 +152,90 @@ extension CBPeripheral {
 
     // MARK: Attributes
 
+    func attribute(_ id: AttributeID) -> CBAttribute? { shared.withLock { $0.attributes[id] } }
+
     /// The object for an attribute: the one returned before, if any (GD-4).
-    private func object<A: CBAttribute>(_ path: String, make: () -> A) -> A {
-        if let known = shared.withLock({ $0.attributes[path] as? A }) { return known }
+    private func object<A: CBAttribute>(_ id: AttributeID, make: () -> A) -> A {
+        if let known = attribute(id) as? A { return known }
         let new = make()
-        shared.withLock { $0.attributes[path] = new }
+        shared.withLock { $0.attributes[id] = new }
         return new
     }
 
-    private func object(_ service: AttributeTable.Service) -> CBService {
-        object(service.path.rawValue) {
+    private func object(_ service: FoundService) -> CBService {
+        object(service.id) {
             CBService(
-                uuid: service.uuid, isPrimary: service.isPrimary, objectPath: service.path.rawValue, peripheral: self,
-                layout: service.layout, version: service.version)
+                uuid: service.uuid.uuid, isPrimary: service.isPrimary, id: service.id, element: service.element,
+                peripheral: self, layout: service.layout)
         }
     }
 
     /// Results accumulate, once each, in table order (GD-3).
     private func merge<A: CBAttribute>(_ old: [A]?, _ found: [A]) -> [A] {
         let known = Set((old ?? []).map(ObjectIdentifier.init))
-        return ((old ?? []) + found.filter { !known.contains(ObjectIdentifier($0)) })
-            .sorted { $0.objectPath < $1.objectPath }
+        return ((old ?? []) + found.filter { !known.contains(ObjectIdentifier($0)) }).inTableOrder
     }
 
-    func addDiscovered(services found: [AttributeTable.Service]) {
+    func addDiscovered(services found: [FoundService]) {
         let objects = found.map(object)
         let merged = merge(services, objects)
         shared.withLock { $0.services = merged }
         preserve()
     }
 
-    func addDiscovered(includedServices found: [AttributeTable.Service], of service: CBService) {
+    func addDiscovered(includedServices found: [FoundService], of service: CBService) {
         // The file can have a known service replaced, and gets a new one with the whole table only.
-        let areKnown = shared.withLock { shared in found.allSatisfy { shared.attributes[$0.path.rawValue] != nil } }
+        let areKnown = shared.withLock { shared in found.allSatisfy { shared.attributes[$0.id] != nil } }
         service.addDiscovered(includedServices: merge(service.includedServices, found.map(object)))
         if areKnown { preserve(service) } else { preserve() }
     }
 
-    func addDiscovered(characteristics found: [AttributeTable.Characteristic], of service: CBService) {
-        let objects = found.map { node in
-            object(node.path.rawValue) {
+    func addDiscovered(characteristics found: [FoundCharacteristic], of service: CBService) {
+        let objects = found.map { found in
+            object(found.id) {
                 CBCharacteristic(
-                    uuid: node.uuid, properties: node.properties, value: node.value.map { Data($0) },
-                    objectPath: node.path.rawValue, service: service)
+                    uuid: found.uuid.uuid, properties: found.properties.value, value: found.value.map { Data($0) },
+                    id: found.id, element: found.element, service: service)
             }
         }
         service.addDiscovered(characteristics: merge(service.characteristics, objects))
         preserve(service)
     }
 
-    func addDiscovered(descriptors found: [AttributeTable.Descriptor], of characteristic: CBCharacteristic) {
-        let objects = found.map { node in
-            object(node.path.rawValue) {
-                CBDescriptor(uuid: node.uuid, objectPath: node.path.rawValue, characteristic: characteristic)
+    func addDiscovered(descriptors found: [FoundDescriptor], of characteristic: CBCharacteristic) {
+        let objects = found.map { found in
+            object(found.id) {
+                CBDescriptor(
+                    uuid: found.uuid.uuid, id: found.id, element: found.element, characteristic: characteristic)
             }
         }
         characteristic.addDiscovered(descriptors: merge(characteristic.descriptors, objects))
         preserve(characteristic)
     }
 
-    /// Whether it is an attribute that this object has returned, and that is still valid.
-    func knows(_ attribute: CBAttribute) -> Bool {
-        shared.withLock { $0.attributes[attribute.objectPath] === attribute }
-    }
-
-    /// The table has changed in these services, which now have these versions: removes older versions of them, and
-    /// everything below (IV-1). What the app has discovered since is current.
-    /// - Returns: The services that the app knew.
-    func invalidate(services versions: [String: Int]) -> [CBService] {
-        func isGone(_ attribute: CBAttribute) -> Bool {
-            versions[AttributeTable.service(of: attribute.objectPath)].map { $0 != attribute.version } ?? false
-        }
+    /// These attributes are not valid any longer (IV-1).
+    /// - Returns: The services among them.
+    func invalidate(_ ids: [AttributeID]) -> [CBService] {
         let gone = shared.withLock { shared in
-            let gone = shared.attributes.values.filter(isGone)
-            for attribute in gone {
-                shared.attributes[attribute.objectPath] = nil
-                shared.subscribed.remove(attribute.objectPath)
-            }
-            shared.services?.removeAll(where: isGone)
+            let gone = ids.compactMap { shared.attributes.removeValue(forKey: $0) }
+            shared.subscribed.subtract(ids)
+            shared.services?.removeAll { service in gone.contains { $0 === service } }
             return gone
         }
         stopNotifying(gone)
         preserve()
-        return gone.compactMap { $0 as? CBService }.sorted { $0.objectPath < $1.objectPath }
+        return gone.compactMap { $0 as? CBService }.inTableOrder
     }
+}
+
+extension CBPeripheral.Shared {
+    /// Whether it is an attribute that the peripheral has returned, and that is still valid; or none.
+    func knows(_ attribute: CBAttribute?) -> Bool { attribute.map { attributes[$0.id] === $0 } ?? true }
+
+    fileprivate mutating func forgetAttributes() { (services, attributes, requested, subscribed) = (nil, [:], [:], []) }
+}
+
+extension Array where Element: CBAttribute {
+    /// BlueZ writes handles as four hexadecimal digits, so text order is handle order.
+    var inTableOrder: [Element] { sorted { ($0.element?.text ?? "") < ($1.element?.text ?? "") } }
 }

@@ -1,5 +1,4 @@
 import Foundation
-import Synchronization
 
 /// Writes without response: which are accepted, and when there is room.
 extension CBPeripheral {
@@ -17,43 +16,46 @@ extension CBPeripheral {
                 "\(characteristic) does not specify the \"Write Without Response\" property - "
                     + "ignoring response-less write")
         }
-        let limit = maximumWriteValueLength(for: .withoutResponse)
-        if mtuBytes != nil, data.count > limit {
-            shared.withLock { $0.commands.drop() }
+        let (connectionID, limit, isAccepted) = shared.withLock { shared -> (ConnectionID?, limit: Int?, Bool) in
+            guard shared.state == .connected, shared.knows(characteristic) else { return (nil, nil, false) }
+            let limit = shared.mtuBytes.map { min($0 - 3, 512) }
+            guard data.count <= limit ?? .max else {
+                shared.commands.drop()
+                return (shared.connectionID, limit, false)
+            }
+            return (shared.connectionID, nil, shared.commands.add(data.count))
+        }
+        guard let connectionID else { return refuse(characteristic, "writeValue") }
+        if let limit {
             return Log.warning("dropped a write without response of \(data.count) bytes: \(limit) is the limit")
         }
+        guard isAccepted else { return }  // counted, and logged when there is room again
         let bytes = [UInt8](data)
-        let isConnected = shared.withLock { shared in
-            guard shared.state == .connected else { return Bool?.none }
-            guard shared.commands.add(bytes.count) else { return false }
-            return true
-        }
-        switch isConnected {
-        case nil: Log.misuse("\(self) writeValue: can only accept commands while in the connected state")
-        case false?: break  // counted, and logged when there is room again
-        case true?: handOver(.writeWithoutResponse(bytes, characteristic))
+        let request = CentralRequest.perform(.writeWithoutResponse(bytes, characteristic.id), identity, connectionID)
+        guard let progress = core.write(request, on: connectionID), note(progress, connectionID) else { return }
+        // The app hears of the room after its call.
+        let (core, identity) = (core, identity)
+        core.central.bus.run { core.post(.peripheral(identity, .room(connectionID))) }
+    }
+
+    /// What has become of writes that waited.
+    /// - Returns: Whether ``announceRoom(_:)`` is due.
+    func note(_ progress: CommandProgress, _ connectionID: ConnectionID) -> Bool {
+        shared.withLock { shared in
+            guard shared.connectionID == connectionID, progress != CommandProgress() else { return false }
+            return shared.commands.remove(
+                progress.bytes, writes: progress.writes, dropped: progress.dropped,
+                isSocketFull: progress.isSocketFull)
         }
     }
 
-    // MARK: From the bus queue
-
-    /// BlueZ's socket has no room for a write that waits.
-    func socketIsFull(connectionID: UInt64) {
-        guard core.connectionID.load(ordering: .relaxed) == connectionID else { return }
-        shared.withLock { $0.commands.socketIsFull() }
-    }
-
-    /// BlueZ has taken a write, or it was dropped.
-    func commandDone(_ size: Int, connectionID: UInt64, isDropped: Bool = false) {
-        guard core.connectionID.load(ordering: .relaxed) == connectionID else { return }
-        guard shared.withLock({ $0.commands.remove(size, isDropped: isDropped) }) else { return }
-        core.post { peripheral, delegate in
-            let isTime = peripheral.shared.withLock { $0.commands.announceRoom() }
-            peripheral.logDroppedCommands()
-            guard isTime else { return }
-            delegate?.peripheralIsReady(toSendWriteWithoutResponse: peripheral)
-            peripheral.shared.withLock { $0.commands.roomAnnounced() }
-        }
+    /// On the delegate's queue.
+    func announceRoom(_ connectionID: ConnectionID) {
+        let isTime = shared.withLock { $0.connectionID == connectionID && $0.commands.announceRoom() }
+        logDroppedCommands()
+        guard isTime else { return }
+        delegate?.peripheralIsReady(toSendWriteWithoutResponse: self)
+        shared.withLock { $0.commands.roomAnnounced() }
     }
 
     /// One line for all writes that the full queue has dropped, when there is room again or the link has ended.

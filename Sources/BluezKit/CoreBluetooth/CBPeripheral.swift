@@ -1,6 +1,4 @@
 import BluezKitRestore
-import Synchronization
-import BluezDBus
 public import Foundation
 
 /// A remote peripheral: its link, its services and their values.
@@ -10,66 +8,62 @@ public import Foundation
 /// gets exactly one answer, in the order of the calls, unless the link ends: then it gets none.
 /// - SeeAlso: Apple, `CBPeripheral`; Core Spec 5.4, Vol 3, Part G (GATT).
 open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes is under `shared`'s lock
-    let core: PeripheralCore
+    let identity: DeviceIdentity
+    /// The way to the bus queue.
+    let core: CentralManagerCore
+    let mirror: CentralMirror
 
     struct Shared {
+        /// The app's present connect, cancel or link: what belongs to an earlier one is of no interest.
+        var connectionID = ConnectionID.none
+        /// The first one that this object had: another object may have been connected to the same device before.
+        var firstConnectionID = ConnectionID.none
         weak var delegate: (any CBPeripheralDelegate)?
         var state = CBPeripheralState.disconnected
         var name: String?
         var rssi: NSNumber?
         var services: [CBService]?
-        /// All attributes that were returned on this link, by BlueZ's path (GD-4).
-        var attributes: [String: CBAttribute] = [:]
+        /// All attributes that were returned on this link (GD-4).
+        var attributes: [AttributeID: CBAttribute] = [:]
+        /// Those that the app has asked something about that is not answered yet, and how often.
+        var requested: [AttributeID: (attribute: CBAttribute, count: Int)] = [:]
         var mtuBytes: Int?
         var isInvalid = false
         /// Writes without response that BlueZ has not taken yet.
         var commands = CommandFlow()
         /// The app's options for `connect`, as far as they are numbers.
         var connectRequest = ConnectRequest(options: [:])
-        /// Characteristics that the app is subscribed to, by path, from `setNotifyValue` on.
-        var subscribed: Set<String> = []
+        /// Characteristics that the app is subscribed to, from `setNotifyValue` on.
+        var subscribed: Set<AttributeID> = []
         var isBonded = false
-        /// The PSMs of its open L2CAP channels.
-        var channels: [CBL2CAPPSM] = []
+        var channels: [OpenChannel] = []
         /// Its identity, if `identifier` was derived from a private address.
         var resolved: DeviceIdentity?
     }
 
     let shared = Protected(Shared())
 
+    /// An L2CAP channel that was opened on this link.
+    struct OpenChannel {
+        let number: UInt32
+        let psm: CBL2CAPPSM
+        let connectionID: ConnectionID
+        weak var endpoint: ChannelEndpoint?
+    }
+
     init(identity: DeviceIdentity, manager: CBCentralManager) {
-        core = PeripheralCore(identity: identity, manager: manager.core)
+        (self.identity, core, mirror) = (identity, manager.core, manager.mirror)
         super.init(identifier: identity.identifier)
-        core.peripheral = self
     }
 
     deinit {
         // Most peripherals are only discovered.
-        guard core.connectionID.load(ordering: .relaxed) > 0 else { return }
-        let (core, state) = (core, state)
-        // The app may have cancelled and connected again, or wait for a start delay: the bus queue knows what to end.
-        core.begin()
+        let (connectionID, state) = shared.withLock { ($0.connectionID, $0.state) }
+        guard connectionID != .none else { return }
         let isInUse = state == .connecting || state == .connected
-        if isInUse { core.manager.manager?.book?.forget(identifier, of: core) }
-        core.manager.central.bus.run {
-            core.manager.central.release(core)
-            if isInUse { CBPeripheral.logRelease(core, wasConnected: state == .connected) }
-        }
-    }
-
-    /// MIS-5. An app that releases its manager as well is at its end.
-    private static func logRelease(_ core: PeripheralCore, wasConnected: Bool) {
-        let bus = core.manager.central.bus
-        bus.after(bus.timing.link.release) {
-            guard core.manager.manager != nil else { return }
-            let address = core.identity.addressText
-            Log.misuse(
-                wasConnected
-                    ? "Forcing disconnection of unused peripheral \(address), "
-                        + "Did you forget to cancel the connection?"
-                    : "Cancelling connection for unused peripheral \(address), "
-                        + "Did you forget to keep a reference to it?")
-        }
+        if isInUse { mirror.manager?.book?.forget(identifier, of: self) }
+        core.send(.release(identity, connectionID))
+        if isInUse { mirror.logRelease(of: identity, wasConnected: state == .connected, core) }
     }
 
     /// Receives the events of this peripheral. Held weakly.
@@ -111,30 +105,33 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
 
     // MARK: Requests
 
-    /// Checks MIS-2, and passes the request to the bus queue.
-    private func request(_ kind: AttributeOperation.Kind, _ command: StaticString = #function) {
-        guard state == .connected else {
+    /// Checks MIS-2 and MIS-4, and passes the request to the bus queue.
+    /// - Parameters:
+    ///   - attribute: What it is about; nil: the peripheral.
+    ///   - change: Changes what is preserved of the attribute, before that.
+    private func request(
+        _ attribute: CBAttribute? = nil, _ command: StaticString = #function, change: ((inout Shared) -> Void)? = nil,
+        _ make: (AttributeID) -> AttributeRequest
+    ) {
+        // In one step: the number means another attribute on another link.
+        let connectionID = shared.withLock { shared -> ConnectionID? in
+            guard shared.state == .connected, shared.knows(attribute) else { return nil }
+            if let attribute { shared.requested[attribute.id, default: (attribute, 0)].count += 1 }
+            change?(&shared)
+            return shared.connectionID
+        }
+        guard let connectionID else { return refuse(attribute, command) }
+        if change != nil, let characteristic = attribute as? CBCharacteristic { preserve(characteristic) }
+        let request = make(attribute?.id ?? .none)
+        mirror.onRequest?(self, request)
+        core.send(.perform(request, identity, connectionID), isHere: true)
+    }
+
+    func refuse(_ attribute: CBAttribute?, _ command: StaticString) {
+        guard let attribute, state == .connected else {
             return Log.misuse("\(self) \(command): can only accept commands while in the connected state")
         }
-        core.manager.onRequest?(self, kind)
-        handOver(kind)
-    }
-
-    func handOver(_ kind: AttributeOperation.Kind) {
-        let core = core
-        let operation = AttributeOperation(
-            core: core, connectionID: core.connectionID.load(ordering: .relaxed), kind: kind)
-        core.manager.central.bus.runHere {
-            core.manager.central.perform(operation.kind, for: core, connectionID: operation.connectionID)
-        }
-    }
-
-    /// MIS-4: an attribute of another peripheral, or of a link that has ended.
-    private func isMine(_ attribute: CBAttribute, _ command: StaticString = #function) -> Bool {
-        if knows(attribute) { return true }
-        guard state == .connected else { return true }  // reported by MIS-2
         Log.misuse("\(command): \(attribute) is not an attribute of \(self), or was invalidated")
-        return false
     }
 
     private func warnWithoutDelegate(_ command: StaticString = #function) {
@@ -147,20 +144,19 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
     ///   received, or an error (`CBError.operationNotSupported`, RSSI 127) if there was none in this process.
     open func readRSSI() {
         warnWithoutDelegate()
-        request(.readRSSI)
+        request { _ in .readRSSI }
     }
 
     /// Discovers primary services. Answered by `didDiscoverServices`, once BlueZ has resolved the table.
     /// - Parameter serviceUUIDs: The services to discover; nil or empty: all.
     open func discoverServices(_ serviceUUIDs: [CBUUID]?) {
         warnWithoutDelegate()
-        request(.discoverServices(serviceUUIDs))
+        request { _ in .discoverServices(serviceUUIDs?.map(CodableUUID.init)) }
     }
 
     /// Discovers the services that `service` includes. Answered by `didDiscoverIncludedServicesFor`.
     open func discoverIncludedServices(_ includedServiceUUIDs: [CBUUID]?, for service: CBService) {
-        guard isMine(service) else { return }
-        request(.discoverIncludedServices(includedServiceUUIDs, service))
+        request(service) { .discoverIncludedServices(includedServiceUUIDs?.map(CodableUUID.init), $0) }
     }
 
     /// Discovers characteristics. Answered by `didDiscoverCharacteristicsFor`.
@@ -168,27 +164,23 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
     ///   - characteristicUUIDs: The characteristics to discover; nil or empty: all.
     ///   - service: A service that was discovered.
     open func discoverCharacteristics(_ characteristicUUIDs: [CBUUID]?, for service: CBService) {
-        guard isMine(service) else { return }
         warnWithoutDelegate()
-        request(.discoverCharacteristics(characteristicUUIDs, service))
+        request(service) { .discoverCharacteristics(characteristicUUIDs?.map(CodableUUID.init), $0) }
     }
 
     /// Discovers descriptors. Answered by `didDiscoverDescriptorsFor`.
     open func discoverDescriptors(for characteristic: CBCharacteristic) {
-        guard isMine(characteristic) else { return }
-        request(.discoverDescriptors(characteristic))
+        request(characteristic) { .discoverDescriptors($0) }
     }
 
     /// Reads the whole value. Answered by `didUpdateValueFor`; a refusal by the peer is a `CBATTError`.
     open func readValue(for characteristic: CBCharacteristic) {
-        guard isMine(characteristic) else { return }
-        request(.read(characteristic))
+        request(characteristic) { .read($0) }
     }
 
     /// Reads a descriptor. Answered by `didUpdateValueFor`.
     open func readValue(for descriptor: CBDescriptor) {
-        guard isMine(descriptor) else { return }
-        request(.readDescriptor(descriptor))
+        request(descriptor) { .readDescriptor($0) }
     }
 
     /// The largest value, in bytes, that one write can carry.
@@ -219,10 +211,9 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
     /// counts for 64 bytes more than its value has. Beyond that they are dropped, logged together, and counted in
     /// ``droppedWritesWithoutResponse``.
     open func writeValue(_ data: Data, for characteristic: CBCharacteristic, type: CBCharacteristicWriteType) {
-        guard isMine(characteristic) else { return }
         switch type {
         // A value that is too long is refused in its turn (RW-1); one extra byte is enough to detect it.
-        case .withResponse: request(.write([UInt8](data.prefix(513)), characteristic))
+        case .withResponse: request(characteristic) { .write([UInt8](data.prefix(513)), $0) }
         case .withoutResponse: writeCommand(data, characteristic)
         }
     }
@@ -233,16 +224,18 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
         precondition(
             descriptor.uuid != CBUUID(string: CBUUIDClientCharacteristicConfigurationString),
             "Client Characteristic Configuration descriptors must be configured using setNotifyValue(_:for:)")
-        guard isMine(descriptor) else { return }
-        request(.writeDescriptor([UInt8](data), descriptor))
+        request(descriptor) { .writeDescriptor([UInt8](data), $0) }
     }
 
     /// Subscribes to notifications or indications, or unsubscribes. Answered by `didUpdateNotificationStateFor`, with
     /// `isNotifying` updated; each value is then delivered by `didUpdateValueFor`. A subscription ends with the link.
     open func setNotifyValue(_ enabled: Bool, for characteristic: CBCharacteristic) {
-        guard isMine(characteristic) else { return }
-        if state == .connected { updateSubscription(enabled, to: characteristic) }
-        request(.setNotify(enabled, characteristic))
+        let id = characteristic.id
+        request(characteristic) { shared in
+            if enabled { shared.subscribed.insert(id) } else { shared.subscribed.remove(id) }
+        } _: {
+            .setNotify(enabled, $0)
+        }
     }
 
     /// Opens an L2CAP channel: a stream of bytes in each direction, without the limits of attributes. Answered by
@@ -259,12 +252,10 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
     /// `Docs/ERRORS.md`.
     /// - SeeAlso: Core Spec 5.4, Vol 3, Part A, 4.22.
     open func openL2CAPChannel(_ PSM: CBL2CAPPSM) {
-        guard state == .connected else {
+        guard let connectionID = shared.withLock({ $0.state == .connected ? $0.connectionID : nil }) else {
             return Log.misuse("\(self) openL2CAPChannel: can only accept commands while in the connected state")
         }
         warnWithoutDelegate()
-        let core = core
-        let connectionID = core.connectionID.load(ordering: .relaxed)
-        core.manager.central.bus.run { core.manager.central.openChannel(PSM, for: core, connectionID: connectionID) }
+        core.send(.openChannel(PSM, identity, connectionID))
     }
 }

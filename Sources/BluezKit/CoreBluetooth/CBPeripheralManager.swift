@@ -12,7 +12,9 @@ public import Foundation
 /// - SeeAlso: Apple, `CBPeripheralManager`; BlueZ doc/org.bluez.GattManager.rst,
 ///   doc/org.bluez.LEAdvertisingManager.rst.
 open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what changes is under `shared`'s lock
+    /// The way to the bus queue, and back.
     let core: PeripheralManagerCore
+    let mirror = PublishMirror()
     /// Shared by all managers of this process that use the same BlueZ.
     let session: Session
     /// What is preserved, or resumes after a reset.
@@ -95,18 +97,19 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         let (book, preserved) = IntentBook.open(.peripheral, identifier: identifier, options: options)
         self.book = book
         core = PeripheralManagerCore(
-            role: session.peripheral, of: session, place: callbackPlace(queue, options),
+            role: session.peripheral, of: session, receiver: mirror, place: callbackPlace(queue, options),
             allowsSystemServices: isSet(BluezManagerOptionAllowSystemServicesKey),
             allowsJustWorks: isSet(BluezManagerOptionAllowJustWorksPairingKey), preserved: preserved)
         super.init(state: .unknown)
         self.delegate = delegate
-        core.setManager(self)
+        mirror.manager = self
         let (core, session) = (core, session)
         session.run { session.add(core) }
     }
 
     deinit {
         book?.end()
+        mirror.end()
         let core = core
         core.abandon()
         core.bus.run { core.role.remove(core) }
@@ -152,20 +155,13 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     ///   the error `CBError.invalidParameters`, which lists the sizes.
     open func startAdvertising(_ advertisementData: [String: Any]?) {
         guard accepts("startAdvertising") else { return }
-        let core = core
         do throws(CBError) {
             let request = try AdvertisementRequest(advertisementData)
-            let content = try Advertisement(request)
-            let start = preserve(request)
-            core.bus.run { core.gattServer.perform(.advertise(content, start, isResumed: false)) }
+            _ = try Advertisement(request)
+            core.send(.advertise(request, preserve(request), isResumed: false))
         } catch {
-            let token = shared.withLock { $0.advertisingToken }
-            core.bus.run {
-                core.post { manager in
-                    guard manager.isCurrent(token) else { return }  // as with a start that was undone
-                    manager.delegate?.peripheralManagerDidStartAdvertising(manager, error: error)
-                }
-            }
+            let (core, token) = (core, shared.withLock { $0.advertisingToken })
+            core.bus.run { core.post(.notAdvertised(AppError(error), token: token)) }
         }
     }
 
@@ -173,10 +169,9 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     /// advertisement does not go on.
     open func stopAdvertising() {
         guard accepts("stopAdvertising", whileRestoring: true) else { return }
-        endAdvertising()
+        let token = endAdvertising()
         preserveAdvertisement()
-        let core = core
-        core.bus.run { core.advertiser.stop() }
+        core.send(.stopAdvertising(token: token))
     }
 
     /// On the delegate's queue. - Returns: Whether that start has not been undone since.
@@ -195,10 +190,13 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     func isCurrent(_ token: UInt64) -> Bool { shared.withLock { $0.advertisingToken == token } }
 
     /// The app, or Bluetooth, has ended advertising.
-    func endAdvertising() {
+    /// - Returns: The token of the next start.
+    @discardableResult
+    func endAdvertising() -> UInt64 {
         shared.withLock { shared in
             (shared.isAdvertising, shared.advertisement) = (false, nil)
             shared.advertisingToken += 1
+            return shared.advertisingToken
         }
     }
 
@@ -236,12 +234,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
                 "Services cannot be added more than once: remove \(service.uuid) before adding it again")
         }
         preserveServices()
-        let core = core
-        let published = PublishedService(service, core: core, call: place.call)
-        core.bus.run {
-            // After a reset of which the app has not been informed yet there are no services.
-            if place.generation == core.role.adapter.servicesGeneration { core.gattServer.perform(.add(published)) }
-        }
+        core.send(.add(published(service, call: place.call), isResumed: false), generation: place.generation)
     }
 
     /// Withdraws a service. Unknown ones are ignored. Its subscribers are reported with `didUnsubscribeFrom`, and
@@ -249,22 +242,25 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     /// that is withdrawn in `willRestoreState` is not published again.
     open func remove(_ service: CBMutableService) {
         guard accepts("remove", whileRestoring: true) else { return }
+        let call = shared.withLock { shared in shared.added.first { $0.service === service }?.call }
         forget { $0.service === service }
-        let core = core
-        core.bus.run { core.gattServer.perform(.remove(service)) }
+        if let call { core.send(.remove(call: call)) }
     }
 
     /// Withdraws all services of this manager; see ``remove(_:)``.
     open func removeAllServices() {
         guard accepts("removeAllServices", whileRestoring: true) else { return }
         forget { _ in true }
-        let core = core
-        core.bus.run { core.gattServer.perform(.removeAll) }
+        core.send(.removeAll)
     }
 
     /// It could not be published: it may be added again, unless the app has done so in the meantime.
-    func forget(_ published: PublishedService) {
-        forget { $0.service === published.service && $0.call == published.call }
+    func forget(call: UInt64) { forget { $0.call == call } }
+
+    /// A service for the core.
+    func published(_ service: CBMutableService, call: UInt64) -> LocalService {
+        let added = shared.withLock { $0.added }
+        return mirror.publish(service, call: call) { included in added.first { $0.service === included }?.call ?? 0 }
     }
 
     func forget(where isGone: (Shared.Added) -> Bool) {
@@ -289,8 +285,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     ///   - result: `.success`, or the error for the central. BlueZ cannot send every code: see `Docs/ERRORS.md`.
     open func respond(to request: CBATTRequest, withResult result: CBATTError.Code) {
         guard request.ticket != 0 else { return }
-        let (ticket, value, core) = (request.ticket, request.value, core)
-        core.bus.run { core.role.requests.respond(ticket, result, value) }
+        core.send(.respond(ticket: request.ticket, Coded(result), request.value))
     }
 
     /// Sends a value to subscribed centrals, by notification or indication as each has requested.
@@ -311,9 +306,9 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         _ value: Data, for characteristic: CBMutableCharacteristic, onSubscribedCentrals centrals: [CBCentral]?
     ) -> Bool {
         guard accepts("updateValue") else { return false }
-        guard let service = characteristic.service,
-            shared.withLock({ $0.added.contains { $0.service === service } })
-        else {
+        let service = characteristic.service
+        let call = shared.withLock { shared in shared.added.first { $0.service === service }?.call }
+        guard let id = call.flatMap({ mirror.id(of: characteristic, call: $0) }) else {
             // The app cannot know that a restored one was not taken again: the log has said it.
             if (characteristic.service as? CBMutableService)?.isLost != true {
                 Log.misuse("CBPeripheralManager updateValue: \(characteristic.uuid) is not in a service that was added")
@@ -323,9 +318,8 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         let subscribed = Set((characteristic.subscribedCentrals ?? []).map(\.identifier))
         let wanted = centrals.map { Set($0.map(\.identifier)).intersection(subscribed) }
         guard !(wanted ?? subscribed).isEmpty else { return true }
-        guard core.updatesInFlight.admit(characteristic) else { return false }
-        let core = core
-        core.bus.run { core.role.updates.update(characteristic, to: [UInt8](value), for: wanted, by: core) }
+        guard core.updatesInFlight.admit(id) else { return false }
+        core.send(.update(id, [UInt8](value), centrals: wanted))
         return true
     }
 
@@ -351,19 +345,16 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     /// - Parameter encryptionRequired: Whether only a central on an encrypted link may open the channel. Others are
     ///   made to pair first; that needs an agent, or ``BluezManagerOptionAllowJustWorksPairingKey``.
     open func publishL2CAPChannel(withEncryption encryptionRequired: Bool) {
-        _ = publishChannel(isEncrypted: encryptionRequired, answer: nil)
+        _ = publishChannel(isEncrypted: encryptionRequired) { nil }
     }
 
-    /// - Parameter answer: Hears of the result; nil: the delegate does.
+    /// - Parameter ticket: What hears of the result; nil: the delegate does.
     /// - Returns: Whether Bluetooth is on.
-    func publishChannel(isEncrypted: Bool, answer: PublishedChannels.Answer?) -> Bool {
+    func publishChannel(isEncrypted: Bool, ticket: () -> UInt32?) -> Bool {
         guard accepts("publishL2CAPChannel") else { return false }
-        let (core, generation) = (core, shared.withLock { $0.servicesGeneration })
-        core.bus.run {
-            // After a reset of which the app has not been informed yet nothing is published.
-            guard generation == core.role.adapter.servicesGeneration else { return }
-            core.channels.publish(isEncrypted: isEncrypted, answer: answer)
-        }
+        core.send(
+            .publishChannel(isEncrypted: isEncrypted, psm: nil, ticket: ticket()),
+            generation: shared.withLock { $0.servicesGeneration })
         return true
     }
 
@@ -375,7 +366,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         guard accepts("unpublishL2CAPChannel", whileRestoring: true) else { return }
         forgetPublished(PSM)
         if isTellingRestored { return }
-        let core = core
-        core.bus.run { core.channels.unpublish(PSM) }
+        core.send(.unpublishChannel(PSM))
+        mirror.endChannels(PSM)
     }
 }

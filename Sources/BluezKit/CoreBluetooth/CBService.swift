@@ -1,3 +1,4 @@
+import BluezKitRestore
 import Foundation
 import Synchronization
 
@@ -18,13 +19,13 @@ open class CBService: CBAttribute, @unchecked Sendable {  // holds: what changes
     let layout: String
 
     init(
-        uuid: CBUUID, isPrimary: Bool, objectPath: String, peripheral: CBPeripheral?, layout: String = "",
-        version: Int? = nil
+        uuid: CBUUID, isPrimary: Bool, id: AttributeID = .none, element: PathElement? = nil,
+        peripheral: CBPeripheral?, layout: String = ""
     ) {
         shared = Mutex(Shared(peripheral: peripheral))
         self.layout = layout
         storedIsPrimary = isPrimary
-        super.init(uuid: uuid, objectPath: objectPath, version: version)
+        super.init(uuid: uuid, id: id, element: element)
     }
 
     /// The peripheral that has it; nil for a local service, and if the app has released the peripheral.

@@ -1,5 +1,5 @@
 /// What BlueZ asks its agent, and what an app without a handler for it answers. Pure.
-enum PairingQuestion: Equatable {
+enum PairingQuestion: Equatable, Codable, Sendable {
     /// The peripheral shows a number; which?
     case passkey
     /// The number that is to be entered on the peripheral. Needs no answer.
@@ -11,12 +11,13 @@ enum PairingQuestion: Equatable {
 
     enum Policy: Equatable { case accept, refuse, ask }
 
-    func policy(_ pairing: BluezPairing) -> Policy {
+    func policy(_ abilities: PairingAbilities) -> Policy {
         switch self {
-        case .passkey: pairing.enterPasskey == nil ? .refuse : .ask
-        case .display: pairing.displayPasskey == nil ? .refuse : .ask
-        case .comparison: pairing.comparePasskey == nil ? .refuse : .ask
-        case .consent: pairing.allowsJustWorks ? .accept : pairing.consent == nil ? .refuse : .ask
+        case .passkey: abilities.contains(.entersPasskey) ? .ask : .refuse
+        case .display: abilities.contains(.displaysPasskey) ? .ask : .refuse
+        case .comparison: abilities.contains(.comparesPasskeys) ? .ask : .refuse
+        case .consent:
+            abilities.contains(.justWorks) ? .accept : abilities.contains(.consents) ? .ask : .refuse
         }
     }
 
@@ -24,27 +25,5 @@ enum PairingQuestion: Equatable {
     static func digits(_ passkey: UInt32) -> String {
         let text = String(passkey % 1_000_000)
         return String(repeating: "0", count: 6 - text.count) + text
-    }
-}
-
-extension BluezPairing {
-    /// The capability that is registered with BlueZ. It decides which question is asked (Core Spec 5.4, Vol 3, Part H,
-    /// table 2.8), so it is no more than there are handlers for.
-    static func capability(_ all: [BluezPairing]) -> String {
-        let enters = all.contains { $0.enterPasskey != nil }
-        let displays = all.contains { $0.displayPasskey != nil }
-        let compares = all.contains { $0.comparePasskey != nil }
-        switch (enters, compares, displays) {
-        case (true, true, _), (true, _, true): return "KeyboardDisplay"
-        case (true, false, false): return "KeyboardOnly"
-        case (false, true, _): return "DisplayYesNo"
-        case (false, false, true): return "DisplayOnly"
-        case (false, false, false): return "NoInputNoOutput"
-        }
-    }
-
-    /// Whether there is any pairing that this would not refuse.
-    var permitsAnything: Bool {
-        allowsJustWorks || consent != nil || enterPasskey != nil || displayPasskey != nil || comparePasskey != nil
     }
 }

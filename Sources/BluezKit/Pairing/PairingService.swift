@@ -7,7 +7,7 @@ protocol PairingRole: AnyObject {
     /// that needs a pairing.
     var needsAgent: Bool { get }
     /// What the apps can do.
-    var pairings: [BluezPairing] { get }
+    var abilities: [PairingAbilities] { get }
     /// The app's peripherals that BlueZ's device is; nil: this role does not use it.
     func pairingPeers(at path: ObjectPath) -> [any PairingPeer]?
     /// Whether a device that no role uses may pair without being asked about.
@@ -20,10 +20,9 @@ protocol PairingRole: AnyObject {
 
 /// An app's peripheral that may pair.
 protocol PairingPeer: AnyObject {
-    var pairing: BluezPairing { get }
-    /// Asks the app on its queue.
-    func ask(
-        _ question: PairingQuestion, decide: @escaping BluezPairing.Decision, enter: @escaping BluezPairing.Entry)
+    var abilities: PairingAbilities { get }
+    /// Asks the app. Its answer comes to ``PairingService/answer(_:accepts:passkey:)``.
+    func ask(_ question: PairingQuestion, ticket: Int)
     /// The question does not hold any longer.
     func questionEnded()
 }
@@ -32,7 +31,7 @@ protocol PairingPeer: AnyObject {
 final class PairingService: @unchecked Sendable {  // holds: confined to the bus queue
     /// A question that BlueZ waits for, or that an app was asked and may still show.
     private struct AskedQuestion {
-        let id: Int
+        let ticket: Int
         var call: IncomingCall?
         let peer: any PairingPeer
         let path: ObjectPath
@@ -69,7 +68,7 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
             return
         }
         let wanted = AgentStateMachine.Registration(
-            owner: owner, capability: BluezPairing.capability(allRoles.flatMap(\.pairings)))
+            owner: owner, capability: PairingAbilities.capability(allRoles.flatMap(\.abilities)))
         if !objects.has(PairingAgent.interface.name, at: PairingAgent.path) {
             objects.add(PairingAgent.interface, to: PairingAgent.path, owner: PairingAgent(self))
         }
@@ -131,11 +130,11 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
             let isAllowed = question == .consent && allRoles.contains { $0.mayPairUnasked(at: path) }
             return isAllowed ? objects?.reply(to: call) ?? () : objects?.reject(call) ?? ()
         }
-        if peers.contains(where: { question.policy($0.pairing) == .accept }) {
+        if peers.contains(where: { question.policy($0.abilities) == .accept }) {
             objects?.reply(to: call)
             return accepted(at: path)
         }
-        guard let peer = peers.first(where: { question.policy($0.pairing) == .ask }) else {
+        guard let peer = peers.first(where: { question.policy($0.abilities) == .ask }) else {
             let address = String(path.lastElement.dropFirst(4).replacing("_", with: ":"))
             Log.warning(
                 from: address,
@@ -149,23 +148,21 @@ final class PairingService: @unchecked Sendable {  // holds: confined to the bus
     private func ask(_ question: PairingQuestion, of peer: any PairingPeer, at path: ObjectPath, _ call: IncomingCall) {
         endQuestion()
         questionCount += 1
-        let id = questionCount
+        let ticket = questionCount
         var pending: IncomingCall? = call
         if case .display = question {
             bus.exportedObjects?.reply(to: call)
             pending = nil
             accepted(at: path)
         }
-        self.question = AskedQuestion(id: id, call: pending, peer: peer, path: path)
-        peer.ask(question) { [weak self] accepts in
-            self?.bus.run { [weak self] in self?.answer(id, accepts) }
-        } enter: { [weak self] passkey in
-            self?.bus.run { [weak self] in self?.answer(id, passkey != nil, passkey) }
-        }
+        self.question = AskedQuestion(ticket: ticket, call: pending, peer: peer, path: path)
+        peer.ask(question, ticket: ticket)
     }
 
-    private func answer(_ id: Int, _ accepts: Bool, _ passkey: UInt32? = nil) {
-        guard let asked = question, asked.id == id, let call = asked.call else { return }
+    /// What the app has answered to the question with this ticket. The first answer counts.
+    func answer(_ ticket: Int, accepts: Bool, passkey: UInt32?) {
+        bus.assertOnQueue()
+        guard let asked = question, asked.ticket == ticket, let call = asked.call else { return }
         question?.call = nil
         if accepts, (passkey ?? 0) < 1_000_000 {
             bus.exportedObjects?.reply(to: call) { (writer) throws(BusError) in

@@ -1,15 +1,9 @@
+import BluezKitRestore
 import BluezDBus
 import Foundation
 
 /// One manager's advertisement. Carries out what ``AdvertiserStateMachine`` decides. Confined to the bus queue.
 final class Advertiser {
-    /// Which of the app's starts, and in which generation of Bluetooth the app was, as far as it had heard
-    /// (``AdapterController/generation``).
-    struct Start: Sendable {
-        let token: UInt64
-        let adapterGeneration: UInt64
-    }
-
     /// The owner, which each caller holds.
     private unowned let core: PeripheralManagerCore
     private let bus: BlueZBus
@@ -21,6 +15,8 @@ final class Advertiser {
     private var isResuming = false
     /// Which of the app's starts that was.
     private var token: UInt64 = 0
+    /// The app has undone those before this one.
+    private var firstToken: UInt64 = 0
     /// Advertisements on the bus, by their attempts: one, and those that are being withdrawn.
     private var onAir: [Int: PublishedAdvertisement] = [:]
 
@@ -32,8 +28,13 @@ final class Advertiser {
     // MARK: The app's wishes
 
     /// - Parameter isResumed: The app did not ask, and hears of no answer.
-    func start(_ content: Advertisement, token: UInt64, isResumed: Bool) {
-        guard adapter.state == .poweredOn, core.manager?.isCurrent(token) == true else { return }
+    func start(_ request: AdvertisementRequest, token: UInt64, isResumed: Bool) {
+        guard adapter.state == .poweredOn, token >= firstToken else { return }
+        let content: Advertisement
+        do throws(CBError) { content = try Advertisement(request) } catch {
+            return core.post(
+                .advertising(isOnAir: false, token: token, AppError(error), isResumed: isResumed))
+        }
         if machine.phase == .off {
             (self.content, self.token) = (content, token)
             isResuming = isResumed
@@ -47,8 +48,10 @@ final class Advertiser {
         apply(machine.start())
     }
 
-    func stop() {
+    /// - Parameter token: That of the app's next start; nil: the app has not asked for it.
+    func stop(before token: UInt64? = nil) {
         bus.assertOnQueue()
+        if let token { firstToken = token }
         apply(machine.stop())
     }
 
@@ -69,11 +72,7 @@ final class Advertiser {
     private func answer(_ error: (any Error)?, isOnAir: Bool) {
         let (token, isResumed) = (token, isResuming)
         isResuming = false
-        if isResumed, let error { Log.warning("the advertisement cannot be restarted: \(error)") }
-        core.post { manager in
-            guard manager.setAdvertising(isOnAir, token), !isResumed else { return }
-            manager.delegate?.peripheralManagerDidStartAdvertising(manager, error: error)
-        }
+        core.post(.advertising(isOnAir: isOnAir, token: token, error.map(AppError.init), isResumed: isResumed))
     }
 
     private func register(_ attempt: Int) {
@@ -99,7 +98,6 @@ final class Advertiser {
         bus.assertOnQueue()
         guard attempt == machine.attempt, machine.phase == .on else { return }
         machine.lost()
-        let token = token
-        core.post { manager in manager.advertisingReleased(token) }
+        core.post(.advertisingReleased(token: token))
     }
 }

@@ -5,7 +5,7 @@ import Foundation
 /// the bus queue.
 final class CharacteristicSubscribers {
     private let core: PeripheralManagerCore
-    private let characteristic: CBMutableCharacteristic
+    private let characteristic: LocalAttributeID
     /// By the paths of their devices.
     private var book = SubscriberBook<String>()
     /// Those of them that BlueZ has taken a socket for.
@@ -13,7 +13,7 @@ final class CharacteristicSubscribers {
     /// Indications, the oldest first, and how many centrals have yet to confirm them.
     private var unconfirmed: [(delivery: Delivery, centrals: Int)] = []
 
-    init(of characteristic: CBMutableCharacteristic, _ core: PeripheralManagerCore) {
+    init(of characteristic: LocalAttributeID, _ core: PeripheralManagerCore) {
         (self.characteristic, self.core) = (characteristic, core)
     }
 
@@ -45,11 +45,7 @@ final class CharacteristicSubscribers {
         for path in book.subscribers { closeSocket(of: path) }
         _ = book.allUnsubscribed()
         unconfirmed = []
-        let characteristic = characteristic
-        // Without a manager nothing is delivered.
-        guard core.manager != nil else { return characteristic.forgetSubscribers() }
-        // Not by the manager's list of services: the app may have taken this one back meanwhile.
-        core.post { _ in characteristic.forgetSubscribers() }
+        core.post(.forgetSubscribers(characteristic))
     }
 
     private func tell(_ actions: [SubscriberBook<String>.Action]) {
@@ -66,16 +62,7 @@ final class CharacteristicSubscribers {
             }
             guard let path = ObjectPath(path) else { continue }
             core.role.remoteCentrals.withCentral(path, mtuBytes: nil) { [core, characteristic] central in
-                core.post { manager in
-                    characteristic.setSubscribed(isSubscribed, central)
-                    manager.preserveSubscribers()
-                    if isSubscribed {
-                        manager.delegate?.peripheralManager(manager, central: central, didSubscribeTo: characteristic)
-                    } else {
-                        manager.delegate?.peripheralManager(
-                            manager, central: central, didUnsubscribeFrom: characteristic)
-                    }
-                }
+                core.post(isSubscribed ? .subscribed(central, characteristic) : .unsubscribed(central, characteristic))
             }
         }
     }

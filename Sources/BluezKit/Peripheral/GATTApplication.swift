@@ -30,7 +30,7 @@ final class GATTApplication {
 
     // MARK: Services
 
-    func contains(_ service: CBService) -> Bool { services.contains { $0.service === service } }
+    func contains(call: UInt64) -> Bool { services.contains { $0.call == call } }
 
     func add(_ service: PublishedService) -> [Machine.Action] {
         services.append(service)

@@ -1,3 +1,4 @@
+import BluezKitRestore
 import BluezDBus
 import Foundation
 
@@ -5,10 +6,10 @@ import Foundation
 final class GATTServer {
     enum Command {
         case add(PublishedService)
-        case remove(CBMutableService)
+        case remove(call: UInt64)
         case removeAll
         /// Once the services before it are there, so that a central that hears it finds them.
-        case advertise(Advertisement, Advertiser.Start, isResumed: Bool)
+        case advertise(AdvertisementRequest, AdvertisingStart, isResumed: Bool)
     }
 
     /// The owner, which the answers that this waits for hold.
@@ -25,8 +26,10 @@ final class GATTServer {
     var services: [PublishedService] { applications.flatMap(\.services) }
     var characteristics: [PublishedCharacteristic] { services.flatMap(\.characteristics) }
 
-    func characteristic(_ local: CBMutableCharacteristic) -> PublishedCharacteristic? {
-        applications.lazy.flatMap(\.services).flatMap(\.characteristics).first { $0.characteristic === local }
+    func characteristic(_ id: LocalAttributeID) -> PublishedCharacteristic? {
+        let service = applications.lazy.flatMap(\.services).first { $0.call == id.call }
+        guard let service, service.characteristics.indices.contains(id.index) else { return nil }
+        return service.characteristics[id.index]
     }
 
     // MARK: Commands, in the order of the app's calls
@@ -41,7 +44,7 @@ final class GATTServer {
         while !isAdding, !commands.isEmpty {
             switch commands.removeFirst() {
             case .add(let service): publish(service)
-            case .remove(let service): services.first { $0.service === service }.map { withdraw($0) }
+            case .remove(let call): services.first { $0.call == call }.map { withdraw($0) }
             case .removeAll: services.reversed().forEach { withdraw($0) }
             case .advertise(let content, let start, let isResumed):
                 if start.adapterGeneration == adapter.generation {
@@ -54,14 +57,13 @@ final class GATTServer {
     private func publish(_ service: PublishedService) {
         guard adapter.state == .poweredOn, let adapterPath = adapter.path else {
             // Bluetooth has gone since the app asked, and the app hears of that (MIS-1).
-            if !service.isResumed { core.post { $0.forget(service) } }
-            return
+            return core.post(.withdrawn(call: service.call, isForgotten: !service.isResumed))
         }
         if let flaw = service.flaw(allowsSystemServices: core.allowsSystemServices) { return answer(service, flaw) }
         var homes: [GATTApplication] = []
         for included in service.includes {
-            guard let home = applications.first(where: { $0.contains(included) }) else {
-                let reason = "the included service \(included.uuid) was not added before"
+            guard let home = applications.first(where: { $0.contains(call: included.call) }) else {
+                let reason = "the included service \(included.uuid.uuid) was not added before"
                 return answer(service, CBError(.invalidParameters, reason: reason))
             }
             if !homes.contains(where: { $0 === home }) { homes.append(home) }
@@ -94,6 +96,10 @@ final class GATTServer {
         forgetIfEmpty(application)
         for characteristic in service.characteristics { characteristic.subscribers.allUnsubscribed() }
         core.role.requests.end { $0.characteristic.service === service }
+        // Its last central may have to tell its name before it can unsubscribe.
+        core.role.remoteCentrals.whenIntroduced { [core] in
+            core.post(.withdrawn(call: service.call, isForgotten: false))
+        }
         apply(actions, to: application)
     }
 
@@ -103,18 +109,9 @@ final class GATTServer {
 
     private func answer(_ service: PublishedService, _ error: (any Error)?) {
         if let error, service.isResumed {
-            service.service.markLost()
-            Log.warning("the service \(service.service.uuid) cannot be published again: \(error)")
+            Log.warning("the service \(service.uuid) cannot be published again: \(error)")
         }
-        core.post { manager in
-            if error == nil {
-                manager.preserveServices()  // with its handle
-            } else {
-                manager.forget(service)
-            }
-            guard !service.isResumed else { return }
-            manager.delegate?.peripheralManager(manager, didAdd: service.service, error: error)
-        }
+        core.post(.added(call: service.call, error.map(AppError.init), isResumed: service.isResumed))
     }
 
     // MARK: Registration
@@ -144,7 +141,8 @@ final class GATTServer {
 
     /// BlueZ has chosen the handle of a service. It says so before it answers the registration.
     func placed(_ service: PublishedService, at handle: UInt16) {
-        if let table = adapter.stackGeneration { service.service.place(at: handle, in: table) }
+        guard let table = adapter.stackGeneration else { return }
+        core.post(.placed(call: service.call, Snapshot.Placement(handle: handle, bluetooth: table)))
     }
 
     private func registered(
@@ -172,11 +170,13 @@ final class GATTServer {
 
     /// Withdraws everything at once, in silence.
     func withdrawAll() {
+        for case .add(let service) in commands { core.post(.withdrawn(call: service.call, isForgotten: false)) }
         (commands, isAdding) = ([], false)
         for application in applications {
             for service in application.services {
                 service.withdraw()
                 service.characteristics.forEach { $0.subscribers.forget() }
+                core.post(.withdrawn(call: service.call, isForgotten: false))
             }
             application.abandon()
         }

@@ -2,15 +2,13 @@ import BluezKitRestore
 import Dispatch
 import Foundation
 
-/// What the bus queue knows of one `CBPeripheralManager`. It outlives the manager where work is under way.
+/// What the core knows of one peripheral manager. It outlives the manager where work is under way.
 // holds: what other threads use is set before they see this, or locked; the rest is confined to the bus queue
 final class PeripheralManagerCore: Recipient, @unchecked Sendable {
-    typealias Event = (CBPeripheralManager) -> Void
-
     let role: PeripheralRole
     private let session: AnyObject
     private let inbox: Inbox<PeripheralManagerCore>
-    private(set) weak var manager: CBPeripheralManager?
+    private let receiver: any PublishEventReceiver
 
     /// Whether the app may publish services that Apple reserves for the system (PB-7).
     let allowsSystemServices: Bool
@@ -30,25 +28,51 @@ final class PeripheralManagerCore: Recipient, @unchecked Sendable {
 
     /// - Parameter session: Kept while the app has the manager, or work is under way.
     init(
-        role: PeripheralRole, of session: AnyObject, place: any CallbackPlace, allowsSystemServices: Bool,
-        allowsJustWorks: Bool, preserved: Snapshot?
+        role: PeripheralRole, of session: AnyObject, receiver: any PublishEventReceiver, place: any CallbackPlace,
+        allowsSystemServices: Bool, allowsJustWorks: Bool, preserved: Snapshot?
     ) {
-        (self.role, self.session, self.preserved) = (role, session, preserved)
+        (self.role, self.session, self.receiver, self.preserved) = (role, session, receiver, preserved)
         (self.allowsSystemServices, self.allowsJustWorks) = (allowsSystemServices, allowsJustWorks)
         inbox = Inbox(place)
     }
 
     deinit { inbox.end() }
 
-    /// Once, before any other thread sees this.
-    func setManager(_ manager: CBPeripheralManager) { self.manager = manager }
-
     var bus: BlueZBus { role.bus }
+
+    // MARK: What the app asks for
+
+    /// Passes a request to the bus queue. Any thread.
+    /// - Parameter generation: That of services, as far as the app knows, for what the end of Bluetooth undoes. The app
+    ///   hears of that next.
+    func send(_ request: PublishRequest, generation: UInt64? = nil) {
+        let message = BorderFormat.passed(PublishMessage(request: request, generation: generation))
+        bus.run { [self] in carryOut(message) }
+    }
+
+    private func carryOut(_ message: PublishMessage) {
+        let isUndone = message.generation.map { $0 != role.adapter.servicesGeneration } ?? false
+        switch message.request {
+        case .add(let service, let isResumed):
+            if !isUndone { gattServer.perform(.add(PublishedService(service, core: self, isResumed: isResumed))) }
+        case .remove(let call): gattServer.perform(.remove(call: call))
+        case .removeAll: gattServer.perform(.removeAll)
+        case .advertise(let request, let start, let isResumed):
+            gattServer.perform(.advertise(request, start, isResumed: isResumed))
+        case .stopAdvertising(let token): advertiser.stop(before: token)
+        case .update(let id, let value, let centrals): role.updates.update(id, to: value, for: centrals, by: self)
+        case .respond(let ticket, let code, let value): role.requests.respond(ticket, code.value, value)
+        case .publishChannel(let isEncrypted, let psm, let ticket):
+            if !isUndone { channels.publish(isEncrypted: isEncrypted, psm: psm, ticket: ticket) }
+        case .unpublishChannel(let psm): channels.unpublish(psm)
+        case .channelReleased(let number): channels.released(number)
+        }
+    }
 
     // MARK: Events
 
     /// Adds an event to what is delivered when the bus queue has done its turn.
-    func post(_ event: @escaping Event) {
+    func post(_ event: PublishEvent) {
         bus.assertOnQueue()
         if inbox.add(event) { bus.hasOutgoing(self) }
     }
@@ -58,9 +82,9 @@ final class PeripheralManagerCore: Recipient, @unchecked Sendable {
     /// The app has released the manager.
     func abandon() { inbox.abandon() }
 
-    static func outlivesManager(_ event: Event) -> Bool { false }
+    static func outlivesManager(_ event: PublishEvent) -> Bool { false }
 
-    func deliver(_ event: Event) { if let manager { event(manager) } }
+    func deliver(_ event: PublishEvent) { receiver.receive(BorderFormat.passed(event)) }
 
     // MARK: The state
 
@@ -71,17 +95,12 @@ final class PeripheralManagerCore: Recipient, @unchecked Sendable {
         if let snapshot = preserved {
             preserved = nil
             let live = RestorationPlan.Live(bluetooth: nil, adapter: adapter.name, peripherals: [:])
-            manager?.restore(RestorationPlan(snapshot, live))
-            post { manager in manager.tellRestored() }
+            post(.restored(RestorationPlan(snapshot, live)))
         }
         announcedState = state
-        let generations = (adapter.servicesGeneration, adapter.generation)
-        post { manager in
-            if state == .poweredOn {
-                manager.shared.withLock { ($0.servicesGeneration, $0.adapterGeneration) = generations }
-            }
-            manager.enter(state)
-        }
+        post(
+            .state(
+                Coded(state), servicesGeneration: adapter.servicesGeneration, adapterGeneration: adapter.generation))
         return state
     }
 

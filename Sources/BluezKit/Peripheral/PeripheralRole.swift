@@ -75,7 +75,7 @@ final class PeripheralRole {
 
 extension PeripheralRole: PairingRole {
     var needsAgent: Bool { managers.contains(where: \.allowsJustWorks) }
-    var pairings: [BluezPairing] { [] }
+    var abilities: [PairingAbilities] { [] }
     func pairingPeers(at path: ObjectPath) -> [any PairingPeer]? { nil }
     func pairingAccepted(at path: ObjectPath) {}
     func pairingRefused(at path: ObjectPath) {}
@@ -101,6 +101,9 @@ extension PeripheralRole: RemoteCentralsObserver {
     func connected(_ central: RemoteCentral) {
         for subscribers in subscribers { subscribers.connected(central) }
     }
+
+    func changed(_ central: CentralInfo) { for core in managers { core.post(.centralChanged(central)) } }
+    func forgotten(_ central: CentralInfo) { for core in managers { core.post(.centralForgotten(central.identifier)) } }
 
     func disconnected(_ central: RemoteCentral) -> Bool {
         requests.end { $0.central == central.path }

@@ -7,13 +7,9 @@ final class PublishedChannels: @unchecked Sendable {  // holds: confined to the 
     private unowned let core: PeripheralManagerCore
     private var listeners: [ChannelListener] = []
 
-    private struct Open {
-        let psm: CBL2CAPPSM
-        weak var endpoint: ChannelEndpoint?
-    }
-
-    private var open: [Int: Open] = [:]
-    private var count = 0
+    /// Those that centrals have opened, and the app has not let go of, with their PSMs. The app has the sockets.
+    private var open: [UInt32: CBL2CAPPSM] = [:]
+    private var count: UInt32 = 0
     /// Changes when everything has been withdrawn: answers to earlier requests are not wanted any more.
     private var generation = 0
     /// Requests to publish are carried out one after the other, so that they are answered in order.
@@ -23,15 +19,12 @@ final class PublishedChannels: @unchecked Sendable {  // holds: confined to the 
     /// Its channel was withdrawn meanwhile.
     private var isWithdrawn = false
 
-    /// Hears what has become of one request, on the delegate's queue and instead of the delegate.
-    typealias Answer = @Sendable (Result<CBL2CAPPSM, CBError>) -> Void
-
     private struct Request {
         let isEncrypted: Bool
         /// That of an earlier process, or from before a reset: another one if it is not free; nil: any.
         let psm: CBL2CAPPSM?
-        /// Nil: the delegate.
-        let answer: Answer?
+        /// What waits for the answer; nil: the delegate.
+        let ticket: UInt32?
     }
 
     /// How many channels centrals may have open at a time: a process often has 1,024 descriptors.
@@ -48,10 +41,10 @@ final class PublishedChannels: @unchecked Sendable {  // holds: confined to the 
     /// Begins to listen.
     /// - Parameters:
     ///   - psm: That of an earlier process, or from before a reset: another one if it is not free; nil: any.
-    ///   - answer: Nil: the delegate is called.
-    func publish(isEncrypted: Bool, psm: CBL2CAPPSM? = nil, answer: Answer? = nil) {
+    ///   - ticket: What waits for the answer; nil: the delegate.
+    func publish(isEncrypted: Bool, psm: CBL2CAPPSM? = nil, ticket: UInt32? = nil) {
         bus.assertOnQueue()
-        waiting.append(Request(isEncrypted: isEncrypted, psm: psm, answer: answer))
+        waiting.append(Request(isEncrypted: isEncrypted, psm: psm, ticket: ticket))
         publishNext()
     }
 
@@ -85,14 +78,13 @@ final class PublishedChannels: @unchecked Sendable {  // holds: confined to the 
             let psm = listener.psm
             listener.onAccept = { [weak self] socket, peer in self?.accepted(socket, peer, psm) }
             listeners.append(listener)
-            core.post { manager in
-                manager.recordPublished(.init(psm: psm, isEncrypted: request.isEncrypted), old: request.psm)
-                manager.answer(.success(psm), to: request.answer)
-            }
+            core.post(
+                .channelPublished(
+                    .init(psm: psm, isEncrypted: request.isEncrypted), old: request.psm, ticket: request.ticket))
             // Not before: the app hears of the PSM before any channel (O-41).
             listener.start()
         case .failure(let failure):
-            core.post { $0.answer(.failure(failure.error), to: request.answer) }
+            core.post(.channelNotPublished(AppError(failure.error), ticket: request.ticket))
         }
     }
 
@@ -102,7 +94,7 @@ final class PublishedChannels: @unchecked Sendable {  // holds: confined to the 
         bus.assertOnQueue()
         if let index = listeners.firstIndex(where: { $0.psm == psm }) {
             listeners.remove(at: index).end()
-            for channel in open.values where channel.psm == psm { channel.endpoint?.end() }
+            if open.values.contains(psm) { core.post(.endChannels(psm)) }
         } else if let index = waiting.firstIndex(where: { $0.psm == psm }) {
             waiting.remove(at: index)
         } else if current?.psm == psm, !isWithdrawn {
@@ -111,9 +103,9 @@ final class PublishedChannels: @unchecked Sendable {  // holds: confined to the 
             let error = CBError(
                 .invalidParameters,
                 userInfo: [NSLocalizedFailureReasonErrorKey: "this manager has published no channel \(psm.hex)"])
-            return core.post { $0.delegate?.peripheralManager($0, didUnpublishL2CAPChannel: psm, error: error) }
+            return core.post(.channelUnpublished(psm, AppError(error)))
         }
-        core.post { $0.delegate?.peripheralManager($0, didUnpublishL2CAPChannel: psm, error: nil) }
+        core.post(.channelUnpublished(psm, nil))
     }
 
     /// The manager has ended, or Bluetooth is away.
@@ -127,14 +119,16 @@ final class PublishedChannels: @unchecked Sendable {  // holds: confined to the 
 
     /// Bluetooth is off: there are no links.
     func endChannels() {
-        for channel in open.values { channel.endpoint?.end() }
+        if !open.isEmpty { core.post(.endChannels(nil)) }
     }
+
+    /// The app has let go of it.
+    func released(_ number: UInt32) { open[number] = nil }
 
     // MARK: Channels of centrals
 
     private func accepted(_ socket: ChannelSocket, _ peer: DeviceIdentity?, _ psm: CBL2CAPPSM) {
         // Each has a descriptor as long as it lives, also after its end: until the app has let go of it.
-        open = open.filter { $0.value.endpoint != nil }
         func refuse(_ cause: String) {
             Log.warning(from: "channels \(psm)", "refused an L2CAP channel (PSM \(psm.hex)): \(cause)")
         }
@@ -146,15 +140,13 @@ final class PublishedChannels: @unchecked Sendable {  // holds: confined to the 
         }
         count += 1
         let number = count
-        guard let endpoint = ChannelEndpoint(socket, bus.timing.channel, onEnd: {}) else { return }
-        open[number] = Open(psm: psm, endpoint: endpoint)
+        open[number] = psm
         core.role.remoteCentrals.withCentral(path, identity: peer) { [weak core] central in
             // It may have been unpublished while BlueZ was asked.
-            guard let core, core.channels.listeners.contains(where: { $0.psm == psm }) else { return }
-            core.post { manager in
-                let channel = CBL2CAPChannel(peer: central, psm: psm, socket, endpoint)
-                manager.delegate?.peripheralManager(manager, didOpen: channel, error: nil)
+            guard let core, core.channels.listeners.contains(where: { $0.psm == psm }) else {
+                return core?.channels.released(number) ?? ()
             }
+            core.post(.channelOpened(number, psm, central, PassedSocket(socket)))
         }
     }
 }

@@ -7,8 +7,8 @@ enum PublishedInterface {
     static let service = ExportedInterface(
         BlueZ.service, of: PublishedService.self,
         properties: [
-            ExportedProperty("UUID", "s") { .string($0.service.uuid.bluezString) },
-            ExportedProperty("Primary", "b") { .bool($0.service.isPrimary) },
+            ExportedProperty("UUID", "s") { .string($0.uuid.bluezString) },
+            ExportedProperty("Primary", "b") { .bool($0.isPrimary) },
             ExportedProperty("Includes", "ao") {
                 $0.includedPaths.isEmpty ? nil : .array(element: "o", $0.includedPaths.map { .path($0) })
             },
@@ -25,7 +25,7 @@ enum PublishedInterface {
     static let characteristic = ExportedInterface(
         BlueZ.characteristic, of: PublishedCharacteristic.self,
         properties: [
-            ExportedProperty("UUID", "s") { .string($0.characteristic.uuid.bluezString) },
+            ExportedProperty("UUID", "s") { .string($0.uuid.bluezString) },
             ExportedProperty("Service", "o") { $0.service.map { .path($0.path) } },
             ExportedProperty("Flags", "as") { .strings($0.flags) },
             // Its presence makes BlueZ call AcquireNotify, which names the central; StartNotify does not.

@@ -1,17 +1,20 @@
+import BluezKitRestore
 import BluezDBus
 import Foundation
 
-/// A service tree as it was when the app added it (PB-2). Read on the app's thread once, then confined to the bus
-/// queue.
-final class PublishedService: @unchecked Sendable {  // holds: `add` hands it to the bus queue, and keeps nothing of it
-    let service: CBMutableService
+/// A service that the app has added, and that BlueZ is to have. Confined to the bus queue.
+final class PublishedService {
     let core: PeripheralManagerCore
     /// Which call of the app's has added it.
     let call: UInt64
+    let uuid: CBUUID
+    let isPrimary: Bool
+    let includes: [LocalService.Included]
     let characteristics: [PublishedCharacteristic]
-    let includes: [CBService]
     /// The app did not add it, but finds it there: it hears of no answer.
     let isResumed: Bool
+    /// Where bluetoothd has placed it, in this process or an earlier one.
+    private var placement: Snapshot.Placement?
     /// False once the app has taken it back: BlueZ may not have heard yet.
     private(set) var isPublished = true
     private(set) var path: ObjectPath = "/"
@@ -20,11 +23,14 @@ final class PublishedService: @unchecked Sendable {  // holds: `add` hands it to
     /// Where those are that it includes, which BlueZ finds in the same application only.
     private(set) var includedPaths: [ObjectPath] = []
 
-    init(_ service: CBMutableService, core: PeripheralManagerCore, call: UInt64, isResumed: Bool = false) {
-        (self.service, self.core, self.call, self.isResumed) = (service, core, call, isResumed)
-        includes = service.includedServices ?? []
-        characteristics = (service.characteristics ?? []).compactMap { $0 as? CBMutableCharacteristic }
-            .map { PublishedCharacteristic($0, core: core) }
+    init(_ service: LocalService, core: PeripheralManagerCore, isResumed: Bool = false) {
+        (self.core, call, self.isResumed) = (core, service.call, isResumed)
+        (uuid, isPrimary, includes) = (service.uuid.uuid, service.isPrimary, service.includes)
+        placement = service.placement
+        characteristics = service.characteristics.enumerated().map { index, characteristic in
+            PublishedCharacteristic(
+                characteristic, id: LocalAttributeID(call: service.call, index: index), core: core)
+        }
         for characteristic in characteristics { characteristic.service = self }
     }
 
@@ -35,7 +41,7 @@ final class PublishedService: @unchecked Sendable {  // holds: `add` hands it to
     /// table in which it was: that gives no handle to another service, but in another table BlueZ would take an equal
     /// service of another program, at the same handle, for this one.
     func returnToHandle(in table: String?) {
-        if isResumed, let table { wantedHandle = service.handle(in: table) ?? 0 }
+        if isResumed, let placement, placement.bluetooth == table { wantedHandle = placement.handle }
     }
 
     /// BlueZ has something else at its handle.
@@ -55,13 +61,14 @@ final class PublishedService: @unchecked Sendable {  // holds: `add` hands it to
 
     /// - Parameter services: Those of its application, which have their paths.
     func placeIncluded(among services: [PublishedService]) {
-        includedPaths = includes.compactMap { included in services.first { $0.service === included }?.path }
+        includedPaths = includes.compactMap { included in services.first { $0.call == included.call }?.path }
     }
 }
 
 /// A characteristic of a ``PublishedService``, as BlueZ sees it.
 final class PublishedCharacteristic {
-    let characteristic: CBMutableCharacteristic
+    let id: LocalAttributeID
+    let uuid: CBUUID
     let core: PeripheralManagerCore
     let subscribers: CharacteristicSubscribers
     let properties: CBCharacteristicProperties
@@ -72,13 +79,12 @@ final class PublishedCharacteristic {
     fileprivate(set) var path: ObjectPath = "/"
     fileprivate(set) weak var service: PublishedService?
 
-    init(_ characteristic: CBMutableCharacteristic, core: PeripheralManagerCore) {
-        (self.characteristic, self.core) = (characteristic, core)
-        subscribers = CharacteristicSubscribers(of: characteristic, core)
-        properties = characteristic.properties
-        permissions = characteristic.permissions
-        value = characteristic.value.map { [UInt8]($0) }
-        descriptors = (characteristic.descriptors ?? []).map(PublishedDescriptor.init)
+    init(_ characteristic: LocalCharacteristic, id: LocalAttributeID, core: PeripheralManagerCore) {
+        (self.id, uuid, self.core) = (id, characteristic.uuid.uuid, core)
+        subscribers = CharacteristicSubscribers(of: id, core)
+        (properties, permissions) = (characteristic.properties.value, characteristic.permissions.value)
+        value = characteristic.value
+        descriptors = characteristic.descriptors.map(PublishedDescriptor.init)
     }
 
     // BlueZ asks about each access that it is not told to refuse, whatever the properties are (RQ-7).
@@ -126,14 +132,9 @@ final class PublishedDescriptor {
     fileprivate(set) var path: ObjectPath = "/"
     fileprivate(set) var characteristicPath: ObjectPath = "/"
 
-    init(_ descriptor: CBDescriptor) {
-        uuid = descriptor.uuid
-        switch descriptor.value {
-        case let text as String: (value, isValid) = ([UInt8](text.utf8), true)
-        case let data as Data: (value, isValid) = ([UInt8](data), true)
-        case nil: (value, isValid) = ([], true)
-        default: (value, isValid) = ([], false)
-        }
+    init(_ descriptor: LocalDescriptor) {
+        uuid = descriptor.uuid.uuid
+        (value, isValid) = (descriptor.value ?? [], descriptor.value != nil)
     }
 }
 
@@ -141,10 +142,10 @@ extension PublishedService {
     /// Why BlueZ, or Apple, would not take it; nil: nothing speaks against it.
     func flaw(allowsSystemServices: Bool) -> CBError? {
         // PB-7: the check sees the short form only.
-        if !allowsSystemServices, service.uuid.length == 2, let number = service.uuid.numberOnBase,
+        if !allowsSystemServices, uuid.length == 2, let number = uuid.numberOnBase,
             [0x1800, 0x1801, 0x1805, 0x180A, 0x180F, 0x1812, 0x181E].contains(number)
         {
-            return CBError(.uuidNotAllowed, reason: "\(service.uuid) is a service of the system")
+            return CBError(.uuidNotAllowed, reason: "\(uuid) is a service of the system")
         }
         return characteristics.lazy.compactMap(\.flaw).first
     }
@@ -152,7 +153,7 @@ extension PublishedService {
 
 extension PublishedCharacteristic {
     fileprivate var flaw: CBError? {
-        let name = "characteristic \(characteristic.uuid)"
+        let name = "characteristic \(uuid)"
         func invalid(_ reason: String) -> CBError { CBError(.invalidParameters, reason: "\(name) \(reason)") }
         // PB-9
         if !properties.isDisjoint(with: [.broadcast, .extendedProperties]) {

@@ -7,9 +7,9 @@ final class RemoteCentral {
     /// Follows its link.
     let rule: MatchRule
     /// Nil until BlueZ has told its address.
-    private(set) var central: CBCentral?
+    private(set) var central: CentralInfo?
     /// What was asked for before that, in order.
-    private var waiting: [(CBCentral) -> Void] = []
+    private var waiting: [(CentralInfo) -> Void] = []
     private var mtuBytes = 23
     private var bond = Bond()
     private let identity: DeviceIdentity?
@@ -26,22 +26,24 @@ final class RemoteCentral {
     var isBonded: Bool { bond.exists }
 
     /// Does `body` with it, in the order of the calls; at once if its address is known.
-    func perform(_ body: @escaping (CBCentral) -> Void) {
+    func perform(_ body: @escaping (CentralInfo) -> Void) {
         guard let central else { return waiting.append(body) }
         body(central)
     }
 
+    private var maximumUpdateValueLength: Int { min(max(mtuBytes - 3, 20), 512) }
+
     func setMTU(_ bytes: Int) {
         mtuBytes = bytes
-        central?.setMTU(bytes)
+        central?.maximumUpdateValueLength = maximumUpdateValueLength
     }
 
     /// BlueZ has told who it is.
     func introduce(_ properties: DeviceProperties) {
         // The address is in the path; that it is a random one is most likely.
         let identity = properties.identity ?? identity ?? DeviceIdentity(pathElement: path.lastElement)
-        let central = CBCentral(identifier: identity?.identifier ?? UUID())
-        central.setMTU(mtuBytes)
+        let central = CentralInfo(
+            identifier: identity?.identifier ?? UUID(), maximumUpdateValueLength: maximumUpdateValueLength)
         bond = properties.bond
         self.central = central
         let bodies = waiting

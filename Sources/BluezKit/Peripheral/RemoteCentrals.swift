@@ -5,6 +5,10 @@ protocol RemoteCentralsObserver: AnyObject {
     func connected(_ central: RemoteCentral)
     /// - Returns: Whether it stays subscribed, so that its next link matters.
     func disconnected(_ central: RemoteCentral) -> Bool
+    /// Its ATT_MTU has become known.
+    func changed(_ central: CentralInfo)
+    /// It is not followed any longer.
+    func forgotten(_ central: CentralInfo)
 }
 
 /// Centrals, by the paths that BlueZ names them with. Confined to the bus queue.
@@ -13,27 +17,33 @@ final class RemoteCentrals {
     /// Set once, before the first central.
     weak var observer: (any RemoteCentralsObserver)?
     private var centrals = PathTable<RemoteCentral>()
+    /// What is done when no address is being asked for.
+    private var awaitingIntroductions: [() -> Void] = []
 
     init(_ bus: BlueZBus) { self.bus = bus }
 
     var count: Int { centrals.count }
 
     /// Nil also for one whose address is not known yet.
-    func central(at path: String) -> CBCentral? { centrals[path]?.central }
+    func central(at path: String) -> CentralInfo? { centrals[path]?.central }
 
     /// Does `body` with the central at `path`, in the order of the calls; at once, but for the first time.
     /// - Parameter identity: Of the central, if it is known from elsewhere: BlueZ may have it at another path, that of
     ///   a private address which it had when it was first seen.
     func withCentral(
         _ path: ObjectPath, mtuBytes: Int? = nil, identity: DeviceIdentity? = nil,
-        _ body: @escaping (CBCentral) -> Void
+        _ body: @escaping (CentralInfo) -> Void
     ) {
         bus.assertOnQueue()
         let known = identity.flatMap { identity in
             centrals.values.first { $0.central?.identifier == identity.identifier }
         }
         let central = known ?? centrals[path.rawValue] ?? follow(path, identity)
-        if let mtuBytes { central.setMTU(mtuBytes) }
+        if let mtuBytes {
+            let before = central.central
+            central.setMTU(mtuBytes)
+            if let now = central.central, now != before { observer?.changed(now) }
+        }
         central.perform(body)
     }
 
@@ -52,6 +62,7 @@ final class RemoteCentrals {
                 _ = try? properties.apply(&reader, of: path, uuids: UUIDPool())
             }
             central.introduce(properties)
+            lookForUnknown()
             // It may have come and gone while BlueZ was asked.
             if !properties.isConnected { disconnected(central) }
         }
@@ -64,7 +75,26 @@ final class RemoteCentrals {
 
     private func forget(_ central: RemoteCentral) {
         centrals[central.path.rawValue] = nil
+        // It may be known at another path as well.
+        if let info = central.central, !centrals.values.contains(where: { $0.central?.identifier == info.identifier }) {
+            observer?.forgotten(info)
+        }
+        lookForUnknown()
         bus.connection?.removeMatch(central.rule)
+    }
+
+    /// Does `body` when everything has been done that waits for centrals whose addresses are asked for; at once if
+    /// nothing does.
+    func whenIntroduced(_ body: @escaping () -> Void) {
+        awaitingIntroductions.append(body)
+        lookForUnknown()
+    }
+
+    private func lookForUnknown() {
+        guard !awaitingIntroductions.isEmpty, centrals.values.allSatisfy({ $0.central != nil }) else { return }
+        let bodies = awaitingIntroductions
+        awaitingIntroductions = []
+        for body in bodies { body() }
     }
 
     /// Bluetooth is not on any more.

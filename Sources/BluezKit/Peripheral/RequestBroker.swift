@@ -88,16 +88,11 @@ final class RequestBroker {
             expire(ticket)
         }
         remoteCentrals.withCentral(device, mtuBytes: options.mtuBytes) { central in
-            let request = CBATTRequest(
-                central: central, characteristic: characteristic.characteristic, offset: options.offset, value: value,
-                ticket: ticket)
-            characteristic.core.post { manager in
-                if value == nil {
-                    manager.delegate?.peripheralManager(manager, didReceiveRead: request)
-                } else {
-                    manager.delegate?.peripheralManager(manager, didReceiveWrite: [request])
-                }
-            }
+            characteristic.core.post(
+                .access(
+                    AttributeAccess(
+                        ticket: ticket, central: central, characteristic: characteristic.id, offset: options.offset,
+                        value: value)))
         }
     }
 
@@ -109,7 +104,7 @@ final class RequestBroker {
             let kind = request.isRead ? "read" : "write"
             Log.warning(
                 from: "\(kind) \(request.characteristic.path)",
-                "the app has not answered a \(kind) of \(request.characteristic.characteristic.uuid) within "
+                "the app has not answered a \(kind) of \(request.characteristic.uuid) within "
                     + "\(deadline): BlueZ waits no longer, and has told the central that it failed")
             bus.exportedObjects?.refuse(request.call, .unlikelyError)
         }

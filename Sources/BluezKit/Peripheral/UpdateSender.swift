@@ -47,11 +47,11 @@ final class UpdateSender {
 
     /// - Parameter centrals: To whom; nil: all subscribers.
     func update(
-        _ local: CBMutableCharacteristic, to value: [UInt8], for centrals: Set<UUID>?, by core: PeripheralManagerCore
+        _ id: LocalAttributeID, to value: [UInt8], for centrals: Set<UUID>?, by core: PeripheralManagerCore
     ) {
         bus.assertOnQueue()
-        guard let characteristic = core.gattServer.characteristic(local), adapter.state == .poweredOn else {
-            return Delivery(of: local, by: core, ways: 1).finish()
+        guard let characteristic = core.gattServer.characteristic(id), adapter.state == .poweredOn else {
+            return Delivery(of: id, by: core, ways: 1).finish()
         }
         let subscribers = characteristic.subscribers.paths
         let targets = centrals.map { wanted in
@@ -63,7 +63,7 @@ final class UpdateSender {
         // BlueZ takes an empty packet for the end of the socket.
         let sockets = value.isEmpty ? [] : addressed.compactMap { characteristic.subscribers.socket(of: $0) }
         let isSignalled = sockets.count < addressed.count
-        let delivery = Delivery(of: local, by: core, ways: sockets.count + (isSignalled ? 1 : 0) + 1)
+        let delivery = Delivery(of: id, by: core, ways: sockets.count + (isSignalled ? 1 : 0) + 1)
         let awaitsConfirmation = characteristic.isOnlyIndicated && adapter.daemon.has(.confirmations)
         for socket in sockets {
             socket.send(value, awaitsConfirmation: awaitsConfirmation) { delivery.finish() }

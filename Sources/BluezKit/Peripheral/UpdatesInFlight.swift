@@ -1,7 +1,7 @@
 /// The updates of one manager that are on their way to BlueZ. Any thread.
 final class UpdatesInFlight: Sendable {
     private struct State {
-        var windows = UpdateWindows<ObjectIdentifier>()
+        var windows = UpdateWindows<LocalAttributeID>()
         /// Counts the ends of Bluetooth: no update survives one.
         var generation = 0
     }
@@ -12,13 +12,13 @@ final class UpdatesInFlight: Sendable {
     var generation: Int { state.withLock { $0.generation } }
 
     /// - Returns: Whether there is room for one more of the characteristic, which then counts.
-    func admit(_ characteristic: CBMutableCharacteristic) -> Bool {
-        state.withLock { $0.windows.admit(ObjectIdentifier(characteristic)) }
+    func admit(_ characteristic: LocalAttributeID) -> Bool {
+        state.withLock { $0.windows.admit(characteristic) }
     }
 
     /// BlueZ has taken one. - Returns: whether the app must be told that there is room.
-    func release(_ characteristic: CBMutableCharacteristic, of generation: Int) -> Bool {
-        state.withLock { $0.generation == generation && $0.windows.release(ObjectIdentifier(characteristic)) }
+    func release(_ characteristic: LocalAttributeID, of generation: Int) -> Bool {
+        state.withLock { $0.generation == generation && $0.windows.release(characteristic) }
     }
 
     /// Bluetooth is not on any more.
@@ -33,11 +33,11 @@ final class UpdatesInFlight: Sendable {
 /// One update on its way to BlueZ: it counts until it has left by all its ways. Confined to the bus queue.
 final class Delivery {
     private let core: PeripheralManagerCore
-    private let characteristic: CBMutableCharacteristic
+    private let characteristic: LocalAttributeID
     private let generation: Int
     private var openWays: Int
 
-    init(of characteristic: CBMutableCharacteristic, by core: PeripheralManagerCore, ways: Int) {
+    init(of characteristic: LocalAttributeID, by core: PeripheralManagerCore, ways: Int) {
         (self.core, self.characteristic, openWays) = (core, characteristic, ways)
         generation = core.updatesInFlight.generation
     }
@@ -46,6 +46,6 @@ final class Delivery {
     func finish() {
         openWays -= 1
         guard openWays == 0, core.updatesInFlight.release(characteristic, of: generation) else { return }
-        core.post { manager in manager.delegate?.peripheralManagerIsReady(toUpdateSubscribers: manager) }
+        core.post(.ready)
     }
 }

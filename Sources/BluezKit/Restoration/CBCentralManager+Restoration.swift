@@ -7,8 +7,8 @@ extension CBCentralManager {
 
     /// Updates the peripheral's record in the book. May be called on any thread; the record is on disk when it returns.
     func preserve(_ peripheral: CBPeripheral) {
-        let adapter = core.adapterName.withLock { $0 }
-        book?.record(peripheral.identifier, of: peripheral.core) { peripheral.record(adapter: adapter) }
+        let adapter = shared.withLock { $0.adapter }
+        book?.record(peripheral.identifier, of: peripheral) { peripheral.record(adapter: adapter) }
     }
 
     func preserveScan() {
@@ -52,8 +52,9 @@ extension CBCentralManager {
     /// Scan and connections wait for Bluetooth to be on again.
     private func suspend() {
         guard let book else { return }
-        let wanted = Set(book.peripherals.map(\.identifier))
+        let (wanted, scan) = (Set(book.peripherals.map(\.identifier)), book.scan)
         let peripherals = shared.withLock { shared in
+            shared.scan = scan
             shared.scanToken += 1
             shared.resumesAtPowerOn = true
             return shared.peripherals.values.compactMap(\.peripheral)
@@ -66,7 +67,6 @@ extension CBCentralManager {
                 peripheral.lostBluetooth(invalidates: false)
             }
         }
-        restoreScan(book.scan)
     }
 
     private func resume(_ stackGeneration: String?, from previous: CBManagerState) {
@@ -84,76 +84,61 @@ extension CBCentralManager {
             return
         }
         for record in book.peripherals {
-            let known = shared.withLock { $0.peripherals[record.identifier]?.peripheral }
-            guard let peripheral = known, let connectionID = peripheral.resume() else {
+            guard let peripheral = DeviceIdentity(identifier: record.identifier).flatMap(known),
+                let connectionID = peripheral.resume()
+            else {
                 book.forget(record.identifier)  // the app released it while Bluetooth was unavailable
                 continue
             }
-            let (core, request) = (peripheral.core, record.options)
-            command { central in central.connect(core, connectionID: connectionID, request) }
+            command(.resume(peripheral.identity, connectionID, record.options))
         }
         startScan()
     }
 
     // MARK: Restoring
 
-    /// A peripheral to be restored.
-    struct Restored: Sendable {
-        let peripheral: CBPeripheral
-        let connectionID: UInt64
-        let outcome: RestorationPlan.Outcome
-        let request: ConnectRequest
-        /// The PSMs of its channels, which have ended with the earlier process.
-        let endedChannels: [CBL2CAPPSM]
-    }
-
-    /// Creates the objects according to the plan. On the bus queue, before the app can see any of them.
-    /// - Parameter path: The object path of a device.
-    func restore(_ plan: RestorationPlan, path: (DeviceIdentity) -> String) -> [Restored] {
-        let restored: [Restored] = plan.items.compactMap { item in
+    /// Makes the objects that the plan asks for, then calls `willRestoreState`, unless nothing was restored. On the
+    /// delegate's queue, before the app can see any of them.
+    func restore(_ plan: RestorationPlan, _ adapter: String?) {
+        shared.withLock { $0.adapter = adapter }
+        mirror.skip(to: RestorationPlan.connectionID(at: plan.items.count))
+        let restored: [CBPeripheral] = plan.items.enumerated().compactMap { index, item in
             guard item.outcome != .dropped, let identity = DeviceIdentity(identifier: item.peripheral.identifier) else {
                 return nil
             }
             let peripheral = peripheral(identity)
             item.peripheral.resolved.map { register(peripheral, under: $0) }
-            let isConnected = item.outcome == .connected || item.outcome == .disconnected
-            let connectionID = peripheral.restore(item.peripheral, isConnected: isConnected, path: path(identity))
-            return Restored(
-                peripheral: peripheral, connectionID: connectionID, outcome: item.outcome,
-                request: item.peripheral.options,
-                endedChannels: item.peripheral.channels ?? [])
+            peripheral.restore(
+                item.peripheral, isConnected: item.outcome == .connected || item.outcome == .disconnected,
+                connectionID: RestorationPlan.connectionID(at: index))
+            return peripheral
         }
-        restoreScan(plan.scan)
+        shared.withLock { ($0.scan, $0.scanToken) = (plan.scan, RestorationPlan.scanToken) }
         book?.record {
-            let kept = Set(restored.map(\.peripheral.identifier))
+            let kept = Set(restored.map(\.identifier))
             let dropped = plan.items.map(\.peripheral.identifier).filter { !kept.contains($0) }
             return [.writer(app: StateDirectory.app, boot: StateDirectory.boot)] + dropped.map { .removal(of: $0) }
         }
-        for item in restored { preserve(item.peripheral) }
+        for peripheral in restored { preserve(peripheral) }
         shared.withLock { $0.restoration = BluezRestoration(plan) }
-        return restored
+        tell(plan, restored)
     }
 
-    private func restoreScan(_ record: ScanRequest?) {
-        shared.withLock { shared in
-            shared.scan = record
-            shared.scanToken += 1
-        }
-    }
-
-    /// Calls `willRestoreState`, unless nothing was restored. On the delegate's queue.
-    func tellRestored(_ restored: [Restored], _ scan: ScanRequest?) {
+    private func tell(_ plan: RestorationPlan, _ restored: [CBPeripheral]) {
         var dictionary: [String: Any] = [:]
-        if !restored.isEmpty { dictionary[CBCentralManagerRestoredStatePeripheralsKey] = restored.map(\.peripheral) }
-        if let scan {
+        if !restored.isEmpty { dictionary[CBCentralManagerRestoredStatePeripheralsKey] = restored }
+        if let scan = plan.scan {
             dictionary[CBCentralManagerRestoredStateScanServicesKey] = scan.services?.map(\.cbUUID)
             var options: [String: Any] = [:]
             options[CBCentralManagerScanOptionAllowDuplicatesKey] = scan.allowsDuplicates
             options[CBCentralManagerScanOptionSolicitedServiceUUIDsKey] = scan.solicitedServices?.map(\.cbUUID)
             dictionary[CBCentralManagerRestoredStateScanOptionsKey] = options
         }
-        let ended = restored.filter { !$0.endedChannels.isEmpty }.map { item in
-            (item.peripheral.identifier, item.endedChannels.map { NSNumber(value: $0) })
+        // The process has ended them.
+        let ended = plan.items.filter { $0.outcome != .dropped }.compactMap { item in
+            item.peripheral.channels.flatMap { $0.isEmpty ? nil : $0 }.map {
+                (item.peripheral.identifier, $0.map { NSNumber(value: $0) })
+            }
         }
         if !ended.isEmpty {
             dictionary[BluezCentralManagerRestoredStateEndedChannelsKey] = Dictionary(ended) { first, _ in first }

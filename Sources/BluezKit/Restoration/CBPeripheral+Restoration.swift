@@ -6,6 +6,7 @@ extension CBPeripheral {
     /// The record to preserve; nil: the app is neither connected nor connecting.
     func record(adapter: String?) -> Snapshot.Peripheral? {
         let shared = shared.withLock { $0 }
+        let channels = shared.channels.filter { $0.connectionID == shared.connectionID }.map(\.psm)
         let state: Snapshot.Peripheral.State
         switch shared.state {
         case .connecting: state = .connecting
@@ -16,23 +17,22 @@ extension CBPeripheral {
             identifier: identifier, identity: shared.resolved?.identifier, name: shared.name, adapter: adapter,
             state: state, isBonded: shared.isBonded, options: shared.connectRequest,
             services: shared.services.map { record(of: $0, shared) },
-            channels: shared.channels.isEmpty ? nil : shared.channels)
+            channels: channels.isEmpty ? nil : channels)
     }
 
     private func record(of listed: [CBService], _ shared: Shared) -> [Snapshot.Service] {
-        let listedPaths = Set(listed.map(\.objectPath))
-        return shared.attributes.values.compactMap { $0 as? CBService }.sorted { $0.objectPath < $1.objectPath }
-            .compactMap { $0.record(isListed: listedPaths.contains($0.objectPath), shared.subscribed) }
+        let listed = Set(listed.map(\.id))
+        return shared.attributes.values.compactMap { $0 as? CBService }.inTableOrder
+            .compactMap { $0.record(isListed: listed.contains($0.id), shared.subscribed) }
     }
 
     /// Restores the peripheral's state. Before the app has seen it.
     /// - Parameters:
     ///   - isConnected: Whether it is restored as connected, with its discovered attributes.
-    ///   - path: The device's object path now.
-    /// - Returns: The generation of its connect.
-    func restore(_ record: Snapshot.Peripheral, isConnected: Bool, path: String) -> UInt64 {
-        let services = isConnected ? record.services.map { makeServices($0, path) } : nil
-        return shared.withLock { shared in
+    ///   - connectionID: The one that the core has given its connect.
+    func restore(_ record: Snapshot.Peripheral, isConnected: Bool, connectionID: ConnectionID) {
+        let services = isConnected ? record.services.map(makeServices) : nil
+        shared.withLock { shared in
             shared.state = isConnected ? .connected : .connecting
             shared.name = record.name ?? shared.name
             shared.resolved = record.resolved ?? shared.resolved
@@ -43,48 +43,58 @@ extension CBPeripheral {
                 shared.attributes = services.all
                 shared.subscribed = services.subscribed
             }
-            return core.begin()
+            begin(&shared, connectionID)
         }
     }
 
+    /// In the order, and so with the numbers, of ``RestoredLink``.
     private func makeServices(
-        _ records: [Snapshot.Service], _ path: String
-    ) -> (listed: [CBService], all: [String: CBAttribute], subscribed: Set<String>) {
-        var all: [String: CBAttribute] = [:]
+        _ records: [Snapshot.Service]
+    ) -> (listed: [CBService], all: [AttributeID: CBAttribute], subscribed: Set<AttributeID>) {
+        var numbers = AttributeNumbers()
+        var all: [AttributeID: CBAttribute] = [:]
+        var services: [PathElement: CBService] = [:]
         var listed: [CBService] = []
-        var subscribed: Set<String> = []
+        var subscribed: Set<AttributeID> = []
+        func add<A: CBAttribute>(_ path: PathElement..., make: (AttributeID) -> A) -> A {
+            let id = numbers.id(of: path.map(\.text).joined(separator: "/"), version: nil)
+            let attribute = make(id)
+            all[id] = attribute
+            return attribute
+        }
         for record in records {
-            let service = CBService(
-                uuid: record.uuid.cbUUID, isPrimary: record.isPrimary, objectPath: "\(path)/\(record.element.text)",
-                peripheral: self, layout: record.layout)
-            all[service.objectPath] = service
+            let service = add(record.element) {
+                CBService(
+                    uuid: record.uuid.cbUUID, isPrimary: record.isPrimary, id: $0, element: record.element,
+                    peripheral: self, layout: record.layout)
+            }
+            services[record.element] = service
             if !record.isOnlyIncluded { listed.append(service) }
-            let characteristics = record.characteristics?.map { record in
-                let characteristic = CBCharacteristic(
-                    uuid: record.uuid.cbUUID, properties: CBCharacteristicProperties(rawValue: record.properties),
-                    objectPath: "\(service.objectPath)/\(record.element.text)", service: service)
-                let descriptors = record.descriptors?.map { record in
-                    CBDescriptor(
-                        uuid: record.uuid.cbUUID, objectPath: "\(characteristic.objectPath)/\(record.element.text)",
-                        characteristic: characteristic)
+            let characteristics = record.characteristics?.map { known in
+                let characteristic = add(record.element, known.element) {
+                    CBCharacteristic(
+                        uuid: known.uuid.cbUUID, properties: CBCharacteristicProperties(rawValue: known.properties),
+                        id: $0, element: known.element, service: service)
                 }
-                for descriptor in descriptors ?? [] { all[descriptor.objectPath] = descriptor }
-                characteristic.addDiscovered(descriptors: descriptors)
-                if record.isNotifying {
+                if known.isNotifying {
                     characteristic.setNotifying(true)
-                    subscribed.insert(characteristic.objectPath)
+                    subscribed.insert(characteristic.id)
                 }
-                all[characteristic.objectPath] = characteristic
+                characteristic.addDiscovered(
+                    descriptors: known.descriptors?.map { descriptor in
+                        add(record.element, known.element, descriptor.element) {
+                            CBDescriptor(
+                                uuid: descriptor.uuid.cbUUID, id: $0, element: descriptor.element,
+                                characteristic: characteristic)
+                        }
+                    })
                 return characteristic
             }
             service.addDiscovered(characteristics: characteristics)
         }
         for record in records {
-            guard let included = record.includedServices, let service = all["\(path)/\(record.element.text)"] else {
-                continue
-            }
-            (service as? CBService)?.addDiscovered(
-                includedServices: included.compactMap { all["\(path)/\($0.text)"] as? CBService })
+            guard let included = record.includedServices, let service = services[record.element] else { continue }
+            service.addDiscovered(includedServices: included.compactMap { services[$0] })
         }
         return (listed, all, subscribed)
     }
@@ -92,35 +102,16 @@ extension CBPeripheral {
     /// Bluetooth was reset, and the connect request continues: a link becomes a pending connect.
     func suspend() {
         let ended = shared.withLock { shared in
-            core.begin()
+            begin(&shared)
             shared.state = .connecting
             return endLink(&shared)
         }
         linkEnded(ended)
     }
 
-    /// - Returns: The generation of its connect; nil if there is no connect request.
-    func resume() -> UInt64? {
-        shared.withLock { shared in
-            guard shared.state == .connecting else { return nil }
-            return core.begin()
-        }
-    }
-
-    /// The subscribed characteristics, in table order.
-    var subscribedCharacteristics: [CBCharacteristic] {
-        shared.withLock { shared in shared.subscribed.sorted().compactMap { shared.attributes[$0] as? CBCharacteristic }
-        }
-    }
-
-    /// The contents of the services when they were discovered, by path.
-    var serviceLayouts: [String: String] {
-        let services = shared.withLock { $0.attributes.values.compactMap { $0 as? CBService } }
-        return Dictionary(services.map { ($0.objectPath, $0.layout) }) { first, _ in first }
-    }
-
-    func wantsNotifications(of characteristic: CBCharacteristic) -> Bool {
-        shared.withLock { $0.subscribed.contains(characteristic.objectPath) }
+    /// - Returns: Which connect this is; nil if there is no connect request.
+    func resume() -> ConnectionID? {
+        shared.withLock { $0.state == .connecting ? begin(&$0) : nil }
     }
 
     /// - Parameter isBonded: As reported by BlueZ.
@@ -135,16 +126,16 @@ extension CBPeripheral {
     /// - Parameter identity: The device whose private address it had when it was found.
     func update(_ identity: DeviceIdentity) {
         resolved = identity
-        core.manager.manager?.register(self, under: identity)
+        mirror.manager?.register(self, under: identity)
         preserve()
     }
 
     /// Updates the record in the file.
-    func preserve() { core.manager.manager?.preserve(self) }
+    func preserve() { mirror.manager?.preserve(self) }
 
     /// Only of this service, so that the cost of a change does not grow with the table.
     func preserve(_ service: CBService) {
-        core.manager.manager?.book?.record {
+        mirror.manager?.book?.record {
             let (isListed, subscribed) = shared.withLock { shared in
                 (shared.services?.contains { $0 === service } == true, shared.subscribed)
             }
@@ -154,9 +145,9 @@ extension CBPeripheral {
 
     /// Only of this characteristic.
     func preserve(_ characteristic: CBCharacteristic) {
-        core.manager.manager?.book?.record {
+        mirror.manager?.book?.record {
             let subscribed = shared.withLock { $0.subscribed }
-            guard let record = characteristic.record(subscribed), let service = characteristic.service?.pathElement
+            guard let record = characteristic.record(subscribed), let service = characteristic.service?.element
             else { return [] }
             return [.characteristic(is: record, in: service, of: identifier)]
         }
@@ -168,31 +159,24 @@ extension Snapshot.Peripheral {
     var resolved: DeviceIdentity? { identity.flatMap(DeviceIdentity.init(identifier:)) }
 }
 
-extension CBAttribute {
-    fileprivate var pathElement: PathElement? {
-        PathElement(
-            String(objectPath[objectPath.index(after: objectPath.lastIndex(of: "/") ?? objectPath.startIndex)...]))
-    }
-}
-
 extension CBService {
-    fileprivate func record(isListed: Bool, _ subscribed: Set<String>) -> Snapshot.Service? {
-        guard let element = pathElement, let attribute = AttributeUUID(uuid.uuidString) else { return nil }
+    fileprivate func record(isListed: Bool, _ subscribed: Set<AttributeID>) -> Snapshot.Service? {
+        guard let element = element, let attribute = AttributeUUID(uuid.uuidString) else { return nil }
         return Snapshot.Service(
             element: element, uuid: attribute, isPrimary: isPrimary, isOnlyIncluded: !isListed, layout: layout,
-            includedServices: includedServices?.compactMap(\.pathElement),
+            includedServices: includedServices?.compactMap(\.element),
             characteristics: characteristics?.compactMap { $0.record(subscribed) })
     }
 }
 
 extension CBCharacteristic {
-    fileprivate func record(_ subscribed: Set<String>) -> Snapshot.Characteristic? {
-        guard let element = pathElement, let attribute = AttributeUUID(uuid.uuidString) else { return nil }
+    fileprivate func record(_ subscribed: Set<AttributeID>) -> Snapshot.Characteristic? {
+        guard let element = element, let attribute = AttributeUUID(uuid.uuidString) else { return nil }
         return Snapshot.Characteristic(
             element: element, uuid: attribute, properties: properties.rawValue,
-            isNotifying: subscribed.contains(objectPath),
+            isNotifying: subscribed.contains(id),
             descriptors: descriptors?.compactMap { descriptor in
-                guard let element = descriptor.pathElement, let uuid = AttributeUUID(descriptor.uuid.uuidString) else {
+                guard let element = descriptor.element, let uuid = AttributeUUID(descriptor.uuid.uuidString) else {
                     return nil
                 }
                 return Snapshot.Descriptor(element: element, uuid: uuid)

@@ -61,10 +61,10 @@ extension CBPeripheralManager {
 
     /// The first start applies: a second one, before the first has finished, has no effect (AD-4).
     /// - Returns: The start.
-    func preserve(_ advertisement: AdvertisementRequest) -> Advertiser.Start {
+    func preserve(_ advertisement: AdvertisementRequest) -> AdvertisingStart {
         let start = shared.withLock { shared in
             if shared.advertisement == nil { shared.advertisement = advertisement }
-            return Advertiser.Start(token: shared.advertisingToken, adapterGeneration: shared.adapterGeneration)
+            return AdvertisingStart(token: shared.advertisingToken, adapterGeneration: shared.adapterGeneration)
         }
         preserveAdvertisement()
         return start
@@ -92,7 +92,8 @@ extension CBPeripheralManager {
                 defer { (shared.added, shared.channels) = ([], []) }
                 return shared.added
             }
-            withExtendedLifetime(services) {}  // the app's objects must not be released under the lock
+            // Not under the lock: they may be the last references to the app's objects.
+            for (_, call) in services { mirror.forget(call: call) }
         }
     }
 
@@ -113,27 +114,15 @@ extension CBPeripheralManager {
         let (services, channels, advertisement, start) = shared.withLock { shared in
             defer { shared.resumesAtPowerOn = false }
             if wasSwitchedOff { (shared.advertisement, shared.isAdvertising) = (nil, false) }
-            let start = Advertiser.Start(token: shared.advertisingToken, adapterGeneration: shared.adapterGeneration)
+            let start = AdvertisingStart(token: shared.advertisingToken, adapterGeneration: shared.adapterGeneration)
             let (services, channels) = shared.resumesAtPowerOn ? (shared.added, shared.channels) : ([], [])
             return (services, channels, shared.advertisement, start)
         }
-        let core = core
-        for (service, call) in services {
-            let published = PublishedService(service, core: core, call: call, isResumed: true)
-            core.bus.run { core.gattServer.perform(.add(published)) }
-        }
+        for (service, call) in services { core.send(.add(published(service, call: call), isResumed: true)) }
         for channel in channels {
-            core.bus.run { core.channels.publish(isEncrypted: channel.isEncrypted, psm: channel.psm) }
+            core.send(.publishChannel(isEncrypted: channel.isEncrypted, psm: channel.psm, ticket: nil))
         }
-        guard let advertisement else { return }
-        do throws(CBError) {
-            let content = try Advertisement(advertisement)
-            core.bus.run { core.gattServer.perform(.advertise(content, start, isResumed: true)) }
-        } catch {
-            Log.warning("the advertisement cannot be restarted: \(error)")
-            endAdvertising()
-            preserveAdvertisement()
-        }
+        if let advertisement { core.send(.advertise(advertisement, start, isResumed: true)) }
     }
 
     /// BlueZ has ended the advertisement, because the daemon exits or the adapter was removed, which the state will
@@ -148,12 +137,14 @@ extension CBPeripheralManager {
 
     // MARK: Restoring
 
-    /// Creates the objects according to the plan. On the bus queue, before the app can see any of them.
+    /// Makes the objects that the plan asks for, then calls `willRestoreState`, unless nothing was restored. On the
+    /// delegate's queue, before the app can see any of them.
     func restore(_ plan: RestorationPlan) {
         var services: [CBMutableService] = []
         for record in plan.services { services.append(record.service(including: services)) }
         shared.withLock { shared in
-            (shared.added, shared.advertisement) = (services.map { ($0, 0) }, plan.advertisement)
+            shared.added = services.enumerated().map { ($1, UInt64($0) + 1) }
+            (shared.adds, shared.advertisement) = (UInt64(services.count), plan.advertisement)
             shared.channels = plan.channels
             (shared.isAdvertising, shared.resumesAtPowerOn) = (plan.advertisement != nil, true)
             shared.restoration = BluezRestoration(plan)
@@ -161,10 +152,10 @@ extension CBPeripheralManager {
         book?.record { [.writer(app: StateDirectory.app, boot: StateDirectory.boot)] }
         preserveServices()
         preserveAdvertisement()
+        tellRestored()
     }
 
-    /// Calls `willRestoreState`, unless nothing was restored. On the delegate's queue.
-    func tellRestored() {
+    private func tellRestored() {
         let (services, channels, advertisement) = shared.withLock { ($0.services, $0.channels, $0.advertisement) }
         var dictionary: [String: Any] = [:]
         if !services.isEmpty { dictionary[CBPeripheralManagerRestoredStateServicesKey] = services }

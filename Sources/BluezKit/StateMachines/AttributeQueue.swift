@@ -29,6 +29,11 @@ struct AttributeQueue<Operation> {
         return startNext()
     }
 
+    /// Whether anything that waits satisfies the predicate.
+    func isWaiting(where predicate: (Operation) -> Bool) -> Bool {
+        waiting[first...].contains { predicate($0.operation) }
+    }
+
     /// Drops what `predicate` names, but for what is running: BlueZ finishes that.
     mutating func removeWaiting(where predicate: (Operation) -> Bool) {
         waiting.removeFirst(first)

@@ -39,16 +39,28 @@ struct CommandFlow {
         return true
     }
 
-    /// BlueZ's socket has no room for a write that waits.
-    mutating func socketIsFull() { if isAnnouncing { isFullAfterwards = true } else { isFull = true } }
+    /// BlueZ's socket has no room for a write that waits. If none does any more, this comes late, and nothing would
+    /// announce room.
+    mutating func socketIsFull() {
+        guard waiting > 0 else { return }
+        if isAnnouncing { isFullAfterwards = true } else { isFull = true }
+    }
 
-    /// A write does not wait any more.
-    /// - Parameter isDropped: BlueZ has not taken it.
+    /// Writes do not wait any more.
+    /// - Parameters:
+    ///   - bytes: Of all of them.
+    ///   - writes: How many.
+    ///   - dropped: How many BlueZ has not taken.
+    ///   - isSocketFull: BlueZ's socket has no room for the one that follows them.
     /// - Returns: Whether ``announceRoom()`` is due, on the app's queue.
-    mutating func remove(_ size: Int, isDropped: Bool = false) -> Bool {
-        waiting = max(0, waiting - 1)
-        waitingBytes = max(0, waitingBytes - Self.overheadBytes - size)
-        if isDropped { dropped += 1 }
+    mutating func remove(_ bytes: Int, writes: Int = 1, dropped: Int = 0, isSocketFull: Bool = false) -> Bool {
+        waiting = max(0, waiting - writes)
+        waitingBytes = max(0, waitingBytes - Self.overheadBytes * writes - bytes)
+        self.dropped += dropped
+        if isSocketFull, waiting > 0 {
+            socketIsFull()  // the one that waits announces the room
+            return false
+        }
         guard isFull, !isRoomAnnounced, waiting <= Self.roomAt else { return false }
         isRoomAnnounced = true
         return true

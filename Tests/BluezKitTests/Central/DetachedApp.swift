@@ -13,7 +13,9 @@ final class DetachedApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegat
     private(set) var peripheral: CBPeripheral
     let queue = DispatchQueue(label: "test.app")
     let device: Device
-    var core: PeripheralCore { peripheral.core }
+    let core: PeripheralCore
+    /// Inside `didConnect`.
+    var onConnect: (@Sendable () -> Void)?
 
     init(on bus: BusAddress? = nil, options: [String: Any] = [:]) {
         let address = bus?.rawValue ?? "unix:path=/nonexistent/\(UUID().uuidString)"
@@ -21,7 +23,8 @@ final class DetachedApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegat
             delegate: nil, queue: queue,
             options: options.merging([BluezManagerOptionBusAddressKey: address]) { $1 })
         device = DetachedCentral.device(0x77)
-        peripheral = CBPeripheral(identity: device.identity, manager: manager)
+        peripheral = manager.peripheral(device.identity)
+        core = manager.session.queue.sync { [manager, device] in manager.core.peripheral(device.identity) }
         super.init()
         manager.delegate = self
         peripheral.delegate = self
@@ -38,17 +41,27 @@ final class DetachedApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegat
 
     /// The app's call, and what the bus queue makes of it.
     @discardableResult
-    func connect(reconnects: Bool = false) -> UInt64 {
+    func connect(reconnects: Bool = false) -> ConnectionID {
         let request = ConnectRequest.test(reconnects: reconnects)
         let token = peripheral.beginConnecting(request).connectionID
-        turn { core.connect(request, connectionID: token, to: device) }
+        turn {
+            core.begin(token)
+            core.connect(request, connectionID: token, to: device)
+        }
         return token
+    }
+
+    /// The app's call, before the bus queue knows of it.
+    func cancel() {
+        guard let connectionID = peripheral.beginDisconnecting() else { return }
+        turn { _ = core.cancel(connectionID) }
     }
 
     /// All that has been posted is delivered.
     func settle() async throws {
         let mark = UUID().uuidString
-        turn { peripheral.core.manager.post(.answer { [log] in log.append(mark) }) }
+        let ticket = manager.mirror.await { [log] _ in log.append(mark) }
+        turn { manager.core.post(.bondRemoved(ticket: ticket, nil)) }
         try await log.next("the mark") { $0 == mark ? true : nil }
     }
 
@@ -60,7 +73,10 @@ final class DetachedApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegat
     }
 
     func centralManagerDidUpdateState(_ central: CBCentralManager) {}
-    func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) { log.append("connected") }
+    func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral) {
+        log.append("connected")
+        onConnect?()
+    }
     func centralManager(
         _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, timestamp: CFAbsoluteTime,
         isReconnecting: Bool, error: (any Error)?

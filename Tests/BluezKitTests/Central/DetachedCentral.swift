@@ -16,7 +16,8 @@ final class DetachedCentral {
     /// A manager's, without the manager.
     func manager() -> CentralManagerCore {
         CentralManagerCore(
-            central: role, of: self, place: DispatchQueue(label: "test"), preserved: nil, configuration: .init())
+            central: role, of: self, receiver: DeafApp(), place: DispatchQueue(label: "test"), preserved: nil,
+            configuration: .init())
     }
 
     /// One of its peripherals, without the app's object.

@@ -81,7 +81,7 @@ import Testing
             // holds: the call is for any thread but the bus queue's
             nonisolated(unsafe) let shared = store
             DispatchQueue.global().async {
-                let devices = shared.knownDevices(where: \.isConnected)
+                let devices = shared.knownDevices(.connected)
                 found.append(devices.map(\.identity.addressText).joined(separator: " "))
             }
             let question = try await script.expect("GetManagedObjects")

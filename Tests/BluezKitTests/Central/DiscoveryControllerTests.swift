@@ -21,7 +21,7 @@ import Testing
         let request = ScanRequest(
             services: services.map { $0.compactMap { AttributeUUID($0) } }, allowsDuplicates: nil,
             solicitedServices: nil)
-        script.turn { script.central.startScan(Scan(request, token: token), of: core) }
+        script.turn { script.central.carryOut(CentralMessage(request: .startScan(request, token: token)), of: core) }
     }
 
     private func uuids(_ call: ScriptedBus.Call) -> [String]? {
@@ -74,7 +74,7 @@ import Testing
         try await script.expect("SetDiscoveryFilter").answer()
         try await script.expect("Get", "Discovering").answer(.variant(.bool(false)))
         let start = try await script.expect("StartDiscovery")
-        script.turn { script.central.endScan(of: core) }
+        script.turn { script.central.carryOut(CentralMessage(request: .endScan), of: core) }
         try await script.expectNoCall()
         start.answer()
         try await script.expect("StopDiscovery", at: ScriptedBus.hci0).refuse()
@@ -125,7 +125,7 @@ import Testing
         let (script, core) = try await stage()
         scan(script, core)
         try await start(script)
-        script.turn { script.central.endScan(of: core) }
+        script.turn { script.central.carryOut(CentralMessage(request: .endScan), of: core) }
         try await script.expect("StopDiscovery").refuse(error)
         try await script.expect("StopDiscovery").answer()
         try await script.expectNoCall()
@@ -173,7 +173,7 @@ import Testing
         scan(script, core)
         try await start(script, wasDiscovering: true)
         let objects = try await script.expect("GetManagedObjects")
-        script.turn { script.central.endScan(of: core) }
+        script.turn { script.central.carryOut(CentralMessage(request: .endScan), of: core) }
         try await script.expect("StopDiscovery").answer()
         let near = DetachedCentral.identity(1)
         objects.answer(

@@ -12,7 +12,7 @@ import Testing
     private func isKnown(_ central: Central, _ peripheral: CBPeripheral) -> Bool {
         let session = central.manager.session
         return session.queue.sync {
-            session.central.store.known(peripheral.core.identity) != nil || !session.central.store.isConsistent
+            session.central.store.known(peripheral.identity) != nil || !session.central.store.isConsistent
         }
     }
 

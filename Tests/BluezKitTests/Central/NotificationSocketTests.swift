@@ -213,7 +213,7 @@ import Testing
     func otherProgram() async throws {
         let (world, central, sink, characteristic) = try await connectedSink(.v5_87)
         let other = try await BusClient(world.simulator.busAddress)
-        let path = characteristic.objectPath
+        let path = sink.path(of: characteristic)
         _ = try await other.characteristic(path, "StartNotify")
         #expect(try await central.setNotify(true, characteristic) == nil)
         try await world.control("sink notify 0013 01")
@@ -223,7 +223,7 @@ import Testing
         try await central.disconnect(sink)
         try await central.connect(sink)
         let again = try await central.characteristic(sinkUUID(0x13), of: sinkUUID(1), on: sink)
-        let answer = try await other.characteristic(again.objectPath, "AcquireNotify", .noOptions)
+        let answer = try await other.characteristic(sink.path(of: again), "AcquireNotify", .noOptions)
         guard case .fileDescriptor(let descriptor) = answer[0] else { throw BusError.malformed("no descriptor") }
         #expect(try await central.setNotify(true, again) != nil && !again.isNotifying)
         Glibc.close(descriptor)

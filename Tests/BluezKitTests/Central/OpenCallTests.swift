@@ -36,7 +36,8 @@ import Testing
                 try await central.next("descriptors") {
                     if case .descriptors(characteristic, nil) = $0 { true } else { nil }
                 }
-                paths.withLock { $0.append(characteristic.objectPath) }
+                let path = peripheral.path(of: characteristic)
+                paths.withLock { $0.append(path) }
                 found = (found.0 + 1, found.1 + (characteristic.descriptors?.count ?? 0))
             }
         }
@@ -188,7 +189,7 @@ import Testing
         try await before.connect(heart)
         let known = try await before.characteristic(CBUUID(string: "2A37"), of: CBUUID(string: "180D"), on: heart)
         if isSubscribed { #expect(try await before.setNotify(true, known) == nil) }
-        let service = AttributeTable.service(of: known.objectPath)
+        let service = AttributeTable.service(of: heart.path(of: known))
         // Killed, as far as the disk knows.
         let copy = try TemporaryDirectory(copying: directory)
         let asked = world.simulator.calls("GetAll", path: service).count

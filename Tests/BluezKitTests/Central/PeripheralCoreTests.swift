@@ -1,3 +1,4 @@
+import BluezDBus
 import BluezKitRestore
 import Dispatch
 import Foundation
@@ -12,18 +13,17 @@ import Testing
 
     // MARK: The request
 
-    @Test("tokens are never given twice, on any thread, and a new beginning is the present one")
-    func tokens() {
-        let tokens = ProtectedBox<Set<UInt64>>([])
-        let core = core
-        DispatchQueue.concurrentPerform(iterations: 1000) { number in
-            let token = number.isMultiple(of: 2) ? core.newConnectionID() : core.begin()
-            tokens.withLock { _ = $0.insert(token) }
+    @Test("an identifier is never given twice, on any thread, nor to two links of one connect")
+    func identifiers() {
+        let given = ProtectedBox<Set<ConnectionID>>([])
+        let mirror = CentralMirror()
+        DispatchQueue.concurrentPerform(iterations: 1000) { _ in
+            let next = mirror.newConnectionID()
+            given.withLock { _ = $0.insert(next) }
         }
-        #expect(tokens.withLock { $0.count } == 1000 && !tokens.withLock { $0.contains(0) })
-        let token = core.begin()
-        #expect(core.connectionID.load(ordering: .relaxed) == token)
-        #expect(core.newConnectionID() != token && core.connectionID.load(ordering: .relaxed) == token)
+        #expect(given.withLock { $0.count } == 1000 && !given.withLock { $0.contains(.none) })
+        let first = ConnectionID(request: 1)
+        #expect(given.withLock { $0.isDisjoint(with: [first.next, first.next.next]) })
     }
 
     @Test("a connect is wanted until it is cancelled, and is up when that is reported")
@@ -68,13 +68,12 @@ import Testing
         let token = core.begin()
         core.connect(.test(reconnects: true), connectionID: token, to: device)
         core.connected()
-        var tokens: Set<UInt64> = [token]
+        var tokens: Set<ConnectionID> = [token]
         for _ in 0..<3 {
             let next = core.lost()?.next
             #expect(next.map { tokens.insert($0).inserted } == true && core.request?.connectionID == next)
             #expect(core.request?.reconnects == true && core.request?.wasUp == false)
         }
-        #expect(core.connectionID.load(ordering: .relaxed) == token, "until the app hears of it")
     }
 
     @Test("a connect that has failed for good is reported once, and does not reconnect")
@@ -104,41 +103,55 @@ import Testing
 
     // MARK: Restoration
 
+    /// What an app knew: services with these contents.
+    private func link(_ layouts: [String: String]) -> RestoredLink {
+        let services = layouts.compactMap { name, layout -> Snapshot.Service? in
+            guard let element = PathElement(name), let uuid = AttributeUUID("180D") else { return nil }
+            return Snapshot.Service(
+                element: element, uuid: uuid, isPrimary: true, isOnlyIncluded: false, layout: layout,
+                includedServices: nil, characteristics: nil)
+        }
+        return RestoredLink(
+            Snapshot.Peripheral(
+                identifier: core.identity.identifier, name: nil, adapter: nil, state: .connected, isBonded: false,
+                options: .test(), services: services), at: "/d")
+    }
+
     @Test("a restored connection counts as one that was up; its link is there, or is lost")
     func restore() {
-        core.restore(.test(reconnects: true), connectionID: 3, layouts: ["/a": "1"], isUp: false)
+        core.restore(.test(reconnects: true), connectionID: 3, link: nil)
         #expect(core.request?.wasUp == true && core.request?.reconnects == true && !core.isUp)
         #expect(core.reconcile { _ in nil }.isEmpty, "nothing of the old link is valid")
-        core.restore(.test(), connectionID: 4, layouts: nil, isUp: true)
+        core.restore(.test(), connectionID: 4, link: link([:]))
         #expect(core.isUp && core.request?.connectionID == 4 && core.request?.reconnects == false)
         #expect(core.reconcile { _ in nil }.isEmpty && core.restoredVersions.isEmpty)
     }
 
     @Test("IV-1 services that have changed since an earlier process knew them are found, once")
     func reconcile() {
-        let layouts = ["/same": "1", "/changed": "2", "/gone": "3", "/unknown": ""]
-        core.restore(.test(), connectionID: 3, layouts: layouts, isUp: true)
+        let layouts = ["same": "1", "changed": "2", "gone": "3", "unknown": ""]
+        core.restore(.test(), connectionID: 3, link: link(layouts))
         let changed = core.reconcile { service in
             switch service {
-            case "/same": ("1", 5)
-            case "/changed": ("1", 6)
-            case "/unknown": (nil, 1)
+            case "/d/same": ("1", 5)
+            case "/d/changed": ("1", 6)
+            case "/d/unknown": (nil, 1)
             default: nil
             }
         }
-        #expect(changed == ["/changed", "/gone", "/unknown"] && core.restoredVersions == ["/same": 5])
-        #expect(core.reconcile { _ in nil }.isEmpty && core.restoredVersions == ["/same": 5])
+        #expect(changed == ["/d/changed", "/d/gone", "/d/unknown"] && core.restoredVersions == ["/d/same": 5])
+        #expect(core.reconcile { _ in nil }.isEmpty && core.restoredVersions == ["/d/same": 5])
     }
 
     @Test("IV-1 the comparison waits for a complete table three times, and not once the connection has ended")
     func postponed() {
         #expect(!core.postponeComparison())
-        core.restore(.test(), connectionID: 3, layouts: ["/a": "1"], isUp: true)
+        core.restore(.test(), connectionID: 3, link: link(["a": "1"]))
         for _ in 0..<3 { #expect(core.postponeComparison()) }
         #expect(!core.postponeComparison())
-        #expect(core.reconcile { _ in nil } == ["/a"])
+        #expect(core.reconcile { _ in nil } == ["/d/a"])
         for end in [{ self.core.endRequest() }, { _ = self.core.lost() }, { self.core.drop() }] {
-            core.restore(.test(), connectionID: 4, layouts: ["/a": "1"], isUp: true)
+            core.restore(.test(), connectionID: 4, link: link(["a": "1"]))
             end()
             #expect(!core.postponeComparison() && core.reconcile { _ in nil }.isEmpty)
         }
@@ -159,7 +172,7 @@ import Testing
         app.turn { app.core.reportLoss(reason: nil) }
         #expect(try await app.callbacks() == ["disconnected, error"])
         app.connect()
-        #expect(app.peripheral.beginDisconnecting())
+        app.cancel()
         app.turn { app.core.announceConnection() }
         #expect(try await app.callbacks() == [])
         app.turn { app.core.reportRequestedDisconnect() }
@@ -181,7 +194,7 @@ import Testing
             try await app.callbacks() == [
                 "connected", "disconnected, reconnecting, error", "connected", "disconnected, reconnecting, error",
             ])
-        #expect(app.peripheral.state == .connecting && app.core.connectionID.load(ordering: .relaxed) != token)
+        #expect(app.peripheral.state == .connecting && app.peripheral.shared.withLock { $0.connectionID } != token)
         app.turn { app.core.renew(.test()) }
         app.turn { app.core.reportLoss(reason: nil) }
         app.turn { app.core.reportLoss(reason: nil) }
@@ -197,7 +210,7 @@ import Testing
         #expect(try await app.callbacks() == ["failed, error"])
         #expect(app.peripheral.state == .disconnected)
         app.connect()
-        #expect(app.peripheral.beginDisconnecting())
+        app.cancel()
         app.turn { app.core.fail(CBError(.connectionFailed)) }
         #expect(try await app.callbacks() == [])
     }
@@ -205,20 +218,15 @@ import Testing
     @Test("CN-10 what was posted for an earlier connection does not reach the app")
     func posts() async throws {
         let app = DetachedApp()
-        let log = app.log
-        app.turn { app.core.post { _, _ in log.append("not connected") } }
-        app.connect()
+        app.turn { app.core.servicesChanged([:]) }
+        let connect = app.connect()
         app.turn {
             app.core.announceConnection()
-            app.core.post { peripheral, delegate in
-                log.append("\(peripheral.state == .connected) \(delegate != nil)")
-            }
+            app.core.servicesChanged([:])
         }
-        #expect(try await app.callbacks() == ["connected", "true true"])
-        app.turn {
-            app.core.post { _, _ in log.append("late") }
-            app.core.begin()
-        }
+        #expect(try await app.callbacks() == ["connected", "modified 0"])
+        app.peripheral.shared.withLock { _ = app.peripheral.begin(&$0) }
+        app.turn { app.core.post(.servicesChanged([], connect)) }
         #expect(try await app.callbacks() == [])
     }
 
@@ -234,27 +242,18 @@ import Testing
         #expect(try await app.callbacks() == ["name Two"])
     }
 
-    @Test("a question about a peripheral that the app has released is refused")
-    func questionAfterRelease() async throws {
-        let app = DetachedApp()
-        let core = PeripheralCore(identity: DetachedCentral.identity(9), manager: app.core.manager)
-        let log = app.log
-        app.turn {
-            core.ask(.consent) {
-                log.append("consent \($0)")
-            } enter: { _ in
-                log.append("entered")
-            }
-            core.questionEnded()
-        }
-        #expect(try await app.callbacks() == ["consent false"])
-    }
-
-    @Test("each question comes to its handler, with the digits as people read them")
-    func questions() async throws {
-        let app = DetachedApp()
-        let log = app.log
+    @Test("each question comes to its handler, with the digits as people read them; without one it is refused")
+    func questions() {
+        let (app, log) = (DetachedApp(), EventLog<String>())
         var pairing = BluezPairing()
+        func ask() {
+            for question: PairingQuestion in [.consent, .passkey, .display(42), .comparison(123_456)] {
+                pairing.ask(question, about: app.peripheral) { log.append("\(question) \($0) \($1 ?? 0)") }
+            }
+        }
+        ask()
+        #expect(log.all == ["consent false 0", "passkey false 0", "comparison(123456) false 0"])
+        log.forget()
         pairing.consent = { _, decide in decide(true) }
         pairing.enterPasskey = { _, enter in enter(7) }
         pairing.displayPasskey = { _, digits in log.append("display \(digits)") }
@@ -262,21 +261,10 @@ import Testing
             log.append("compare \(digits)")
             decide(false)
         }
-        pairing.ended = { _ in log.append("ended") }
-        app.core.manager.setPairing(pairing)
-        for question: PairingQuestion in [.consent, .passkey, .display(42), .comparison(123_456)] {
-            app.turn {
-                app.core.ask(question) {
-                    log.append("decided \($0)")
-                } enter: {
-                    log.append("entered \($0 ?? 0)")
-                }
-            }
-        }
-        app.turn { app.core.questionEnded() }
+        ask()
         #expect(
-            try await app.callbacks() == [
-                "decided true", "entered 7", "display 000042", "compare 123456", "decided false", "ended",
+            log.all == [
+                "consent true 0", "passkey true 7", "display 000042", "compare 123456", "comparison(123456) false 0",
             ])
     }
 }

@@ -131,7 +131,7 @@ import Testing
         #expect(stage.device.value(of: "2A56") == [2] && !stage.device.isSubscribed(to: "2A56"))
         let new = try await central.characteristic(
             CBUUID(string: "2A56"), of: CBUUID(string: "1815"), on: stage.peripheral)
-        #expect(new !== old && new.objectPath == old.objectPath)
+        #expect(new !== old && new.element == old.element)
         #expect(try await central.read(new).get() == Data([2]))
         #expect(try await central.setNotify(true, new) == nil)
         let descriptor = try await Stage.descriptor(of: new, central)
@@ -272,7 +272,7 @@ import Testing
         try await other.connect(peripheral)
         let new = try await other.characteristic(
             CBUUID(string: "2A56"), of: CBUUID(string: "1815"), on: peripheral)
-        #expect(new.objectPath == stage.characteristic.objectPath)
+        #expect(new.element == stage.characteristic.element)
         #expect(try await other.setNotify(true, new) == nil)
         #expect(stage.device.isSubscribed(to: "2A56"))
         session.reportChanges()
@@ -319,7 +319,9 @@ import Testing
     /// Waits until `condition` holds on the bus queue.
     /// The service has gone and come again, with every descriptor: BlueZ announces each on its own.
     private func waitForReplacement(_ stage: Stage) async throws {
-        let (characteristic, descriptor) = (stage.characteristic.objectPath, stage.descriptor.objectPath)
+        let (characteristic, descriptor) = (
+            stage.peripheral.path(of: stage.characteristic), stage.peripheral.path(of: stage.descriptor)
+        )
         try await wait(stage.session) { client in
             client.changedServices.contains(AttributeTable.service(of: characteristic))
                 && client.table.descriptors[descriptor] != nil && client.table.hasCCCD(characteristic)

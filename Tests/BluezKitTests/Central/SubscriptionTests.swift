@@ -13,8 +13,11 @@ import Testing
 
     init() {
         characteristic = CBCharacteristic(
-            uuid: CBUUID(string: "2A37"), properties: .notify, objectPath: path.rawValue, service: nil)
+            uuid: CBUUID(string: "2A37"), properties: .notify, id: AttributeID(rawValue: 2), service: nil)
         client = GATTClient(of: app.device, in: app.manager.session.central)
+        app.onConnect = { [app, characteristic] in
+            app.peripheral.shared.withLock { $0.attributes[characteristic.id] = characteristic }
+        }
     }
 
     /// In the table, as those that get values are.
@@ -27,14 +30,14 @@ import Testing
     }
 
     private func subscriber() -> Subscription.Subscriber {
-        .init(core: app.core, characteristic: characteristic, connectionID: app.core.request?.connectionID ?? 0)
+        .init(core: app.core, attribute: characteristic.id, connectionID: app.core.request?.connectionID ?? 0)
     }
 
     /// Another peripheral object of the same device, which does not hear of anything.
     private func other(_ number: Int) -> Subscription.Subscriber {
         .init(
             core: PeripheralCore(identity: DetachedCentral.identity(number), manager: app.core.manager),
-            characteristic: characteristic, connectionID: 1)
+            attribute: characteristic.id, connectionID: 1)
     }
 
     private func change(
@@ -156,7 +159,7 @@ import Testing
     func earlierLink() async throws {
         let subscription = try await started()
         let late = subscriber()
-        app.core.begin()
+        app.peripheral.shared.withLock { _ = app.peripheral.begin(&$0) }
         try app.turn {
             try subscription.receiveChange(change([("Value", .bytes([1]))]))
             app.core.endRequest()

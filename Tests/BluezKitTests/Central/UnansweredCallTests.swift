@@ -347,7 +347,7 @@ import Testing
             try await central.next("disconnection") { if case .disconnected(heart, _, _) = $0 { true } else { nil } }
         }
         let session = central.manager.session
-        #expect(session.queue.sync { session.central.unanswered.pause(of: heart.core.identity) } != nil)
+        #expect(session.queue.sync { session.central.unanswered.pause(of: heart.identity) } != nil)
     }
 
     @Test("a link that is lost while a read waits, which BlueZ answers then: the device is not forgotten")

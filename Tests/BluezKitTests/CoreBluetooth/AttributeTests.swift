@@ -4,11 +4,11 @@ import Testing
 
 @Suite struct AttributeTests {
     private func service(_ uuid: String = "180D") -> CBService {
-        CBService(uuid: CBUUID(string: uuid), isPrimary: true, objectPath: "/s", peripheral: nil)
+        CBService(uuid: CBUUID(string: uuid), isPrimary: true, peripheral: nil)
     }
 
     private func descriptor(_ uuid: String, _ bytes: [UInt8]) -> Any? {
-        let descriptor = CBDescriptor(uuid: CBUUID(string: uuid), objectPath: "/d", characteristic: nil)
+        let descriptor = CBDescriptor(uuid: CBUUID(string: uuid), characteristic: nil)
         descriptor.setValue(Data(bytes))
         return descriptor.value
     }
@@ -19,7 +19,7 @@ import Testing
         #expect(service.characteristics == nil)
         #expect(service.includedServices == nil)
         let characteristic = CBCharacteristic(
-            uuid: CBUUID(string: "2A37"), properties: [.notify], objectPath: "/c", service: service)
+            uuid: CBUUID(string: "2A37"), properties: [.notify], service: service)
         service.addDiscovered(characteristics: [characteristic])
         service.addDiscovered(includedServices: [])
         #expect(service.characteristics == [characteristic])
@@ -40,7 +40,7 @@ import Testing
     func weakReferences() {
         var owner: CBService? = service()
         let characteristic = CBCharacteristic(
-            uuid: CBUUID(string: "2A37"), properties: [], objectPath: "/c", service: owner)
+            uuid: CBUUID(string: "2A37"), properties: [], service: owner)
         #expect(characteristic.service != nil)
         owner = nil
         #expect(characteristic.service == nil)
@@ -81,14 +81,14 @@ import Testing
         let service = service("180F")
         #expect(service.description.wholeMatch(of: /<CBService: 0x[0-9a-f]+, isPrimary = YES, UUID = Battery>/) != nil)
         let characteristic = CBCharacteristic(
-            uuid: CBUUID(string: "FFF1"), properties: [.read, .notify], objectPath: "/c", service: service)
+            uuid: CBUUID(string: "FFF1"), properties: [.read, .notify], service: service)
         #expect(
             characteristic.description.hasSuffix(
                 "UUID = FFF1, properties = 0x12, value = (null), notifying = NO>"))
         characteristic.setValue(Data([1, 0xAB]))
         characteristic.setNotifying(true)
         #expect("\(characteristic)".hasSuffix("value = {length = 2, bytes = 0x01ab}, notifying = YES>"))
-        let descriptor = CBDescriptor(uuid: CBUUID(string: "2902"), objectPath: "/d", characteristic: characteristic)
+        let descriptor = CBDescriptor(uuid: CBUUID(string: "2902"), characteristic: characteristic)
         #expect(descriptor.description.hasSuffix("UUID = Client Characteristic Configuration, value = (null)>"))
         descriptor.setValue(Data([1, 0]))
         #expect(descriptor.description.hasSuffix("value = 1>"))
@@ -162,7 +162,7 @@ import Testing
             let peripheral = CBPeripheral(
                 identity: DeviceIdentity(address: 0x0011_2233_4455, isRandom: false), manager: manager)
             let descriptor = CBDescriptor(
-                uuid: CBUUID(string: CBUUIDClientCharacteristicConfigurationString), objectPath: "/d",
+                uuid: CBUUID(string: CBUUIDClientCharacteristicConfigurationString),
                 characteristic: nil)
             peripheral.writeValue(Data([1, 0]), for: descriptor)
         }

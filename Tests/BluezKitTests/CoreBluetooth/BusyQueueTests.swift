@@ -113,10 +113,12 @@ import Testing
         try await central.powerOn()
         let sink = try await central.find("Rig Sink")
         try await central.connect(sink)
-        let token = sink.core.connectionID.load(ordering: .relaxed)
+        let token = sink.shared.withLock { $0.connectionID }
         let session = central.manager.session
         // Writes wait, and are taken, as the bus queue sees them.
-        func take(_ count: Int) { session.run { for _ in 0..<count { sink.commandDone(1, connectionID: token) } } }
+        func take(_ count: Int) {
+            session.run { for _ in 0..<count { sink.peripheralCore?.commandDone(1, connectionID: token) } }
+        }
         func wait(_ count: Int) {
             let areAccepted = sink.shared.withLock { shared in (0..<count).allSatisfy { _ in shared.commands.add(1) } }
             #expect(areAccepted)
@@ -247,7 +249,7 @@ extension Central {
         let session = manager.session
         let reported = EventLog<Bool>()
         session.run {
-            guard let client = peripheral.core.device?.connection?.client else { return }
+            guard let client = peripheral.peripheralCore?.device?.connection?.client else { return }
             func look(_ wasDue: Bool) {
                 if wasDue, !client.isChangeReportDue { return reported.append(true) }
                 let isDue = client.isChangeReportDue

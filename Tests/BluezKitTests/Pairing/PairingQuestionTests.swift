@@ -5,18 +5,20 @@ import Testing
 @Suite struct PairingQuestionTests {
     @Test("a question without a handler is refused; just works is allowed, asked about or refused")
     func policies() {
-        let nothing = BluezPairing()
+        let nothing: PairingAbilities = []
         for question: PairingQuestion in [.passkey, .display(1), .comparison(1), .consent] {
             #expect(question.policy(nothing) == .refuse)
         }
         var pairing = BluezPairing()
         pairing.consent = { _, _ in }
-        #expect(PairingQuestion.consent.policy(pairing) == .ask)
+        #expect(PairingQuestion.consent.policy(pairing.abilities) == .ask)
         pairing.allowsJustWorks = true
-        #expect(PairingQuestion.consent.policy(pairing) == .accept)
-        #expect(PairingQuestion.comparison(1).policy(pairing) == .refuse, "just works does not answer a comparison")
+        #expect(PairingQuestion.consent.policy(pairing.abilities) == .accept)
+        #expect(
+            PairingQuestion.comparison(1).policy(pairing.abilities) == .refuse,
+            "just works does not answer a comparison")
         pairing.comparePasskey = { _, _, _ in }
-        #expect(PairingQuestion.comparison(1).policy(pairing) == .ask)
+        #expect(PairingQuestion.comparison(1).policy(pairing.abilities) == .ask)
     }
 
     @Test("the agent's capability covers only what the handlers of all managers together support")
@@ -27,13 +29,13 @@ import Testing
         displays.displayPasskey = { _, _ in }
         var compares = BluezPairing()
         compares.comparePasskey = { _, _, _ in }
-        #expect(BluezPairing.capability([]) == "NoInputNoOutput")
-        #expect(BluezPairing.capability([.justWorks]) == "NoInputNoOutput")
-        #expect(BluezPairing.capability([enters]) == "KeyboardOnly")
-        #expect(BluezPairing.capability([displays]) == "DisplayOnly")
-        #expect(BluezPairing.capability([compares, .justWorks]) == "DisplayYesNo")
-        #expect(BluezPairing.capability([enters, displays]) == "KeyboardDisplay")
-        #expect(BluezPairing.capability([enters, compares]) == "KeyboardDisplay")
+        #expect(PairingAbilities.capability([]) == "NoInputNoOutput")
+        #expect(PairingAbilities.capability([.justWorks]) == "NoInputNoOutput")
+        #expect(PairingAbilities.capability([enters.abilities]) == "KeyboardOnly")
+        #expect(PairingAbilities.capability([displays.abilities]) == "DisplayOnly")
+        #expect(PairingAbilities.capability([compares.abilities, .justWorks]) == "DisplayYesNo")
+        #expect(PairingAbilities.capability([enters.abilities, displays.abilities]) == "KeyboardDisplay")
+        #expect(PairingAbilities.capability([enters.abilities, compares.abilities]) == "KeyboardDisplay")
     }
 
     @Test(

@@ -12,30 +12,36 @@ import Testing
     /// A peripheral of an app that answers when the test does.
     // holds: touched on the bus queue, but for what is safe
     private final class App: PairingPeer, @unchecked Sendable {
-        var pairing = BluezPairing()
+        var abilities: PairingAbilities = []
         let name: String
         let log: EventLog<String>
-        private let answers = ProtectedBox<(decide: BluezPairing.Decision, enter: BluezPairing.Entry)?>(nil)
+        private let session: Session
+        private let ticket = ProtectedBox(0)
 
-        init(_ name: String, _ log: EventLog<String>) { (self.name, self.log) = (name, log) }
+        init(_ name: String, _ log: EventLog<String>, _ session: Session) {
+            (self.name, self.log, self.session) = (name, log, session)
+        }
 
-        func ask(
-            _ question: PairingQuestion, decide: @escaping BluezPairing.Decision, enter: @escaping BluezPairing.Entry
-        ) {
-            answers.withLock { $0 = (decide, enter) }
+        func ask(_ question: PairingQuestion, ticket: Int) {
+            self.ticket.withLock { $0 = ticket }
             log.append("\(name) asked \(question)")
         }
 
         func questionEnded() { log.append("\(name) ended") }
 
-        func decide(_ accepts: Bool) { answers.withLock { $0 }?.decide(accepts) }
-        func enter(_ passkey: UInt32?) { answers.withLock { $0 }?.enter(passkey) }
+        func decide(_ accepts: Bool) { answer(accepts, nil) }
+        func enter(_ passkey: UInt32?) { answer(passkey != nil, passkey) }
+
+        private func answer(_ accepts: Bool, _ passkey: UInt32?) {
+            let ticket = ticket.withLock { $0 }
+            session.run { [session] in session.pairing.answer(ticket, accepts: accepts, passkey: passkey) }
+        }
     }
 
     // holds: confined to the bus queue
     private final class Role: PairingRole, @unchecked Sendable {
         var needsAgent = true
-        var pairings: [BluezPairing] = []
+        var abilities: [PairingAbilities] = []
         var apps: [ObjectPath: [App]] = [:]
         var unasked: Set<ObjectPath> = []
         private(set) var accepted: [ObjectPath] = []
@@ -64,13 +70,15 @@ import Testing
                 timing.pairing.agentRetry = .milliseconds(1)
                 return timing
             }
-            (role, app) = (Role(log), App("app", log))
+            (role, app) = (Role(log), App("app", log, script.session))
             script.turn {
                 role.apps = [device: [app]]
                 service.add(role)
             }
             try await script.powerOn()
         }
+
+        func newApp(_ name: String) -> App { App(name, log, script.session) }
 
         func turn<Result>(_ body: () -> Result) -> Result { script.turn(body) }
 
@@ -106,14 +114,7 @@ import Testing
     private static let rejected = "org.bluez.Error.Rejected"
 
     /// Asks, but answers nothing.
-    private static let asks: BluezPairing = {
-        var pairing = BluezPairing()
-        pairing.consent = { _, _ in }
-        pairing.enterPasskey = { _, _ in }
-        pairing.displayPasskey = { _, _ in }
-        pairing.comparePasskey = { _, _, _ in }
-        return pairing
-    }()
+    private static let asks: PairingAbilities = [.consents, .entersPasskey, .displaysPasskey, .comparesPasskeys]
 
     // MARK: The agent
 
@@ -129,7 +130,7 @@ import Testing
         try await stage.register()
         stage.turn {
             stage.service.updateAgent()
-            stage.role.pairings = [Self.asks]
+            stage.role.abilities = [Self.asks]
             stage.service.updateAgent()
         }
         let old = try await stage.script.expect("UnregisterAgent")
@@ -183,7 +184,7 @@ import Testing
     @Test("a question that BlueZ waits for is answered before it is asked whether devices can bond")
     func questionBeforeCheck() async throws {
         let stage = try await Stage()
-        stage.turn { stage.app.pairing = Self.asks }
+        stage.turn { stage.app.abilities = Self.asks }
         stage.turn { stage.service.updateAgent() }
         let registration = try await stage.script.expect("RegisterAgent")
         async let answer = stage.ask("RequestAuthorization", .path(Self.device))
@@ -211,7 +212,7 @@ import Testing
         }
         #expect(stage.log.all == [String](repeating: "refused dev_F0_00_00_00_00_01", count: 4))
         stage.log.forget()
-        stage.turn { stage.app.pairing = .justWorks }
+        stage.turn { stage.app.abilities = .justWorks }
         #expect(await ask(stage, "RequestAuthorization", []) == "yes")
         #expect(await ask(stage, "RequestConfirmation", [.uint32(1)]) == Self.rejected)
     }
@@ -228,7 +229,7 @@ import Testing
     func decisions() async throws {
         let stage = try await Stage()
         try await stage.register()
-        stage.turn { stage.app.pairing = Self.asks }
+        stage.turn { stage.app.abilities = Self.asks }
         for accepts in [true, false] {
             stage.log.forget()
             async let answer = stage.ask("RequestConfirmation", .path(Self.device), .uint32(42))
@@ -250,7 +251,7 @@ import Testing
     func passkeys(passkey: UInt32?, expected: String) async throws {
         let stage = try await Stage()
         try await stage.register()
-        stage.turn { stage.app.pairing = Self.asks }
+        stage.turn { stage.app.abilities = Self.asks }
         async let answer = stage.ask("RequestPasskey", .path(Self.device))
         try await stage.wait(for: "app asked passkey")
         stage.app.enter(passkey)
@@ -261,7 +262,7 @@ import Testing
     func display() async throws {
         let stage = try await Stage()
         try await stage.register()
-        stage.turn { stage.app.pairing = Self.asks }
+        stage.turn { stage.app.abilities = Self.asks }
         #expect(await stage.ask("DisplayPasskey", .path(Self.device), .uint32(42), .uint16(0)) == "yes")
         stage.app.decide(false)
         stage.turn {}
@@ -275,7 +276,7 @@ import Testing
     func cancelled() async throws {
         let stage = try await Stage()
         try await stage.register()
-        stage.turn { stage.app.pairing = Self.asks }
+        stage.turn { stage.app.abilities = Self.asks }
         async let answer = stage.ask("RequestAuthorization", .path(Self.device))
         try await stage.wait(for: "app asked consent")
         #expect(await stage.ask("Cancel") == "yes")
@@ -289,7 +290,7 @@ import Testing
     func endsWithLink() async throws {
         let stage = try await Stage()
         try await stage.register()
-        stage.turn { stage.app.pairing = Self.asks }
+        stage.turn { stage.app.abilities = Self.asks }
         #expect(await stage.ask("DisplayPasskey", .path(Self.device), .uint32(1), .uint16(0)) == "yes")
         stage.turn { stage.service.endQuestion(about: Self.other) }
         #expect(!stage.log.all.contains("app ended"))
@@ -302,17 +303,17 @@ import Testing
     func severalApps() async throws {
         let stage = try await Stage()
         try await stage.register()
-        let (second, third) = (App("second", stage.log), App("third", stage.log))
+        let (second, third) = (stage.newApp("second"), stage.newApp("third"))
         stage.turn {
             stage.role.apps[Self.device] = [stage.app, second, third]
-            second.pairing = Self.asks
-            third.pairing = Self.asks
+            second.abilities = Self.asks
+            third.abilities = Self.asks
         }
         async let answer = stage.ask("RequestAuthorization", .path(Self.device))
         try await stage.wait(for: "second asked consent")
         second.decide(true)
         #expect(await answer == "yes")
-        stage.turn { third.pairing = .justWorks }
+        stage.turn { third.abilities = .justWorks }
         #expect(await stage.ask("RequestAuthorization", .path(Self.device)) == "yes")
         #expect(stage.log.all == ["second asked consent"])
     }
@@ -333,7 +334,7 @@ import Testing
     func foreignQuestions() async throws {
         let stage = try await Stage()
         try await stage.register()
-        stage.turn { stage.app.pairing = .justWorks }
+        stage.turn { stage.app.abilities = .justWorks }
         #expect(await stage.ask("RequestPinCode", .path(Self.device)) == Self.rejected)
         #expect(await stage.ask("DisplayPinCode", .path(Self.device), .string("0000")) == Self.rejected)
         #expect(await stage.ask("AuthorizeService", .path(Self.device), .string("110b")) == Self.rejected)
@@ -347,7 +348,7 @@ import Testing
     func busLost() async throws {
         let stage = try await Stage()
         try await stage.register()
-        stage.turn { stage.app.pairing = Self.asks }
+        stage.turn { stage.app.abilities = Self.asks }
         async let answer = stage.ask("RequestAuthorization", .path(Self.device))
         try await stage.wait(for: "app asked consent")
         stage.turn { stage.service.busLost() }

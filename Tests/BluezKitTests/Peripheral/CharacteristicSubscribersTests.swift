@@ -5,7 +5,7 @@ import Testing
 
 @Suite struct CharacteristicSubscribersTests {
     private let role = DetachedRole()
-    private let characteristic = local(0x110, .indicate)
+    private let characteristic = LocalAttributeID(call: 1, index: 0)
     private let one: ObjectPath = "/org/bluez/hci0/dev_F0_00_00_00_00_01"
     private let two: ObjectPath = "/org/bluez/hci0/dev_F0_00_00_00_00_02"
 

@@ -7,9 +7,7 @@ import Testing
 @Suite struct PublishedServiceTests {
     private let core = DetachedRole().core()
 
-    private func published(_ service: CBMutableService) -> PublishedService {
-        PublishedService(service, core: core, call: 1)
-    }
+    private func published(_ service: CBMutableService) -> PublishedService { PublishedService(service, core: core) }
 
     private func flaw(_ service: CBMutableService) -> CBError? {
         published(service).flaw(allowsSystemServices: false)
@@ -134,7 +132,10 @@ import Testing
         let including = localService(0x101, [])
         including.includedServices = [included, localService(0x102, [])]
         let root: ObjectPath = "/app"
-        let services = [published(included), published(including)]
+        let services = [
+            PublishedService(included, core: core, call: 1),
+            PublishedService(including, core: core, call: 2) { $0 === included ? 1 : 0 },
+        ]
         for (number, service) in services.enumerated() { service.place(at: root.child("service", number)) }
         for service in services { service.placeIncluded(among: services) }
         #expect(

@@ -3,11 +3,11 @@ import Testing
 @testable import BluezKit
 
 @Suite struct UpdatesInFlightTests {
-    private let characteristic = local(0x110, .notify)
+    private let characteristic = LocalAttributeID(call: 1, index: 0)
 
     @Test("UP-2 UP-3 the window of each characteristic has its limit, and readiness is due once it was refused")
     func window() {
-        let (updates, other) = (UpdatesInFlight(), local(0x111, .notify))
+        let (updates, other) = (UpdatesInFlight(), LocalAttributeID(call: 1, index: 1))
         for _ in 0..<UpdateWindow.limit { #expect(updates.admit(characteristic)) }
         #expect(!updates.admit(characteristic) && updates.admit(other))
         #expect(updates.count == UpdateWindow.limit + 1)

@@ -10,6 +10,7 @@ import Testing
         var dropped: Int { flow.dropped }
         func add(_ size: Int) -> Bool { flow.add(size) }
         func remove(_ size: Int) -> Bool { flow.remove(size) }
+        func removeUntilFull(_ size: Int) -> Bool { flow.remove(size, isSocketFull: true) }
         func announceRoom() -> Bool { flow.announceRoom() }
         func socketIsFull() { flow.socketIsFull() }
         func roomAnnounced() { flow.roomAnnounced() }
@@ -49,9 +50,26 @@ import Testing
     @Test("RW-9 a full socket is announced when what waited for it is gone")
     func socket() {
         let flow = Flow()
+        #expect(flow.add(20))
         flow.socketIsFull()
-        #expect(flow.isFull && flow.add(20))
-        #expect(flow.remove(20) && flow.announceRoom() && !flow.isFull)
+        #expect(flow.isFull && flow.remove(20) && flow.announceRoom() && !flow.isFull)
+        // Heard of when what waited is gone.
+        flow.socketIsFull()
+        #expect(!flow.isFull)
+    }
+
+    @Test("RW-9 some writes are taken, and the socket is full: those that wait announce the room")
+    func fullAfterSome() {
+        let flow = Flow()
+        for _ in 0..<2 { #expect(flow.add(1)) }
+        #expect(!flow.removeUntilFull(1) && flow.isFull)
+        #expect(flow.remove(1) && flow.announceRoom() && !flow.isFull)
+        // Nothing waits: the socket was full for what has been taken meanwhile.
+        flow.roomAnnounced()
+        #expect(flow.add(1) && !flow.removeUntilFull(1) && !flow.isFull)
+        let busy = full()
+        for _ in 0..<CommandFlow.roomAt { _ = busy.removeUntilFull(1) }
+        #expect(busy.isFull && busy.remove(1) && busy.announceRoom())
     }
 
     @Test(

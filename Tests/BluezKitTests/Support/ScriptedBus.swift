@@ -236,7 +236,8 @@ extension ScriptedBus {
     /// A manager's core, without the manager.
     func manager() -> CentralManagerCore {
         let core = CentralManagerCore(
-            central: central, of: session, place: DispatchQueue(label: "test"), preserved: nil, configuration: .init())
+            central: central, of: session, receiver: DeafApp(), place: DispatchQueue(label: "test"), preserved: nil,
+            configuration: .init())
         turn { central.add(core) }
         return core
     }

@@ -17,7 +17,7 @@ final class CheckedManager: CBCentralManager, @unchecked Sendable {  // holds: t
         (self.watch, self.queue) = (watch, queue)
         super.init(delegate: delegate, queue: queue, options: options)
         if book?.resumes == true { watch.resume() }
-        core.onRequest = { [watch] in watch.requested($1, of: $0) }
+        mirror.onRequest = { [watch] in watch.requested($1, of: $0) }
         isMade = true
     }
 
@@ -147,23 +147,29 @@ final class ContractWatch: @unchecked Sendable {  // holds: what changes is unde
 
     func allowRepetition() { lock.withLock { checker.allowRepetition() } }
 
-    func requested(_ kind: AttributeOperation.Kind, of peripheral: CBPeripheral) {
+    func requested(_ asked: AttributeRequest, of peripheral: CBPeripheral) {
+        let attribute = asked.attribute.flatMap(peripheral.attribute)
         lock.withLock {
             let request: ContractChecker.Request
-            var service: CBService?
-            switch kind {
+            let name = attribute.map { names.name($0) } ?? "none"
+            switch asked {
             case .discoverServices: request = .services
-            case .discoverIncludedServices(_, let of): (request, service) = (.included(names.name(of)), of)
-            case .discoverCharacteristics(_, let of): (request, service) = (.characteristics(names.name(of)), of)
-            case .discoverDescriptors(let of): (request, service) = (.descriptors(names.name(of)), of.service)
-            case .read(let of): (request, service) = (.read(names.name(of)), of.service)
-            case .readDescriptor(let of): (request, service) = (.read(names.name(of)), of.characteristic?.service)
-            case .write(_, let to): (request, service) = (.write(names.name(to)), to.service)
-            case .writeDescriptor(_, let to): (request, service) = (.write(names.name(to)), to.characteristic?.service)
-            case .setNotify(_, let of): (request, service) = (.notify(names.name(of)), of.service)
+            case .discoverIncludedServices: request = .included(name)
+            case .discoverCharacteristics: request = .characteristics(name)
+            case .discoverDescriptors: request = .descriptors(name)
+            case .read, .readDescriptor: request = .read(name)
+            case .write, .writeDescriptor: request = .write(name)
+            case .setNotify: request = .notify(name)
             case .readRSSI: request = .rssi
             case .writeWithoutResponse, .resubscribe: return
             }
+            let service =
+                switch attribute {
+                case let service as CBService: service
+                case let characteristic as CBCharacteristic: characteristic.service
+                case let descriptor as CBDescriptor: descriptor.characteristic?.service
+                default: CBService?.none
+                }
             if let attribute = request.attribute { askedOf[attribute] = names.name(peripheral) }
             checker.note(.request(names.name(peripheral), request, service: service.map { names.name($0) }))
         }

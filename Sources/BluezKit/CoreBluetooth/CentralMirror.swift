@@ -1,0 +1,149 @@
+import BluezKitRestore
+import Foundation
+import Synchronization
+
+/// Where a central manager's app and the core meet: turns the core's events into changes of the app's objects and into
+/// callbacks, on the app's queue and in the order in which they come.
+// holds: `manager` and `onRequest` are set before others see this; the rest is safe
+final class CentralMirror: CentralEventReceiver, @unchecked Sendable {
+    weak var manager: CBCentralManager?
+    /// For tests, which compare what an app asks with what it is answered: set before the first callback, and called
+    /// in the app's call.
+    var onRequest: (@Sendable (CBPeripheral, AttributeRequest) -> Void)?
+
+    typealias Answer = @Sendable ((any Error)?) -> Void
+
+    // holds: closures are called once, outside the lock
+    private struct Waiting: Sendable { let answer: Answer }
+    private let answers = Protected<(last: UInt32, waiting: [UInt32: Waiting])>((0, [:]))
+    private let lastRequest = Atomic<UInt32>(0)
+
+    /// An identifier that no other connect or cancel of the manager's peripherals has.
+    func newConnectionID() -> ConnectionID {
+        ConnectionID(request: lastRequest.wrappingAdd(1, ordering: .relaxed).newValue)
+    }
+
+    /// The identifiers up to this one are taken, by what was restored.
+    func skip(to connectionID: ConnectionID) { lastRequest.store(connectionID.request, ordering: .relaxed) }
+
+    /// - Returns: The ticket of what `answer` waits for.
+    func await(_ answer: @escaping Answer) -> UInt32 {
+        answers.withLock { answers in
+            answers.last &+= 1
+            answers.waiting[answers.last] = Waiting(answer: answer)
+            return answers.last
+        }
+    }
+
+    /// MIS-5. An app that releases its manager as well is at its end.
+    func logRelease(of identity: DeviceIdentity, wasConnected: Bool, _ core: CentralManagerCore) {
+        let bus = core.central.bus
+        bus.run {
+            bus.after(bus.timing.link.release) { [weak manager = self.manager] in
+                guard manager != nil else { return }
+                Log.misuse(
+                    wasConnected
+                        ? "Forcing disconnection of unused peripheral \(identity.addressText), "
+                            + "Did you forget to cancel the connection?"
+                        : "Cancelling connection for unused peripheral \(identity.addressText), "
+                            + "Did you forget to keep a reference to it?")
+            }
+        }
+    }
+
+    // MARK: Events
+
+    func receive(_ event: CentralEvent) {
+        if case .bondRemoved(let ticket, let error) = event {
+            let waiting = answers.withLock { $0.waiting.removeValue(forKey: ticket) }
+            waiting?.answer(error?.error)
+            return
+        }
+        guard let manager else { return }
+        switch event {
+        case .value(let value, let id, let identity, let connectionID):
+            manager.known(identity)?.deliver(value, of: id, connectionID)
+        case .peripheral(let identity, let event):
+            if let peripheral = manager.known(identity) {
+                receive(event, of: peripheral, manager)
+            } else {
+                decline(event, of: identity, manager.core)
+            }
+        case .discovered(let identity, let properties, let token):
+            manager.discovered(identity, properties, scan: token)
+        case .state(let state, let generation, let stack, let adapter):
+            manager.shared.withLock { shared in
+                shared.adapter = adapter
+                // Not before: until then a command from another thread belongs to the generation that the app knows.
+                if state.value == .poweredOn { shared.generation = generation }
+            }
+            manager.enter(state.value, stackGeneration: stack)
+        case .restored(let plan, let adapter): manager.restore(plan, adapter)
+        case .connectionEvent(let event, let identity, let name):
+            let peripheral = manager.peripheral(identity)
+            if let name { _ = peripheral.updateName(name) }
+            manager.delegate?.centralManager(manager, connectionEventDidOccur: event.value, for: peripheral)
+        case .bondRemoved: break  // above
+        }
+    }
+
+    private func receive(_ event: PeripheralEvent, of peripheral: CBPeripheral, _ manager: CBCentralManager) {
+        switch event {
+        case .connected(let connectionID, let mtuBytes):
+            guard peripheral.enterConnected(connectionID: connectionID, mtuBytes: mtuBytes) else { return }
+            manager.preserve(peripheral)
+            manager.delegate?.centralManager(manager, didConnect: peripheral)
+        case .cancelled(let connectionID):
+            guard peripheral.leave(after: connectionID) else { return }
+            manager.delegate?.centralManager(
+                manager, didDisconnectPeripheral: peripheral, timestamp: CFAbsoluteTimeGetCurrent(),
+                isReconnecting: false, error: nil)
+        case .lost(let connectionID, let next, let error, let time):
+            guard peripheral.leave(connectionID: connectionID, for: next) else { return }
+            if next != nil { manager.preserve(peripheral) }
+            manager.delegate?.centralManager(
+                manager, didDisconnectPeripheral: peripheral, timestamp: time, isReconnecting: next != nil,
+                error: error.error)
+            // Not before: a process that ends inside the callback, and has not acted on it yet, gets it again.
+            if next == nil { manager.preserve(peripheral) }
+        case .failed(let connectionID, let error):
+            guard peripheral.leave(connectionID: connectionID) else { return }
+            manager.delegate?.centralManager(manager, didFailToConnect: peripheral, error: error.error)
+            manager.preserve(peripheral)
+        case .name(let name, let isNews):
+            guard peripheral.updateName(name), isNews else { return }
+            peripheral.delegate?.peripheralDidUpdateName(peripheral)
+        case .mtu(let bytes, let connectionID): peripheral.update(mtuBytes: bytes, connectionID: connectionID)
+        case .bonded(let isBonded): peripheral.update(isBonded: isBonded)
+        case .identity(let identity): peripheral.update(identity)
+        case .answer(let answer, let connectionID):
+            if peripheral.isCurrent(connectionID) { peripheral.receive(answer) }
+        case .servicesChanged(let ids, let connectionID):
+            guard peripheral.isCurrent(connectionID) else { return }
+            let services = peripheral.invalidate(ids)
+            peripheral.delegate?.peripheral(peripheral, didModifyServices: services)
+        case .written(let progress, let connectionID):
+            if peripheral.note(progress, connectionID) { peripheral.announceRoom(connectionID) }
+        case .room(let connectionID): peripheral.announceRoom(connectionID)
+        case .question(let question, let ticket):
+            manager.pairing.ask(question, about: peripheral) { [core = manager.core] accepts, passkey in
+                core.send(.answerQuestion(ticket: ticket, accepts: accepts, passkey: passkey))
+            }
+        case .questionEnded: manager.pairing.ended?(peripheral)
+        case .channelOpened(let number, let psm, let passed, let connectionID):
+            if peripheral.isCurrent(connectionID) { peripheral.opened(number, psm, passed.socket) }
+        case .channelRefused(let psm, let error, let connectionID):
+            guard peripheral.isCurrent(connectionID) else { return }
+            Log.debug("channel \(psm.hex) of \(peripheral): \(error.error)")
+            peripheral.delegate?.peripheral(peripheral, didOpen: nil, error: error.error)
+        case .endChannel(let number): peripheral.endpoint(of: number)?.end()
+        case .channelEnded(let number): peripheral.updateChannels { $0.channels.removeAll { $0.number == number } }
+        }
+    }
+
+    /// The app has released the peripheral: a question about it would wait for an answer.
+    private func decline(_ event: PeripheralEvent, of identity: DeviceIdentity, _ core: CentralManagerCore) {
+        guard case .question(_, let ticket) = event else { return }
+        core.send(.answerQuestion(ticket: ticket, accepts: false, passkey: nil))
+    }
+}
