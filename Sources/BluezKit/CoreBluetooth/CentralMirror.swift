@@ -111,7 +111,8 @@ final class CentralMirror: CentralEventReceiver, @unchecked Sendable {
             manager.delegate?.centralManager(manager, didFailToConnect: peripheral, error: error.error)
             manager.preserve(peripheral)
         case .name(let name, let isNews):
-            guard peripheral.updateName(name), isNews else { return }
+            // Of a change that was on its way when Bluetooth went off, nothing is heard (O-18).
+            guard peripheral.updateName(name), isNews, manager.state == .poweredOn else { return }
             peripheral.delegate?.peripheralDidUpdateName(peripheral)
         case .mtu(let bytes, let connectionID): peripheral.update(mtuBytes: bytes, connectionID: connectionID)
         case .bonded(let isBonded): peripheral.update(isBonded: isBonded)

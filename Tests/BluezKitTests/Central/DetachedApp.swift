@@ -57,6 +57,11 @@ final class DetachedApp: NSObject, CBCentralManagerDelegate, CBPeripheralDelegat
         turn { _ = core.cancel(connectionID) }
     }
 
+    /// The app hears of `state`. In a turn.
+    func enter(_ state: CBManagerState) {
+        manager.core.post(.state(Coded(state), generation: 1, stack: nil, adapter: nil))
+    }
+
     /// All that has been posted is delivered.
     func settle() async throws {
         let mark = UUID().uuidString

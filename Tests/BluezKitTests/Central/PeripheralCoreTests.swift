@@ -234,9 +234,27 @@ import Testing
     func names() async throws {
         let app = DetachedApp()
         app.turn {
+            app.enter(.poweredOn)
             app.core.updateName("One")
             app.core.nameChanged("One")
             app.core.nameChanged("Two")
+            app.core.nameChanged("Two")
+        }
+        #expect(try await app.callbacks() == ["name Two"])
+    }
+
+    @Test("O-18 O-44 a name that changes while Bluetooth is off, or on its way when it goes off, is no callback")
+    func nameWhileOff() async throws {
+        let app = DetachedApp()
+        app.turn {
+            app.enter(.poweredOn)
+            app.enter(.poweredOff)
+            app.core.nameChanged("One")
+        }
+        #expect(try await app.callbacks() == [])
+        #expect(app.peripheral.name == "One")
+        app.turn {
+            app.enter(.poweredOn)
             app.core.nameChanged("Two")
         }
         #expect(try await app.callbacks() == ["name Two"])
