@@ -6,6 +6,8 @@ final class ModelRun: @unchecked Sendable {  // holds: what changes is under `lo
     struct Failure {
         let seed: UInt64
         let violations: [String]
+        /// What happened, line by line: it may not happen again.
+        let story: [String]
 
         /// Distinguishes faults: the first violation without its numbers and lists.
         var kind: String { Self.kind(violations) }
@@ -110,7 +112,7 @@ final class ModelRun: @unchecked Sendable {  // holds: what changes is under `lo
             count += 1
             playing[seed] = nil
             if let first = violations.first {
-                found.append(Failure(seed: seed, violations: violations))
+                found.append(Failure(seed: seed, violations: violations, story: story.all))
                 tell("model: seed \(seed): \(first.prefix(300))\n\(story.text)")
             }
             guard ContinuousClock.now > told + .seconds(30) else { return }
@@ -153,7 +155,8 @@ private final class Story: @unchecked Sendable {  // holds: what changes is unde
         lock.withLock { lines.append("    \(milliseconds) ms  \(text)") }
     }
 
-    var text: String { lock.withLock { lines.joined(separator: "\n") } }
+    var all: [String] { lock.withLock { lines } }
+    var text: String { all.joined(separator: "\n") }
 }
 
 /// A line that is printed immediately, also to a pipe.

@@ -31,7 +31,8 @@ import Testing
             for failure in run.kinds {
                 group.addTask {
                     let script = await run.shrink(failure)
-                    tell("seed \(failure.seed): \(failure.violations[0])\n    scripts/model --replay '\(script)'")
+                    let cause = "seed \(failure.seed): \(failure.violations[0])\n    scripts/model --replay '\(script)'"
+                    Issue.record("\(cause)\n\(failure.story.suffix(40).joined(separator: "\n"))")
                 }
             }
         }
