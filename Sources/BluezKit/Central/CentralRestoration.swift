@@ -152,16 +152,16 @@ extension DeviceConnection {
     fileprivate func adopt(_ core: PeripheralCore, _ subscribed: [AttributeID], _ connectionID: ConnectionID) {
         add(core)
         let isNew = !isUp
-        client.adopt(for: core)
+        client.reader.adopt(for: core)
         claim(for: core)
         for characteristic in subscribed {
             client.add(AttributeOperation(.resubscribe(characteristic), of: core, connectionID: connectionID))
         }
         if isNew {
-            client.readUnreadObjects()
+            client.reader.readUnreadObjects()
             // Others of this process may have been connecting: they have their link.
             handle(.adopt)
         }
-        if !client.isDiscovered, device.properties.areServicesResolved { client.servicesResolved() }
+        if !client.reader.isDiscovered, device.properties.areServicesResolved { client.reader.servicesResolved() }
     }
 }

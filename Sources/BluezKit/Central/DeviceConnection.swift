@@ -6,7 +6,7 @@ import Foundation
 /// ``LinkStateMachine`` decides, and shares its link among the apps' peripherals. Confined to the bus queue.
 final class DeviceConnection: CustomStringConvertible {
     let device: Device
-    private let central: CentralRole
+    let central: CentralRole
     private var machine: LinkStateMachine
     /// The attributes of the link, or of the one that is being made. Replaced when that has ended.
     private(set) var client: GATTClient
@@ -14,19 +14,16 @@ final class DeviceConnection: CustomStringConvertible {
     private(set) var channels: LinkChannels
     /// The peripherals that use the link. Few: one for each manager at most.
     private(set) var clients: [PeripheralCore] = []
-    private var ownership: LinkOwnership
+    var ownership: LinkOwnership
     /// `Connect` is on its way.
-    private var attempt: ConnectAttempt?
+    var attempt: ConnectAttempt?
     /// It was on its way when the last link ended.
-    private var earlierAttempt: ConnectAttempt?
-    private var loss: LinkLoss
+    var earlierAttempt: ConnectAttempt?
+    var loss: LinkLoss
     /// When the last link has ended.
     private var downSince = CFAbsoluteTime(0)
     private var timer: (any DispatchSourceTimer)?
-    private var matchRules: [MatchRule] = []
-    private var isPausingDiscovery = false
-    /// A discovery runs so that the kernel connects.
-    private var isDiscovering = false
+    var matchRules: [MatchRule] = []
 
     init(of device: Device, in central: CentralRole) {
         (self.device, self.central) = (device, central)
@@ -37,9 +34,9 @@ final class DeviceConnection: CustomStringConvertible {
         channels = LinkChannels(of: device, in: central)
     }
 
-    private var bus: BlueZBus { central.bus }
+    var bus: BlueZBus { central.bus }
     /// For `Disconnect`, which must not overtake `Connect`.
-    private var caller: BlueZProxy? { client.countedProxy(device.path, BlueZ.device) }
+    var caller: BlueZProxy? { client.countedProxy(device.path, BlueZ.device) }
     private var isAttached: Bool { device.connection === self }
 
     var description: String {
@@ -63,7 +60,7 @@ final class DeviceConnection: CustomStringConvertible {
 
     /// `didConnect`. A link that BlueZ has resolved already has an MTU, which the app finds then.
     private func announce(_ core: PeripheralCore) {
-        client.awaitMTU { [weak self, weak core] in
+        client.reader.awaitMTU { [weak self, weak core] in
             if let self, let core, isUp, core.request != nil, !core.isUp { core.announceConnection() }
         }
     }
@@ -125,7 +122,7 @@ final class DeviceConnection: CustomStringConvertible {
         }
         if changes.contains(.servicesResolved), device.properties.areServicesResolved {
             loss.linkWorks()
-            client.servicesResolved()
+            client.reader.servicesResolved()
         }
     }
 
@@ -133,7 +130,7 @@ final class DeviceConnection: CustomStringConvertible {
     func recordDisconnect(reason: String, message: String) { loss.record((reason, message)) }
 
     func deviceRemoved() {
-        client.forgetTable()
+        client.reader.forget()
         handle(.connectedChanged(false))
         // BlueZ 5.66 never answers a `Connect` to what it forgets meanwhile.
         if phase == .attempting, let attempt {
@@ -156,6 +153,12 @@ final class DeviceConnection: CustomStringConvertible {
     // MARK: What the machine decides
 
     func handle(_ event: LinkStateMachine.Event) { apply(machine.handle(event)) }
+
+    /// Ends a link, or an attempt, that a process has left which has died.
+    func endOrphan(_ lease: LinkLease) {
+        ownership.inherit(lease)
+        apply(machine.inherit())
+    }
 
     private func apply(_ actions: [LinkStateMachine.Action]) {
         for action in actions {
@@ -183,7 +186,7 @@ final class DeviceConnection: CustomStringConvertible {
         dropIfUnused()
     }
 
-    private func startTimer(_ delay: Duration) {
+    func startTimer(_ delay: Duration) {
         stopTimer()
         timer = bus.timer(delay) { [weak self] in
             self?.stopTimer()
@@ -196,207 +199,13 @@ final class DeviceConnection: CustomStringConvertible {
         timer = nil
     }
 
-    private func pauseDiscovery(_ pauses: Bool) {
-        guard isPausingDiscovery != pauses else { return }
-        isPausingDiscovery = pauses
-        central.discovery.pause(pauses)
-    }
-
-    /// What an attempt changes of discovery ends with it, however it ends.
-    private func endDiscoveryChanges() {
-        pauseDiscovery(false)
-        discover(false)
-    }
-
-    private func discover(_ discovers: Bool) {
-        guard isDiscovering != discovers else { return }
-        isDiscovering = discovers
-        central.discovery.listen(discovers, for: device)
-    }
-
     /// BlueZ has the device under another path: a question about the old one cannot be answered.
     func pathChanges() { central.pairing.endQuestion(about: device.path) }
-
-    /// The signals of the device and its attributes.
-    func updateMatchRules() {
-        for rule in matchRules { bus.connection?.removeMatch(rule) }
-        let (interface, member) = ("org.freedesktop.DBus.Properties", "PropertiesChanged")
-        matchRules = [
-            // The bus allows some hundred rules: where many wait, those that come last share one.
-            central.connected.count <= 64
-                ? MatchRule(sender: BlueZ.busName, path: device.path)
-                : MatchRule(sender: BlueZ.busName, interface: interface, member: member, argument0: BlueZ.device),
-            // Of all devices: one rule for each link is not possible (see MatchRule).
-            MatchRule(sender: BlueZ.busName, interface: interface, member: member, argument0: BlueZ.characteristic),
-            MatchRule(sender: BlueZ.busName, interface: interface, member: member, argument0: BlueZ.service),
-        ]
-        for rule in matchRules { bus.connection?.addMatch(rule) }
-    }
-
-    // MARK: Asking BlueZ
-
-    /// Asks in one go whether BlueZ knows the device, and whether it has attributes of it already: those will not be
-    /// announced again.
-    private func readDevice() {
-        if central.adapter.mayReportStaleLinks { return handle(.linkIsEnding) }
-        // Not where BlueZ has been asked to connect already: that would hold up all others.
-        if phase == .checking, let pause = central.unanswered.pause(of: device.identity) { return startTimer(pause) }
-        let wasLeased = isLeased
-        ask { [weak self] isConnected in
-            guard let self else { return }
-            ownership.settle(isConnected: isConnected == true)
-            if isConnected == true, !ownership.isOurs, phase == .checking {
-                // The link cannot be used any more, and there can be a new one soon.
-                do { try ownership.share(leaseName, for: statePaths) } catch { return handle(.linkIsEnding) }
-                if wasLeased, !isLeased { return handle(.linkIsEnding) }
-            }
-            client.readUnreadObjects()
-            handle(.deviceRead(connected: isConnected))
-        }
-    }
-
-    /// - Parameter answered: Gets whether it is connected; nil: BlueZ does not know it. Not called if the link has
-    ///   ended meanwhile.
-    func ask(hasFollowed: Bool = false, answered: @escaping (_ isConnected: Bool?) -> Void) {
-        guard bus.connection != nil else { return }
-        client.readTable()
-        client.ask(device.path, BlueZ.device) {
-            $0.getAll(completion: $1)
-        } answered: { [weak self, weak client] result in
-            guard let self, client?.isCurrent == true else { return }
-            var isConnected: Bool?
-            switch result {
-            case .success(let reply):
-                applyProperties(in: reply)
-                isConnected = device.properties.isConnected
-            case .failure(let error) where !BlueZErrorName.meansUnknownObject(error.name):
-                isConnected = false  // try, and let Connect tell what is wrong
-            case .failure where !hasFollowed:
-                return central.store.follow(device, self) { [weak self] mustLookAgain in
-                    guard mustLookAgain else { return answered(nil) }
-                    self?.ask(hasFollowed: true, answered: answered)
-                }
-            case .failure: break
-            }
-            central.store.adoptIdentity(of: device)
-            answered(isConnected)
-        }
-    }
-
-    private func applyProperties(in reply: Message) {
-        device.markPresent()
-        var reader = reply.reader
-        do throws(BusError) { _ = try device.apply(&reader, uuids: central.store.uuids) } catch {
-            Log.warning("\(device.path): \(error.message)")
-        }
-        if device.properties.isBonded { client.bondAnnounced() }
-        for core in clients {
-            if let name = device.properties.name { core.updateName(name) }
-            core.updateBond(device.properties.isBonded)
-        }
-    }
-
-    // MARK: Connecting
-
-    private func connect() {
-        guard bus.connection != nil else { return }
-        // It tries again after a moment.
-        guard client.takeLane(), let lane = client.calls.lane, let caller,
-            let proxy = client.proxy(device.path, BlueZ.device)
-        else { return handle(.connectReply(.transient)) }
-        let attempt: ConnectAttempt
-        do throws(LinkLease.IsEnding) {
-            attempt = ConnectAttempt(hasExistingLease: try ownership.take(leaseName, for: statePaths))
-        } catch {
-            // Another process is ending the link: an attempt would be cut with it.
-            return handle(.connectReply(.transient))
-        }
-        self.attempt = attempt
-        AdvertisedServices.record(device)
-        pauseDiscovery(true)
-        let timing = bus.timing.connect
-        let needsDiscovery = timing.bondsNeedDiscovery && device.properties.isBonded
-        bus.after(needsDiscovery ? timing.bondedPause : timing.discoveryPause) { [weak self, weak client] in
-            guard let self, client?.isCurrent == true, self.attempt === attempt else { return }
-            pauseDiscovery(false)
-            discover(needsDiscovery && phase == .attempting)
-        }
-        let identity = device.identity
-        // The lane lasts as long as the call.
-        let replied: BlueZProxy.Completion = {
-            [weak self, weak device, weak bus, lane, weak unanswered = central.unanswered] result in
-            attempt.call.ended(result.failure)
-            if attempt.call.isOverdue { unanswered?.record(attempt.call, about: identity, on: lane) }
-            if attempt.isAnswered, result.failure == nil {
-                // BlueZ had forgotten the device, so that the `Connect` had failed, and heard it again before it came
-                // to that call: the link is this process's.
-                if let connection = device?.connection, connection.isWanted { return connection.claimLateLink() }
-                bus?.disconnect(caller, mayCall: { device?.connection?.isWanted != true })
-                return
-            }
-            self?.replied(to: attempt, result)
-        }
-        device.connect(by: proxy, completion: lane.inOrder(replied))
-    }
-
-    private func claimLateLink() { if !ownership.isOurs { _ = try? ownership.take(leaseName, for: statePaths) } }
-
-    private func replied(to attempt: ConnectAttempt, _ result: Result<Message, BusError>) {
-        guard attempt.answer() else { return }
-        let isCurrent = attempt === self.attempt
-        if isCurrent ? isUp : attempt === earlierAttempt {
-            // Also where the bus answers in the place of a bluetoothd that has crashed.
-            result.failure == nil ? loss.attemptSucceeded(at: .now()) : loss.attemptFailedWhileUp(at: .now())
-            if phase == .lost { holdLoss() }
-        }
-        guard isCurrent else { return }
-        self.attempt = nil
-        endDiscoveryChanges()
-        guard let error = result.failure else { return handle(.connectReply(nil)) }
-        Log.debug("connect \(device.path): \(error.name) \(error.message)")
-        let failure = device.attemptFailed(error)
-        if attempt.endsLease(after: error, isWanted: phase == .attempting) { ownership.ended() }
-        handle(.connectReply(failure))
-    }
-
-    private func disconnect() {
-        endDiscoveryChanges()
-        guard ownership.beginEnding() else {
-            Log.debug("\(device.path): other programs use the link, which stays")
-            return handle(.kept)
-        }
-        callDisconnect()
-    }
-
-    private func callDisconnect() {
-        guard let proxy = caller else { return }
-        let answered = { [weak self, weak client] (result: Result<Message, BusError>) in
-            guard let self, client?.isCurrent == true else { return }
-            if let error = result.failure, !BlueZErrorName.isAnswer(result) {
-                device.warnStillConnected(error)
-                // The file stays, as that of an orphaned link. Not if the link ends in the next seconds.
-                if !device.properties.isConnected { ownership.abandon() }
-            } else if result.failure.map({ BlueZErrorName.meansUnknownObject($0.name) }) ?? true {
-                // Until it is answered, or the link has gone: then the lease goes, and not before.
-                ownership.ended()
-            }
-            handle(.disconnectReply)
-        }
-        let wasOurs = ownership.isOurs
-        let mayCall = { [weak self, weak client] in
-            // Not when it has ended meanwhile: there may be a new link soon.
-            guard let self, client?.isCurrent == true, phase == .closing else { return false }
-            guard wasOurs, !ownership.isOurs else { return true }
-            handle(.kept)  // what BlueZ is at is another program's
-            return false
-        }
-        bus.disconnect(proxy, mayCall: mayCall, answered: answered)
-    }
 
     // MARK: The link is there, or has gone
 
     private func linkUp() {
-        endDiscoveryChanges()
+        attempt?.endDiscoveryChanges()
         ownership.settle(isConnected: true)
         if !ownership.isOurs { try? ownership.share(leaseName, for: statePaths) }
         loss.reset()
@@ -404,7 +213,7 @@ final class DeviceConnection: CustomStringConvertible {
         client.linkUp()
         for core in clients where core.request != nil && !core.isUp { announce(core) }
         // BlueZ may have told what is below the device while the attempt ran.
-        client.continueReading()
+        client.reader.continueReading()
     }
 
     /// The link has ended. Those who have cancelled hear of it now; those who have not, by ``reportLoss()``.
@@ -422,7 +231,7 @@ final class DeviceConnection: CustomStringConvertible {
         }
     }
 
-    private func holdLoss() {
+    func holdLoss() {
         let isAwaited = clients.contains { $0.request?.wasUp == true }
         guard let delay = loss.hold(isAwaited: isAwaited, isBonded: device.properties.isBonded) else {
             return handle(.timerFired)
@@ -472,69 +281,31 @@ final class DeviceConnection: CustomStringConvertible {
     /// Whether an attempt has failed so that bluetoothd, if it has ended now, has crashed because of it.
     var mayHaveLostBond: Bool { loss.mayHaveLostBond(at: .now()) }
 
-    /// BlueZ began to pair for the operation that runs. Refused, it never answers that, nor anything that follows on
-    /// this link, and forgets the device 30 s later (seen with 5.66). So both end now.
+    /// The app has refused to pair.
     func pairingRefused() {
         channels.pairingRefused()
-        guard client.mayPairForOperation else { return }
-        endUseless(
-            (DisconnectReason.authentication, "pairing was refused"),
-            failing: .remote(name: BlueZErrorName.notPermitted, message: BlueZErrorName.notPaired))
-    }
-
-    /// The running operation was not answered in time.
-    func operationTimedOut() {
-        endUseless((DisconnectReason.timeout, "a request was not answered in time"), failing: .timedOut)
-    }
-
-    /// BlueZ will never answer a call of the running operation, which is over.
-    func callWasLost() {
-        let isLeftAlone = central.unanswered.pause(of: device.identity) != nil
-        guard isUp, !client.calls.isHalted, isLeftAlone || client.calls.burdenLane(bus.timing.unanswered) else {
-            return
-        }
-        endUseless((DisconnectReason.unanswered, "BlueZ does not answer"), failing: .timedOut)
+        client.pairingRefused()
     }
 
     /// Ends a link on which BlueZ answers nothing any more.
     /// - Parameter failure: What the operation gets that runs.
-    private func endUseless(_ reason: LinkLoss.Reason, failing failure: BusError) {
+    func endUseless(_ reason: LinkLoss.Reason, failing failure: BusError) {
         loss.recordOwn(reason)
         client.halt(failure)
         guard let proxy = caller else { return }
         bus.disconnect(proxy, mayCall: { [weak client] in client?.isCurrent == true })
     }
 
-    /// BlueZ has not answered some operations of the link that has ended. If it does not because of that it never will,
-    /// and may use freed memory when the attribute is used again (``BlueZDifference/keptOperation``): then it is made
-    /// to forget the device. Not if that would cost a bond, or a link.
-    private func forgetIfStuck() {
-        let (device, calls) = (device, client.calls)
-        let isPending = { calls.abandoned.contains { !$0.isAnswered && !$0.isOfRemovedAttribute } }
-        guard isPending(), let caller, let adapter = device.path.parent else { return }
-        // What it answers because of the end of the link comes before this answer.
-        caller.get("Connected") { [bus, weak unanswered = central.unanswered] result in
-            var reader = (try? result.get())?.reader
-            let isConnected = try? reader?.readVariant { (value) throws(BusError) in try value.readBool() }
-            guard isPending(), isConnected == false, !device.properties.isBonded else { return }
-            Log.debug("\(device.path): forgotten, as BlueZ has not answered an operation")
-            bus.ask(adapter, BlueZ.adapter, counting: { unanswered?.counting(device, on: $0) }) {
-                $0.removeDevice(device.path, completion: $1)
-            } answered: { _ in
-            }
-        }
-    }
-
     /// Of the old link nothing is answered or delivered any more.
     private func endGeneration(keepsLease: Bool = false) {
-        endDiscoveryChanges()
+        attempt?.endDiscoveryChanges()
         client.end()
         (earlierAttempt, attempt) = (attempt, nil)
         if !keepsLease { device.properties.isConnected ? ownership.abandon() : ownership.ended() }
         central.pairing.endQuestion(about: device.path)
         device.markDisconnected()
         client.endSubscriptions()
-        forgetIfStuck()
+        client.forgetIfStuck()
         client = GATTClient(of: device, in: central)
         channels.end()
         channels = LinkChannels(of: device, in: central)
@@ -560,27 +331,5 @@ final class DeviceConnection: CustomStringConvertible {
         for rule in matchRules { bus.connection?.removeMatch(rule) }
         clients.forEach { $0.drop() }
         (matchRules, clients) = ([], [])
-    }
-}
-
-// MARK: - Links that several programs use
-
-extension DeviceConnection {
-    private var leaseName: String? { central.leaseName(of: device.path) }
-
-    /// Whether programs with BluezKit have made the link, or the attempt.
-    private var isLeased: Bool { central.isLeased(device) }
-
-    /// Preserved state that wants the link.
-    private var statePaths: [String] {
-        clients.filter { $0.request != nil }.compactMap(\.manager.configuration.statePath)
-    }
-
-    func claim(for core: PeripheralCore) { core.manager.configuration.statePath.map { ownership.claim($0) } }
-
-    /// Ends a link, or an attempt, that a process has left which has died.
-    func endOrphan(_ lease: LinkLease) {
-        ownership.inherit(lease)
-        apply(machine.inherit())
     }
 }

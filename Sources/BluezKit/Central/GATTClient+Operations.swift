@@ -1,86 +1,24 @@
 import BluezDBus
 import Foundation
 
-/// What apps do with the attributes, in the order of the calls (RW-1).
+/// What an operation asks of BlueZ, or of the table.
 extension GATTClient {
-    typealias Entry = AttributeQueue<AttributeOperation>.Entry
-
-    /// An operation of an app.
-    func add(_ operation: AttributeOperation) {
-        if let entry = queue.add(operation) { execute(entry) }
-    }
-
-    /// The running operation is over: on with the next.
-    func finish(_ id: Int) {
-        guard queue.running?.id == id else { return }
-        answerRunning = nil
-        abandonCall()
-        if let next = queue.finish(id) { execute(next) }
-    }
-
-    /// An object of BlueZ has gone, with all below it. BlueZ answers nothing that is under way for that, not even with
-    /// an error. It ends when the change is reported (IV-3): it may show by then that the link has ended, and all of
-    /// it.
-    func loseOperation(on path: ObjectPath) {
-        guard let running = queue.running, let attribute = running.operation.place?.path,
-            attribute == path.rawValue || attribute.hasPrefix(path.rawValue + "/")
-        else { return }
-        lostOperation = running.id
-    }
-
-    /// Begins an operation. Many are over at once, and so is then the next one: they follow each other in a loop, not
-    /// inside each other.
-    func execute(_ entry: Entry) {
-        nextEntry = entry
-        guard !isExecuting else { return }
-        isExecuting = true
-        defer { isExecuting = false }
-        while let entry = nextEntry {
-            nextEntry = nil
-            if queue.running?.id == entry.id { begin(entry) }
-        }
-    }
-
-    private func begin(_ entry: Entry) {
-        if calls.isHalted { return }
+    func perform(_ entry: Entry) {
         let operation = entry.operation
-        // BlueZ resolves the whole table on its own; an earlier request waits (GD-13).
-        if !isDiscovered, operation.request.waitsForServices || isAdopted { return }
-        // Sockets and calls reach BlueZ on different ways; what was written first must be there first (O-27).
-        guard isDrained(before: operation) else { return awaitDrained(entry) }
-        if operation.request.waitsForServices, didReportReadError { return readAgain() }
-        if isStale(operation) {
-            let end: (Result<Message, BusError>) -> Void = { [weak self] _ in
-                guard let self else { return }
-                // What was restored the app has not asked for: `didModifyServices` reports it.
-                if case .resubscribe = operation.request {} else { operation.fail(staleAttribute) }
-                finish(entry.id)
-            }
-            guard isChangeReportDue else { return end(.failure(BlueZErrorName.gone)) }
-            // As with what goes during an operation (`noteEnd`).
-            (answerRunning, lostOperation) = (end, entry.id)
-            return
-        }
-        if operation.request.waitsForServices, let readError = table.readError {
-            // What is too large stays so.
-            if case .limit = readError {} else { didReportReadError = true }
-            operation.fail(error(readError, .attributeRead))
-            return finish(entry.id)
-        }
         let (core, path, version) = (operation.core, operation.path, operation.place?.version)
         switch operation.request {
         case .discoverServices(let wanted):
-            let services = table.visibleServices().matching(wanted, \.uuid)
+            let services = reader.table.visibleServices().matching(wanted, \.uuid)
             operation.answer(.services(core.found(services)))
         case .discoverIncludedServices(let wanted, let service):
-            let included = table.includedServices(of: path).matching(wanted, \.uuid)
+            let included = reader.table.includedServices(of: path).matching(wanted, \.uuid)
             operation.answer(.includedServices(core.found(included), of: service))
         case .discoverCharacteristics(let wanted, let service):
-            let found = table.characteristics(of: path, isBonded: device.properties.isBonded)
+            let found = reader.table.characteristics(of: path, isBonded: device.properties.isBonded)
                 .matching(wanted, \.uuid)
             operation.answer(.characteristics(core.found(found, version: version), of: service))
         case .discoverDescriptors(let characteristic):
-            let found = table.descriptors(of: path)
+            let found = reader.table.descriptors(of: path)
             operation.answer(.descriptors(core.found(found, version: version), of: characteristic))
         case .read(let characteristic): return read(characteristic, entry)
         case .readDescriptor(let descriptor): return readDescriptor(descriptor, entry)
@@ -93,84 +31,6 @@ extension GATTClient {
         }
         finish(entry.id)
     }
-
-    /// Whether another attribute may have got its place in the table (IV-1).
-    private func isStale(_ operation: AttributeOperation) -> Bool {
-        guard operation.request.attribute != nil else { return false }
-        guard let place = operation.place else { return true }
-        let service = AttributeTable.service(of: place.path)
-        let version = place.version ?? operation.core.restoredVersions[service]
-        return version != table.version(of: service)
-    }
-
-    var staleAttribute: any Error { CBError(.invalidHandle) }
-
-    /// Makes a call for the running operation. `answer` gets the result if the link is still the same one; then the
-    /// next operation runs.
-    func call(
-        _ path: String, _ interface: String, _ entry: Entry,
-        _ make: @escaping (BlueZProxy, @escaping BlueZProxy.Completion) -> Void,
-        answer: @escaping (Result<Message, BusError>) -> Void
-    ) {
-        guard isCurrent, let path = ObjectPath(path), let proxy = proxy(path, interface) else { return }
-        let id = entry.id
-        answerRunning = { [weak self] result in
-            guard let self else { return }
-            answer(result)
-            finish(id)
-        }
-        attempt(id, proxy, make: make)
-    }
-
-    /// What BlueZ never answers keeps nothing of the app: the link has the answer, and the call the operation's number.
-    private func attempt(
-        _ id: Int, _ proxy: BlueZProxy, tries: Int = 0,
-        make: @escaping (BlueZProxy, @escaping BlueZProxy.Completion) -> Void
-    ) {
-        let replied: BlueZProxy.Completion = { [weak self] result in
-            guard let self, isRunning(id) else { return }
-            if result.failure == .timedOut { return timedOut() }
-            if let error = result.failure, BlueZErrorName.meansAcquired(error), tries < bus.timing.gatt.writerRetries {
-                // BlueZ notices some moments later that we have closed a socket; until then it refuses other writes.
-                bus.after(bus.timing.gatt.writerRetry * (1 << tries)) { [weak self] in
-                    guard let self, isRunning(id) else { return }
-                    attempt(id, proxy, tries: tries + 1, make: make)
-                }
-            } else if let error = result.failure, mayPair(after: error) {
-                // CN-14: the app sees only what comes of the second attempt.
-                let answered: BlueZProxy.Completion = { [weak self] result in
-                    guard let self, isRunning(id) else { return }
-                    if result.failure == .timedOut { return timedOut() }
-                    answerRunning?(result)
-                }
-                pair { [weak self] isPaired in
-                    guard let self, isPaired, isRunning(id) else { return answered(result) }
-                    make(proxy, noting(answered))
-                }
-            } else if result.failure != nil {
-                bondAnnounced()
-                answerRunning?(result)
-            } else {
-                whenBonded { [weak self] in
-                    if let self, isRunning(id) { answerRunning?(result) }
-                }
-            }
-        }
-        make(proxy, noting(replied))
-    }
-
-    /// For a call that BlueZ may never answer, and for what must follow such a call.
-    func proxy(_ path: ObjectPath, _ interface: String, on lane: CallLane? = nil) -> BlueZProxy? {
-        guard let connection = (lane ?? self.lane)?.connection else { return nil }
-        var proxy = BlueZProxy(bus: connection, path: path, interface: interface)
-        let timing = bus.timing.gatt
-        proxy.attributeDeadline = device.properties.isBonded ? timing.answer : timing.pairingAnswer
-        return proxy
-    }
-
-    /// BlueZ has given no answer within the time that the peer has for one: after that nothing may be asked on the
-    /// link.
-    func timedOut() { device.connection?.operationTimedOut() }
 
     func error(_ error: BusError, _ context: BlueZErrorContext) -> any Error {
         if BlueZErrorName.meansUnknownObject(error.name) { return staleAttribute }
@@ -265,14 +125,14 @@ extension GATTClient {
     // MARK: Pairing for an operation
 
     /// Whether an operation that was refused so goes well after a pairing, and one may be tried.
-    private func mayPair(after error: BusError) -> Bool {
+    func mayPair(after error: BusError) -> Bool {
         error.name == BlueZErrorName.notPermitted && error.message == BlueZErrorName.notPaired
             && !device.properties.isBonded
             && device.connection?.clients.contains { $0.request != nil && !$0.abilities.isEmpty } == true
     }
 
     /// Pairs. Not with a device that is bonded: BlueZ before 5.79 would look for it on BR/EDR.
-    private func pair(completion: @escaping (_ isPaired: Bool) -> Void) {
+    func pair(completion: @escaping (_ isPaired: Bool) -> Void) {
         // That has the agent, and cannot be replaced as others are.
         guard let first = bus.firstLane else { return }
         guard first.lost < bus.timing.unanswered.fullLane else { return completion(false) }
@@ -288,13 +148,6 @@ extension GATTClient {
             completion(error == nil || error?.name == "org.bluez.Error.AlreadyExists")
         }
     }
-
-    /// Whether BlueZ may be pairing for the operation that runs.
-    var mayPairForOperation: Bool { !isPairing && answerRunning != nil }
-}
-
-extension Result {
-    var failure: Failure? { if case .failure(let failure) = self { failure } else { nil } }
 }
 
 extension Array {

@@ -12,7 +12,7 @@ extension GATTClient {
             return finish(entry.id)
         }
         guard let objectPath = ObjectPath(path) else { return finish(entry.id) }
-        let version = table.version(of: AttributeTable.service(of: path))
+        let version = reader.table.version(of: AttributeTable.service(of: path))
         // One to an attribute that was here before is over; the app hears of the change.
         if let old = central.subscriptions[path], old.version != version { old.end() }
         let subscription =
@@ -57,7 +57,7 @@ extension GATTClient {
     /// Whether BlueZ is to give a socket for the notifications (``BluezManagerOptionNotificationSocketsKey``).
     private func mayAcquireNotify(_ path: String, _ core: PeripheralCore) -> Bool {
         core.manager.configuration.usesNotificationSockets && !withoutNotifySocket.contains(path)
-            && table.characteristics[path]?.properties.contains(.notify) == true
+            && reader.table.characteristics[path]?.properties.contains(.notify) == true
             && bus.connection?.carriesFileDescriptors == true
     }
 
@@ -67,7 +67,7 @@ extension GATTClient {
         let path = subscription.path.rawValue
         guard isCurrent, let proxy = proxy(subscription.path, BlueZ.characteristic) else { return }
         let id = entry.id
-        answerRunning = { [weak self] result in
+        awaitAnswer { [weak self] result in
             subscription.acquiring(false)
             self?.startReplied(result, subscription, entry, isRestoring)
             self?.finish(id)
@@ -118,9 +118,9 @@ extension GATTClient {
 
     /// NT-3. BlueZ would report success for a characteristic without CCCD.
     private func refusal(_ path: String) -> (any Error)? {
-        guard let known = table.characteristics[path] else { return staleAttribute }
+        guard let known = reader.table.characteristics[path] else { return staleAttribute }
         if known.properties.isDisjoint(with: [.notify, .indicate]) { return CBATTError(.requestNotSupported) }
-        return table.hasCCCD(path) ? nil : CBATTError(.attributeNotFound)
+        return reader.table.hasCCCD(path) ? nil : CBATTError(.attributeNotFound)
     }
 
     /// Subscribes as an earlier process was. `isNotifying` says so already, so only a failure is reported.

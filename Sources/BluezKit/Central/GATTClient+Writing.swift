@@ -26,7 +26,7 @@ extension GATTClient {
                 return writeByCall(data, path, entry)
             }
             writers.add(writer, path)
-            updateMTU(of: writer)
+            reader.updateMTU(writer.capacity + 3)
             releaseWhenIdle(writer, path)
             send(data, by: writer, path, entry)
         }
@@ -35,7 +35,7 @@ extension GATTClient {
 
     /// The operation waits for BlueZ; but not longer than its characteristic is there.
     private func awaitEnd(of entry: Entry) {
-        answerRunning = { [weak self] result in
+        awaitAnswer { [weak self] result in
             guard let self, let failure = result.failure else { return }
             entry.operation.fail(error(failure, .attributeWrite))
             finish(entry.id)
@@ -131,4 +131,6 @@ extension GATTClient {
     }
 
     func releaseWriter(of path: String) { writers.close(path) }
+
+    func updateWriters(mtuBytes: Int) { writers.updateMTU(mtuBytes) }
 }

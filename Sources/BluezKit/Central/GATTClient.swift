@@ -1,40 +1,31 @@
 import BluezDBus
 import Foundation
 
-/// The attribute table of a connected device, and what apps do with it: one operation after the other (RW-1). Lives as
-/// long as its link, or the attempt to make it: what BlueZ answers later finds it gone. Confined to the bus queue.
+/// What apps do with the attributes of a connected device: one operation after the other, in the order of the calls
+/// (RW-1). Lives as long as its link, or the attempt to make it: what BlueZ answers later finds it gone. Confined to the
+/// bus queue.
 final class GATTClient: CustomStringConvertible {
     let device: Device
     let central: CentralRole
-    var table = AttributeTable()
-    var queue = AttributeQueue<AttributeOperation>()
+    let reader: TableReader
+    private(set) var queue = AttributeQueue<AttributeOperation>()
     /// The operation that begins next, and whether one is beginning: see `execute`.
-    var nextEntry: AttributeQueue<AttributeOperation>.Entry?
-    var isExecuting = false
+    private var nextEntry: Entry?
+    private var isExecuting = false
+    /// Answers the running operation, also in BlueZ's place; nil: BlueZ is not asked anything for it.
+    private(set) var answerRunning: ((Result<Message, BusError>) -> Void)?
+    /// The operation that ran when its attribute went.
+    private var lostOperation: Int?
+    private(set) var calls = OperationCalls()
+    private var bonding = Bonding()
+    /// Whether `Pair` is on its way.
+    var isPairing = false
     /// For writes without response.
     var writers = CommandSockets()
     /// Characteristics whose notifications come by signals, as BlueZ gives no socket.
     var withoutNotifySocket: Set<String> = []
-    /// Attributes that BlueZ had before we looked: they are not announced, so they are read.
-    private var unreadObjects = PathQueue(limit: 8)
-    private var mtu = MTU()
-    /// Whether `ServicesResolved` is true and ``tree`` complete.
-    var isDiscovered = false
-    /// Whether an app was told why ``tree`` is not complete: the next discovery asks again.
-    var didReportReadError = false
-    /// Whether it was there before this process: attributes may be in use before ``tree`` is complete.
-    var isAdopted = false
-    /// Services that have changed since the app was told last, and whether a report is due.
-    private(set) var changedServices: Set<String> = []
-    var isChangeReportDue = false
-    /// Answers the running operation, also in BlueZ's place; nil: BlueZ is not asked anything for it.
-    var answerRunning: ((Result<Message, BusError>) -> Void)?
-    /// The operation that ran when its attribute went.
-    var lostOperation: Int?
-    private(set) var calls = OperationCalls()
-    /// Whether `Pair` is on its way.
-    var isPairing = false
-    private var bonding = Bonding()
+
+    typealias Entry = AttributeQueue<AttributeOperation>.Entry
 
     private struct Bonding {
         /// Whether the device is pairing, and BlueZ has not said yet that it is bonded.
@@ -43,29 +34,17 @@ final class GATTClient: CustomStringConvertible {
         var answer: (() -> Void)?
     }
 
-    /// What is known of the ATT_MTU, besides ``tree``.
-    private struct MTU {
-        /// What the apps know.
-        var published: Int?
-        /// What waits until it is known, or until it turns out that BlueZ does not tell it.
-        var waiting: [() -> Void] = []
-        /// Whether it may still be asked for.
-        var mayAsk = true
-    }
-
     init(of device: Device, in central: CentralRole) {
         (self.device, self.central) = (device, central)
+        reader = TableReader(of: device, in: central)
     }
 
     var description: String {
         let subscriptions = central.subscriptions.all(of: self).map(\.description)
-        return (["discovered \(isDiscovered), table complete \(unreadObjects.isEmpty)"] + subscriptions)
-            .joined(separator: "\n    ")
+        return ([reader.description] + subscriptions).joined(separator: "\n    ")
     }
 
     var bus: BlueZBus { central.bus }
-    private var uuids: UUIDPool { central.store.uuids }
-    private var clients: [PeripheralCore] { device.connection?.clients ?? [] }
 
     /// Whether its link, or the attempt, has not ended.
     var isCurrent: Bool { device.connection?.client === self }
@@ -76,7 +55,169 @@ final class GATTClient: CustomStringConvertible {
 
     /// The operation, if it is still to be answered. For what waits for BlueZ, which may never answer: until then it
     /// keeps nothing of the app.
-    func running(_ id: Int) -> AttributeQueue<AttributeOperation>.Entry? { isRunning(id) ? queue.running : nil }
+    func running(_ id: Int) -> Entry? { isRunning(id) ? queue.running : nil }
+
+    // MARK: One operation after the other
+
+    /// An operation of an app.
+    func add(_ operation: AttributeOperation) {
+        if let entry = queue.add(operation) { execute(entry) }
+    }
+
+    /// The running operation is over: on with the next.
+    func finish(_ id: Int) {
+        guard queue.running?.id == id else { return }
+        answerRunning = nil
+        abandonCall()
+        if let next = queue.finish(id) { execute(next) }
+    }
+
+    /// Begins an operation. Many are over at once, and so is then the next one: they follow each other in a loop, not
+    /// inside each other.
+    func execute(_ entry: Entry) {
+        nextEntry = entry
+        guard !isExecuting else { return }
+        isExecuting = true
+        defer { isExecuting = false }
+        while let entry = nextEntry {
+            nextEntry = nil
+            if queue.running?.id == entry.id { begin(entry) }
+        }
+    }
+
+    private func begin(_ entry: Entry) {
+        if calls.isHalted { return }
+        let operation = entry.operation
+        // BlueZ resolves the whole table on its own; an earlier request waits (GD-13).
+        if !reader.isDiscovered, operation.request.waitsForServices || reader.isAdopted { return }
+        // Sockets and calls reach BlueZ on different ways; what was written first must be there first (O-27).
+        guard isDrained(before: operation) else { return awaitDrained(entry) }
+        if operation.request.waitsForServices, reader.didReportReadError { return reader.readAgain() }
+        if isStale(operation) {
+            let end: (Result<Message, BusError>) -> Void = { [weak self] _ in
+                guard let self else { return }
+                // What was restored the app has not asked for: `didModifyServices` reports it.
+                if case .resubscribe = operation.request {} else { operation.fail(staleAttribute) }
+                finish(entry.id)
+            }
+            guard reader.isChangeReportDue else { return end(.failure(BlueZErrorName.gone)) }
+            // As with what goes during an operation.
+            (answerRunning, lostOperation) = (end, entry.id)
+            return
+        }
+        if operation.request.waitsForServices, let readError = reader.takeReadError() {
+            operation.fail(error(readError, .attributeRead))
+            return finish(entry.id)
+        }
+        perform(entry)
+    }
+
+    /// Whether another attribute may have got its place in the table (IV-1).
+    private func isStale(_ operation: AttributeOperation) -> Bool {
+        guard operation.request.attribute != nil else { return false }
+        guard let place = operation.place else { return true }
+        let service = AttributeTable.service(of: place.path)
+        let version = place.version ?? operation.core.restoredVersions[service]
+        return version != reader.table.version(of: service)
+    }
+
+    var staleAttribute: any Error { CBError(.invalidHandle) }
+
+    /// BlueZ is asked for the running operation.
+    /// - Parameter answer: Gets what it says, or what is said in its place.
+    func awaitAnswer(_ answer: @escaping (Result<Message, BusError>) -> Void) { answerRunning = answer }
+
+    /// Makes a call for the running operation. `answer` gets the result if the link is still the same one; then the
+    /// next operation runs.
+    func call(
+        _ path: String, _ interface: String, _ entry: Entry,
+        _ make: @escaping (BlueZProxy, @escaping BlueZProxy.Completion) -> Void,
+        answer: @escaping (Result<Message, BusError>) -> Void
+    ) {
+        guard isCurrent, let path = ObjectPath(path), let proxy = proxy(path, interface) else { return }
+        let id = entry.id
+        awaitAnswer { [weak self] result in
+            guard let self else { return }
+            answer(result)
+            finish(id)
+        }
+        attempt(id, proxy, make: make)
+    }
+
+    /// What BlueZ never answers keeps nothing of the app: the link has the answer, and the call the operation's number.
+    private func attempt(
+        _ id: Int, _ proxy: BlueZProxy, tries: Int = 0,
+        make: @escaping (BlueZProxy, @escaping BlueZProxy.Completion) -> Void
+    ) {
+        let replied: BlueZProxy.Completion = { [weak self] result in
+            guard let self, isRunning(id) else { return }
+            if result.failure == .timedOut { return timedOut() }
+            if let error = result.failure, BlueZErrorName.meansAcquired(error), tries < bus.timing.gatt.writerRetries {
+                // BlueZ notices some moments later that we have closed a socket; until then it refuses other writes.
+                bus.after(bus.timing.gatt.writerRetry * (1 << tries)) { [weak self] in
+                    guard let self, isRunning(id) else { return }
+                    attempt(id, proxy, tries: tries + 1, make: make)
+                }
+            } else if let error = result.failure, mayPair(after: error) {
+                // CN-14: the app sees only what comes of the second attempt.
+                let answered: BlueZProxy.Completion = { [weak self] result in
+                    guard let self, isRunning(id) else { return }
+                    if result.failure == .timedOut { return timedOut() }
+                    answerRunning?(result)
+                }
+                pair { [weak self] isPaired in
+                    guard let self, isPaired, isRunning(id) else { return answered(result) }
+                    make(proxy, noting(answered))
+                }
+            } else if result.failure != nil {
+                bondAnnounced()
+                answerRunning?(result)
+            } else {
+                whenBonded { [weak self] in
+                    if let self, isRunning(id) { answerRunning?(result) }
+                }
+            }
+        }
+        make(proxy, noting(replied))
+    }
+
+    // MARK: What the table says
+
+    /// The table is complete: what waits for that begins.
+    func tableComplete() {
+        guard let running = queue.running, answerRunning == nil,
+            reader.isAdopted || running.operation.request.waitsForServices
+        else { return }
+        execute(running)
+    }
+
+    /// The table cannot be read: a discovery that waits for it is over.
+    func failDiscovery(_ failure: BusError) {
+        guard let running = queue.running, answerRunning == nil, running.operation.request.waitsForServices else {
+            return
+        }
+        running.operation.fail(error(failure, .attributeRead))
+        finish(running.id)
+    }
+
+    /// An object of BlueZ has gone, with all below it. BlueZ answers nothing that is under way for that, not even with
+    /// an error. It ends when the change is reported (IV-3): it may show by then that the link has ended, and all of
+    /// it.
+    func attributesRemoved(at path: ObjectPath, characteristics: [String]) {
+        for characteristic in characteristics { central.subscriptions[characteristic] = nil }
+        if let running = queue.running, let attribute = running.operation.place?.path,
+            attribute == path.rawValue || attribute.hasPrefix(path.rawValue + "/")
+        {
+            lostOperation = running.id
+        }
+        for characteristic in characteristics { releaseWriter(of: characteristic) }
+    }
+
+    /// These services have changed, and have these versions now.
+    func servicesChanged(_ changed: [String: Int]) {
+        if let lostOperation, isRunning(lostOperation) { answerRunning?(.failure(BlueZErrorName.gone)) }
+        endSubscriptions(in: changed)
+    }
 
     // MARK: A bond
 
@@ -122,27 +263,31 @@ final class GATTClient: CustomStringConvertible {
         return calls.lane != nil
     }
 
+    /// The link is up.
+    func linkUp() {
+        // Of a link that another program has made.
+        if calls.lane == nil { calls.lane = lane }
+        reader.linkUp()
+    }
+
     /// No link is there or attempted. A connect can wait without a limit, and would keep a connection to the bus open
     /// for nothing.
     func leaveLane() { calls.lane = nil }
+
+    /// For a call that BlueZ may never answer, and for what must follow such a call.
+    func proxy(_ path: ObjectPath, _ interface: String, on lane: CallLane? = nil) -> BlueZProxy? {
+        guard let connection = (lane ?? self.lane)?.connection else { return nil }
+        var proxy = BlueZProxy(bus: connection, path: path, interface: interface)
+        let timing = bus.timing.gatt
+        proxy.attributeDeadline = device.properties.isBonded ? timing.answer : timing.pairingAnswer
+        return proxy
+    }
 
     /// For a call that is no operation (``UnansweredCalls/counting(_:on:)``).
     func countedProxy(_ path: ObjectPath, _ interface: String) -> BlueZProxy? {
         guard let lane, var proxy = proxy(path, interface, on: lane) else { return nil }
         proxy.counting = central.unanswered.counting(device, on: lane)
         return proxy
-    }
-
-    /// A question about the device or its attributes, which count as above.
-    func ask<Answer>(
-        _ path: ObjectPath, _ interface: String,
-        _ question: @escaping (BlueZProxy, @escaping (Result<Answer, BusError>) -> Void) -> Void,
-        answered: @escaping (Result<Answer, BusError>) -> Void
-    ) {
-        let counting = { [weak self] (lane: CallLane) in
-            self.map { $0.central.unanswered.counting($0.device, on: lane) }
-        }
-        bus.ask(path, interface, counting: counting, question, answered: answered)
     }
 
     /// Over which calls go; without a link, that of new ones.
@@ -155,11 +300,35 @@ final class GATTClient: CustomStringConvertible {
         if let lostOperation, lostOperation == queue.running?.id { call.isOfRemovedAttribute = true }
         calls.abandon(call)
         central.unanswered.record(call, about: device.identity, on: calls.lane)
-        if isCurrent { device.connection?.callWasLost() }
+        if isCurrent { callWasLost() }
     }
 
-    /// BlueZ answers nothing on this link any more, which is being ended: what runs gets `failure`, what waits no
-    /// answer (CN-10).
+    // MARK: A link on which BlueZ answers nothing any more
+
+    /// BlueZ has given no answer within the time that the peer has for one: after that nothing may be asked on the
+    /// link.
+    func timedOut() {
+        device.connection?.endUseless(
+            (DisconnectReason.timeout, "a request was not answered in time"), failing: .timedOut)
+    }
+
+    /// BlueZ will never answer a call of the running operation, which is over.
+    func callWasLost() {
+        let isLeftAlone = central.unanswered.pause(of: device.identity) != nil
+        guard isUp, !calls.isHalted, isLeftAlone || calls.burdenLane(bus.timing.unanswered) else { return }
+        device.connection?.endUseless((DisconnectReason.unanswered, "BlueZ does not answer"), failing: .timedOut)
+    }
+
+    /// BlueZ began to pair for the operation that runs. Refused, it never answers that, nor anything that follows on
+    /// this link, and forgets the device 30 s later (seen with 5.66). So both end now.
+    func pairingRefused() {
+        guard !isPairing, answerRunning != nil else { return }
+        device.connection?.endUseless(
+            (DisconnectReason.authentication, "pairing was refused"),
+            failing: .remote(name: BlueZErrorName.notPermitted, message: BlueZErrorName.notPaired))
+    }
+
+    /// The link is being ended: what runs gets `failure`, what waits no answer (CN-10).
     func halt(_ failure: BusError) {
         calls.isHalted = true
         answerRunning?(.failure(failure))
@@ -171,7 +340,8 @@ final class GATTClient: CustomStringConvertible {
     func end() {
         abandonCall()
         queue.removeAll()
-        (answerRunning, bonding.answer, mtu.waiting) = (nil, nil, [])
+        (answerRunning, bonding.answer) = (nil, nil)
+        reader.end()
         writers.closeAll()
     }
 
@@ -181,243 +351,28 @@ final class GATTClient: CustomStringConvertible {
         unsubscribeAll(of: core)
     }
 
-    // MARK: The table
-
-    /// BlueZ's object of the device is gone.
-    func forgetTable() { table = AttributeTable() }
-
-    /// Begins to read what BlueZ has of the table already.
-    func readTable() {
-        forgetTable()
-        readChildren(of: device.path)
-    }
-
-    /// BlueZ has added an interface to an object below the device.
-    func added(_ path: ObjectPath, _ interfaces: inout MessageReader) throws(BusError) {
-        guard let service = try table.add(path, &interfaces, uuids: uuids) else { return }
-        tableChanged(service)
-    }
-
-    /// BlueZ has removed an interface of an object below the device.
-    func removed(_ path: ObjectPath) {
-        guard let gone = table.remove(path) else { return }
-        for characteristic in gone.characteristics { central.subscriptions[characteristic] = nil }
-        loseOperation(on: path)
-        for characteristic in gone.characteristics { releaseWriter(of: characteristic) }
-        tableChanged(gone.service)
-    }
-
-    /// `ServicesResolved` is true: BlueZ has announced all attributes that it did not have before.
-    func servicesResolved() {
-        guard isUp, unreadObjects.isEmpty, !isDiscovered else { return }
-        guard table.mtuBytes != nil || !mtu.mayAsk else { return askMTU() }
-        if let refusal, clients.contains(where: { $0.postponeComparison() }) { return compareLater(refusal) }
-        isDiscovered = true
-        mtuKnown()
-        publishMTU()
-        reconcile()
-        if let running = queue.running, answerRunning == nil,
-            isAdopted || running.operation.request.waitsForServices
-        {
-            execute(running)
-        }
-    }
-
-    /// BlueZ announces the ATT_MTU with new attributes only: on a second link it must be asked. Old daemons do not
-    /// know.
-    private func askMTU() {
-        mtu.mayAsk = false
-        guard let characteristic = table.characteristics.first?.value else {
-            // BlueZ signals objects in the order in which they changed first, so that the services can come after
-            // `ServicesResolved`; but not after its next answer.
-            return readChildren(of: device.path)
-        }
-        ask(characteristic.path, BlueZ.characteristic) {
-            $0.get("MTU", completion: $1)
-        } answered: { [weak self] result in
-            guard let self, isCurrent else { return }
+    /// BlueZ has not answered some operations of the link that has ended. If it does not because of that it never will,
+    /// and may use freed memory when the attribute is used again (``BlueZDifference/keptOperation``): then it is made
+    /// to forget the device. Not if that would cost a bond, or a link.
+    func forgetIfStuck() {
+        let (device, calls) = (device, calls)
+        let isPending = { calls.abandoned.contains { !$0.isAnswered && !$0.isOfRemovedAttribute } }
+        guard isPending(), let caller = countedProxy(device.path, BlueZ.device), let adapter = device.path.parent
+        else { return }
+        // What it answers because of the end of the link comes before this answer.
+        caller.get("Connected") { [bus, weak unanswered = central.unanswered] result in
             var reader = (try? result.get())?.reader
-            let answer = try? reader?.readVariant { (value) throws(BusError) in try value.readUInt16() }
-            table.setMTU(answer.map(Int.init))
-            // Another one knows it too, if this one has gone meanwhile.
-            mtu.mayAsk = answer == nil && table.characteristics[characteristic.path.rawValue] == nil
-            servicesResolved()
-        }
-    }
-
-    /// Reads attributes that were there before us, level by level: names of children from the introspection data,
-    /// properties by GetAll. What BlueZ adds or removes meanwhile it announces, in order with the answers.
-    func readUnreadObjects() {
-        guard bus.connection != nil else { return }
-        while let text = unreadObjects.next() {
-            guard let path = ObjectPath(text), let interface = AttributeTable.interface(of: path) else {
-                _ = unreadObjects.finish(text)
-                continue
-            }
-            if interface != BlueZ.descriptor { readChildren(of: path) }
-            if table.has(text) {
-                // It was read before, or has been announced meanwhile.
-                _ = unreadObjects.finish(text)
-                continue
-            }
-            ask(path, interface) {
-                $0.getAll(completion: $1)
-            } answered: {
-                [weak self] result in
-                guard let self, isCurrent else { return }
-                _ = unreadObjects.finish(text)
-                report(result.failure, reading: path)
-                if case .success(let reply) = result {
-                    var reader = reply.reader
-                    do throws(BusError) {
-                        _ = try table.add(path, properties: &reader, uuids: uuids)
-                    } catch { Log.warning("\(path): \(error.message)") }
-                    // Before `ServicesResolved` the MTU may not have been exchanged: it is asked for then.
-                    if !device.properties.areServicesResolved { table.forgetMTU() }
-                    if table.mtuBytes != nil { mtuKnown() }
-                }
-                continueReading()
+            let isConnected = try? reader?.readVariant { (value) throws(BusError) in try value.readBool() }
+            guard isPending(), isConnected == false, !device.properties.isBonded else { return }
+            Log.debug("\(device.path): forgotten, as BlueZ has not answered an operation")
+            bus.ask(adapter, BlueZ.adapter, counting: { unanswered?.counting(device, on: $0) }) {
+                $0.removeDevice(device.path, completion: $1)
+            } answered: { _ in
             }
         }
     }
+}
 
-    /// What is below a device or an attribute is added to what must be read.
-    func readChildren(of path: ObjectPath) {
-        guard bus.connection != nil else { return }
-        unreadObjects.questionAsked()
-        ask(path, BlueZ.device) {
-            $0.children(completion: $1)
-        } answered: {
-            [weak self] result in
-            guard let self, isCurrent else { return }
-            unreadObjects.questionAnswered()
-            report(result.failure, reading: path)
-            for child in (try? result.get()) ?? [] where path != device.path || child.hasPrefix("service") {
-                unreadObjects.add(path.rawValue + "/" + child)
-            }
-            if path != device.path || isUp { continueReading() }
-        }
-    }
-
-    func continueReading() {
-        readUnreadObjects()
-        if device.properties.areServicesResolved { servicesResolved() }
-    }
-
-    /// Asks again for what BlueZ has not told. ``servicesResolved()`` follows, and continues the discovery that runs.
-    func readAgain() {
-        (isDiscovered, didReportReadError, table.readError) = (false, false, nil)
-        readChildren(of: device.path)
-    }
-
-    private func report(_ failure: BusError?, reading path: ObjectPath) {
-        guard let failure, BlueZErrorName.meansNoAnswer(failure) else { return }
-        Log.warning("the attributes of \(path) cannot be read: \(failure.message) (\(failure.name))")
-        table.readError = failure
-    }
-
-    /// PropertiesChanged of an attribute without a subscription.
-    func receiveChange(_ message: Message, of path: UnsafePointer<CChar>) throws(BusError) {
-        var reader = message.reader
-        let interface = try reader.readCString()
-        guard interface.matches("org.bluez.GattCharacteristic1") || interface.matches("org.bluez.GattService1") else {
-            return
-        }
-        try table.change(String(cString: path), &reader, uuids: uuids)
-        publishMTU()
-    }
-
-    /// The link is up. What was reported before it was resolved is of another link, or of the moment before the
-    /// exchange.
-    func linkUp() {
-        // Of a link that another program has made.
-        if calls.lane == nil { calls.lane = lane }
-        if !device.properties.areServicesResolved { table.forgetMTU() }
-    }
-
-    /// Does `body` when the ATT_MTU is known; at once if BlueZ has not resolved the link, so that it cannot tell it
-    /// yet.
-    func awaitMTU(_ body: @escaping () -> Void) {
-        guard device.properties.areServicesResolved, table.mtuBytes == nil, !isDiscovered else { return body() }
-        mtu.waiting.append(body)
-        guard mtu.waiting.count == 1 else { return }
-        bus.after(bus.timing.gatt.mtu) { [weak self] in self?.mtuKnown() }
-    }
-
-    private func mtuKnown() {
-        let waiting = mtu.waiting
-        mtu.waiting = []
-        for body in waiting { body() }
-    }
-
-    /// Tells the apps that are connected. Those that come later learn it with `didConnect`.
-    private func publishMTU() {
-        guard let bytes = table.mtuBytes, bytes != mtu.published else { return }
-        mtu.published = bytes
-        writers.updateMTU(bytes)
-        for core in clients where core.isUp { core.updateMTU(bytes) }
-    }
-
-    /// BlueZ tells the MTU with a socket, too.
-    func updateMTU(of writer: CommandSocket) {
-        table.setMTU(writer.capacity + 3)
-        publishMTU()
-    }
-
-    /// A service has come, gone or changed while the link was up (IV-1): told once, when the changes have ended.
-    private func tableChanged(_ service: String) {
-        guard isDiscovered else { return }
-        changedServices.insert(service)
-        guard !isChangeReportDue else { return }
-        isChangeReportDue = true
-        bus.after(bus.timing.gatt.tableChange) { [weak self] in
-            guard let self, isCurrent else { return }
-            reportChangedServices()
-        }
-    }
-
-    func reportChangedServices() {
-        let changed = table.versions(of: changedServices)
-        (changedServices, isChangeReportDue) = ([], false)
-        if let lost = lostOperation, queue.running?.id == lost {
-            answerRunning?(.failure(BlueZErrorName.gone))
-        }
-        endSubscriptions(in: changed)
-        for core in clients where core.isUp { core.servicesChanged(changed) }
-    }
-
-    // MARK: What an earlier process knew
-
-    /// The link was there before this process: attributes are in use before the table is read.
-    func adopt(for core: PeripheralCore) {
-        if let bytes = table.mtuBytes, device.properties.areServicesResolved { core.updateMTU(bytes) }
-        if isDiscovered, refusal == nil { return reconcile() }
-        isAdopted = true
-        if isDiscovered { readAgain() }
-    }
-
-    /// Why the table may lack what BlueZ would tell another time. What is too large stays so.
-    private var refusal: BusError? { if case .limit? = table.readError { nil } else { table.readError } }
-
-    /// What could not be read has not gone: the table is read again before it is compared with what an earlier process
-    /// knew.
-    private func compareLater(_ refusal: BusError) {
-        readAgain()
-        guard let running = queue.running, answerRunning == nil, running.operation.request.waitsForServices else {
-            return
-        }
-        running.operation.fail(error(refusal, .attributeRead))
-        finish(running.id)
-    }
-
-    /// Compares what an earlier process knew with the table, and reports what has changed.
-    private func reconcile() {
-        for core in clients {
-            // What has changed on this link and is not reported yet may look as before.
-            let changed = core.reconcile { service in
-                changedServices.contains(service) ? nil : (table.layout(of: service), table.version(of: service))
-            }
-            if !changed.isEmpty { core.servicesChanged(table.versions(of: changed)) }
-        }
-    }
+extension Result {
+    var failure: Failure? { if case .failure(let failure) = self { failure } else { nil } }
 }

@@ -8,7 +8,7 @@ extension PeripheralCore {
     func announceConnection() {
         guard let connectionID = request?.connectionID else { return }
         connected()
-        post(.connected(connectionID, mtuBytes: device?.connection?.client.table.mtuBytes))
+        post(.connected(connectionID, mtuBytes: device?.connection?.client.reader.table.mtuBytes))
     }
 
     /// `didDisconnectPeripheral` with no error: the app asked for it (CN-7).

@@ -38,12 +38,22 @@ final class UnansweredCalls {
                     if self?.open[identity]?.isEmpty == true { self?.open[identity] = nil }
                     if call.isOverdue {
                         self?.record(call, about: identity, on: nil)
-                        device?.connection?.callWasLost()
+                        device?.connection?.client.callWasLost()
                     }
                     completion(result)
                 }
             }
         }
+    }
+
+    /// A question about a device or its attributes, which counts as above.
+    func ask<Answer>(
+        about device: Device, _ path: ObjectPath, _ interface: String,
+        _ question: @escaping (BlueZProxy, @escaping (Result<Answer, BusError>) -> Void) -> Void,
+        answered: @escaping (Result<Answer, BusError>) -> Void
+    ) {
+        bus.ask(
+            path, interface, counting: { [weak self] in self?.counting(device, on: $0) }, question, answered: answered)
     }
 
     /// For how long no link is made to a device; nil: one may be.

@@ -44,7 +44,7 @@ extension Session {
         }
         if path[length] == 0 { try peripheral.remoteCentrals.receiveChange(message, at: path) }
         let device = central.store.find(path, length)
-        if path[length] != 0 { return try device?.connection?.client.receiveChange(message, of: path) ?? () }
+        if path[length] != 0 { return try device?.connection?.client.reader.receiveChange(message, of: path) ?? () }
         let isOfInterest = central.discovery.isFollowing || device?.connection != nil
         let events = central.connectionEvents
         guard isOfInterest || events.isActive else { return }
@@ -65,7 +65,7 @@ extension Session {
             return try adapter.added(ObjectPath(at: path), &reader)
         }
         let connection = central.store.find(path, length)?.connection
-        if path[length] != 0 { return try connection?.client.added(ObjectPath(at: path), &reader) ?? () }
+        if path[length] != 0 { return try connection?.client.reader.added(ObjectPath(at: path), &reader) ?? () }
         let isOfInterest = central.discovery.isFollowing || connection != nil
         let events = central.connectionEvents
         guard isOfInterest || events.isActive else { return }
@@ -87,7 +87,7 @@ extension Session {
         if isDevice { try peripheral.remoteCentrals.receiveRemoval(message, at: path) }
         if central.connectionEvents.isActive, isDevice { central.connectionEvents.peerGone(ObjectPath(at: path)) }
         guard let device = central.store.find(path, length) else { return central.discovery.removeUnknown(path) }
-        if !isDevice { return device.connection?.client.removed(ObjectPath(at: path)) ?? () }
+        if !isDevice { return device.connection?.client.reader.removed(ObjectPath(at: path)) ?? () }
         // Battery1 appears and disappears on the same object.
         if try reader.names("org.bluez.Device1") { central.deviceRemoved(device) }
     }

@@ -4,9 +4,15 @@ import Testing
 @testable import BluezKit
 
 @Suite struct ConnectAttemptTests {
+    private let role = DetachedCentral().role
+
+    private func attempt(hasExistingLease: Bool) -> ConnectAttempt {
+        ConnectAttempt(to: DetachedCentral.device(), in: role, hasExistingLease: hasExistingLease)
+    }
+
     @Test("only the first answer counts", arguments: [false, true])
     func answers(hasExistingLease: Bool) {
-        let attempt = ConnectAttempt(hasExistingLease: hasExistingLease)
+        let attempt = attempt(hasExistingLease: hasExistingLease)
         #expect(!attempt.isAnswered)
         #expect(attempt.answer() == true)
         #expect(attempt.isAnswered)
@@ -19,7 +25,7 @@ import Testing
         let failed = "org.bluez.Error.Failed"
         let busy = BusError.remote(name: "org.bluez.Error.InProgress", message: "In Progress")
         for hasExistingLease in [false, true] {
-            let attempt = ConnectAttempt(hasExistingLease: hasExistingLease)
+            let attempt = attempt(hasExistingLease: hasExistingLease)
             for message in ["le-connection-timeout", "key-missing"] {
                 #expect(attempt.endsLease(after: .remote(name: failed, message: message), isWanted: true))
                 #expect(!attempt.endsLease(after: .remote(name: failed, message: message), isWanted: false))

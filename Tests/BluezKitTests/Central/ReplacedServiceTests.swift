@@ -212,7 +212,7 @@ import Testing
         let session = stage.session
         session.queue.sync { session.blueZ.timing.gatt.tableChange = .seconds(3600) }
         #expect(stage.device.removeService("1815"))
-        try await wait(session) { !$0.changedServices.isEmpty }
+        try await wait(session) { !$0.reader.changedServices.isEmpty }
         for kind in Kind.allCases { stage.ask(kind) }
         await stage.central.passBusQueue()
         stage.device.disconnect()
@@ -236,8 +236,8 @@ import Testing
         stage.device.addService(
             VirtualService("1809", [VirtualCharacteristic("2A1C", [.read, .notify], value: [5])]))
         try await wait(session) { client in
-            client.table.characteristics.values.contains {
-                client.table.hasCCCD($0.path.rawValue) && $0.uuid == CBUUID(string: "2A1C")
+            client.reader.table.characteristics.values.contains {
+                client.reader.table.hasCCCD($0.path.rawValue) && $0.uuid == CBUUID(string: "2A1C")
             }
         }
         let new = try await central.characteristic(
@@ -323,8 +323,8 @@ import Testing
             stage.peripheral.path(of: stage.characteristic), stage.peripheral.path(of: stage.descriptor)
         )
         try await wait(stage.session) { client in
-            client.changedServices.contains(AttributeTable.service(of: characteristic))
-                && client.table.descriptors[descriptor] != nil && client.table.hasCCCD(characteristic)
+            client.reader.changedServices.contains(AttributeTable.service(of: characteristic))
+                && client.reader.table.descriptors[descriptor] != nil && client.reader.table.hasCCCD(characteristic)
         }
     }
 
@@ -339,7 +339,7 @@ extension Session {
     /// Reports the changes now.
     fileprivate func reportChanges() {
         queue.sync {
-            for device in central.connected { device.connection?.client.reportChangedServices() }
+            for device in central.connected { device.connection?.client.reader.reportChangedServices() }
             blueZ.flush()
         }
     }

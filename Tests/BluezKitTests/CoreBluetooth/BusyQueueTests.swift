@@ -251,8 +251,8 @@ extension Central {
         session.run {
             guard let client = peripheral.peripheralCore?.device?.connection?.client else { return }
             func look(_ wasDue: Bool) {
-                if wasDue, !client.isChangeReportDue { return reported.append(true) }
-                let isDue = client.isChangeReportDue
+                if wasDue, !client.reader.isChangeReportDue { return reported.append(true) }
+                let isDue = client.reader.isChangeReportDue
                 session.queue.later(.milliseconds(5)) { look(isDue) }
             }
             look(false)

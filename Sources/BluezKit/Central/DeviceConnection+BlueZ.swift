@@ -1,0 +1,174 @@
+import BluezDBus
+
+/// What is asked of BlueZ for a connection.
+extension DeviceConnection {
+    // MARK: Reading
+
+    /// Asks in one go whether BlueZ knows the device, and whether it has attributes of it already: those will not be
+    /// announced again.
+    func readDevice() {
+        if central.adapter.mayReportStaleLinks { return handle(.linkIsEnding) }
+        // Not where BlueZ has been asked to connect already: that would hold up all others.
+        if phase == .checking, let pause = central.unanswered.pause(of: device.identity) { return startTimer(pause) }
+        let wasLeased = isLeased
+        ask { [weak self] isConnected in
+            guard let self else { return }
+            ownership.settle(isConnected: isConnected == true)
+            if isConnected == true, !ownership.isOurs, phase == .checking {
+                // The link cannot be used any more, and there can be a new one soon.
+                do { try ownership.share(leaseName, for: statePaths) } catch { return handle(.linkIsEnding) }
+                if wasLeased, !isLeased { return handle(.linkIsEnding) }
+            }
+            client.reader.readUnreadObjects()
+            handle(.deviceRead(connected: isConnected))
+        }
+    }
+
+    /// - Parameter answered: Gets whether it is connected; nil: BlueZ does not know it. Not called if the link has
+    ///   ended meanwhile.
+    func ask(hasFollowed: Bool = false, answered: @escaping (_ isConnected: Bool?) -> Void) {
+        guard bus.connection != nil else { return }
+        client.reader.read()
+        central.unanswered.ask(about: device, device.path, BlueZ.device) {
+            $0.getAll(completion: $1)
+        } answered: { [weak self, weak client] result in
+            guard let self, client?.isCurrent == true else { return }
+            var isConnected: Bool?
+            switch result {
+            case .success(let reply):
+                applyProperties(in: reply)
+                isConnected = device.properties.isConnected
+            case .failure(let error) where !BlueZErrorName.meansUnknownObject(error.name):
+                isConnected = false  // try, and let Connect tell what is wrong
+            case .failure where !hasFollowed:
+                return central.store.follow(device, self) { [weak self] mustLookAgain in
+                    guard mustLookAgain else { return answered(nil) }
+                    self?.ask(hasFollowed: true, answered: answered)
+                }
+            case .failure: break
+            }
+            central.store.adoptIdentity(of: device)
+            answered(isConnected)
+        }
+    }
+
+    private func applyProperties(in reply: Message) {
+        device.markPresent()
+        var reader = reply.reader
+        do throws(BusError) { _ = try device.apply(&reader, uuids: central.store.uuids) } catch {
+            Log.warning("\(device.path): \(error.message)")
+        }
+        if device.properties.isBonded { client.bondAnnounced() }
+        for core in clients {
+            if let name = device.properties.name { core.updateName(name) }
+            core.updateBond(device.properties.isBonded)
+        }
+    }
+
+    // MARK: Connecting
+
+    func connect() {
+        guard bus.connection != nil else { return }
+        // It tries again after a moment.
+        guard client.takeLane(), let lane = client.calls.lane, let caller,
+            let proxy = client.proxy(device.path, BlueZ.device)
+        else { return handle(.connectReply(.transient)) }
+        let attempt: ConnectAttempt
+        do throws(LinkLease.IsEnding) {
+            let hasExistingLease = try ownership.take(leaseName, for: statePaths)
+            attempt = ConnectAttempt(to: device, in: central, hasExistingLease: hasExistingLease)
+        } catch {
+            // Another process is ending the link: an attempt would be cut with it.
+            return handle(.connectReply(.transient))
+        }
+        self.attempt = attempt
+        AdvertisedServices.record(device)
+        attempt.begin(by: proxy, on: lane, caller: caller) { [weak self] in self?.replied(to: attempt, $0) }
+    }
+
+    /// BlueZ has made the link after all.
+    func claimLateLink() { if !ownership.isOurs { _ = try? ownership.take(leaseName, for: statePaths) } }
+
+    func replied(to attempt: ConnectAttempt, _ result: Result<Message, BusError>) {
+        guard attempt.answer() else { return }
+        let isCurrent = attempt === self.attempt
+        if isCurrent ? isUp : attempt === earlierAttempt {
+            // Also where the bus answers in the place of a bluetoothd that has crashed.
+            result.failure == nil ? loss.attemptSucceeded(at: .now()) : loss.attemptFailedWhileUp(at: .now())
+            if phase == .lost { holdLoss() }
+        }
+        guard isCurrent else { return }
+        self.attempt = nil
+        guard let error = result.failure else { return handle(.connectReply(nil)) }
+        Log.debug("connect \(device.path): \(error.name) \(error.message)")
+        let failure = device.attemptFailed(error)
+        if attempt.endsLease(after: error, isWanted: phase == .attempting) { ownership.ended() }
+        handle(.connectReply(failure))
+    }
+
+    func disconnect() {
+        attempt?.endDiscoveryChanges()
+        guard ownership.beginEnding() else {
+            Log.debug("\(device.path): other programs use the link, which stays")
+            return handle(.kept)
+        }
+        callDisconnect()
+    }
+
+    func callDisconnect() {
+        guard let proxy = caller else { return }
+        let answered = { [weak self, weak client] (result: Result<Message, BusError>) in
+            guard let self, client?.isCurrent == true else { return }
+            if let error = result.failure, !BlueZErrorName.isAnswer(result) {
+                device.warnStillConnected(error)
+                // The file stays, as that of an orphaned link. Not if the link ends in the next seconds.
+                if !device.properties.isConnected { ownership.abandon() }
+            } else if result.failure.map({ BlueZErrorName.meansUnknownObject($0.name) }) ?? true {
+                // Until it is answered, or the link has gone: then the lease goes, and not before.
+                ownership.ended()
+            }
+            handle(.disconnectReply)
+        }
+        let wasOurs = ownership.isOurs
+        let mayCall = { [weak self, weak client] in
+            // Not when it has ended meanwhile: there may be a new link soon.
+            guard let self, client?.isCurrent == true, phase == .closing else { return false }
+            guard wasOurs, !ownership.isOurs else { return true }
+            handle(.kept)  // what BlueZ is at is another program's
+            return false
+        }
+        bus.disconnect(proxy, mayCall: mayCall, answered: answered)
+    }
+
+    // MARK: Signals
+
+    /// The signals of the device and its attributes.
+    func updateMatchRules() {
+        for rule in matchRules { bus.connection?.removeMatch(rule) }
+        let (interface, member) = ("org.freedesktop.DBus.Properties", "PropertiesChanged")
+        matchRules = [
+            // The bus allows some hundred rules: where many wait, those that come last share one.
+            central.connected.count <= 64
+                ? MatchRule(sender: BlueZ.busName, path: device.path)
+                : MatchRule(sender: BlueZ.busName, interface: interface, member: member, argument0: BlueZ.device),
+            // Of all devices: one rule for each link is not possible (see MatchRule).
+            MatchRule(sender: BlueZ.busName, interface: interface, member: member, argument0: BlueZ.characteristic),
+            MatchRule(sender: BlueZ.busName, interface: interface, member: member, argument0: BlueZ.service),
+        ]
+        for rule in matchRules { bus.connection?.addMatch(rule) }
+    }
+
+    // MARK: Links that several programs use
+
+    var leaseName: String? { central.leaseName(of: device.path) }
+
+    /// Whether programs with BluezKit have made the link, or the attempt.
+    var isLeased: Bool { central.isLeased(device) }
+
+    /// Preserved state that wants the link.
+    var statePaths: [String] {
+        clients.filter { $0.request != nil }.compactMap(\.manager.configuration.statePath)
+    }
+
+    func claim(for core: PeripheralCore) { core.manager.configuration.statePath.map { ownership.claim($0) } }
+}
