@@ -3,6 +3,8 @@ struct BusPresence {
     var isOpen = true
     /// Whether it is on the bus, which may last a little longer.
     var isConnected = true
+    /// As in ``Connection/uniqueName``.
+    var uniqueName: String?
     var answersPings = true
     /// Whether it makes no more calls that bind it.
     var isLeaving = false

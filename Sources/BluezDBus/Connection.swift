@@ -43,35 +43,34 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
 
     /// Called once for each call that has waited longer than ``slowCall``: either the call takes long, or the other
     /// side hangs.
-    public var onSlowCall: (() -> Void)?
+    public var onSlowCall: (() -> Void)? {
+        get { open.onSlow }
+        set { open.onSlow = newValue }
+    }
     /// How long a call may take before it counts as slow.
-    public var slowCall = Duration.seconds(10)
+    public var slowCall: Duration {
+        get { open.slow }
+        set { open.slow = newValue }
+    }
+
+    /// The bus refused a rule: signals will be missing.
+    public var onRuleRefused: ((MatchRule, BusError) -> Void)?
 
     /// This connection's name on the bus, `:1.42`. Nil until the bus has answered `Hello`.
-    public private(set) var uniqueName: String?
+    public var uniqueName: String? { presence.uniqueName }
 
-    private let raw: OpaquePointer
+    let raw: OpaquePointer
     let loop: EventLoop
     private let threads: WaitingThreads
     private let stream = MessageStream()
-    private var presence = BusPresence()
-    private var open: [UInt32: OpenCall] = [:]
+    private(set) var presence = BusPresence()
+    private var open: OpenCalls
     private var waiting = CallQueue<WaitingCall>()
-    private var deadlines: DeadlineTimer
-    private var matches: [MatchRule: Int] = [:]
+    var matches: [MatchRule: Int] = [:]
     var watchedNames: [String: WatchedName] = [:]
 
     /// Gets the answer to a call, or the error.
     public typealias Completion = (Result<Message, BusError>) -> Void
-
-    private struct OpenCall {
-        let start: DispatchTime
-        let deadline: DispatchTime
-        /// When the call becomes slow; nil: it already has.
-        var slow: DispatchTime?
-        /// Nil: the deadline has passed. The bus counts the call until it is answered, however late.
-        var completion: Completion?
-    }
 
     private struct WaitingCall {
         let message: OpaquePointer
@@ -100,8 +99,8 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         }
         (self.address, self.queue, self.raw, self.loop) = (address, queue, raw, loop)
         threads = WaitingThreads(loop, on: queue)
-        deadlines = DeadlineTimer(queue: queue)
-        deadlines.onDue = { [weak self] in self?.failOverdueCalls() }
+        open = OpenCalls(on: queue)
+        open.onDue = { [weak self] in self?.failOverdueCalls() }
         greet()
         guard threads.start({ [self] in handleReady() }) else {
             close()
@@ -159,14 +158,13 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         assertOnQueue()
         guard presence.isOpen else { return false }
         presence.isOpen = false
-        deadlines.stop()
+        open.stop()
         loop.unwatchAll()
         (onSignal, onCall, onDisconnected, onTurnEnd) = (nil, nil, nil, nil)
         watchedNames.removeAll()
         let unsent = waiting.removeAll()
         unsent.forEach { dbus_message_unref($0.message) }
-        let failed = open.sorted { $0.key < $1.key }.compactMap(\.value.completion) + unsent.map(\.completion)
-        open.removeAll()
+        let failed = open.removeAll() + unsent.map(\.completion)
         for completion in failed { completion(.failure(error)) }
         return true
     }
@@ -253,7 +251,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
 
     private func finish(_ serial: UInt32, _ result: Result<Message, BusError>) {
         for body in presence.answered(serial) { body() }
-        guard let call = open.removeValue(forKey: serial) else { return }
+        guard let call = open.remove(serial) else { return }
         sendWaiting()
         call.completion?(result)
     }
@@ -283,7 +281,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     private func greet() {
         call(.bus("Hello"), deadline: .seconds(30)) { [weak self] result in
             if case .success(let reply) = result, var reader = Optional(reply.reader) {
-                self?.uniqueName = try? reader.readString()
+                self?.presence.uniqueName = try? reader.readString()
             } else {
                 self?.lose()  // a bus that refuses `Hello` closes the connection; one that does not answer is not a bus
             }
@@ -324,11 +322,8 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         do {
             let serial = try send(call.message)
             let now = DispatchTime.now()
-            let (due, slow) = (now.later(by: call.deadline), now.later(by: slowCall))
-            open[serial] = OpenCall(
-                start: now, deadline: due, slow: slow < due ? slow : nil, completion: call.completion)
+            open.add(serial, at: now, for: call.deadline, call.completion)
             if let receiver = call.bindingReceiver { presence.binding[serial] = receiver }
-            deadlines.mustFire(by: min(due, slow))
             loop.recordCall(at: now.uptimeNanoseconds)
         } catch { fail(call.completion, error) }
     }
@@ -347,28 +342,8 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         try send(message)
     }
 
-    private func message(for call: MethodCall) throws(BusError) -> OpaquePointer {
-        let names = [call.destination, call.interface, call.member]
-        guard names.allSatisfy(isCString),
-            let message = cdbus_message_new_call(call.destination, call.path.rawValue, call.interface, call.member)
-        else { throw .invalid(names.joined(separator: " ")) }
-        dbus_message_set_auto_start(message, call.mayStartDestination ? 1 : 0)
-        if let arguments = call.arguments { try write(arguments, into: message) }
-        return message
-    }
-
-    private func write(
-        _ arguments: (inout MessageWriter) throws(BusError) -> Void, into message: OpaquePointer
-    ) throws(BusError) {
-        var writer = MessageWriter(message)
-        do { try arguments(&writer) } catch {
-            dbus_message_unref(message)
-            throw error
-        }
-    }
-
     @discardableResult
-    private func send(_ message: OpaquePointer, whileLeaving: Bool = false) throws(BusError) -> UInt32 {
+    func send(_ message: OpaquePointer, whileLeaving: Bool = false) throws(BusError) -> UInt32 {
         assertOnQueue()
         defer { dbus_message_unref(message) }
         guard presence.isOpen || whileLeaving && presence.isConnected else {
@@ -380,116 +355,25 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     }
 
     /// How many calls have passed their deadlines, and are not answered.
-    public var overdueCalls: Int { open.values.count { $0.completion == nil } }
+    public var overdueCalls: Int { open.overdue }
 
     /// How many calls are not answered for that time, or longer.
-    public func openCalls(for period: Duration) -> Int {
-        let now = DispatchTime.now()
-        return open.values.count { $0.start.later(by: period) <= now }
-    }
+    public func openCalls(for period: Duration) -> Int { open.count(for: period) }
 
     private func failOverdueCalls() {
-        deadlines.hasFired()
-        // An answer that has arrived is in time, however late this process looks: it may have been stopped, or the
-        // machine.
-        if deadlines.putOff(if: loop.hasInput) { return }
-        let (now, turnEnd) = (DispatchTime.now(), onTurnEnd)
-        let waited = open.filter { $0.value.completion != nil }
-        // In the order of their deadlines, however late this is.
-        let overdue = waited.filter { $0.value.deadline <= now }
-            .sorted { ($0.value.deadline, $0.key) < ($1.value.deadline, $1.key) }.map(\.key)
-        for serial in overdue {
-            guard let completion = open[serial]?.completion else { continue }  // closed by the one before
-            open[serial]?.completion = nil
-            completion(.failure(.timedOut))
-        }
-        let slow = waited.filter { $0.value.slow.map { $0 <= now } ?? false }.keys
-        for serial in slow { open[serial]?.slow = nil }
-        let moments = open.values.compactMap { $0.completion == nil ? nil : $0.slow ?? $0.deadline }
-        if let next = moments.min() { deadlines.mustFire(by: next) }
-        if !slow.isEmpty { onSlowCall?() }
+        let turnEnd = onTurnEnd
+        guard let (overdue, hasSlow) = open.due(hasInput: loop.hasInput) else { return }
+        // Those that the one before has ended, as it has closed the connection, are not there any more.
+        for serial in overdue { open.fail(serial)?(.failure(.timedOut)) }
+        open.schedule()
+        if hasSlow { onSlowCall?() }
         if overdueCalls >= CallQueue<WaitingCall>.limit {
             // They are counted as long as this connection lasts, so no other call could be made.
             lose(.limit("\(overdueCalls) calls were never answered, and the bus allows no more"))
         }
-        if !overdue.isEmpty || !slow.isEmpty { _ = turnEnd? { false } }
+        if !overdue.isEmpty || hasSlow { _ = turnEnd? { false } }
     }
-
-    // MARK: Answering and signalling
-
-    /// Answers a call. Does nothing if the caller expects no answer.
-    public func reply(to call: IncomingCall, _ arguments: ((inout MessageWriter) throws(BusError) -> Void)? = nil) {
-        guard call.expectsReply else { return }
-        guard let message = cdbus_message_new_return(call.serial, call.senderC) else { return }
-        do {
-            if let arguments { try write(arguments, into: message) }
-            try send(message, whileLeaving: true)
-        } catch {
-            refuse(call, name: "org.freedesktop.DBus.Error.Failed", message: error.message)
-        }
-    }
-
-    /// Answers a call with an error. A `name` that is not an error name becomes `…Error.Failed`.
-    public func refuse(_ call: IncomingCall, name: String, message: String) {
-        guard call.expectsReply else { return }
-        let answer =
-            cdbus_message_new_error(call.serial, call.senderC, name, message)
-            ?? cdbus_message_new_error(
-                call.serial, call.senderC, "org.freedesktop.DBus.Error.Failed", message)
-        if let answer { _ = try? send(answer, whileLeaving: true) }
-    }
-
-    /// Sends a signal, to all subscribers of a matching rule or only to `destination`.
-    public func emit(
-        path: ObjectPath, interface: String, member: String, to destination: String? = nil,
-        _ arguments: (inout MessageWriter) throws(BusError) -> Void
-    ) throws(BusError) {
-        guard [destination ?? "", interface, member].allSatisfy(isCString),
-            let message = cdbus_message_new_signal(destination, path.rawValue, interface, member)
-        else { throw .invalid("signal \(interface).\(member)") }
-        try write(arguments, into: message)
-        try send(message)
-    }
-
-    /// Whether this bus transfers file descriptors: those over tcp or ssh do not.
-    public var carriesFileDescriptors: Bool {
-        presence.isOpen && dbus_connection_can_send_type(raw, CDBUS_TYPE_UNIX_FD) != 0
-    }
-
-    // MARK: Match rules
-
-    /// Asks the bus for the signals of `rule`, until ``removeMatch(_:)`` has been called as often.
-    public func addMatch(_ rule: MatchRule) {
-        assertOnQueue()
-        matches[rule, default: 0] += 1
-        if matches[rule] == 1 { setMatch(rule, "AddMatch") }
-    }
-
-    /// Undoes one ``addMatch(_:)``; with the last one the bus stops sending these signals.
-    public func removeMatch(_ rule: MatchRule) {
-        assertOnQueue()
-        guard let users = matches[rule] else { return }
-        matches[rule] = users > 1 ? users - 1 : nil
-        if users == 1 { setMatch(rule, "RemoveMatch") }
-    }
-
-    /// The number of different rules that the bus holds for this connection.
-    public var matchRuleCount: Int { matches.count }
-
-    private func setMatch(_ rule: MatchRule, _ member: String) {
-        // A bus refuses a rule only at its limit; the answer is awaited so that the refusal can be reported.
-        call(.bus(member) { (writer) throws(BusError) in try writer.write(rule.text) }, deadline: .seconds(30)) {
-            [weak self] result in
-            if case .failure(let error) = result { self?.onRuleRefused?(rule, error) }
-        }
-    }
-
-    /// The bus refused a rule: signals will be missing.
-    public var onRuleRefused: ((MatchRule, BusError) -> Void)?
 }
-
-/// C would treat a text with a NUL character as a shorter one, which may be another program's name.
-private func isCString(_ text: String) -> Bool { !text.utf8.contains(0) }
 
 /// The C array as a string.
 private func string<T>(_ tuple: T) -> String {

@@ -57,8 +57,6 @@ struct ConnectionEventFilter {
 final class CentralDelegate: NSObject, CBCentralManagerDelegate {
     private(set) var manager: CBCentralManager?
     private(set) weak var core: CentralCore?
-    /// A reset ends everything, but what was restored waits until Bluetooth is on for the first time.
-    private var hasBeenOn = false
     private(set) var peripherals: [UUID: PeripheralDelegate] = [:]
     let channels = ChannelTable()
     /// The pairing questions that the app's handlers answer, by peripheral.
@@ -80,8 +78,9 @@ final class CentralDelegate: NSObject, CBCentralManagerDelegate {
     }
     private var restored = Restoration<RestoredCentralState>()
     #if !os(macOS)
-    private var connectionEvents = EventHub<ConnectionEvent, Never>()
-    private var connectionEventFilters: [ConnectionEventFilter] = []
+    private var connectionEvents: (hub: EventHub<ConnectionEvent, Never>, filters: [ConnectionEventFilter]) = (
+        EventHub(), []
+    )
     #endif
 
     func start(_ core: CentralCore, options: [String: Any]?) {
@@ -102,7 +101,7 @@ final class CentralDelegate: NSObject, CBCentralManagerDelegate {
         events.close()
         restored.end()
         #if !os(macOS)
-        connectionEvents.close()
+        connectionEvents.hub.close()
         #endif
     }
 
@@ -173,34 +172,34 @@ final class CentralDelegate: NSObject, CBCentralManagerDelegate {
     func addConnectionEvents(
         _ subscription: EventSubscription<ConnectionEvent, Never>, _ services: [Data], _ identifiers: [UUID]
     ) {
-        connectionEvents.add(subscription)
-        connectionEventFilters.append(
+        connectionEvents.hub.add(subscription)
+        connectionEvents.filters.append(
             ConnectionEventFilter(subscription: subscription, services: services, identifiers: identifiers))
         registerForConnectionEvents()
     }
 
     /// Possible only while Bluetooth is on, so this is also done when that comes to be.
     private func registerForConnectionEvents() {
-        guard let manager, manager.state == .poweredOn, let last = connectionEventFilters.last else { return }
+        guard let manager, manager.state == .poweredOn, let last = connectionEvents.filters.last else { return }
         manager.registerForConnectionEvents(options: [
             .serviceUUIDs: last.services.map { CBUUID(data: $0) }, .peripheralUUIDs: last.identifiers,
         ])
     }
 
     func pruneConnectionEvents() {
-        let count = connectionEventFilters.count
-        connectionEvents.prune()
-        connectionEventFilters.removeAll { $0.subscription?.isEnded ?? true }
-        guard count != connectionEventFilters.count, let manager, manager.state == .poweredOn else { return }
-        if connectionEventFilters.isEmpty { manager.registerForConnectionEvents(options: nil) }
+        let count = connectionEvents.filters.count
+        connectionEvents.hub.prune()
+        connectionEvents.filters.removeAll { $0.subscription?.isEnded ?? true }
+        guard count != connectionEvents.filters.count, let manager, manager.state == .poweredOn else { return }
+        if connectionEvents.filters.isEmpty { manager.registerForConnectionEvents(options: nil) }
         registerForConnectionEvents()
     }
 
     func centralManager(
         _ central: CBCentralManager, connectionEventDidOccur event: CBConnectionEvent, for peripheral: CBPeripheral
     ) {
-        guard !connectionEvents.isEmpty, let handle = handle(peripheral) else { return }
-        connectionEvents.send(ConnectionEvent(event: event, peripheral: handle))
+        guard !connectionEvents.hub.isEmpty, let handle = handle(peripheral) else { return }
+        connectionEvents.hub.send(ConnectionEvent(event: event, peripheral: handle))
     }
     #endif
 
@@ -276,10 +275,10 @@ final class CentralDelegate: NSObject, CBCentralManagerDelegate {
             retrievals = [:]
         }
         if state == .poweredOn {
-            hasBeenOn = true
+            restored.hasBeenOn = true
             // The app has let go of the restored one meanwhile.
             if scans.isEmpty, central.isScanning { central.stopScan() }
-        } else if hasBeenOn {
+        } else if restored.hasBeenOn {
             let error = BluetoothError.unavailable(state)
             endScans(error)
             if state != .poweredOff { restored.end() }

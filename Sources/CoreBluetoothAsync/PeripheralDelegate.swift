@@ -178,18 +178,17 @@ final class PeripheralDelegate: NSObject, CBPeripheralDelegate {
     }
 
     /// What is to be done waits here while something is being done: a long queue is no deep recursion.
-    private var work: [(Requests.Action, Lane, Result<Answer, any Error>)] = []
-    private var isWorking = false
+    private var work: (isRunning: Bool, due: [(Requests.Action, Lane, Result<Answer, any Error>)]) = (false, [])
 
     private func perform(
         _ actions: [Requests.Action], _ lane: Lane, _ result: Result<Answer, any Error> = .success(.done)
     ) {
-        work += actions.map { ($0, lane, result) }
-        guard !isWorking else { return }
-        isWorking = true
-        defer { isWorking = false }
-        while !work.isEmpty {
-            switch work.removeFirst() {
+        work.due += actions.map { ($0, lane, result) }
+        guard !work.isRunning else { return }
+        work.isRunning = true
+        defer { work.isRunning = false }
+        while !work.due.isEmpty {
+            switch work.due.removeFirst() {
             case (.make(let request), let lane, _): make(request, lane)
             case (.resume(let request, let outcome), let lane, let result):
                 continuations.removeValue(forKey: request.number)?.resume(with: result)
@@ -274,7 +273,7 @@ final class PeripheralDelegate: NSObject, CBPeripheralDelegate {
     }
 
     /// The callback of a request, if that is the one that was made.
-    private func answer(
+    func answer(
         _ callback: Operation.Callback, _ attribute: CBAttribute? = nil, _ error: (any Error)?, _ value: () -> Answer
     ) {
         let lane: Lane = callback == .channel ? .channels : .attributes
@@ -301,13 +300,13 @@ final class PeripheralDelegate: NSObject, CBPeripheralDelegate {
         return found
     }
 
-    private func services(_ services: [CBService]?) -> [Service]? { services?.map { Service(number: number($0), $0) } }
+    func services(_ services: [CBService]?) -> [Service]? { services?.map { Service(number: number($0), $0) } }
 
-    private func characteristics(_ service: CBService) -> [Characteristic]? {
+    func characteristics(_ service: CBService) -> [Characteristic]? {
         service.characteristics?.map { Characteristic(number: number($0), $0) }
     }
 
-    private func descriptors(_ characteristic: CBCharacteristic) -> [Descriptor]? {
+    func descriptors(_ characteristic: CBCharacteristic) -> [Descriptor]? {
         characteristic.descriptors?.map { Descriptor(number: number($0), $0) }
     }
 
@@ -354,24 +353,9 @@ final class PeripheralDelegate: NSObject, CBPeripheralDelegate {
 
     func pruneServiceChanges() { serviceChanges.prune() }
 
-    // MARK: Callbacks
+    // MARK: What callbacks change
 
-    func peripheralDidUpdateName(_ peripheral: CBPeripheral) { updateHandle() }
-
-    func peripheral(_ peripheral: CBPeripheral, didModifyServices invalidatedServices: [CBService]) {
-        let invalid = services(invalidatedServices) ?? []
-        for service in invalidatedServices {
-            var gone: [CBAttribute] = [service]
-            for characteristic in service.characteristics ?? [] {
-                gone.append(characteristic)
-                gone += characteristic.descriptors ?? []
-            }
-            for attribute in gone { invalidate(attribute) }
-        }
-        serviceChanges.send(invalid)
-    }
-
-    private func invalidate(_ attribute: CBAttribute) {
+    func invalidate(_ attribute: CBAttribute) {
         guard let number = numbers.removeValue(forKey: ObjectIdentifier(attribute)) else { return }
         attributes[number] = nil
         subscribed.remove(number)
@@ -382,69 +366,20 @@ final class PeripheralDelegate: NSObject, CBPeripheralDelegate {
         }
     }
 
-    func peripheral(_ peripheral: CBPeripheral, didReadRSSI RSSI: NSNumber, error: (any Error)?) {
-        answer(.rssi, nil, error) { .rssi(RSSI.intValue) }
-    }
-
-    func peripheral(_ peripheral: CBPeripheral, didDiscoverServices error: (any Error)?) {
-        answer(.services, nil, error) { .services(services(peripheral.services) ?? []) }
-    }
-
-    func peripheral(
-        _ peripheral: CBPeripheral, didDiscoverIncludedServicesFor service: CBService, error: (any Error)?
-    ) {
-        answer(.includedServices, service, error) { .services(services(service.includedServices) ?? []) }
-    }
-
-    func peripheral(
-        _ peripheral: CBPeripheral, didDiscoverCharacteristicsFor service: CBService, error: (any Error)?
-    ) {
-        answer(.characteristics, service, error) { .characteristics(characteristics(service) ?? []) }
-    }
-
-    func peripheral(
-        _ peripheral: CBPeripheral, didDiscoverDescriptorsFor characteristic: CBCharacteristic, error: (any Error)?
-    ) {
-        answer(.descriptors, characteristic, error) { .descriptors(descriptors(characteristic) ?? []) }
-    }
-
-    func peripheral(
-        _ peripheral: CBPeripheral, didUpdateValueFor characteristic: CBCharacteristic, error: (any Error)?
-    ) {
-        let value = characteristic.value ?? Data()
-        if error == nil, let number = numbers[ObjectIdentifier(characteristic)] { values[number]?.send(value) }
-        answer(.value, characteristic, error) { .data(value) }
-    }
-
-    func peripheral(_ peripheral: CBPeripheral, didUpdateValueFor descriptor: CBDescriptor, error: (any Error)?) {
-        answer(.descriptorValue, descriptor, error) { .value(Descriptor.Value(descriptor.value)) }
-    }
-
-    func peripheral(
-        _ peripheral: CBPeripheral, didWriteValueFor characteristic: CBCharacteristic, error: (any Error)?
-    ) {
-        answer(.written, characteristic, error) { .done }
-    }
-
-    func peripheral(_ peripheral: CBPeripheral, didWriteValueFor descriptor: CBDescriptor, error: (any Error)?) {
-        answer(.descriptorWritten, descriptor, error) { .done }
-    }
-
-    func peripheral(
-        _ peripheral: CBPeripheral, didUpdateNotificationStateFor characteristic: CBCharacteristic, error: (any Error)?
-    ) {
-        answer(.notificationState, characteristic, error) { .done }
+    func notificationsEnded(_ characteristic: CBCharacteristic) {
+        guard let number = numbers[ObjectIdentifier(characteristic)] else { return }
         // A consumer that is not told its end is subscribed.
-        guard !characteristic.isNotifying, let number = numbers[ObjectIdentifier(characteristic)] else { return }
         if values[number] != nil { add(.followConsumers(number)) } else { subscribed.remove(number) }
     }
 
-    func peripheralIsReady(toSendWriteWithoutResponse peripheral: CBPeripheral) {
-        perform(lanes[Lane.attributes.rawValue].retry(), .attributes)
+    func send(_ value: Data, of characteristic: CBCharacteristic) {
+        if let number = numbers[ObjectIdentifier(characteristic)] { values[number]?.send(value) }
     }
 
-    func peripheral(_ peripheral: CBPeripheral, didOpen channel: CBL2CAPChannel?, error: (any Error)?) {
-        let opened = channel.flatMap { central?.open($0) }
-        answer(.channel, nil, opened == nil ? error ?? CBError(.unknown) : nil) { opened.map { .channel($0) } ?? .done }
-    }
+    func send(changes: [Service]) { serviceChanges.send(changes) }
+
+    /// There is room for writes without response again.
+    func retry() { perform(lanes[Lane.attributes.rawValue].retry(), .attributes) }
+
+    func open(_ channel: CBL2CAPChannel) -> L2CAPChannel? { central?.open(channel) }
 }

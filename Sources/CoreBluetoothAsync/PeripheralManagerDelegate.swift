@@ -49,27 +49,20 @@ final class PeripheralManagerDelegate: NSObject, CBPeripheralManagerDelegate {
 
     private(set) var manager: CBPeripheralManager?
     private(set) weak var core: PeripheralManagerCore?
-    /// A reset ends everything, but what was restored waits until Bluetooth is on for the first time.
-    private var hasBeenOn = false
     private var calledOff = CalledOff()
 
     private var published = ServiceTable()
-    private var continuations: [UInt64: Continuation] = [:]
-    /// The services that are being added, by request.
-    private var adding: [UInt64: PublishedService] = [:]
+    var continuations: [UInt64: Continuation] = [:]
     private var advertising: UInt64?
     /// By characteristic: the system has room for each of them apart, so that none waits for the subscribers of
     /// another.
     private var updates: [UInt64: RequestQueue<Update>] = [:]
-    private(set) var publishing = RequestQueue<ChannelRequest>()
-    private var restoredChannels = RestoredChannels()
+    var publishing = RequestQueue<ChannelRequest>()
+    var restoredChannels = RestoredChannels()
     let channels = ChannelTable()
-    private(set) var requests: [UInt64: (CBATTRequest, isRead: Bool)] = [:]
+    private(set) var requests = ReceivedRequests()
 
     private var states = EventHub<CBManagerState, Never>()
-    private var consumers = EventHub<ATTRequest, Never>()
-    /// Those that came before there was a consumer, the last ones; nil when there has been one.
-    private var early: [ATTRequest]? = []
     var subscriptions = EventHub<SubscriptionChange, Never>()
     var openedChannels = EventHub<L2CAPChannel, Never>()
     private var restored = Restoration<RestoredPeripheralState>()
@@ -84,9 +77,9 @@ final class PeripheralManagerDelegate: NSObject, CBPeripheralManagerDelegate {
         end(BluetoothError.managerReleased)
         channels.closeAll()
         manager = nil
-        (published, calledOff, early) = (ServiceTable(), CalledOff(), nil)
+        (published, calledOff) = (ServiceTable(), CalledOff())
         states.close()
-        consumers.close()
+        requests.close()
         subscriptions.close()
         openedChannels.close()
         restored.end()
@@ -94,20 +87,21 @@ final class PeripheralManagerDelegate: NSObject, CBPeripheralManagerDelegate {
 
     /// What was begun is not answered any more.
     private func end(_ error: any Error) {
-        for service in adding.values { withdraw(service) }
+        for service in published.endAdding() { withdraw(service) }
         let waiting = continuations
-        (continuations, adding, advertising) = ([:], [:], nil)
-        (updates, publishing, requests) = ([:], RequestQueue(), [:])
+        (continuations, advertising) = ([:], nil)
+        (updates, publishing) = ([:], RequestQueue())
+        requests.forget()
         restoredChannels.end()
         for continuation in waiting.values { continuation.resume(throwing: error) }
     }
 
-    private func resume(_ request: UInt64, _ result: Result<Answer, any Error>) {
+    func resume(_ request: UInt64, _ result: Result<Answer, any Error>) {
         continuations.removeValue(forKey: request)?.resume(with: result)
     }
 
     /// Ends something: now, or before anything else happens when Bluetooth is on again.
-    private func callOff(_ add: (inout CalledOff) -> Void) {
+    func callOff(_ add: (inout CalledOff) -> Void) {
         add(&calledOff)
         performCalledOff()
     }
@@ -126,20 +120,11 @@ final class PeripheralManagerDelegate: NSObject, CBPeripheralManagerDelegate {
         states.add(subscription)
     }
 
-    func addRequests(_ subscription: EventSubscription<ATTRequest, Never>) {
-        consumers.add(subscription)
-        early?.removeAll { requests[$0.number] == nil }  // it has ended meanwhile
-        early?.removeAll { subscription.send($0) }
-        if !subscription.isEnded { early = nil }
-    }
+    func addRequests(_ subscription: EventSubscription<ATTRequest, Never>) { requests.add(subscription) }
 
     /// - Parameter untaken: Other consumers may have answered some of them, or given them back as well.
     func giveBack(_ untaken: [ATTRequest]) {
-        let open = untaken.filter { one in
-            requests[one.number] != nil && early?.contains { $0.number == one.number } != true
-        }
-        guard manager != nil, consumers.isEmpty, !open.isEmpty else { return }
-        early = (open + (early ?? [])).suffix(PeripheralManagerCore.bufferSize)
+        if manager != nil { requests.giveBack(untaken) }
     }
 
     func giveBack(_ states: [RestoredPeripheralState]) {
@@ -152,7 +137,7 @@ final class PeripheralManagerDelegate: NSObject, CBPeripheralManagerDelegate {
 
     func pruneEvents() {
         states.prune()
-        consumers.prune()
+        requests.prune()
         subscriptions.prune()
         openedChannels.prune()
         restored.prune()
@@ -163,20 +148,20 @@ final class PeripheralManagerDelegate: NSObject, CBPeripheralManagerDelegate {
     func add(_ service: CBMutableService, _ request: UInt64, _ continuation: Continuation) {
         continuations[request] = continuation
         published.includeRestored(in: service)
-        adding[request] = published.add(service)
+        published.add(service, by: request)
         manager?.add(service)
     }
 
     func cancelAdd(_ request: UInt64) {
-        guard let service = adding.removeValue(forKey: request) else { return }
+        guard let service = published.endAdding(request) else { return }
         withdraw(service)
         resume(request, .failure(CancellationError()))
     }
 
     func remove(_ service: PublishedService) {
         withdraw(service)
-        for (request, added) in adding where added == service {
-            adding[request] = nil
+        for (request, added) in published.adding where added == service {
+            _ = published.endAdding(request)
             resume(request, .failure(CBError(.operationCancelled)))
         }
     }
@@ -187,8 +172,8 @@ final class PeripheralManagerDelegate: NSObject, CBPeripheralManagerDelegate {
         restored.state = restored.state.map {
             RestoredPeripheralState(services: [], advertisementData: $0.advertisementData, channels: $0.channels)
         }
-        for request in adding.keys { resume(request, .failure(CBError(.operationCancelled))) }
-        adding = [:]
+        for request in published.adding.keys { resume(request, .failure(CBError(.operationCancelled))) }
+        published.endAdding()
     }
 
     private func withdraw(_ service: PublishedService) {
@@ -287,115 +272,18 @@ final class PeripheralManagerDelegate: NSObject, CBPeripheralManagerDelegate {
         return manager?.updateValue(update.value, for: characteristic, onSubscribedCentrals: centrals) == true
     }
 
-    // MARK: Channels
-
-    func begin(_ channelRequest: ChannelRequest, _ request: UInt64, _ continuation: Continuation) {
-        continuations[request] = continuation
-        perform(publishing.add(request, channelRequest), .success(.done))
-    }
-
-    func cancelPublishing(_ request: UInt64) { perform(publishing.cancel(request), .failure(CancellationError())) }
-
-    private func perform(_ actions: [RequestQueue<ChannelRequest>.Action], _ result: Result<Answer, any Error>) {
-        for action in actions {
-            switch action {
-            case .make(let request):
-                publishing.didMake()
-                switch request.content {
-                case .publish(let isEncrypted): publish(request.number, withEncryption: isEncrypted)
-                case .unpublish(let psm): manager?.unpublishL2CAPChannel(psm)
-                }
-            case .resume(let request, _): resume(request.number, result)
-            }
-        }
-    }
-
-    /// The answer to a request to publish a channel.
-    func didPublish(_ result: Result<CBL2CAPPSM, any Error>, by request: UInt64) {
-        let isAwaited = publishing.made?.number == request
-        // Its task was cancelled, or Bluetooth was off meanwhile.
-        if case .success(let psm) = result, !isAwaited || continuations[request] == nil {
-            callOff { $0.channels.insert(psm) }
-        }
-        if isAwaited { perform(publishing.didAnswer(), result.map { .psm($0) }) }
-    }
-
-    /// A restored channel is published again.
-    func didRestore(_ result: Result<CBL2CAPPSM, any Error>) {
-        for task in restoredChannels.didPublish(result) { resume(task, result.map { .psm($0) }) }
-    }
-
-    func psm(of channel: RestoredL2CAPChannel, _ request: UInt64, _ continuation: Continuation) {
-        if let result = restoredChannels.psm(of: channel, for: request) {
-            continuation.resume(with: result.map { .psm($0) })
-        } else {
-            continuations[request] = continuation
-        }
-    }
-
-    /// Withdraws a restored channel before it is published again, which it is when Bluetooth is on.
-    /// - Returns: Whether there is one.
-    func withdrawRestored(_ psm: CBL2CAPPSM) -> Bool {
-        guard manager?.state != .poweredOn, restoredChannels.isDue(psm) else { return false }
-        forgetRestored(psm)
-        callOff { $0.channels.insert(psm) }
-        return true
-    }
-
-    private func forgetRestored(_ psm: CBL2CAPPSM) {
-        for task in restoredChannels.didUnpublish(psm) { resume(task, .failure(CBError(.operationCancelled))) }
-    }
-
-    func cancelWaiting(_ request: UInt64) { resume(request, .failure(CancellationError())) }
-
-    func peripheralManager(
-        _ peripheral: CBPeripheralManager, didPublishL2CAPChannel PSM: CBL2CAPPSM, error: (any Error)?
-    ) {
-        let result: Result<CBL2CAPPSM, any Error> = error.map { .failure($0) } ?? .success(PSM)
-        if let request = requestOfPublication { didPublish(result, by: request) } else { didRestore(result) }
-    }
-
-    func peripheralManager(
-        _ peripheral: CBPeripheralManager, didUnpublishL2CAPChannel PSM: CBL2CAPPSM, error: (any Error)?
-    ) {
-        if error == nil { forgetRestored(PSM) }
-        guard case .unpublish(PSM) = publishing.made?.content else { return }
-        perform(publishing.didAnswer(), error.map { .failure($0) } ?? .success(.done))
-    }
-
-    func peripheralManager(_ peripheral: CBPeripheralManager, didOpen channel: CBL2CAPChannel?, error: (any Error)?) {
-        guard let channel, let core, !openedChannels.isEmpty else { return }
-        openedChannels.send(channels.add(channel, core))
-    }
-
     // MARK: Requests
 
     func respond(_ number: UInt64, _ result: CBATTError.Code, _ value: Data) {
-        guard let (request, isRead) = requests.removeValue(forKey: number) else { return }
-        var result = result
-        if isRead, case .success = result {
-            if request.offset > value.count {
-                result = .invalidOffset
-            } else {
-                request.value = Data(value.dropFirst(request.offset))
-            }
-        }
+        guard let (request, result) = requests.answer(number, result, value) else { return }
         manager?.respond(to: request, withResult: result)
     }
 
     private func receive(_ kind: ATTRequest.Kind, _ request: CBATTRequest) {
         guard let core else { return }
-        let number = Number.next()
-        let isRead = if case .read = kind { true } else { false }
-        requests[number] = (request, isRead)
         let characteristic = published.handle(request.characteristic)
-        let received = ATTRequest(kind, number, Central(request.central), characteristic, core: core)
-        if early == nil {
-            consumers.send(received)
-        } else {
-            if early?.count == PeripheralManagerCore.bufferSize { early?.removeFirst() }
-            early?.append(received)
-        }
+        requests.receive(
+            ATTRequest(kind, Number.next(), Central(request.central), characteristic, core: core), as: request)
     }
 
     // MARK: Callbacks
@@ -415,11 +303,11 @@ final class PeripheralManagerDelegate: NSObject, CBPeripheralManagerDelegate {
         let state = peripheral.state
         core?.state.withLock { $0 = state }
         if state == .poweredOn {
-            hasBeenOn = true
+            restored.hasBeenOn = true
             performCalledOff()
         } else {
             end(BluetoothError.unavailable(state))
-            if hasBeenOn, state != .poweredOff {
+            if restored.hasBeenOn, state != .poweredOff {
                 (published, restoredChannels, calledOff) = (ServiceTable(), RestoredChannels(), CalledOff())
                 restored.end()
             }
@@ -436,9 +324,9 @@ final class PeripheralManagerDelegate: NSObject, CBPeripheralManagerDelegate {
 
     func peripheralManager(_ peripheral: CBPeripheralManager, didAdd service: CBService, error: (any Error)?) {
         guard let number = published.number(of: service),
-            let (request, added) = adding.first(where: { $1.number == number })
+            let (request, added) = published.adding.first(where: { $1.number == number })
         else { return }
-        adding[request] = nil
+        _ = published.endAdding(request)
         if error != nil { forget(number) }
         resume(request, error.map { .failure($0) } ?? .success(.service(added)))
     }

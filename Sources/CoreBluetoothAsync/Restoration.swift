@@ -1,6 +1,8 @@
 /// What was restored, until a consumer takes it.
 struct Restoration<State: Sendable> {
     var state: State?
+    /// Whether Bluetooth has been on: until then it waits, and a reset afterwards ends everything.
+    var hasBeenOn = false
     private var consumers = EventHub<State, Never>()
     /// How many consumers were given it, and may take it.
     private var holders = 0

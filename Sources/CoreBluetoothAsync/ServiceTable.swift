@@ -5,6 +5,8 @@ struct ServiceTable {
     private(set) var services: [UInt64: CBMutableService] = [:]
     private(set) var characteristics: [UInt64: CBMutableCharacteristic] = [:]
     private var numbers: [ObjectIdentifier: UInt64] = [:]
+    /// Those that are being added, by request.
+    private(set) var adding: [UInt64: PublishedService] = [:]
     /// What this version of the program publishes.
     private var own: [CBMutableService] = []
     private var restored: [CBMutableService] = []
@@ -51,6 +53,18 @@ struct ServiceTable {
             return PublishedCharacteristic(number: number, characteristic)
         }
         return PublishedService(number: number, service, published)
+    }
+
+    mutating func add(_ service: CBMutableService, by request: UInt64) { adding[request] = add(service) }
+
+    /// - Returns: What the request adds; nil: it is over.
+    mutating func endAdding(_ request: UInt64) -> PublishedService? { adding.removeValue(forKey: request) }
+
+    /// - Returns: What was being added.
+    @discardableResult
+    mutating func endAdding() -> [PublishedService] {
+        defer { adding = [:] }
+        return Array(adding.values)
     }
 
     private mutating func makeNumber(_ object: NSObject) -> UInt64 {

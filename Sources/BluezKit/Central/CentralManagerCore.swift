@@ -38,8 +38,6 @@ final class CentralManagerCore: Recipient, @unchecked Sendable {
     /// The restoration of what an earlier process left, while nothing is reported yet.
     private(set) var restoration: CentralRestoration?
     private var mustEndUnclaimed: Bool
-    /// Of peripherals, until the app has heard of their restoration.
-    private var held: [CentralEvent] = []
 
     /// - Parameter session: Kept while the app has any of the manager's objects.
     init(
@@ -107,7 +105,7 @@ final class CentralManagerCore: Recipient, @unchecked Sendable {
     /// The app has released the manager.
     func end() {
         endScan()
-        (peripherals, restoration, held) = ([:], nil, [])
+        (peripherals, restoration) = ([:], nil)
     }
 
     /// The app has released it.
@@ -135,16 +133,10 @@ final class CentralManagerCore: Recipient, @unchecked Sendable {
         return mustEndUnclaimed ? configuration.claims : nil
     }
 
-    /// The app hears what was restored. ``postHeld()`` follows, after the state.
+    /// The app hears what was restored.
     func endRestoration(_ restored: CentralEvent) {
         restoration = nil
         post(restored)
-    }
-
-    /// The app hears what has become known of its peripherals before they were restored.
-    func postHeld() {
-        for event in held { post(event) }
-        held = []
     }
 
     // MARK: To the app
@@ -152,7 +144,7 @@ final class CentralManagerCore: Recipient, @unchecked Sendable {
     /// Adds an event to what is delivered when the bus queue has done its turn.
     func post(_ event: CentralEvent) {
         central.bus.assertOnQueue()
-        if restoration != nil, !event.outlivesManager { return held.append(event) }
+        if let restoration, !event.outlivesManager { return restoration.hold(event) }
         if inbox.add(event) { central.bus.hasOutgoing(self) }
     }
 

@@ -19,6 +19,8 @@ final class CentralRestoration {
     private var unanswered: Set<UUID> = []
     /// What BlueZ has told of. What is not here is treated as a peripheral that may come.
     private var answers: [UUID: Device] = [:]
+    /// Events of peripherals, until the app has heard of their restoration.
+    private var held: [CentralEvent] = []
 
     init(_ snapshot: Snapshot) { self.snapshot = snapshot }
 
@@ -39,6 +41,8 @@ final class CentralRestoration {
             central.store.associate(identity, withIdentity: known)
         }
     }
+
+    func hold(_ event: CentralEvent) { held.append(event) }
 
     // MARK: Asking BlueZ
 
@@ -90,7 +94,8 @@ final class CentralRestoration {
         let plan = RestorationPlan(snapshot, live(central.adapter))
         core.endRestoration(.restored(plan, adapter: central.adapter.name))
         central.announceState(to: core)
-        core.postHeld()
+        for event in held { core.post(event) }
+        held = []
         guard central.adapter.state == .poweredOn else { return }
         if let scan = plan.scan {
             core.startScan(Scan(scan, token: RestorationPlan.scanToken))

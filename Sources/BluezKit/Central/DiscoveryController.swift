@@ -17,32 +17,47 @@ final class DiscoveryController: CustomStringConvertible {
     private var generation = 0
     /// Counts the new scans: what is known of a device from before may have changed.
     private(set) var scanGeneration = 0
-    private var pauses = 0
     /// Of the start that BlueZ refused last; nil: it has not, or scans since.
     private var refusal: BusError?
     /// Whether BlueZ's signals of all devices are received.
     private(set) var isFollowing = false
     private lazy var watch = ScanWatch(timing: bus.timing.scan)
     private lazy var crashGuard = CrashGuard(timing: bus.timing.daemon)
-    private var watchTimer: (any DispatchSourceTimer)?
-    private var firstTimer: (any DispatchSourceTimer)?
+    private var watchTimers: (silence: (any DispatchSourceTimer)?, first: (any DispatchSourceTimer)?)
     /// Devices of which only a change is known.
     private var unknownPaths = PathQueue()
-    /// Devices that are queued for a connection and have to be heard first.
-    private var listensForQueue = false
-    private var listening: Set<DeviceIdentity> = []
-    /// Whether no other program scanned when the discovery began.
-    private var isAlone = false
+    private var listening = Listening()
+    private var lostServices = LostServices()
+
+    /// What has to be heard before it can be connected to, and needs every report: devices are not obliged to advertise
+    /// a service.
+    private struct Listening {
+        var forQueue = false
+        var devices: Set<DeviceIdentity> = []
+
+        var isWanted: Bool { forQueue || !devices.isEmpty }
+    }
+
     /// Devices whose services bluetoothd had lost since it started.
-    private var renewed: Set<DeviceIdentity> = []
-    /// How many they may be: more have none to lose, and are heard because another program has begun to scan as well.
-    private static let renewals = 8
+    private struct LostServices {
+        /// Whether no other program scanned when the discovery began.
+        var isAlone = false
+        private var renewed: Set<DeviceIdentity> = []
+        /// How many they may be: more have none to lose, and are heard because another program has begun to scan as
+        /// well.
+        private static let most = 8
+
+        /// - Returns: Whether the device is to be made known again; once for each.
+        mutating func renew(_ device: DeviceIdentity) -> Bool {
+            isAlone && renewed.count < Self.most && renewed.insert(device).inserted
+        }
+    }
 
     init(_ bus: BlueZBus, _ adapter: AdapterController, _ store: DeviceStore) {
         (self.bus, self.adapter, self.store) = (bus, adapter, store)
     }
 
-    var description: String { "\(machine), pauses \(pauses)" }
+    var description: String { "\(machine)" }
 
     private var managers: [CentralManagerCore] { central?.managers ?? [] }
 
@@ -54,8 +69,7 @@ final class DiscoveryController: CustomStringConvertible {
         guard adapter.state == .poweredOn else { return }
         var filters = managers.compactMap { $0.scan?.filter }
         central?.connects.scans(!filters.isEmpty)
-        // A connect that waits for its device needs every report: devices are not obliged to advertise a service.
-        if listensForQueue || !listening.isEmpty || !filters.isEmpty && watch.isUnfiltered {
+        if listening.isWanted || !filters.isEmpty && watch.isUnfiltered {
             filters.append(DiscoveryStateMachine.Filter(services: nil, wantsDuplicates: false))
         }
         var wanted = filters.dropFirst().reduce(filters.first) { $0?.merged(with: $1) }
@@ -68,26 +82,27 @@ final class DiscoveryController: CustomStringConvertible {
 
     /// Whether to listen for the devices that are queued for a connection.
     func listenForQueue(_ listens: Bool) {
-        listensForQueue = listens
+        listening.forQueue = listens
         update()
     }
 
     /// Whether to listen for this device, which BlueZ does not know.
     func listen(_ listens: Bool, for device: Device) {
-        if listens { listening.insert(device.identity) } else { listening.remove(device.identity) }
+        if listens {
+            listening.devices.insert(device.identity)
+        } else {
+            listening.devices.remove(device.identity)
+        }
         update()
     }
 
     /// The device is not used any longer.
     func forget(_ device: Device) {
-        if listening.remove(device.identity) != nil { update() }
+        if listening.devices.remove(device.identity) != nil { update() }
     }
 
     /// Connecting takes seconds while a scan runs, and a fraction of one when none does.
-    func pause(_ pauses: Bool) {
-        self.pauses += pauses ? 1 : -1
-        perform(machine.pause(self.pauses > 0))
-    }
+    func pause(_ pauses: Bool) { perform(machine.pause(pauses)) }
 
     /// Bluetooth is off, or was reset.
     func reset() {
@@ -98,8 +113,7 @@ final class DiscoveryController: CustomStringConvertible {
         unknownPaths = PathQueue()
         watch.reset()
         stopWatchTimer()
-        (listensForQueue, listening) = (false, [])
-        (isAlone, renewed) = (false, [])
+        (listening, lostServices) = (Listening(), LostServices())
     }
 
     /// The rule for device signals exists only while an app scans: other programs' scans are broadcast too.
@@ -118,10 +132,10 @@ final class DiscoveryController: CustomStringConvertible {
         for action in actions {
             switch action {
             case .startTimer(let delay):
-                watchTimer = bus.timer(delay) { [weak self] in self?.watchTimerFired() }
+                watchTimers.silence = bus.timer(delay) { [weak self] in self?.watchTimerFired() }
             case .stopTimer: stopWatchTimer()
             case .startFirstTimer(let delay):
-                firstTimer = bus.timer(delay) { [weak self] in self?.firstTimerFired() }
+                watchTimers.first = bus.timer(delay) { [weak self] in self?.firstTimerFired() }
             case .startAgain:
                 Log.debug("the scan has heard nothing since it began: starting it again")
                 update(afresh: true)
@@ -140,17 +154,17 @@ final class DiscoveryController: CustomStringConvertible {
 
     /// While discovery is paused there is nothing to hear; its next start is watched again.
     func firstTimerFired() {
-        firstTimer = nil
-        if machine.isRunning, pauses == 0 { perform(watch.firstTimerFired()) }
+        watchTimers.first = nil
+        if machine.isRunning, !machine.isPaused { perform(watch.firstTimerFired()) }
     }
 
     /// For tests: how long a scan may hear nothing, and one that has just begun.
     func setWatchWindow(_ window: Duration, first: Duration) { (watch.window, watch.firstWindow) = (window, first) }
 
     private func stopWatchTimer() {
-        watchTimer?.cancel()
-        firstTimer?.cancel()
-        (watchTimer, firstTimer) = (nil, nil)
+        watchTimers.silence?.cancel()
+        watchTimers.first?.cancel()
+        watchTimers = (nil, nil)
     }
 
     /// The last resort, which ends the links of every program.
@@ -214,7 +228,7 @@ final class DiscoveryController: CustomStringConvertible {
     /// are not signalled: what it has heard is read.
     private func start(_ proxy: BlueZProxy) {
         let generation = generation
-        isAlone = false
+        lostServices.isAlone = false
         var wasRunning = false
         proxy.get("Discovering") { wasRunning = (try? $0.get().values().first)?.boolValue == true }
         proxy.startDiscovery { [weak self] result in
@@ -222,7 +236,7 @@ final class DiscoveryController: CustomStringConvertible {
             if self.generation == generation {
                 replied(result)
                 guard result.failure == nil else { return }
-                (refusal, isAlone) = (nil, !wasRunning)
+                (refusal, lostServices.isAlone) = (nil, !wasRunning)
                 // What runs for another program as well is not started again by us.
                 if wasRunning { readHeardDevices() } else { perform(watch.began()) }
             } else if result.failure == nil {
@@ -285,9 +299,9 @@ final class DiscoveryController: CustomStringConvertible {
     /// made to forget the device, and finds it again with the next advertisement.
     private func renewLostServices(of device: Device) {
         let properties = device.properties
-        guard adapter.daemon.has(.lostServices), isAlone, machine.filterIsInForce, properties.services.isEmpty,
-            !properties.isBonded, !properties.isConnected, device.connection == nil, renewed.count < Self.renewals,
-            renewed.insert(device.identity).inserted, central?.isLeased(device) == false
+        guard adapter.daemon.has(.lostServices), machine.filterIsInForce, properties.services.isEmpty,
+            !properties.isBonded, !properties.isConnected, device.connection == nil,
+            lostServices.renew(device.identity), central?.isLeased(device) == false
         else { return }
         Log.debug("\(device.path): forgotten, as BlueZ has lost the services that it advertises")
         bus.adapterProxy(of: device.path)?.removeDevice(device.path) { _ in }

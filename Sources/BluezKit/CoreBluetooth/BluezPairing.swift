@@ -102,8 +102,8 @@ extension CBPeripheral {
     public var identityIdentifier: UUID { (resolved ?? identity).identifier }
 
     var resolved: DeviceIdentity? {
-        get { shared.withLock { $0.resolved } }
-        set { shared.withLock { $0.resolved = newValue } }
+        get { shared.withLock { $0.device.resolved } }
+        set { shared.withLock { $0.device.resolved = newValue } }
     }
 }
 

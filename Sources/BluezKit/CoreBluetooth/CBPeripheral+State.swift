@@ -125,8 +125,8 @@ extension CBPeripheral {
     /// - Returns: Whether the name has changed.
     func updateName(_ name: String) -> Bool {
         shared.withLock { shared in
-            defer { shared.name = name }
-            return shared.name != name
+            defer { shared.device.name = name }
+            return shared.device.name != name
         }
     }
 
@@ -148,7 +148,7 @@ extension CBPeripheral {
         preserve()
     }
 
-    func setRSSI(_ rssi: NSNumber) { shared.withLock { $0.rssi = rssi } }
+    func setRSSI(_ rssi: NSNumber) { shared.withLock { $0.device.rssi = rssi } }
 
     // MARK: Attributes
 

@@ -20,8 +20,7 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
         var firstConnectionID = ConnectionID.none
         weak var delegate: (any CBPeripheralDelegate)?
         var state = CBPeripheralState.disconnected
-        var name: String?
-        var rssi: NSNumber?
+        var device = DeviceFacts()
         var services: [CBService]?
         /// All attributes that were returned on this link (GD-4).
         var attributes: [AttributeID: CBAttribute] = [:]
@@ -35,8 +34,14 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
         var connectRequest = ConnectRequest(options: [:])
         /// Characteristics that the app is subscribed to, from `setNotifyValue` on.
         var subscribed: Set<AttributeID> = []
-        var isBonded = false
         var channels: [OpenChannel] = []
+    }
+
+    /// What is known of the device, connected or not.
+    struct DeviceFacts {
+        var name: String?
+        var rssi: NSNumber?
+        var isBonded = false
         /// Its identity, if `identifier` was derived from a private address.
         var resolved: DeviceIdentity?
     }
@@ -73,11 +78,11 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
     }
 
     /// The device's name: the advertised one until its GAP name is known, then that. Nil if neither is known.
-    open var name: String? { shared.withLock { $0.name } }
+    open var name: String? { shared.withLock { $0.device.name } }
 
     /// The value of the last successful ``readRSSI()``.
     @available(*, deprecated, message: "Use readRSSI() and peripheral(_:didReadRSSI:error:)")
-    open var rssi: NSNumber? { shared.withLock { $0.rssi } }
+    open var rssi: NSNumber? { shared.withLock { $0.device.rssi } }
 
     /// The connection from this app's point of view. Connections of other programs are not considered.
     open var state: CBPeripheralState { shared.withLock { $0.state } }
@@ -97,7 +102,7 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
     open var ancsAuthorized: Bool { false }
 
     open override var description: String {
-        let (name, state, mtu) = shared.withLock { ($0.name, $0.state, $0.mtuBytes) }
+        let (name, state, mtu) = shared.withLock { ($0.device.name, $0.state, $0.mtuBytes) }
         let address = String(UInt(bitPattern: ObjectIdentifier(self)), radix: 16)
         return "<CBPeripheral: 0x\(address), identifier = \(identifier.uuidString), name = \(name ?? "(null)"), "
             + "mtu = \(mtu ?? 23), state = \(state)>"

@@ -14,8 +14,9 @@ extension CBPeripheral {
         default: return nil
         }
         return Snapshot.Peripheral(
-            identifier: identifier, identity: shared.resolved?.identifier, name: shared.name, adapter: adapter,
-            state: state, isBonded: shared.isBonded, options: shared.connectRequest,
+            identifier: identifier, identity: shared.device.resolved?.identifier, name: shared.device.name,
+            adapter: adapter,
+            state: state, isBonded: shared.device.isBonded, options: shared.connectRequest,
             services: shared.services.map { record(of: $0, shared) },
             channels: channels.isEmpty ? nil : channels)
     }
@@ -34,9 +35,9 @@ extension CBPeripheral {
         let services = isConnected ? record.services.map(makeServices) : nil
         shared.withLock { shared in
             shared.state = isConnected ? .connected : .connecting
-            shared.name = record.name ?? shared.name
-            shared.resolved = record.resolved ?? shared.resolved
-            shared.isBonded = record.isBonded
+            shared.device.name = record.name ?? shared.device.name
+            shared.device.resolved = record.resolved ?? shared.device.resolved
+            shared.device.isBonded = record.isBonded
             shared.connectRequest = record.options
             if let services {
                 shared.services = services.listed
@@ -117,8 +118,8 @@ extension CBPeripheral {
     /// - Parameter isBonded: As reported by BlueZ.
     func update(isBonded: Bool) {
         let isNew = shared.withLock { shared in
-            defer { shared.isBonded = isBonded }
-            return shared.isBonded != isBonded
+            defer { shared.device.isBonded = isBonded }
+            return shared.device.isBonded != isBonded
         }
         if isNew { preserve() }
     }

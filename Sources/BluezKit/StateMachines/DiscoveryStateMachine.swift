@@ -40,7 +40,8 @@ struct DiscoveryStateMachine {
     private let timing: BlueZTiming.Scan
     private var wished: Filter?
     private var running: Filter?
-    private var isPaused = false
+    /// How many attempts to connect hold it back.
+    private var pauses = 0
     private var mustRestart = false
     private var step = Step.none
     private var refusals = 0
@@ -53,6 +54,7 @@ struct DiscoveryStateMachine {
 
     /// Whether BlueZ scans for this process, as far as it has answered.
     var isRunning: Bool { running != nil }
+    var isPaused: Bool { pauses > 0 }
     /// Whether BlueZ was told to leave some devices out.
     var isFiltered: Bool { wished?.services != nil }
     /// Whether BlueZ leaves some out now: it has answered, and is not being asked for something else.
@@ -67,8 +69,9 @@ struct DiscoveryStateMachine {
     }
 
     /// Connecting goes faster while nothing scans.
-    mutating func pause(_ paused: Bool) -> [Action] {
-        isPaused = paused
+    /// - Parameter pauses: An attempt begins; or one ends that has paused it.
+    mutating func pause(_ pauses: Bool) -> [Action] {
+        self.pauses += pauses ? 1 : -1
         return next()
     }
 
@@ -116,8 +119,12 @@ struct DiscoveryStateMachine {
         return next()
     }
 
-    /// BlueZ has forgotten: it was restarted, or the adapter was off.
-    mutating func reset() { self = DiscoveryStateMachine(timing: timing) }
+    /// BlueZ has forgotten: it was restarted, or the adapter was off. Attempts end on their own.
+    mutating func reset() {
+        let pauses = pauses
+        self = DiscoveryStateMachine(timing: timing)
+        self.pauses = pauses
+    }
 
     private var isStarting: Bool {
         switch step {

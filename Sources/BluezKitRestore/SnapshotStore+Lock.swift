@@ -1,0 +1,64 @@
+import Foundation
+
+/// The directory of the files, and who may use them.
+extension SnapshotStore {
+    static func lockPath(_ path: String) -> String { path.dropLast(5) + ".lock" }
+
+    /// Makes the directory if it is missing, and locks the file.
+    static func lock(
+        _ directory: StateDirectory, _ path: String, _ role: Snapshot.Role, _ identifier: String
+    ) throws(Failure) -> Int32 {
+        try makeDirectory(directory.path)
+        try check(directory.path)
+        let lockPath = lockPath(path)
+        let lock = open(lockPath, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0o600)
+        guard lock >= 0 else { throw failure("cannot open \(lockPath)") }
+        guard flock(lock, LOCK_EX | LOCK_NB) == 0 else {
+            let isInUse = errno == EWOULDBLOCK
+            var failure = failure("cannot lock \(lockPath)")
+            Glibc.close(lock)
+            if isInUse {
+                failure = Failure(
+                    description: "another \(role) manager, of this program or another one, is in use with the restore "
+                        + "identifier \"\(identifier)\"",
+                    isInUse: true)
+            }
+            throw failure
+        }
+        return lock
+    }
+
+    /// Creates all missing levels, accessible to this user only.
+    static func makeDirectory(_ path: String) throws(Failure) {
+        var missing: [String] = []
+        var path = path
+        while !path.isEmpty, path != "/", mkdir(path, 0o700) != 0, errno == ENOENT {
+            missing.append(path)
+            path = String(path[..<(path.lastIndex(of: "/") ?? path.startIndex)])
+        }
+        guard missing.isEmpty || errno == EEXIST || access(path, F_OK) == 0 else {
+            throw failure("cannot create \(path)")
+        }
+        for path in missing.reversed() where mkdir(path, 0o700) != 0 && errno != EEXIST {
+            throw failure("cannot create \(path)")
+        }
+    }
+
+    /// A user who can write there decides what this app connects to and publishes.
+    static func check(_ path: String) throws(Failure) {
+        var status = stat()
+        guard stat(path, &status) == 0 else { throw failure("cannot examine \(path)") }
+        guard isOurs(status) else {
+            throw Failure(
+                description:
+                    "\(path) is not a directory that only this user (\(geteuid())) can write to: it belongs to user "
+                    + "\(status.st_uid), with mode \(String(status.st_mode & 0o7777, radix: 8))")
+        }
+    }
+
+    static func isOurs(_ status: stat) -> Bool { status.st_uid == geteuid() && status.st_mode & 0o022 == 0 }
+
+    static func failure(_ what: String) -> Failure {
+        Failure(description: "\(what): \(String(cString: strerror(errno)))")
+    }
+}
