@@ -58,8 +58,9 @@ struct AttributeTable {
             .sorted { $0.path < $1.path }
     }
 
-    /// BlueZ is right about those that it calls primary. Of the others (``BlueZDifference/replacedServices``) those
-    /// that another service includes are secondary, without which a secondary service has no use.
+    /// BlueZ is right about those that it calls primary. Others may be primary as well, at handles where the
+    /// peripheral had another service before: only those that another service includes are secondary, without which a
+    /// secondary service has no use.
     private func isPrimary(_ service: Service) -> Bool {
         service.isPrimary || !included.contains(service.path.rawValue)
     }

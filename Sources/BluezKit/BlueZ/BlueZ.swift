@@ -113,8 +113,8 @@ struct BlueZProxy {
         call("Pair", deadline: BlueZTiming.Deadline.pair, completion: completion)
     }
 
-    /// Removes a device and its keys; a link to it ends. BlueZ may answer and keep them
-    /// (``BlueZDifference/undoneRemoval``): then it is asked again.
+    /// Removes a device and its keys; a link to it ends. BlueZ 5.73 and later may answer and keep them, after a link
+    /// that ended as soon as it was up: then it is asked again.
     /// - SeeAlso: BlueZ doc/org.bluez.Adapter.rst, `RemoveDevice`.
     func removeDevice(_ device: ObjectPath, attempts: Int = 3, completion: @escaping Completion) {
         let ended: Completion = { result in

@@ -22,15 +22,23 @@ package struct BlueZVersion: Comparable, Hashable, Sendable, CustomStringConvert
     package static func < (left: Self, right: Self) -> Bool { (left.major, left.minor) < (right.major, right.minor) }
 }
 
-/// The bluetoothd that is running, as far as its adapter tells.
+/// The bluetoothd that is running, as far as its adapter tells: the only place that decides by its version. All that
+/// depends on the version is in Docs/COMPATIBILITY.md.
 struct BlueZDaemon: Equatable {
     /// Nil: main.conf hides it, or nothing is known yet.
     var version: BlueZVersion?
     /// `Adapter1.Connectable`, which came with 5.79.
     var hasConnectable = false
 
-    /// Whether it has what ``BlueZDifference`` lists.
-    func has(_ difference: BlueZDifference) -> Bool {
-        difference.row.applies(to: version ?? (hasConnectable ? BlueZVersion(5, 79) : BlueZDifference.oldest))
-    }
+    /// The version, or the oldest that it may be.
+    private var atLeast: BlueZVersion { version ?? BlueZVersion(5, hasConnectable ? 79 : 62) }
+
+    /// Each subscriber of a local characteristic gets a socket of its own.
+    var givesSubscriberSockets: Bool { atLeast >= BlueZVersion(5, 76) }
+    /// A subscriber's socket tells which indications were confirmed.
+    var tellsConfirmations: Bool { atLeast >= BlueZVersion(5, 80) }
+    /// It crashes at the first advertisement of a scan with services.
+    var crashesOnFilters: Bool { atLeast == BlueZVersion(5, 87) }
+    /// If a link ends before its services are known, `UUIDs` stays empty, whatever the peripheral advertises.
+    var losesServices: Bool { atLeast <= BlueZVersion(5, 68) }
 }

@@ -213,7 +213,7 @@ final class DiscoveryController: CustomStringConvertible {
     }
 
     /// bluetoothd would crash, for all programs. Each scan filters on its own anyway.
-    private var mustNotFilter: Bool { adapter.daemon.has(.filterCrash) || crashGuard.avoidsFilters }
+    private var mustNotFilter: Bool { adapter.daemon.crashesOnFilters || crashGuard.avoidsFilters }
 
     func busLost() { crashGuard.forget() }
 
@@ -295,11 +295,11 @@ final class DiscoveryController: CustomStringConvertible {
     }
 
     /// If a link has ended before its services were known, BlueZ does not tell any longer which ones the device
-    /// advertises (``BlueZDifference/lostServices``). One that has passed BlueZ's filter does advertise one: BlueZ is
+    /// advertises (``BlueZDaemon/losesServices``). One that has passed BlueZ's filter does advertise one: BlueZ is
     /// made to forget the device, and finds it again with the next advertisement.
     private func renewLostServices(of device: Device) {
         let properties = device.properties
-        guard adapter.daemon.has(.lostServices), machine.filterIsInForce, properties.services.isEmpty,
+        guard adapter.daemon.losesServices, machine.filterIsInForce, properties.services.isEmpty,
             !properties.isBonded, !properties.isConnected, device.connection == nil,
             lostServices.renew(device.identity), central?.isLeased(device) == false
         else { return }

@@ -227,7 +227,7 @@ final class GATTClient: CustomStringConvertible {
     var awaitsBond: Bool { bonding.isAwaited }
 
     /// Does `body` when the bond is known that was made for the running operation. BlueZ says so after the operation's
-    /// answer (``BlueZDifference/lateBonds``), and an app that has got its value expects to find the bond.
+    /// answer (5.82 and later), and an app that has got its value expects to find the bond.
     func whenBonded(_ body: @escaping () -> Void) {
         guard bonding.isAwaited, !device.properties.isBonded else { return body() }
         bonding.answer = body
@@ -351,9 +351,9 @@ final class GATTClient: CustomStringConvertible {
         unsubscribeAll(of: core)
     }
 
-    /// BlueZ has not answered some operations of the link that has ended. If it does not because of that it never will,
-    /// and may use freed memory when the attribute is used again (``BlueZDifference/keptOperation``): then it is made
-    /// to forget the device. Not if that would cost a bond, or a link.
+    /// BlueZ has not answered some operations of the link that has ended. If it does not because of that it never will
+    /// (5.67 and later, where pairing had begun), and may use freed memory when the attribute is used again: then it is
+    /// made to forget the device. Not if that would cost a bond, or a link.
     func forgetIfStuck() {
         let (device, calls) = (device, calls)
         let isPending = { calls.abandoned.contains { !$0.isAnswered && !$0.isOfRemovedAttribute } }

@@ -32,7 +32,7 @@ final class UpdateSender {
         let subscribers = characteristic.subscribers
         // Before the new socket is there: a subscription that ended without a word takes its own with it.
         subscribers.subscribed(device)
-        if adapter.daemon.has(.subscriberSockets), let theirs = subscribers.openSocket(to: device, mtuBytes: mtu) {
+        if adapter.daemon.givesSubscriberSockets, let theirs = subscribers.openSocket(to: device, mtuBytes: mtu) {
             server.reply(to: call) { (writer) throws(BusError) in
                 try writer.write(fileDescriptor: theirs)
                 try writer.write(UInt16(clamping: mtu))
@@ -64,7 +64,7 @@ final class UpdateSender {
         let sockets = value.isEmpty ? [] : addressed.compactMap { characteristic.subscribers.socket(of: $0) }
         let isSignalled = sockets.count < addressed.count
         let delivery = Delivery(of: id, by: core, ways: sockets.count + (isSignalled ? 1 : 0) + 1)
-        let awaitsConfirmation = characteristic.isOnlyIndicated && adapter.daemon.has(.confirmations)
+        let awaitsConfirmation = characteristic.isOnlyIndicated && adapter.daemon.tellsConfirmations
         for socket in sockets {
             socket.send(value, awaitsConfirmation: awaitsConfirmation) { delivery.finish() }
         }

@@ -16,7 +16,7 @@ final class UpdateSocket {
     private var waiting: [Update] = []
     private var isWaiting = false
     /// The indication that BlueZ has and the central has not confirmed. One at a time, as on the air: BlueZ uses freed
-    /// memory when one is confirmed after its subscription has ended (``BlueZDifference/indicationCrash``).
+    /// memory when one is confirmed after its subscription has ended.
     private var unconfirmed: (() -> Void)?
     private var confirmationTimer: (any DispatchSourceTimer)?
     private let bus: BlueZBus

@@ -54,8 +54,9 @@ struct ScanWatch {
         (hasHeardSinceStart, hasStartedAgain) = (true, false)
     }
 
-    /// BlueZ has begun to scan. What begins while the computer is asleep hears nothing when it has woken up
-    /// (``LinuxFault``), and nothing tells that it did: it is started again once, much sooner than one that did hear.
+    /// BlueZ has begun to scan. With Linux 6.12 and later, what begins while the computer is asleep may hear nothing
+    /// when it has woken up, and nothing tells that it did: it is started again once, much sooner than one that did
+    /// hear.
     mutating func began() -> [Action] {
         hasHeardSinceStart = false
         return isScanning && !hasStartedAgain ? [.startFirstTimer(firstWindow)] : []

@@ -105,7 +105,7 @@ struct BlueZTiming: Sendable {
         /// The longest part of an attempt during which discovery is paused. A device that is away must not keep the
         /// app's scan from going on.
         var discoveryPause = Duration.seconds(5)
-        /// Whether the kernel may connect a bonded peripheral only while a discovery runs (``LinuxFault``).
+        /// Whether the kernel may connect a bonded peripheral only while a discovery runs.
         var bondsNeedDiscovery = LinuxVersion.current.map { $0 >= .privateBondsNeedDiscovery } ?? false
         /// The pause of an attempt where that is so: long enough for a peripheral that needs none.
         var bondedPause = Duration.seconds(1)

@@ -94,7 +94,7 @@ struct DoctorReport: Equatable {
         } else {
             add("version", .ok, "bluetoothd is version \(version)\(mode)")
         }
-        for fault in BlueZDifference.faults(of: version) where !fault.cure.isEmpty {
+        for fault in KnownFault.all(of: version) {
             add("fault", .warning, "BlueZ \(version): \(fault.what)", fault.cure)
         }
     }
@@ -102,7 +102,7 @@ struct DoctorReport: Equatable {
     private mutating func checkKernel(_ found: Surroundings) {
         guard let kernel = found.kernel else { return }
         add("kernel", .ok, "Linux is version \(kernel)")
-        for fault in LinuxFault.all(of: kernel) where !fault.cure.isEmpty {
+        for fault in KnownFault.all(of: kernel) {
             add("fault", .warning, "Linux \(kernel): \(fault.what)", fault.cure)
         }
     }

@@ -23,10 +23,20 @@ import Testing
 
     @Test("of a daemon that hides its version, Connectable tells whether it is 5.79 or later")
     func hidden() {
-        #expect(!BlueZDaemon().has(.subscriberSockets))
-        #expect(BlueZDaemon(hasConnectable: true).has(.subscriberSockets))
-        #expect(!BlueZDaemon(hasConnectable: true).has(.confirmations))
-        #expect(BlueZDaemon(version: BlueZVersion(5, 76)).has(.subscriberSockets))
-        #expect(!BlueZDaemon(version: BlueZVersion(5, 75), hasConnectable: true).has(.subscriberSockets))
+        #expect(!BlueZDaemon().givesSubscriberSockets && BlueZDaemon().losesServices)
+        let later = BlueZDaemon(hasConnectable: true)
+        #expect(later.givesSubscriberSockets && !later.tellsConfirmations && !later.losesServices)
+        #expect(!BlueZDaemon(version: BlueZVersion(5, 75), hasConnectable: true).givesSubscriberSockets)
+    }
+
+    @Test("what is decided by the version changes with the right one")
+    func decisions() {
+        func versions(_ decision: (BlueZDaemon) -> Bool) -> [Int] {
+            (62...99).filter { decision(BlueZDaemon(version: BlueZVersion(5, $0))) }
+        }
+        #expect(versions(\.givesSubscriberSockets) == Array(76...99))
+        #expect(versions(\.tellsConfirmations) == Array(80...99))
+        #expect(versions(\.crashesOnFilters) == [87])
+        #expect(versions(\.losesServices) == Array(62...68))
     }
 }

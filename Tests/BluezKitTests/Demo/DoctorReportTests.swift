@@ -128,12 +128,31 @@ import Testing
         #expect(central.isUsable && central.checks.contains { $0.name == "peripheral" && $0.verdict == .warning })
     }
 
-    @Test("known faults of the versions of BlueZ and Linux come with their cure")
-    func knowsFaults() {
+    @Test("known faults of the versions of BlueZ and Linux come with their cure, as in Docs/COMPATIBILITY.md")
+    func knowsFaults() throws {
+        let root = URL(fileURLWithPath: #filePath).appending(path: "../../../..").standardized
+        let document = try String(contentsOf: root.appending(path: "Docs/COMPATIBILITY.md"), encoding: .utf8)
+        let rows = document.split(separator: "\n")
         func faults(_ change: (inout Surroundings) -> Void) -> [DoctorCheck] {
             let report = report(change)
             #expect(report.isUsable)
-            return report.checks.filter { $0.name == "fault" }
+            let faults = report.checks.filter { $0.name == "fault" }
+            for fault in faults {
+                let what = fault.finding.drop { $0 != ":" }.dropFirst(2)
+                let isDocumented = rows.contains {
+                    $0.contains("| \(what) |") && $0.contains("| \(fault.remedy ?? "") |")
+                }
+                #expect(isDocumented, "\(fault)")
+            }
+            return faults
+        }
+        let counts = [50, 66, 81, 82, 83, 86, 87, 88].map { minor in
+            faults { $0.daemonVersion = BlueZVersion(5, minor) }.count
+        }
+        #expect(counts == [3, 3, 3, 2, 0, 0, 2, 0])
+        for (minor, fixed) in [(1, 93), (6, 33), (8, 12)] {
+            #expect(faults { $0.kernel = LinuxVersion(6, minor, fixed - 1) }.count == 1)
+            #expect(faults { $0.kernel = LinuxVersion(6, minor, fixed) }.isEmpty)
         }
         let crash = faults { $0.daemonVersion = BlueZVersion(5, 87) }
         #expect(

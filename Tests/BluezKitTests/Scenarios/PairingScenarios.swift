@@ -80,7 +80,7 @@ extension Scenarios {
             /// Whether BlueZ tells why a link ends.
             var hasReasons: Bool {
                 let core = central.manager.core.central
-                return core.bus.queue.sync { core.adapter.daemon.version.map { $0 >= BlueZVersion(5, 83) } ?? false }
+                return core.bus.queue.sync { core.adapter.daemon.givesReasons }
             }
         }
 

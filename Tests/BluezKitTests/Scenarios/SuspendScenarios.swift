@@ -64,7 +64,7 @@ extension Scenarios {
             let session = central.manager.session
             let givesReasons =
                 Worlds.isRig
-                ? session.queue.sync { session.adapter.daemon.has(.disconnectReasons) } : signalsDisconnectReason
+                ? session.queue.sync { session.adapter.daemon.givesReasons } : signalsDisconnectReason
             try await sleeping(world) {
                 try await world.awaitConnections("heart", 0)
                 try await world.awaitConnections("sink", 0)

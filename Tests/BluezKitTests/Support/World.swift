@@ -156,3 +156,8 @@ func noticeHangsSoon(in world: any World) {
         session.bus?.slowCall = slowCall
     }
 }
+
+extension BlueZDaemon {
+    /// `Device1.Disconnected` tells why a link ended.
+    var givesReasons: Bool { version.map { $0 >= BlueZVersion(5, 83) } ?? false }
+}

@@ -18,14 +18,4 @@ import Testing
     func current() throws {
         #expect(try #require(LinuxVersion.current) >= LinuxVersion(3, 0))
     }
-
-    @Test(
-        "the faults of a kernel are known",
-        arguments: [
-            (LinuxVersion(6, 1, 192), 2), (LinuxVersion(6, 1, 176), 1), (LinuxVersion(6, 12, 117), 2),
-            (LinuxVersion(7, 2, 13), 3),
-        ])
-    func faults(_ version: LinuxVersion, _ count: Int) {
-        #expect(LinuxFault.all(of: version).count == count)
-    }
 }
