@@ -10,6 +10,12 @@ public let BluezPeripheralManagerRestoredStateChannelsKey: String = "BluezRestor
 /// **BluezKit addition.** In the dictionary of `centralManager(_:willRestoreState:)`: the L2CAP channels that were open
 /// when the earlier process ended, which ended them. A dictionary from the identifiers of the peripherals (`UUID`) to
 /// arrays of PSMs (`NSNumber`); open them again when you need them.
+///
+/// ```swift
+/// let ended = dict[BluezCentralManagerRestoredStateEndedChannelsKey] as? [UUID: [NSNumber]] ?? [:]
+/// for (identifier, psms) in ended { print("\(identifier): \(psms.count) channels are to be opened again") }
+/// ```
+/// A peer may have given a channel another PSM since: read it again, as on a new connection.
 public let BluezCentralManagerRestoredStateEndedChannelsKey: String = "BluezRestoredEndedChannels"
 
 /// **BluezKit addition.** An L2CAP channel that a `CBPeripheralManager` publishes.
@@ -24,14 +30,31 @@ extension CBPeripheralManager {
     /// **BluezKit addition.** The L2CAP channels that are published, in the order in which they were. In
     /// `peripheralManager(_:willRestoreState:)`, and until they are published again, the restored ones are in it with
     /// the PSMs that they had. A version of the app that wants another encryption unpublishes the channel in that
-    /// callback, and publishes one when Bluetooth is on.
+    /// callback, and publishes one when Bluetooth is on:
+    ///
+    /// ```swift
+    /// func peripheralManager(_ peripheral: CBPeripheralManager, willRestoreState dict: [String: Any]) {
+    ///     for channel in peripheral.publishedChannels where !channel.isEncryptionRequired {
+    ///         peripheral.unpublishL2CAPChannel(channel.psm)  // no central can open it any more
+    ///     }
+    /// }
+    /// ```
     public var publishedChannels: [BluezPublishedChannel] {
         shared.withLock { $0.channels }.map { BluezPublishedChannel(psm: $0.psm, isEncryptionRequired: $0.isEncrypted) }
     }
 
     /// **BluezKit addition.** Listens for L2CAP channels like ``publishL2CAPChannel(withEncryption:)``, and answers
     /// this call instead of the delegate, which cannot tell the answer from that to another call, or from a restored
-    /// channel.
+    /// channel. Channels that centrals open are reported to the delegate.
+    ///
+    /// ```swift
+    /// manager.publishL2CAPChannel(withEncryption: true) { result in
+    ///     switch result {
+    ///     case .success(let psm): print("centrals may open", psm)
+    ///     case .failure(let error): print("no channel: \(error.localizedDescription)")
+    ///     }
+    /// }
+    /// ```
     /// - Parameters:
     ///   - encryptionRequired: Whether only a central on an encrypted link may open the channel.
     ///   - completion: Called once, on the delegate's queue, with the PSM; with `CBError.notConnected` if Bluetooth is
@@ -49,7 +72,8 @@ extension CBPeripheralManager {
 extension CBMutableCharacteristic {
     /// **BluezKit addition.** A characteristic of the type `CBUUIDL2CAPPSMCharacteristicString`, from which centrals
     /// read the PSM of a published L2CAP channel. Publish the channel, then a service with this characteristic. If the
-    /// channel is published again under another PSM, after restoration, replace that service.
+    /// channel is published again under another PSM, after restoration, replace that service. An example is at
+    /// ``CBPeripheralManager/publishL2CAPChannel(withEncryption:)``. The value has two bytes, the low one first.
     /// - Parameters:
     ///   - psm: The PSM, from `peripheralManager(_:didPublishL2CAPChannel:error:)`.
     ///   - permissions: `.readable`, or `.readEncryptionRequired` where the channel demands an encrypted link as well.
@@ -64,7 +88,7 @@ extension CBMutableCharacteristic {
 extension CBCharacteristic {
     /// **BluezKit addition.** The PSM in the value of a characteristic of the type
     /// `CBUUIDL2CAPPSMCharacteristicString`: 2 bytes, the low one first. Nil if it has another type, was not read yet,
-    /// or has another length.
+    /// or has another length. An example is at ``CBPeripheral/openL2CAPChannel(_:)``.
     public var l2capPSM: CBL2CAPPSM? {
         guard uuid == CBUUID(string: CBUUIDL2CAPPSMCharacteristicString), let value, value.count == 2 else {
             return nil

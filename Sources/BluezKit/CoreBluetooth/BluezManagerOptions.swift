@@ -11,7 +11,12 @@ public let BluezManagerOptionBusAddressKey: String = "BluezManagerOptionBusAddre
 /// or its name, `"hci1"`. A name may be another adapter's after a restart; an address stays. Default: the environment
 /// variable `BLUEZKIT_ADAPTER`, then the first adapter that is powered.
 ///
-/// While there is no such adapter the state is `.unsupported`, and the log says which ones there are.
+/// ```swift
+/// central = CBCentralManager(
+///     delegate: self, queue: nil, options: [BluezManagerOptionAdapterKey: "00:1A:7D:DA:71:13"])
+/// ```
+/// While there is no such adapter the state is `.unsupported`, and the log says which ones there are. Managers of one
+/// process may use different adapters; bonds and links belong to an adapter.
 public let BluezManagerOptionAdapterKey: String = "BluezManagerOptionAdapter"
 
 /// **BluezKit addition.** Manager option, used together with a restore identifier: the directory in which state is
@@ -19,17 +24,29 @@ public let BluezManagerOptionAdapterKey: String = "BluezManagerOptionAdapter"
 /// `BLUEZKIT_STATE_DIR`, then the first directory in `STATE_DIRECTORY` (which systemd sets for `StateDirectory=`)
 /// followed by `/bluezkit`, then `$XDG_STATE_HOME/NAME/bluezkit` with the name of the executable, where
 /// `XDG_STATE_HOME` is `~/.local/state` if it is not set.
+///
+/// ```swift
+/// let options: [String: Any] = [
+///     CBCentralManagerOptionRestoreIdentifierKey: "heart",
+///     BluezManagerOptionStateDirectoryKey: URL(fileURLWithPath: "/var/lib/heart-rate"),
+/// ]
+/// ```
+/// The directory must belong to the user, and no one else may be able to write to it; otherwise nothing is preserved,
+/// and the log says so.
 public let BluezManagerOptionStateDirectoryKey: String = "BluezManagerOptionStateDirectory"
 
 /// **BluezKit addition.** Manager option, Bool: whether scans, pending connects and connections resume automatically
 /// after a restart of bluetoothd or when the adapter was replugged. The default is true with a restore identifier, and
 /// false, as on Apple's systems, without one. Connections become pending connects: `didConnect` is called when they are
-/// up again. In the meantime peripherals stay valid and `.connecting`, and `isScanning` stays true.
+/// up again. In the meantime peripherals stay valid and `.connecting`, and `isScanning` stays true. A peripheral
+/// manager publishes its services and channels and advertises again, without callbacks, except
+/// `peripheralManager(_:didPublishL2CAPChannel:error:)`. Bluetooth that is switched off ends all of it in any case.
 public let BluezManagerOptionResumeAfterResetKey: String = "BluezManagerOptionResumeAfterReset"
 
 /// **BluezKit addition.** Manager option, NSNumber: the time in seconds after the first `.poweredOn` of this manager in
 /// which the app must create its other managers with preserved state. After that the links of those that it did not
-/// create are ended; their state is kept until they are created or their state is discarded. The default is 30.
+/// create are ended; their state is kept until they are created or their state is discarded. The default is 30, the
+/// range 0 to 1,000,000. ``BluezPreservedState/identifiers(_:options:)`` tells which managers that are.
 public let BluezManagerOptionClaimPeriodKey: String = "BluezManagerOptionClaimPeriod"
 
 /// **BluezKit addition.** Option of a `CBPeripheralManager`, Bool: `add(_:)` accepts services that Apple reserves for

@@ -3,6 +3,15 @@ public import Foundation
 /// **BluezKit addition.** An app's part in pairing: the answers to the questions that a system with a user interface
 /// would ask its user. Assign it to ``CBCentralManager/pairing``.
 ///
+/// ```swift
+/// central.pairing.allowsJustWorks = true
+/// central.pairing.enterPasskey = { peripheral, answer in
+///     print("Which six digits does \(peripheral.name ?? "the sensor") show?")
+///     DispatchQueue.global().async { answer(readLine().flatMap { UInt32($0) }) }  // `readLine` would block the queue
+/// }
+/// ```
+/// An app without a user, for peripherals without display and keyboard: `central.pairing = .justWorks`.
+///
 /// As on Apple's systems, nothing here starts pairing: the peripheral does, by refusing a read, a write or a
 /// subscription, which is then repeated and answered once (CN-14). BlueZ asks the desktop's pairing dialog, if there is
 /// one, otherwise this app, about the peripherals that it is connected to. Requests without a handler are refused.
@@ -12,7 +21,9 @@ public import Foundation
 /// ``allowsJustWorks`` is false and ``consent`` nil. If no handler is set, nothing is ever paired.
 ///
 /// Handlers are called on the queue of the manager's delegate. They may answer at once or later, from any thread; the
-/// first answer counts. BlueZ waits 60 s, the peripheral 30 s.
+/// first answer counts. BlueZ waits 60 s, the peripheral 30 s. If the app refuses, the request that needed pairing
+/// fails with `CBATTError.insufficientAuthentication` or `.insufficientEncryption`, and the link ends with
+/// `CBError.encryptionTimedOut`.
 /// - SeeAlso: BlueZ doc/org.bluez.Agent.rst; Core Spec 5.4, Vol 3, Part H, 2.3.5.1 (which question is asked).
 public struct BluezPairing: Sendable {
     /// Accepts true or false.
@@ -116,7 +127,18 @@ extension CBCentralManager {
     }
 
     /// **BluezKit addition.** Deletes the peripheral and its keys in BlueZ, for all programs; a link to it ends. Call
-    /// this after `CBError.peerRemovedPairingInformation`, before pairing again.
+    /// this after `CBError.peerRemovedPairingInformation`, before pairing again:
+    ///
+    /// ```swift
+    /// func centralManager(
+    ///     _ central: CBCentralManager, didFailToConnect peripheral: CBPeripheral, error: (any Error)?
+    /// ) {
+    ///     guard case CBError.peerRemovedPairingInformation? = error else { return }
+    ///     central.removeBond(with: peripheral) { error in
+    ///         if error == nil { central.connect(peripheral) }  // the next request that needs a bond pairs
+    ///     }
+    /// }
+    /// ```
     /// - Parameters:
     ///   - peripheral: One of this manager's.
     ///   - completion: Called exactly once, on the delegate's queue, even if the manager is released or BlueZ fails;

@@ -4,9 +4,47 @@ public import Foundation
 
 /// Scans for, and connects to, peripherals.
 ///
-/// All callbacks are made on the queue given to `init`, one at a time and in order, never inside a call by the app.
-/// Every method may be called from any thread. The manager holds its peripherals weakly: keep those you need.
-/// - SeeAlso: Apple, `CBCentralManager`; Core Spec 5.4, Vol 3, Part C (GAP).
+/// ```swift
+/// import CoreBluetooth
+///
+/// final class SensorFinder: NSObject, CBCentralManagerDelegate {
+///     var central: CBCentralManager?, sensor: CBPeripheral?  // releasing one of them ends what it does
+///
+///     func start() { central = CBCentralManager(delegate: self, queue: nil) }
+///
+///     func centralManagerDidUpdateState(_ central: CBCentralManager) {
+///         if central.state == .poweredOn { central.scanForPeripherals(withServices: [CBUUID(string: "180D")]) }
+///     }
+///     func centralManager(
+///         _ central: CBCentralManager, didDiscover peripheral: CBPeripheral, advertisementData: [String: Any],
+///         rssi RSSI: NSNumber
+///     ) {
+///         central.stopScan()
+///         sensor = peripheral
+///         central.connect(peripheral)  // then `didConnect`, when the sensor can be reached
+///     }
+/// }
+/// ```
+///
+/// **Queue:** All callbacks, also those of its peripherals' delegates, are made on the queue given to `init`, one at a
+/// time and in order, never inside a call by the app. Every method may be called from any thread, and commands return
+/// at once.
+///
+/// **Lifetime:** Keep the manager, its delegate, and each peripheral that you connect to: the manager holds delegate
+/// and peripherals weakly. Releasing the manager ends its scan and its connections, without callbacks (CN-15).
+///
+/// **State:** Commands are accepted while the state is `.poweredOn`. Others are dropped with a log line, and not made
+/// up for later (MIS-1). When the state changes to another one, the scan, attempts and connections end, and
+/// ``CBCentralManagerDelegate/centralManagerDidUpdateState(_:)`` is the only callback (ST-4). After `.poweredOff`
+/// peripherals can be connected again; after the other states they are invalid and must be retrieved or discovered
+/// again. ``BluezManagerOptionResumeAfterResetKey`` says when a manager resumes instead.
+///
+/// **Errors:** No method throws, and a scan reports no errors. An attempt that cannot succeed is reported by
+/// ``CBCentralManagerDelegate/centralManager(_:didFailToConnect:error:)``, the end of a connection by
+/// ``CBCentralManagerDelegate/centralManager(_:didDisconnectPeripheral:timestamp:isReconnecting:error:)``. Which errors
+/// there are, and what they mean, is in `Docs/ERRORS.md`.
+/// - SeeAlso: Apple, `CBCentralManager`; Core Spec 5.4, Vol 3, Part C (GAP). Rules such as CN-15 are in
+///   `Docs/CONTRACT.md`.
 open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what changes is under `shared`'s lock
     /// The way to the bus queue, and back.
     let core: CentralManagerCore
@@ -54,8 +92,19 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         self.init(delegate: delegate, queue: queue, options: nil)
     }
 
-    /// Creates a manager. `centralManagerDidUpdateState(_:)` is always called after this has returned; no command is
-    /// accepted before.
+    /// Creates a manager. ``CBCentralManagerDelegate/centralManagerDidUpdateState(_:)`` is always called after this has
+    /// returned; no command is accepted before.
+    ///
+    /// With a restore identifier the manager's work survives the process:
+    ///
+    /// ```swift
+    /// central = CBCentralManager(
+    ///     delegate: self, queue: queue, options: [CBCentralManagerOptionRestoreIdentifierKey: "heart"])
+    /// ```
+    /// If an earlier process has left some, the first callback is
+    /// ``CBCentralManagerDelegate/centralManager(_:willRestoreState:)``, and the state is the second one (RS-8). Of two
+    /// managers with one identifier that exist at a time, in this process or another, the second runs without
+    /// preservation, with a log line (RS-2). See <doc:StateRestoration>.
     /// - Parameters:
     ///   - delegate: Held weakly.
     ///   - queue: The queue for callbacks; nil: the main queue, which the program must then run
@@ -137,13 +186,28 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
 
     // MARK: Scanning
 
-    /// Scans until ``stopScan()`` is called or Bluetooth is switched off. `didDiscover` reports each peripheral once
-    /// or, with `CBCentralManagerScanOptionAllowDuplicatesKey`, each advertisement that BlueZ reports.
+    /// Scans until ``stopScan()`` is called or Bluetooth is switched off, without a time limit.
+    /// ``CBCentralManagerDelegate/centralManager(_:didDiscover:advertisementData:rssi:)`` reports each peripheral once,
+    /// and again when it advertises something new, such as a name in its scan response (SC-6); or, with
+    /// ``CBCentralManagerScanOptionAllowDuplicatesKey``, each advertisement that BlueZ reports.
     ///
-    /// Calling it again with equal parameters has no effect; other parameters start a new scan.
+    /// ```swift
+    /// func centralManagerDidUpdateState(_ central: CBCentralManager) {
+    ///     guard central.state == .poweredOn else { return }  // before, the scan would be dropped
+    ///     let options = [CBCentralManagerScanOptionAllowDuplicatesKey: true]
+    ///     central.scanForPeripherals(withServices: [CBUUID(string: "180D")], options: options)
+    /// }
+    /// ```
+    /// ``isScanning`` is true when this returns. A manager has one scan: calling this again with equal parameters has
+    /// no effect; other parameters start a new scan, which reports again what the last one has reported.
+    ///
+    /// Scanning takes much of the radio's time: stop when you have found what you need. A peripheral whose identifier
+    /// is known needs no scan: see ``retrievePeripherals(withIdentifiers:)``.
     /// - Parameters:
-    ///   - serviceUUIDs: Report only peripherals that advertise one of these; nil or empty: all.
-    ///   - options: `CBCentralManagerScanOption…` keys.
+    ///   - serviceUUIDs: Report only peripherals that advertise one of these; nil or empty: all. Services that a
+    ///     peripheral has and does not advertise do not count.
+    ///   - options: `CBCentralManagerScanOption…` keys. With `AllowDuplicates` give the manager a queue of its own: on
+    ///     the main queue there may be too many callbacks for it, which the log says (MIS-10).
     open func scanForPeripherals(withServices serviceUUIDs: [CBUUID]?, options: [String: Any]? = nil) {
         guard accepts("scanForPeripherals") else { return }
         let request = ScanRequest(
@@ -171,7 +235,8 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         if let scan { command(.startScan(scan, token: token)) }
     }
 
-    /// Ends the scan. If called on the delegate's queue, no `didDiscover` follows.
+    /// Ends the scan. ``isScanning`` is false when this returns, and connections and attempts are not affected. If
+    /// called on the delegate's queue, no `didDiscover` follows; on another thread, one may be running already.
     open func stopScan() {
         guard accepts("stopScan") else { return }
         let wasScanning = shared.withLock { shared in
@@ -198,6 +263,21 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
 
     /// The peripherals with these identifiers, in range or not: `connect` waits until they are. BlueZ is not asked,
     /// because BluezKit's identifiers contain the address. Identifiers that BluezKit did not create are omitted.
+    ///
+    /// So a peripheral that was found once is connected without a scan, also by a later process:
+    ///
+    /// ```swift
+    /// // When it was found: UserDefaults.standard.set(peripheral.identifier.uuidString, forKey: "sensor")
+    /// if let text = UserDefaults.standard.string(forKey: "sensor"), let identifier = UUID(uuidString: text),
+    ///     let sensor = central.retrievePeripherals(withIdentifiers: [identifier]).first
+    /// {
+    ///     peripherals.append(sensor)
+    ///     central.connect(sensor)
+    /// }
+    /// ```
+    /// Of a peripheral that changes its private address, store ``CBPeripheral/identityIdentifier`` once it has bonded.
+    /// - Returns: The objects that the app has of them already, otherwise new ones, in the order of the identifiers;
+    ///   nothing unless the state is `.poweredOn`.
     @discardableResult
     open func retrievePeripherals(withIdentifiers identifiers: [UUID]) -> [CBPeripheral] {
         guard accepts("retrievePeripherals") else { return [] }
@@ -205,10 +285,11 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     }
 
     /// The peripherals that are connected to this machine, by any program, and have one of these services. To use one,
-    /// `connect` to it, which completes at once.
+    /// `connect` to it, which completes at once: its `state` is `.disconnected` unless this manager has connected it.
     ///
-    /// - Important: Asks BlueZ and waits for the answer, usually some milliseconds, at most some seconds if BlueZ
-    ///   hangs. No other method waits, except ``retrieveBondedPeripherals()``.
+    /// - Important: Asks BlueZ and waits for the answer, usually some milliseconds, at most 4 s if BlueZ hangs; then
+    ///   nothing is returned. No other method waits, except ``retrieveBondedPeripherals()``.
+    /// - Parameter serviceUUIDs: At least one; for an empty array nothing is returned.
     @discardableResult
     open func retrieveConnectedPeripherals(withServices serviceUUIDs: [CBUUID]) -> [CBPeripheral] {
         guard accepts("retrieveConnectedPeripherals"), !serviceUUIDs.isEmpty else { return [] }
@@ -257,17 +338,35 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
 
     // MARK: Connecting
 
-    /// Connects, without a time limit: the attempt ends with `didConnect`, with ``cancelPeripheralConnection(_:)``, or
-    /// when Bluetooth is switched off. `peripheral.state` is `.connecting` when this returns. Keep the peripheral:
-    /// releasing it cancels the attempt.
+    /// Connects, without a time limit (CN-2). `peripheral.state` is `.connecting` when this returns. Keep the
+    /// peripheral: releasing it cancels the attempt.
     ///
-    /// While it is connecting or connected, a further call replaces the options of the one before, and its start delay
-    /// if that is not over yet. There is one `didConnect` for a pending connect, however many calls there were. Apple
-    /// does not document this.
+    /// The attempt ends with one of these, on the delegate's queue:
+    /// - ``CBCentralManagerDelegate/centralManager(_:didConnect:)``: the peripheral is connected;
+    /// - ``CBCentralManagerDelegate/centralManager(_:didFailToConnect:error:)``: no attempt can succeed;
+    /// - `didDisconnectPeripheral` without an error: it was cancelled with ``cancelPeripheralConnection(_:)``;
+    /// - ``CBCentralManagerDelegate/centralManagerDidUpdateState(_:)``: Bluetooth is not on any more.
+    ///
+    /// An app that does not want to wait sets a time limit of its own:
+    ///
+    /// ```swift
+    /// func connect(_ peripheral: CBPeripheral, by central: CBCentralManager) {
+    ///     central.connect(peripheral)
+    ///     queue.asyncAfter(deadline: .now() + 30) {  // the delegate's queue
+    ///         if peripheral.state == .connecting { central.cancelPeripheralConnection(peripheral) }
+    ///     }
+    /// }
+    /// ```
+    /// Any number of attempts may be pending. While a peripheral is connecting or connected, a further call replaces
+    /// the options of the one before, and its start delay if that is not over yet. There is one `didConnect` for a
+    /// pending connect, however many calls there were; each call while it is connected is answered by another one.
+    /// Apple does not document this.
     /// - Parameters:
-    ///   - peripheral: One that this manager has discovered or retrieved.
-    ///   - options: `CBConnectPeripheralOption…` keys. `StartDelay` and `EnableAutoReconnect` have an effect;
-    ///     the others are for Apple's services.
+    ///   - peripheral: One that this manager has discovered or retrieved. With another manager's, or one from before
+    ///     Bluetooth was reset, the call is dropped with a log line (MIS-3).
+    ///   - options: `CBConnectPeripheralOption…` keys. ``CBConnectPeripheralOptionStartDelayKey``, in seconds, 0 to
+    ///     1,000,000, and ``CBConnectPeripheralOptionEnableAutoReconnect`` have an effect; the others are for Apple's
+    ///     services.
     open func connect(_ peripheral: CBPeripheral, options: [String: Any]? = nil) {
         let request = ConnectRequest(options)
         guard accepts("connect"), isMine(peripheral) else { return }
@@ -280,10 +379,26 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
                 : .connectAgain(identity, connectionID, request, isAnswered: previous == .connected))
     }
 
-    /// Ends a connection or an attempt. `peripheral.state` is `.disconnecting` when this returns. One
-    /// `didDisconnectPeripheral` without an error follows for each call, even if `connect` was called again in the
-    /// meantime, in which case its `didConnect` follows later. For this app the link ends at once; the physical link
-    /// stays up while another manager of this process uses it. Does nothing to a peripheral that is not connected.
+    /// Ends a connection or an attempt. `peripheral.state` is `.disconnecting` when this returns, and the peripheral's
+    /// L2CAP channels are closed. One `didDisconnectPeripheral` without an error follows (CN-7), even if `connect` was
+    /// called again in the meantime, in which case its `didConnect` follows later. Does nothing to a peripheral that is
+    /// disconnected, or disconnecting already.
+    ///
+    /// For this app the link ends at once: requests that are not answered yet get no answer, and may not be carried
+    /// out. The physical link stays up while another manager of this process, or another program with BluezKit, uses
+    /// it. Otherwise BlueZ ends it, about 2 s later, and the callback comes then.
+    ///
+    /// To be sure that the last write has arrived, wait for its answer:
+    ///
+    /// ```swift
+    /// func peripheral(
+    ///     _ peripheral: CBPeripheral, didWriteValueFor characteristic: CBCharacteristic, error: (any Error)?
+    /// ) {
+    ///     central.cancelPeripheralConnection(peripheral)
+    /// }
+    /// ```
+    /// The error tells the end that the app has asked for from a loss of the link: see
+    /// ``CBCentralManagerDelegate/centralManager(_:didDisconnectPeripheral:error:)``.
     open func cancelPeripheralConnection(_ peripheral: CBPeripheral) {
         guard accepts("cancelPeripheralConnection"), isMine(peripheral),
             let connectionID = peripheral.beginDisconnecting()

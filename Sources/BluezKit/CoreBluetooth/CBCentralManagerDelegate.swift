@@ -9,13 +9,43 @@ public import Foundation
 /// - SeeAlso: Apple, `CBCentralManagerDelegate`.
 public protocol CBCentralManagerDelegate: NSObjectProtocol {
     /// The manager's `state` has changed. Always called once after `init`; no command is accepted before it.
+    ///
+    /// Begin here, and not after `init`, what needs Bluetooth. In any other state than `.poweredOn` the scan, attempts
+    /// and connections have ended, of which there is no other callback: `isScanning` is false and each peripheral
+    /// `.disconnected` already, unless the manager resumes (``BluezManagerOptionResumeAfterResetKey``).
+    ///
+    /// ```swift
+    /// func centralManagerDidUpdateState(_ central: CBCentralManager) {
+    ///     switch central.state {
+    ///     case .poweredOn: central.scanForPeripherals(withServices: nil)
+    ///     case .poweredOff: print("Bluetooth is switched off")
+    ///     case .unauthorized: print("the D-Bus policy keeps this program from BlueZ")
+    ///     case .unsupported: print("there is no adapter")
+    ///     case .resetting, .unknown: break  // another state follows
+    ///     }
+    /// }
+    /// ```
     func centralManagerDidUpdateState(_ central: CBCentralManager)
 
     /// The manager was created with the restore identifier of a manager of an earlier process. The very first callback,
-    /// if there is something to restore; no command is accepted yet.
+    /// if there is something to restore, and called once at most; no command is accepted yet.
+    ///
+    /// Keep the peripherals, otherwise they are disconnected, and set their delegates: what has happened to them in
+    /// the meantime is reported after ``centralManagerDidUpdateState(_:)``, which is the next callback.
+    ///
+    /// ```swift
+    /// func centralManager(_ central: CBCentralManager, willRestoreState dict: [String: Any]) {
+    ///     peripherals = dict[CBCentralManagerRestoredStatePeripheralsKey] as? [CBPeripheral] ?? []
+    ///     for peripheral in peripherals { peripheral.delegate = self }
+    /// }
+    /// ```
+    /// A peripheral has its state, `.connecting` or `.connected`, the services that were known, and `isNotifying`
+    /// (RS-11). The scan, attempts and subscriptions resume automatically; the app need not ask for them again.
     /// - Parameters:
     ///   - central: The manager.
-    ///   - dict: `CBCentralManagerRestoredState…` keys. Each may be missing.
+    ///   - dict: `CBCentralManagerRestoredState…` keys, and
+    ///     ``BluezCentralManagerRestoredStateEndedChannelsKey``. Each may be missing.
+    /// - SeeAlso: <doc:StateRestoration>.
     func centralManager(_ central: CBCentralManager, willRestoreState dict: [String: Any])
 
     /// A scan has found a peripheral. Keep the peripheral if you want to connect to it.
@@ -29,15 +59,32 @@ public protocol CBCentralManagerDelegate: NSObjectProtocol {
         _ central: CBCentralManager, didDiscover peripheral: CBPeripheral, advertisementData: [String: Any],
         rssi RSSI: NSNumber)
 
-    /// The peripheral is connected. Nothing has been discovered yet.
+    /// The peripheral is connected. Nothing has been discovered yet: `services` is nil, also if the link is another
+    /// program's or comes back after a loss. Next, set its delegate and call ``CBPeripheral/discoverServices(_:)``.
     func centralManager(_ central: CBCentralManager, didConnect peripheral: CBPeripheral)
 
     /// An attempt to connect has failed permanently. Rare, because attempts do not time out. Never called after a
-    /// cancel.
+    /// cancel. The peripheral is `.disconnected`, and can be connected again when the cause is gone:
+    /// `CBError.connectionLimitReached` (the adapter has no room for another link),
+    /// `.peerRemovedPairingInformation` (see ``CBCentralManager/removeBond(with:completion:)``), or another one of
+    /// `Docs/ERRORS.md`. ``BluezErrorAttemptsKey`` lists what was tried.
     func centralManager(_ central: CBCentralManager, didFailToConnect peripheral: CBPeripheral, error: (any Error)?)
 
     /// A connection has ended, or an attempt was cancelled. Called by the default implementation of
     /// ``centralManager(_:didDisconnectPeripheral:timestamp:isReconnecting:error:)``: implement either one.
+    ///
+    /// Requests to the peripheral that were not answered yet get no answer, so what waits for one must be ended here.
+    /// Nothing connects again unless the app asks for it:
+    ///
+    /// ```swift
+    /// func centralManager(
+    ///     _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, error: (any Error)?
+    /// ) {
+    ///     guard let error else { return }  // the app has cancelled it
+    ///     print("lost \(peripheral.name ?? "the sensor"): \(error.localizedDescription)")
+    ///     central.connect(peripheral)  // waits until it is back
+    /// }
+    /// ```
     /// - Parameters:
     ///   - central: The manager.
     ///   - peripheral: The peripheral.
@@ -45,13 +92,21 @@ public protocol CBCentralManagerDelegate: NSObjectProtocol {
     func centralManager(
         _ central: CBCentralManager, didDisconnectPeripheral peripheral: CBPeripheral, error: (any Error)?)
 
-    /// A connection has ended, or an attempt was cancelled. The peripheral's services are nil now.
+    /// A connection has ended, or an attempt was cancelled. The peripheral's services are nil now, its attributes are
+    /// invalid, and its delegate gets no more callbacks (CN-10, CN-11). There is one call for each end, and none where
+    /// Bluetooth was switched off or reset, or where the app has released the peripheral.
+    ///
+    /// If it reconnects, `peripheral.state` is `.connecting` here, and `didConnect` follows when the link is up:
+    /// discover and subscribe again. ``CBCentralManager/cancelPeripheralConnection(_:)`` ends that.
     /// - Parameters:
     ///   - central: The manager.
     ///   - peripheral: The peripheral.
-    ///   - timestamp: When the link ended.
+    ///   - timestamp: When the link ended, in seconds since the start of 2001 (UTC), like
+    ///     `Date.timeIntervalSinceReferenceDate`.
     ///   - isReconnecting: Whether `CBConnectPeripheralOptionEnableAutoReconnect` makes it reconnect automatically.
-    ///   - error: Nil if the app requested it; otherwise a ``CBError`` with the reason.
+    ///   - error: Nil if the app requested it; otherwise a ``CBError`` with the reason: `.connectionTimeout` (out of
+    ///     range, or without power), `.peripheralDisconnected` (the peer has ended the link, or BlueZ, before 5.83,
+    ///     gives no reason), or another one of `Docs/ERRORS.md`.
     /// - Important: Unlike Apple's, this method is always the one called; its default implementation calls the one
     ///   without a timestamp. A delegate with both gets only this one.
     func centralManager(

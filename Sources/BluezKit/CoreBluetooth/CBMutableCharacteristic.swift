@@ -1,7 +1,18 @@
 public import Foundation
 import Synchronization
 
-/// A characteristic of this app, in a ``CBMutableService``. It must not be changed after the service has been added.
+/// A characteristic of this app, in a ``CBMutableService``. It must not be changed after the service has been added:
+/// to change it, remove the service, and add a new one.
+///
+/// ```swift
+/// let model = CBMutableCharacteristic(  // fixed: read without the app
+///     type: CBUUID(string: "2A24"), properties: .read, value: Data("L100".utf8), permissions: .readable)
+/// let brightness = CBMutableCharacteristic(  // each read and write is a request to the app
+///     type: CBUUID(string: "FFF1"), properties: [.read, .write, .notify], value: nil,
+///     permissions: [.readable, .writeEncryptionRequired])
+/// ```
+/// Properties say what centrals may try, permissions what is allowed: give both. The configuration descriptor (2902)
+/// of a characteristic with `.notify` or `.indicate` is made by the system.
 /// - SeeAlso: Apple, `CBMutableCharacteristic`.
 open class CBMutableCharacteristic: CBCharacteristic, @unchecked Sendable {  // holds: what changes is under a lock
     private struct Local: Sendable {
@@ -15,8 +26,9 @@ open class CBMutableCharacteristic: CBCharacteristic, @unchecked Sendable {  // 
     /// - Parameters:
     ///   - UUID: The type of the characteristic.
     ///   - properties: The properties that it declares to centrals.
-    ///   - value: Not nil: the value never changes, centrals read it without involving the app, and `properties` must
-    ///     be `.read` only. Nil: each read and write is a request to the app.
+    ///   - value: Not nil: the value, at most 512 bytes, never changes, centrals read it without involving the app, and
+    ///     `properties` must be `.read` only, otherwise ``CBPeripheralManager/add(_:)`` stops the process (MIS-14).
+    ///     Nil: each read and write is a request to the app.
     ///   - permissions: The access that centrals have to the value.
     public init(
         type UUID: CBUUID, properties: CBCharacteristicProperties, value: Data?, permissions: CBAttributePermissions
@@ -32,7 +44,8 @@ open class CBMutableCharacteristic: CBCharacteristic, @unchecked Sendable {  // 
         set { local.withLock { $0.permissions = newValue } }
     }
 
-    /// The subscribed centrals, already updated inside the callbacks that announce a change.
+    /// The subscribed centrals, already updated inside the callbacks that announce a change. Nil or empty: none, as
+    /// after a restoration, and while Bluetooth is off.
     open var subscribedCentrals: [CBCentral]? { local.withLock { $0.subscribedCentrals } }
 
     /// The properties that it declares.

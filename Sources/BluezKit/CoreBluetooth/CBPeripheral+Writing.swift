@@ -6,8 +6,8 @@ extension CBPeripheral {
     /// because the queue was full, the value was too long, or BlueZ refused it. What waits when the link ends does not
     /// count.
     ///
-    /// Zero for an app that respects ``canSendWriteWithoutResponse`` and
-    /// ``maximumWriteValueLength(for:)``, unless BlueZ refuses a write. Any thread.
+    /// Zero for an app that respects ``canSendWriteWithoutResponse`` and ``maximumWriteValueLength(for:)``, unless
+    /// BlueZ refuses a write; so it shows in a test whether the app does. Any thread.
     public var droppedWritesWithoutResponse: Int { shared.withLock { $0.commands.dropped } }
 
     func writeCommand(_ data: Data, _ characteristic: CBCharacteristic) {

@@ -3,10 +3,47 @@ public import Foundation
 
 /// A remote peripheral: its link, its services and their values.
 ///
-/// Keep a reference as long as you need it: releasing it cancels the attempt or ends the connection. All callbacks are
-/// made on the queue of its manager. Every method may be called from any thread, and none waits for BlueZ. Each request
-/// gets exactly one answer, in the order of the calls, unless the link ends: then it gets none.
-/// - SeeAlso: Apple, `CBPeripheral`; Core Spec 5.4, Vol 3, Part G (GATT).
+/// ```swift
+/// import CoreBluetooth
+/// final class BatteryReader: NSObject, CBPeripheralDelegate {
+///     func read(_ peripheral: CBPeripheral) {  // it is connected
+///         peripheral.delegate = self
+///         peripheral.discoverServices([CBUUID(string: "180F")])
+///     }
+///     func peripheral(_ peripheral: CBPeripheral, didDiscoverServices error: (any Error)?) {
+///         for service in peripheral.services ?? [] { peripheral.discoverCharacteristics(nil, for: service) }
+///     }
+///     func peripheral(
+///         _ peripheral: CBPeripheral, didDiscoverCharacteristicsFor service: CBService, error: (any Error)?
+///     ) {
+///         for characteristic in service.characteristics ?? [] { peripheral.readValue(for: characteristic) }
+///     }
+///     func peripheral(
+///         _ peripheral: CBPeripheral, didUpdateValueFor characteristic: CBCharacteristic, error: (any Error)?
+///     ) {
+///         if error == nil, let percent = characteristic.value?.first { print("\(percent) %") }
+///     }
+/// }
+/// ```
+///
+/// **Lifetime:** A manager has one object for each peripheral, and holds it weakly: keep it as long as you need it, and
+/// keep its delegate. Releasing it cancels the attempt or ends the connection, without a callback (CN-1). Services,
+/// characteristics and descriptors are valid until the link ends or
+/// ``CBPeripheralDelegate/peripheral(_:didModifyServices:)`` lists their service; requests about invalid
+/// ones are dropped with a log line (MIS-4).
+///
+/// **Queue:** All callbacks are made on the queue of its manager. Every method may be called from any thread, and none
+/// waits for BlueZ. What the app can see, such as a characteristic's `value`, changes on that queue, just before the
+/// callback that announces it.
+///
+/// **Order:** Requests need a connection; without one they are dropped with a log line (MIS-2). Each request gets
+/// exactly one answer, in the order of the calls (RW-1), unless the link ends: then it gets none, and the manager's
+/// delegate gets `didDisconnectPeripheral`. So the app need not wait for one answer before the next request.
+/// ``openL2CAPChannel(_:)`` is the exception: its answers do not wait for those of other requests.
+///
+/// **Errors:** An answer carries the error: a ``CBATTError`` with the peer's code if the peer has refused the request,
+/// otherwise a ``CBError`` (ERR-1).
+/// - SeeAlso: Apple, `CBPeripheral`; Core Spec 5.4, Vol 3, Part G (GATT). Rules such as CN-1 are in `Docs/CONTRACT.md`.
 open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes is under `shared`'s lock
     let identity: DeviceIdentity
     /// The way to the bus queue.
@@ -84,15 +121,26 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
     @available(*, deprecated, message: "Use readRSSI() and peripheral(_:didReadRSSI:error:)")
     open var rssi: NSNumber? { shared.withLock { $0.device.rssi } }
 
-    /// The connection from this app's point of view. Connections of other programs are not considered.
+    /// The connection from this app's point of view. Connections of other programs are not considered. It changes in
+    /// ``CBCentralManager/connect(_:options:)`` and ``CBCentralManager/cancelPeripheralConnection(_:)``, and otherwise
+    /// just before the callback that announces the change.
     open var state: CBPeripheralState { shared.withLock { $0.state } }
 
     /// The primary services discovered on this link; nil before the first discovery and after the end of the link.
     open var services: [CBService]? { shared.withLock { $0.services } }
 
     /// Whether a write without response can be accepted now. While true, none is dropped. After it was false, continue
-    /// in `peripheralIsReady(toSendWriteWithoutResponse:)`.
+    /// in ``CBPeripheralDelegate/peripheralIsReady(toSendWriteWithoutResponse:)``, which is called once each time.
     ///
+    /// ```swift
+    /// func sendMore() {  // call it to begin with, and in `peripheralIsReady`
+    ///     while !data.isEmpty, peripheral.canSendWriteWithoutResponse {
+    ///         let chunk = data.prefix(peripheral.maximumWriteValueLength(for: .withoutResponse))
+    ///         peripheral.writeValue(chunk, for: characteristic, type: .withoutResponse)
+    ///         data.removeFirst(chunk.count)
+    ///     }
+    /// }
+    /// ```
     /// It is false while BlueZ's socket is full, and from 64 waiting writes until half of them are gone; and without a
     /// connection. Where BlueZ gives no socket, a write waits until BlueZ has answered the previous ones: BlueZ itself
     /// takes any number of them, and does not tell when they are sent.
@@ -152,8 +200,13 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
         request { _ in .readRSSI }
     }
 
-    /// Discovers primary services. Answered by `didDiscoverServices`, once BlueZ has resolved the table.
-    /// - Parameter serviceUUIDs: The services to discover; nil or empty: all.
+    /// Discovers primary services. Answered by ``CBPeripheralDelegate/peripheral(_:didDiscoverServices:)``, once BlueZ
+    /// has resolved the table, for which it waits as long as the link lasts.
+    ///
+    /// Results are added to ``services``, in the order of the peer's table. Their characteristics are not discovered:
+    /// ask for them with ``discoverCharacteristics(_:for:)``.
+    /// - Parameter serviceUUIDs: The services to discover; nil or empty: all. One that the peer does not have is
+    ///   missing in the result, and no error (GD-5).
     open func discoverServices(_ serviceUUIDs: [CBUUID]?) {
         warnWithoutDelegate()
         request { _ in .discoverServices(serviceUUIDs?.map(CodableUUID.init)) }
@@ -178,7 +231,9 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
         request(characteristic) { .discoverDescriptors($0) }
     }
 
-    /// Reads the whole value. Answered by `didUpdateValueFor`; a refusal by the peer is a `CBATTError`.
+    /// Reads the whole value, at most 512 bytes. Answered by `didUpdateValueFor`; a refusal by the peer is a
+    /// `CBATTError`. If the peer demands encryption, pairing comes first, and the answer after that (CN-14): see
+    /// ``CBCentralManager/pairing``.
     open func readValue(for characteristic: CBCharacteristic) {
         request(characteristic) { .read($0) }
     }
@@ -212,9 +267,26 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
     /// several parts. `.withoutResponse` is not answered: a write that is too long, or to a characteristic that does
     /// not allow it, is dropped and logged. Writes of both types reach the peripheral in the order of the calls.
     ///
+    /// ```swift
+    /// func switchOn() { peripheral.writeValue(Data([1]), for: characteristic, type: .withResponse) }
+    ///
+    /// func peripheral(
+    ///     _ peripheral: CBPeripheral, didWriteValueFor characteristic: CBCharacteristic, error: (any Error)?
+    /// ) {
+    ///     if let error { print("not written: \(error.localizedDescription)") }  // `characteristic.value` is unchanged
+    /// }
+    /// ```
+    /// An error of a write with response is a ``CBATTError``: `.writeNotPermitted` where the peer does not allow
+    /// writing, `.invalidAttributeValueLength` above 512 bytes, or another code of the peer.
+    ///
+    /// How to send much without response is shown at ``canSendWriteWithoutResponse``.
     /// While ``canSendWriteWithoutResponse`` is false, writes without response wait in a queue of 1 MiB, in which each
     /// counts for 64 bytes more than its value has. Beyond that they are dropped, logged together, and counted in
     /// ``droppedWritesWithoutResponse``.
+    /// - Parameters:
+    ///   - data: The value, copied in the call; it may be empty. At most ``maximumWriteValueLength(for:)`` bytes.
+    ///   - characteristic: One that was discovered on this link.
+    ///   - type: One that `characteristic.properties` has, `.write` or `.writeWithoutResponse`.
     open func writeValue(_ data: Data, for characteristic: CBCharacteristic, type: CBCharacteristicWriteType) {
         switch type {
         // A value that is too long is refused in its turn (RW-1); one extra byte is enough to detect it.
@@ -232,8 +304,33 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
         request(descriptor) { .writeDescriptor([UInt8](data), $0) }
     }
 
-    /// Subscribes to notifications or indications, or unsubscribes. Answered by `didUpdateNotificationStateFor`, with
-    /// `isNotifying` updated; each value is then delivered by `didUpdateValueFor`. A subscription ends with the link.
+    /// Subscribes to notifications or indications, or unsubscribes. Answered by
+    /// ``CBPeripheralDelegate/peripheral(_:didUpdateNotificationStateFor:error:)``, with `isNotifying` updated; each
+    /// value is then delivered by `didUpdateValueFor`, none merged with another (NT-4). The answer comes before the
+    /// first value, and after the answer to `false` there are no more values.
+    ///
+    /// ```swift
+    /// func peripheral(
+    ///     _ peripheral: CBPeripheral, didDiscoverCharacteristicsFor service: CBService, error: (any Error)?
+    /// ) {
+    ///     for characteristic in service.characteristics ?? [] where characteristic.properties.contains(.notify) {
+    ///         peripheral.setNotifyValue(true, for: characteristic)
+    ///     }
+    /// }
+    ///
+    /// func peripheral(
+    ///     _ peripheral: CBPeripheral, didUpdateNotificationStateFor characteristic: CBCharacteristic,
+    ///     error: (any Error)?
+    /// ) {
+    ///     if let error { print("no values from \(characteristic.uuid): \(error.localizedDescription)") }
+    /// }
+    /// ```
+    /// A subscription ends with the link: subscribe again after each `didConnect` and discovery (NT-7). The error is
+    /// `CBATTError.requestNotSupported` for a characteristic with neither `.notify` nor `.indicate`,
+    /// `.attributeNotFound` for one without a descriptor 2902, or what the peer has answered.
+    /// - Parameters:
+    ///   - enabled: Whether to subscribe. Asking for what is the case already is answered as well (NT-6).
+    ///   - characteristic: One that was discovered on this link. If it has both properties, notifications are chosen.
     open func setNotifyValue(_ enabled: Bool, for characteristic: CBCharacteristic) {
         let id = characteristic.id
         request(characteristic) { shared in
@@ -244,17 +341,32 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
     }
 
     /// Opens an L2CAP channel: a stream of bytes in each direction, without the limits of attributes. Answered by
-    /// `didOpen`.
+    /// ``CBPeripheralDelegate/peripheral(_:didOpen:error:)``, once for each call, unless the link ends. Several may be
+    /// opened at a time; their answers come as the peer accepts them.
     ///
-    /// A peer that demands encryption leads to pairing first, if the app allows that (``CBCentralManager/pairing``).
     /// The PSM of a standard profile is fixed; any other one must be read from the peer on each connection, as it
-    /// changes.
+    /// changes:
+    ///
+    /// ```swift
+    /// func peripheral(
+    ///     _ peripheral: CBPeripheral, didUpdateValueFor characteristic: CBCharacteristic, error: (any Error)?
+    /// ) {
+    ///     if let psm = characteristic.l2capPSM { peripheral.openL2CAPChannel(psm) }  // nil: another characteristic
+    /// }
+    ///
+    /// func peripheral(_ peripheral: CBPeripheral, didOpen channel: CBL2CAPChannel?, error: (any Error)?) {
+    ///     guard let channel else { return print("no channel: \(error?.localizedDescription ?? "")") }
+    ///     channels.append(channel)  // then open its streams, see CBL2CAPChannel
+    /// }
+    /// ```
+    /// A peer that demands encryption leads to pairing first, if the app allows that (``CBCentralManager/pairing``).
     ///
     /// Errors, a `CBError` with the kernel's error as the underlying one: `.connectionFailed` if the peer has no
     /// channel with this PSM or refuses it, `.encryptionTimedOut` if it demands encryption and there was no pairing,
     /// `.connectionTimeout` without an answer for 40 s, and `.operationNotSupported` where the process may not use
     /// Bluetooth sockets, with the cause and the cure (`bluez-demo doctor` shows them, too). They are listed in
-    /// `Docs/ERRORS.md`.
+    /// `Docs/ERRORS.md`. A link has room for 64 channels.
+    /// - Parameter PSM: Where the peer listens, 0x0001 to 0x00FF; others end in `.invalidParameters`.
     /// - SeeAlso: Core Spec 5.4, Vol 3, Part A, 4.22.
     open func openL2CAPChannel(_ PSM: CBL2CAPPSM) {
         guard let connectionID = shared.withLock({ $0.state == .connected ? $0.connectionID : nil }) else {

@@ -1,7 +1,16 @@
 import BluezKitRestore
 public import Foundation
 
-/// **BluezKit addition.** What was restored from an earlier process, what was not, and why.
+/// **BluezKit addition.** What was restored from an earlier process, what was not, and why. From
+/// `willRestoreState` on it is in ``CBCentralManager/restoration`` and ``CBPeripheralManager/restoration``:
+///
+/// ```swift
+/// if let restoration = central.restoration {
+///     print(restoration)  // a line for each thing, with the reason
+///     let lost = restoration.peripherals.filter { $0.outcome == .dropped }.map(\.identifier)
+///     print("to be found again:", lost)
+/// }
+/// ```
 public struct BluezRestoration: Sendable, CustomStringConvertible {
     /// The outcome for a peripheral.
     public enum Outcome: String, Sendable {
@@ -93,6 +102,17 @@ public struct BluezRestoration: Sendable, CustomStringConvertible {
 }
 
 /// **BluezKit addition.** Preserved state of this app that no manager has claimed yet, or that a manager is using.
+///
+/// There is one for each restore identifier and role, and it does not expire (RS-18). It is a file; what is here reads
+/// files only, on the calling thread, and needs neither a manager nor BlueZ.
+///
+/// ```swift
+/// for state in BluezPreservedState.all() {
+///     print("\(state.role) \(state.identifier ?? state.path), written by \(state.app ?? "another program")")
+///     for line in state.lines { print("    \(line)") }
+/// }
+/// ```
+/// - SeeAlso: <doc:StateRestoration>.
 public struct BluezPreservedState: Sendable {
     /// The two kinds of managers.
     public enum Role: String, Sendable, CaseIterable {
@@ -117,6 +137,15 @@ public struct BluezPreservedState: Sendable {
 
     /// The restore identifiers of all managers with preserved state, which the app should create again, like
     /// `UIApplication.LaunchOptionsKey.bluetoothCentrals` on iOS.
+    ///
+    /// ```swift
+    /// for identifier in BluezPreservedState.identifiers(.central) {
+    ///     let options = [CBCentralManagerOptionRestoreIdentifierKey: identifier]
+    ///     centrals.append(CBCentralManager(delegate: self, queue: queue, options: options))
+    /// }
+    /// ```
+    /// Create all of them at the start: the links of those that do not exist within
+    /// ``BluezManagerOptionClaimPeriodKey`` are ended.
     /// - Parameters:
     ///   - role: The kind of managers.
     ///   - options: As for the managers: ``BluezManagerOptionStateDirectoryKey`` has an effect.
@@ -138,7 +167,17 @@ public struct BluezPreservedState: Sendable {
         }
     }
 
-    /// Discards the state of one manager: it will not be restored.
+    /// Discards the state of one manager: it will not be restored. Call it before that manager is created, for a part
+    /// of the app that is not used any more, or to begin from nothing:
+    ///
+    /// ```swift
+    /// if CommandLine.arguments.contains("--forget") { BluezPreservedState.discard("heart", .central) }
+    /// central = CBCentralManager(
+    ///     delegate: self, queue: queue, options: [CBCentralManagerOptionRestoreIdentifierKey: "heart"])
+    /// ```
+    /// A manager that exists keeps its state: to end its work, cancel its connections and stop its scan, or release it.
+    /// Links that BlueZ still has are ended when a process makes its first manager, as those of a program without a
+    /// restore identifier.
     /// - Parameters:
     ///   - identifier: The restore identifier.
     ///   - role: The kind of the manager.
