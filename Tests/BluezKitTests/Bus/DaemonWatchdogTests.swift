@@ -8,13 +8,13 @@ import Testing
     /// A connection to a bus on which a test is bluetoothd.
     // holds: what changes is confined to the bus queue, or safe
     private final class Stage: @unchecked Sendable {
-        let fake: FakeBlueZ
+        let fake: ScriptedBus
         let bus: BlueZBus
         let watchdog: DaemonWatchdog
         let log = EventLog<String>()
 
         init() async throws {
-            fake = try await FakeBlueZ()
+            fake = try await ScriptedBus()
             bus = BlueZBus(address: fake.address)
             watchdog = DaemonWatchdog(bus)
             bus.timing.daemon.slowCall = .milliseconds(100)
@@ -54,7 +54,7 @@ import Testing
     @Test("a daemon that does not answer hangs: reported once for all who ask meanwhile, and again when asked again")
     func hangs() async throws {
         let stage = try await Stage()
-        stage.fake.peer.queue.suspend()
+        stage.fake.daemon.queue.suspend()
         for _ in 0..<2 {
             for _ in 0..<3 { stage.check() }
             try await stage.wait(for: "hangs")
@@ -62,7 +62,7 @@ import Testing
         try await stage.settle()
         #expect(stage.log.all.filter { $0 == "hangs" }.count == 2)
         // It resumes.
-        stage.fake.peer.queue.resume()
+        stage.fake.daemon.queue.resume()
         try await stage.settle()
         stage.check()
         try await stage.settle()
@@ -72,7 +72,7 @@ import Testing
     @Test("a connection that has ended meanwhile says nothing, and the next one is asked again")
     func reconnects() async throws {
         let stage = try await Stage()
-        stage.fake.peer.queue.suspend()
+        stage.fake.daemon.queue.suspend()
         stage.check()
         stage.bus.queue.sync {
             stage.bus.reopen()
@@ -84,7 +84,7 @@ import Testing
         #expect(!stage.log.all.contains("hangs"))
         stage.check()
         try await stage.wait(for: "hangs")
-        stage.fake.peer.queue.resume()
+        stage.fake.daemon.queue.resume()
     }
 
     @Test("without a connection, or without a daemon, there is nothing to ask")
@@ -94,11 +94,11 @@ import Testing
         let log = EventLog<String>()
         detached.queue.sync { watchdog.check { log.append("hangs") } }
         let stage = try await Stage()
-        stage.fake.peer.queue.suspend()
+        stage.fake.daemon.queue.suspend()
         stage.bus.queue.sync { stage.bus.connection?.unwatchName(BlueZ.busName) }
         stage.check()
         try await stage.settle()
-        stage.fake.peer.queue.resume()
+        stage.fake.daemon.queue.resume()
         #expect(log.all.isEmpty && !stage.log.all.contains("hangs"))
     }
 }

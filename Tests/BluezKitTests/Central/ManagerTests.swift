@@ -283,10 +283,6 @@ struct OptionsWorld: World {
     init(_ options: [String: String]) { address = options }
     var managerOptions: [String: Any] { address }
     var connectTimeout: Double { 0 }
-    func control(_ line: String) async throws -> String { throw RigWorld.Refused(description: line) }
-    func nextEvent(_ what: String, where matches: @escaping @Sendable (String) -> Bool) async throws -> String {
-        throw RigWorld.Refused(description: what)
-    }
 }
 
 /// A value under a lock.

@@ -9,29 +9,18 @@ import Testing
 // device got that address from the allocator, and was treated as reported: with addresses that rotate, a scan soon
 // reported nothing new. Now devices are remembered by identity, in a memory with a limit.
 @Suite struct ScanMemoryTests {
-    private func address(_ number: Int) -> String {
-        [0xF0, 0x5C, 0xA0, number >> 16 & 255, number >> 8 & 255, number & 255].map { String(format: "%02X", $0) }
-            .joined(separator: ":")
+    private func identity(_ number: Int) -> DeviceIdentity {
+        DeviceIdentity(address: 0xF05C_A000_0000 + UInt64(number), isRandom: true)
     }
 
-    private func path(_ number: Int) -> ObjectPath {
-        ObjectPath("/org/bluez/hci0/dev_" + address(number).replacing(":", with: "_")) ?? "/"
+    private func path(_ number: Int) -> String { ScriptedBus.path(identity(number)) }
+
+    private func show(_ number: Int, _ bluez: ScriptedBus) throws {
+        try bluez.add(
+            path(number), BlueZ.device, ScriptedBus.properties(identity(number), [("RSSI", .int16(-50))]))
     }
 
-    private func emit(_ signal: Signal, _ bluez: FakeBlueZ) throws {
-        try bluez.peer.emit(ObjectPath(signal.path) ?? "/", signal.interface, signal.member, signal.arguments)
-    }
-
-    private func show(_ number: Int, _ bluez: FakeBlueZ) throws {
-        let properties: [(String, Value)] = [
-            ("Address", .string(address(number))), ("AddressType", .string("random")), ("RSSI", .int16(-50)),
-        ]
-        try emit(.added(path(number).rawValue, "Device1", properties), bluez)
-    }
-
-    private func forget(_ number: Int, _ bluez: FakeBlueZ) throws {
-        try emit(.removed([.path(path(number)), .strings(["org.bluez.Device1"])]), bluez)
-    }
+    private func forget(_ number: Int, _ bluez: ScriptedBus) throws { try bluez.remove(path(number), BlueZ.device) }
 
     /// Counts, and keeps nothing.
     private final class Counter: NSObject, CBCentralManagerDelegate, @unchecked Sendable {  // holds: on one queue
@@ -52,7 +41,7 @@ import Testing
     // Slow: 400,000 signals pass through a bus, a tenth of them in a debug build.
     @Test("SC-1 SC-6 days of new addresses: each is reported once, and only devices that BlueZ knows are kept")
     func day() async throws {
-        let bluez = try await FakeBlueZ()
+        let bluez = try await ScriptedBus(serving: BlueZVersion(5, 66))
         let counter = Counter()
         let manager = CBCentralManager(
             delegate: counter, queue: DispatchQueue(label: "test.day"), options: bluez.managerOptions)
@@ -60,7 +49,7 @@ import Testing
         let kept = {
             manager.session.queue.sync { (core.scan?.reportedCount ?? -1, core.central.store.count) }
         }
-        _ = try await bluez.calls.next("StartDiscovery") { $0.member == "StartDiscovery" ? true : nil }
+        try await bluez.skip(to: "StartDiscovery")
         let (all, atOnce) = (thorough(200_000), 500)
         for number in 0..<all {
             try show(number, bluez)
@@ -81,11 +70,11 @@ import Testing
 
     @Test("SC-6 a forgotten device that comes back is reported again only if its advertisement contains something new")
     func comesBack() async throws {
-        let bluez = try await FakeBlueZ()
+        let bluez = try await ScriptedBus(serving: BlueZVersion(5, 66))
         let central = Central(bluez)
         try await central.powerOn()
         central.manager.scanForPeripherals(withServices: nil)
-        _ = try await bluez.calls.next("StartDiscovery") { $0.member == "StartDiscovery" ? true : nil }
+        try await bluez.skip(to: "StartDiscovery")
         func next() async throws -> CBPeripheral {
             try await central.next("discovery") { if case .discovered(let found, _, _) = $0 { found } else { nil } }
         }
@@ -96,7 +85,7 @@ import Testing
         try show(1, bluez)
         try show(2, bluez)
         #expect(try await next() !== first)
-        try emit(.changed(path(1).rawValue, "Device1", [("Name", .string("New")), ("RSSI", .int16(-60))]), bluez)
+        try bluez.change(path(1), BlueZ.device, [("Name", .string("New")), ("RSSI", .int16(-60))])
         #expect(try await next() === first)
         #expect(central.count { if case .discovered = $0 { true } else { false } } == 3)
     }
@@ -128,8 +117,9 @@ import Testing
         _ = await world.simulator.waitForCalls("StartDiscovery")
         for number in 0..<300 {
             let phone = VirtualPeripheral(
-                address(number), VirtualAdvertisement(manufacturerData: [0xFFFF: [UInt8(number & 255)]]))
-            let identifier = DeviceIdentity(address: 0xF05C_A000_0000 + UInt64(number), isRandom: true).identifier
+                identity(number).addressText,
+                VirtualAdvertisement(manufacturerData: [0xFFFF: [UInt8(number & 255)]]))
+            let identifier = identity(number).identifier
             world.simulator.add(phone)
             try await central.next("phone \(number)") {
                 if case .discovered(let found, _, _) = $0, found.identifier == identifier { true } else { nil }

@@ -60,97 +60,87 @@ import Testing
         "CN-7 BlueZ forgets the device, hears it again and then handles our Connect: the link ends with the cancel",
         arguments: [false, true])
     func forgottenBeforeConnect(cancelsFirst: Bool) async throws {
-        let (bluez, path) = (try await FakeBlueZ(), FakeBlueZ.device)
-        try bluez.setConnected(false, path)
+        let bluez = try await ScriptedBus(serving: BlueZVersion(5, 66))
+        try bluez.setConnected(false)
         let central = Central(bluez)
         try await central.powerOn()
         central.manager.scanForPeripherals(withServices: nil)
-        _ = try await bluez.calls.next("StartDiscovery") { $0.member == "StartDiscovery" ? true : nil }
-        let properties: [(String, Value)] = [
-            ("Address", .string("F0:00:00:00:00:01")), ("AddressType", .string("random")), ("RSSI", .int16(-50)),
-        ]
-        let added = Signal.added(path.rawValue, "Device1", properties)
-        try bluez.peer.emit("/", added.interface, added.member, added.arguments)
+        try await bluez.skip(to: "StartDiscovery")
+        let properties = ScriptedBus.properties(Self.identity, [("RSSI", .int16(-50))])
+        try bluez.add(ScriptedBus.path(Self.identity), BlueZ.device, properties)
         let peripheral = try await central.next("discovery") {
             if case .discovered(let found, _, _) = $0 { found } else { nil }
         }
         central.keep(peripheral)
         central.manager.connect(peripheral)
-        _ = try await bluez.calls.next("Connect") { $0.member == "Connect" ? true : nil }
-        let removed = Signal.removed([.path(path), .strings(["org.bluez.Device1"])])
-        try bluez.peer.emit("/", removed.interface, removed.member, removed.arguments)
-        try bluez.setConnected(true, path)
+        let connect = try await bluez.skip(to: "Connect")
+        try bluez.remove(ScriptedBus.path(Self.identity), BlueZ.device)
+        try bluez.setConnected(true)
         try await central.next("connection") { if case .connected(peripheral) = $0 { true } else { nil } }
-        bluez.refusals.withLock { $0["Disconnect"] = "org.freedesktop.DBus.Error.LimitsExceeded" }
+        bluez.refuseRoutinely("Disconnect", with: ScriptedBus.busy)
         // What is asked now is answered after that.
-        if !cancelsFirst { bluez.answerConnects() }
+        if !cancelsFirst { connect.answer() }
         _ = central.manager.retrieveConnectedPeripherals(withServices: [CBUUID(string: "180D")])
         central.manager.cancelPeripheralConnection(peripheral)
         if cancelsFirst {
             try await central.next("disconnection") {
                 if case .disconnected(peripheral, _, nil) = $0 { true } else { nil }
             }
-            bluez.answerConnects()
+            connect.answer()
         }
-        _ = try await bluez.calls.next("Disconnect") { $0.member == "Disconnect" ? true : nil }
+        try await bluez.skip(to: "Disconnect")
         // The bus has refused it, and does not refuse it again.
-        bluez.refusals.withLock { $0 = [:] }
-        _ = try await bluez.calls.next("the second Disconnect") { $0.member == "Disconnect" ? true : nil }
+        bluez.answerRoutinely(["Disconnect": []])
+        try await bluez.skip(to: "Disconnect")
     }
 
     // After a restart of bluetoothd some links were reported 6 s after the peer had them: as late as an attempt that
     // was answered and not followed by a signal, which counted as failed after 5 s. Why that came late is not known.
     @Test("D7 D10 BlueZ answers Connect and does not signal the link: it is asked, and the link is reported")
     func unsignalledLink() async throws {
-        let (bluez, path) = (try await FakeBlueZ(), FakeBlueZ.device)
-        try bluez.setConnected(false, path)
-        let central = Central(bluez)
-        try await central.powerOn()
-        let session = central.manager.session
-        // In time only because of the question: the attempt fails, and the next one is made, after the test.
-        session.queue.sync {
-            session.blueZ.timing.link.settled = .seconds(3600)
-            session.blueZ.timing.link.backOff = .seconds(3600)
-            session.blueZ.timing.link.longestBackOff = .seconds(3600)
+        let bluez = try await ScriptedBus(serving: BlueZVersion(5, 66)) {
+            var timing = $0
+            // In time only because of the question: the attempt fails, and the next one is made, after the test.
+            timing.link.settled = .seconds(3600)
+            (timing.link.backOff, timing.link.longestBackOff) = (.seconds(3600), .seconds(3600))
+            return timing
         }
-        let identifier = DeviceIdentity(address: 0xF000_0000_0001, isRandom: true).identifier
-        let peripheral = try #require(central.manager.retrievePeripherals(withIdentifiers: [identifier]).first)
-        central.manager.connect(peripheral)
-        _ = try await bluez.calls.next("Connect") { $0.member == "Connect" ? true : nil }
-        try bluez.setConnected(true, path, isSignalled: false)
-        bluez.answerConnects()
+        let (central, peripheral, connect) = try await attempt(bluez)
+        try bluez.setConnected(true, isSignalled: false)
+        connect.answer()
         try await central.next("connection") { if case .connected(peripheral) = $0 { true } else { nil } }
     }
 
+    private static let identity = DeviceIdentity(address: 0xF000_0000_0001, isRandom: true)
+
     /// An app's attempt to connect, which waits for its answer.
-    private func attempt(_ bluez: FakeBlueZ) async throws -> (Central, CBPeripheral) {
-        try bluez.setConnected(false, FakeBlueZ.device)
+    private func attempt(_ bluez: ScriptedBus) async throws -> (Central, CBPeripheral, ScriptedBus.Call) {
+        try bluez.setConnected(false)
         let central = Central(bluez)
         try await central.powerOn()
-        let identifier = DeviceIdentity(address: 0xF000_0000_0001, isRandom: true).identifier
-        let peripheral = try #require(central.manager.retrievePeripherals(withIdentifiers: [identifier]).first)
+        let peripheral = try #require(
+            central.manager.retrievePeripherals(withIdentifiers: [Self.identity.identifier]).first)
         central.manager.connect(peripheral)
-        _ = try await bluez.calls.next("Connect") { $0.member == "Connect" ? true : nil }
-        return (central, peripheral)
+        return (central, peripheral, try await bluez.skip(to: "Connect"))
     }
 
     @Test("CN-7 the controller makes the link of an attempt that is being cancelled: BlueZ is asked to end it")
     func linkOfCancelledAttempt() async throws {
-        let (bluez, path) = (try await FakeBlueZ(), FakeBlueZ.device)
-        let (central, peripheral) = try await attempt(bluez)
-        bluez.holdsDisconnects.withLock { $0 = true }
+        let bluez = try await ScriptedBus(serving: BlueZVersion(5, 66))
+        let (central, peripheral, connect) = try await attempt(bluez)
+        bluez.stopAnswering("Disconnect")
         try await central.disconnect(peripheral)
-        _ = try await bluez.calls.next("Disconnect") { $0.member == "Disconnect" ? true : nil }
+        let first = try await bluez.skip(to: "Disconnect")
         // The two have crossed: the first `Disconnect` has found no link.
-        try bluez.setConnected(true, path)
-        _ = try await bluez.calls.next("Disconnect of the link") { $0.member == "Disconnect" ? true : nil }
-        try bluez.setConnected(false, path)
-        bluez.answerConnects()
-        bluez.answerDisconnects()
+        try bluez.setConnected(true)
+        let second = try await bluez.skip(to: "Disconnect")
+        try bluez.setConnected(false)
+        bluez.answerRoutinely(["Disconnect": []])
+        for call in [connect, first, second] { call.answer() }
         // The next attempt is one like any other.
         central.manager.connect(peripheral)
-        _ = try await bluez.calls.next("Connect") { $0.member == "Connect" ? true : nil }
-        try bluez.setConnected(true, path)
+        try await bluez.skip(to: "Connect")
+        try bluez.setConnected(true)
         try await central.next("connection") { if case .connected(peripheral) = $0 { true } else { nil } }
     }
 
@@ -367,19 +357,16 @@ import Testing
 
     @Test("LX-16 O-43 `Connected` flickers before `didConnect`: the link is this process's, and ends with the cancel")
     func flickersOnAndOn() async throws {
-        let (bluez, path) = (try await FakeBlueZ(), FakeBlueZ.device)
-        let (central, peripheral) = try await attempt(bluez)
+        let bluez = try await ScriptedBus(serving: BlueZVersion(5, 66))
+        let (central, peripheral, _) = try await attempt(bluez)
         // Resolved already, so that `didConnect` waits for the MTU: BlueZ's answer comes after the next signals.
-        try bluez.peer.emit(
-            path, "org.freedesktop.DBus.Properties", "PropertiesChanged",
-            [
-                .string("org.bluez.Device1"),
-                .properties([("ServicesResolved", .bool(true)), ("Connected", .bool(true))]), .strings([]),
-            ])
-        for isConnected in [false, true] { try bluez.setConnected(isConnected, path) }
+        try bluez.change(
+            ScriptedBus.path(Self.identity), BlueZ.device,
+            [("ServicesResolved", .bool(true)), ("Connected", .bool(true))])
+        for isConnected in [false, true] { try bluez.setConnected(isConnected) }
         try await central.next("connection") { if case .connected(peripheral) = $0 { true } else { nil } }
         central.manager.cancelPeripheralConnection(peripheral)
-        _ = try await bluez.calls.next("Disconnect") { $0.member == "Disconnect" ? true : nil }
+        try await bluez.skip(to: "Disconnect")
     }
 }
 

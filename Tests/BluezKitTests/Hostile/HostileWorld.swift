@@ -48,10 +48,6 @@ final class HostileWorld: World {
 
     var managerOptions: [String: Any] { [BluezManagerOptionBusAddressKey: simulator.address] }
     var connectTimeout: Double { 1 }
-    func control(_ line: String) async throws -> String { throw RigWorld.Refused(description: line) }
-    func nextEvent(_ what: String, where matches: @escaping @Sendable (String) -> Bool) async throws -> String {
-        throw RigWorld.Refused(description: what)
-    }
 
     /// By which an app retrieves the victim.
     var identifier: UUID {

@@ -7,7 +7,7 @@ import Testing
 
 /// A published service in front of a BlueZ that does what it likes.
 struct Victim {
-    let fake: FakeBlueZ
+    let fake: ScriptedBus
     let publisher: Publisher
     let dynamic = local(0x110, [.read, .write, .writeWithoutResponse])
     let fixed = local(0x111, .read, value: Data([1, 2, 3]))
@@ -17,7 +17,7 @@ struct Victim {
     private(set) var paths: [CBUUID: ObjectPath] = [:]
 
     init(version: BlueZVersion = BlueZVersion(5, 66), options: [String: Any] = [:]) async throws {
-        fake = try await FakeBlueZ(version: version)
+        fake = try await ScriptedBus(serving: version)
         publisher = Publisher(fake, options: options)
         service = localService(0x100, [dynamic, fixed, notifying, indicating])
         try await publisher.powerOn()
@@ -28,9 +28,9 @@ struct Victim {
 
     /// The object path of the characteristics of the service that was just added.
     mutating func findPaths() async throws {
-        let call = try await fake.calls.next("registration") { $0.member == "RegisterApplication" ? $0 : nil }
-        for object in try await fake.objects(below: call.path ?? "/") {
-            let properties = object.interfaces["org.bluez.GattCharacteristic1"]?.dictionaryValue
+        let call = try await fake.skip(to: "RegisterApplication")
+        for object in try await fake.objects(below: call.object ?? "/") {
+            let properties = object.interfaces[BlueZ.characteristic]?.dictionaryValue
             if let uuid = properties?["UUID"]?.stringValue { paths[CBUUID(string: uuid)] = object.path }
         }
         #expect(paths.count == 4)
@@ -41,7 +41,7 @@ struct Victim {
 
     /// It still serves.
     func goesOn(_ after: String) async throws {
-        try fake.setConnected(true, FakeBlueZ.device)
+        try fake.setConnected(true)
         #expect(try await fake.read(path(dynamic)) == [42], "\(after)")
         #expect(try await fake.read(path(fixed)) == [1, 2, 3], "\(after)")
     }
@@ -71,36 +71,38 @@ extension Hostile {
             let wrong: [[(String, Value)]] = [
                 [], [("device", .string("/x"))], [("device", .path("/")), ("offset", .string("1"))],
                 [("device", .path("/")), ("mtu", .path("/"))], [("device", .variant(.path("/")))],
-                [("offset", .int32(-1)), ("device", .path(FakeBlueZ.device))],
+                [("offset", .int32(-1)), ("device", .path(ScriptedBus.device))],
             ]
             for options in wrong {
                 #expect(await victim.refusal { _ = try await fake.read(dynamic, options) } != nil, "\(options)")
                 #expect(await victim.refusal { try await fake.write(dynamic, [1], options) } != nil, "\(options)")
                 #expect(
                     await victim.refusal {
-                        try await fake.call(victim.path(victim.notifying), "AcquireNotify", [.properties(options)])
+                        try await fake.call(
+                            victim.path(victim.notifying), BlueZ.characteristic, "AcquireNotify",
+                            [.properties(options)])
                     } == "org.bluez.Error.NotSupported", "\(options)")
             }
             #expect(victim.publisher.records.count == 2)
             #expect(
-                await victim.refusal { _ = try await fake.read(fixed, FakeBlueZ.options(offset: 4)) }
+                await victim.refusal { _ = try await fake.read(fixed, ScriptedBus.options(offset: 4)) }
                     == "org.bluez.Error.InvalidOffset")
-            #expect(try await fake.read(fixed, FakeBlueZ.options(offset: 3)) == [])
+            #expect(try await fake.read(fixed, ScriptedBus.options(offset: 3)) == [])
             #expect(try await fake.read(fixed, []) == [1, 2, 3])
             for (count, offset) in [(513, 0), (1, 512), (60_000, 65_535)] {
                 #expect(
                     await victim.refusal {
                         try await fake.write(
-                            dynamic, [UInt8](repeating: 0, count: count), FakeBlueZ.options(offset: UInt16(offset)))
+                            dynamic, [UInt8](repeating: 0, count: count), ScriptedBus.options(offset: UInt16(offset)))
                     } == "org.bluez.Error.InvalidValueLength")
             }
             // An invalid device can still read.
             #expect(try await fake.read(dynamic, [("device", .path("/"))]) == [42])
             #expect(try await fake.read(dynamic, [("device", .path("/org/bluez/hci0/dev_XX"))]) == [42])
-            try await fake.write(dynamic, [], FakeBlueZ.options(offset: 512))
+            try await fake.write(dynamic, [], ScriptedBus.options(offset: 512))
             // A probe is not a write.
             let writes = victim.publisher.count { if case .write = $0 { true } else { false } }
-            try await fake.write(dynamic, [1], FakeBlueZ.options() + [("prepare-authorize", .bool(true))])
+            try await fake.write(dynamic, [1], ScriptedBus.options() + [("prepare-authorize", .bool(true))])
             #expect(victim.publisher.count { if case .write = $0 { true } else { false } } == writes)
             try await victim.goesOn("malformed requests")
         }
@@ -109,16 +111,15 @@ extension Hostile {
         func strangers() async throws {
             let victim = try await Victim()
             let stranger = try await Peer.named(victim.fake.address)
-            let app = victim.session.queue.sync { victim.session.bus?.uniqueName } ?? ""
             for (member, arguments) in [
-                ("ReadValue", [Value.properties(FakeBlueZ.options())]),
-                ("WriteValue", [.bytes([1]), .properties(FakeBlueZ.options())]),
-                ("AcquireNotify", [.properties(FakeBlueZ.options())]), ("StopNotify", []),
+                ("ReadValue", [Value.properties(ScriptedBus.options())]),
+                ("WriteValue", [.bytes([1]), .properties(ScriptedBus.options())]),
+                ("AcquireNotify", [.properties(ScriptedBus.options())]), ("StopNotify", []),
             ] {
                 #expect(
                     await victim.refusal {
-                        try await stranger.call(
-                            app, victim.path(victim.dynamic), "org.bluez.GattCharacteristic1", member, arguments)
+                        try await victim.fake.call(
+                            victim.path(victim.dynamic), BlueZ.characteristic, member, arguments, from: stranger)
                     } == "org.freedesktop.DBus.Error.AccessDenied", "\(member)")
             }
             #expect(victim.publisher.records.count == 2)
@@ -133,7 +134,7 @@ extension Hostile {
             #expect(try await victim.fake.acquire(victim.path(victim.notifying)) == nil)
             _ = try await victim.publisher.nextSubscription()
             #expect(victim.publisher.manager.updateValue(Data([7]), for: victim.notifying, onSubscribedCentrals: nil))
-            let heard = try await victim.fake.peer.signals.next("the value") {
+            let heard = try await victim.fake.daemon.signals.next("the value") {
                 $0.member == "PropertiesChanged" ? $0.values : nil
             }
             #expect(heard[1].dictionaryValue?["Value"]?.bytesValue == [7])
@@ -155,7 +156,7 @@ extension Hostile {
                 case 1:
                     try victim.fake.send(
                         path, "WriteValue",
-                        [.bytes([UInt8](repeating: 1, count: 600)), .properties(FakeBlueZ.options())])
+                        [.bytes([UInt8](repeating: 1, count: 600)), .properties(ScriptedBus.options())])
                 case 2: try victim.fake.send(path, "WriteValue", [.string("x"), .int32(1)])
                 default:
                     try victim.fake.send(
@@ -166,8 +167,8 @@ extension Hostile {
             try await victim.goesOn("the flood")
             #expect(residentSize() < residentBytes + 4_000_000)
             #expect(victim.publisher.count { if case .write = $0 { true } else { false } } == 0)
-            try victim.fake.setConnected(false, FakeBlueZ.device)
-            try await victim.fake.settle(at: path)
+            try victim.fake.setConnected(false)
+            try await victim.fake.settle()
             #expect(victim.isEmpty())
         }
 
@@ -179,7 +180,7 @@ extension Hostile {
             let path = victim.path(victim.notifying)
             let open = openSockets()
             for number in 0..<1000 {
-                let device = FakeBlueZ.device(number)
+                let device = ScriptedBus.device(number)
                 let socket = try await victim.fake.acquire(path, device)
                 #expect((socket != nil) == givesSockets)
                 if number % 3 == 0 { socket.map { _ = close($0) } }
@@ -190,8 +191,8 @@ extension Hostile {
             #expect(victim.publisher.count { if case .subscribed = $0 { true } else { false } } == 1000)
             #expect(victim.notifying.subscribedCentrals == [])
             try await victim.goesOn("1,000 centrals")
-            try victim.fake.setConnected(false, FakeBlueZ.device)
-            try await victim.fake.settle(at: path)
+            try victim.fake.setConnected(false)
+            try await victim.fake.settle()
             #expect(victim.isEmpty())
             #expect(openSockets() <= open + 8)
         }
@@ -207,7 +208,7 @@ extension Hostile {
             let core = Weak(victim.publisher.manager.core)
             victim.publisher.release()
             #expect(await refusal != nil)
-            _ = try await victim.fake.calls.next("withdrawal") { $0.member == "UnregisterApplication" ? true : nil }
+            try await victim.fake.skip(to: "UnregisterApplication")
             #expect(await victim.refusal { _ = try await victim.fake.read(path) } != nil)
             #expect(
                 session.queue.sync {
@@ -227,7 +228,7 @@ extension Hostile {
             for _ in 0..<30 {
                 victim.publisher.manager.updateValue(Data([1]), for: victim.notifying, onSubscribedCentrals: nil)
             }
-            try? await victim.fake.peer.killBus()
+            try? await victim.fake.daemon.killBus()
             let record = try await victim.publisher.nextRecord("resetting") {
                 if case .state(.resetting) = $0.event { $0 } else { nil }
             }
@@ -244,7 +245,7 @@ extension Hostile {
     func targeted() async throws {
         let victim = try await Victim(version: BlueZVersion(5, 79))
         let path = victim.path(victim.notifying)
-        let (one, two) = (FakeBlueZ.device(1), FakeBlueZ.device(2))
+        let (one, two) = (ScriptedBus.device(1), ScriptedBus.device(2))
         let first = try #require(try await victim.fake.acquire(path, one, mtu: 23))
         let second = try #require(try await victim.fake.acquire(path, two, mtu: 517))
         defer { for socket in [first, second] { close(socket) } }
@@ -261,7 +262,7 @@ extension Hostile {
         #expect(await packet(first) == [8])
         #expect(await packet(second) == [9])
         #expect(await packet(second) == [8])
-        #expect(!victim.fake.peer.signals.all.contains { $0.member == "PropertiesChanged" })
+        #expect(!victim.fake.daemon.signals.all.contains { $0.member == "PropertiesChanged" })
     }
 
     @Test(
@@ -308,7 +309,7 @@ extension Hostile {
         close(socket)
         _ = try await victim.publisher.nextUnsubscription()
         #expect(victim.notifying.subscribedCentrals == [])
-        try victim.fake.setConnected(false, FakeBlueZ.device)
+        try victim.fake.setConnected(false)
         try await victim.goesOn("a closed socket")
         #expect(victim.publisher.count { if case .unsubscribed = $0 { true } else { false } } == 1)
     }
@@ -316,52 +317,52 @@ extension Hostile {
     @Test("UP-7 a bonded central's subscription outlives its link, as BlueZ keeps it")
     func bonded() async throws {
         let victim = try await Victim()
-        victim.fake.bonded.withLock { _ = $0.insert(FakeBlueZ.device.rawValue) }
+        victim.fake.bonded.withLock { _ = $0.insert(ScriptedBus.device.rawValue) }
         _ = try await victim.fake.acquire(victim.path(victim.notifying))
         let (central, _) = try await victim.publisher.nextSubscription()
-        try victim.fake.setConnected(false, FakeBlueZ.device)
+        try victim.fake.setConnected(false)
         _ = try await victim.publisher.nextUnsubscription()
-        try victim.fake.setConnected(true, FakeBlueZ.device)
+        try victim.fake.setConnected(true)
         let (again, _) = try await victim.publisher.nextSubscription()
         #expect(again.identifier == central.identifier)
         #expect(victim.publisher.manager.updateValue(Data([3]), for: victim.notifying, onSubscribedCentrals: [central]))
-        _ = try await victim.fake.peer.signals.next("the value") { $0.member == "PropertiesChanged" ? true : nil }
+        _ = try await victim.fake.daemon.signals.next("the value") { $0.member == "PropertiesChanged" ? true : nil }
     }
 
     @Test("UP-9 an indication leaves the window when all receivers have confirmed it")
     func confirmations() async throws {
         let victim = try await Victim()
         let path = victim.path(victim.indicating)
-        _ = try await victim.fake.acquire(path, FakeBlueZ.device(1))
-        _ = try await victim.fake.acquire(path, FakeBlueZ.device(2))
+        _ = try await victim.fake.acquire(path, ScriptedBus.device(1))
+        _ = try await victim.fake.acquire(path, ScriptedBus.device(2))
         for _ in 0..<2 { _ = try await victim.publisher.nextSubscription() }
         let manager = try #require(victim.publisher.manager)
         for _ in 0..<2 { #expect(manager.updateValue(Data([1]), for: victim.indicating, onSubscribedCentrals: nil)) }
         func inFlight() async throws -> Int {
-            try await victim.fake.settle(at: path)
+            try await victim.fake.settle()
             return manager.core.updatesInFlight.count
         }
         #expect(try await inFlight() == 2)
-        try victim.fake.send(path, "Confirm", [])
+        try victim.fake.send(path, "Confirm")
         #expect(try await inFlight() == 2)
-        try victim.fake.send(path, "Confirm", [])
+        try victim.fake.send(path, "Confirm")
         #expect(try await inFlight() == 1)
         // A central that disconnects will not confirm.
-        try victim.fake.setConnected(false, FakeBlueZ.device(2))
+        try victim.fake.setConnected(false, ScriptedBus.device(2))
         #expect(try await inFlight() == 0)
-        try victim.fake.send(path, "Confirm", [])
+        try victim.fake.send(path, "Confirm")
         #expect(try await inFlight() == 0)
     }
 
     @Test("PB-1 a refusal by BlueZ is reported with its message, and the service may be added again")
     func refusedService() async throws {
         let victim = try await Victim()
-        victim.fake.refusals.withLock { $0["RegisterApplication"] = "org.bluez.Error.Failed" }
+        victim.fake.refuseRoutinely("RegisterApplication", with: "org.bluez.Error.Failed")
         let service = localService(0x200, [local(0x210, .read)])
         let error = try #require(try await victim.publisher.add(service) as? CBError)
         let cause = error.userInfo[NSUnderlyingErrorKey] as? NSError
         #expect(cause?.userInfo[BluezErrorNameKey] as? String == "org.bluez.Error.Failed")
-        victim.fake.refusals.withLock { $0 = [:] }
+        victim.fake.answerRoutinely(["RegisterApplication": []])
         #expect(try await victim.publisher.add(service) == nil)
         try await victim.goesOn("a refusal")
     }
@@ -369,26 +370,26 @@ extension Hostile {
     @Test("AD-3 AD-7 a refused advertisement is reported with BlueZ's message; one that BlueZ releases has ended")
     func advertisement() async throws {
         let victim = try await Victim()
-        victim.fake.refusals.withLock { $0["RegisterAdvertisement"] = "org.bluez.Error.NotPermitted" }
+        victim.fake.refuseRoutinely("RegisterAdvertisement", with: "org.bluez.Error.NotPermitted")
         #expect(try await victim.publisher.advertise() is CBError)
         #expect(!victim.publisher.manager.isAdvertising)
-        victim.fake.refusals.withLock { $0 = [:] }
+        victim.fake.answerRoutinely(["RegisterAdvertisement": []])
         #expect(try await victim.publisher.advertise([BluezAdvertisementTxPowerKey: 4]) == nil)
         let calls = victim.fake.calls.all.filter { $0.member == "RegisterAdvertisement" }
-        let path = try #require(calls.last?.path)
+        let path = try #require(calls.last?.object)
         #expect(calls.count == 2)
         // BlueZ writes back what the controller has chosen.
         try await victim.fake.call(
-            path, "Set", [.string("org.bluez.LEAdvertisement1"), .string("TxPower"), .variant(.int16(2))],
-            interface: "org.freedesktop.DBus.Properties")
+            path, "org.freedesktop.DBus.Properties", "Set",
+            [.string(BlueZ.advertisement), .string("TxPower"), .variant(.int16(2))])
         let all = try await victim.fake.call(
-            path, "GetAll", [.string("org.bluez.LEAdvertisement1")], interface: "org.freedesktop.DBus.Properties")
+            path, "org.freedesktop.DBus.Properties", "GetAll", [.string(BlueZ.advertisement)])
         let properties = try #require(all.first?.dictionaryValue)
         #expect(properties["Type"]?.stringValue == "peripheral")
         #expect(properties["Discoverable"]?.boolValue == true)
         #expect(properties["Includes"]?.stringsValue == ["tx-power"])
         #expect(properties["LocalName"] == nil)
-        try await victim.fake.call(path, "Release", interface: "org.bluez.LEAdvertisement1")
+        try await victim.fake.call(path, BlueZ.advertisement, "Release")
         try await victim.goesOn("a release")
         #expect(!victim.publisher.manager.isAdvertising)
         #expect(try await victim.publisher.advertise() == nil)
@@ -402,7 +403,7 @@ extension Hostile {
         let both = localService(0x203, [local(0x213, .read)])
         both.includedServices = [one, two]
         for service in [one, two, both] { #expect(try await victim.publisher.add(service) == nil) }
-        let last = try #require(victim.fake.calls.all.last { $0.member == "RegisterApplication" }?.path)
+        let last = try #require(victim.fake.calls.all.last { $0.member == "RegisterApplication" }?.object)
         let objects = try await victim.fake.objects(below: last)
         let services = objects.compactMap { $0.interfaces["org.bluez.GattService1"]?.dictionaryValue }
         #expect(services.compactMap { $0["UUID"]?.stringValue } == [one.uuid.line, two.uuid.line, both.uuid.line])
@@ -410,9 +411,7 @@ extension Hostile {
         #expect(victim.session.queue.sync { victim.publisher.manager.core.gattServer.applications.count } == 2)
         // Taken back, the others stay.
         victim.publisher.manager.remove(both)
-        _ = try await victim.fake.calls.next("registration again") {
-            $0.member == "RegisterApplication" && $0.path == last ? true : nil
-        }
+        try await victim.fake.skip(to: "RegisterApplication", of: last)
         try await victim.goesOn("merging")
     }
 }

@@ -87,10 +87,6 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
 
     func control(_ line: String) async throws -> String { try await simulator.control(line) }
 
-    func nextEvent(_ what: String, where matches: @escaping @Sendable (String) -> Bool) async throws -> String {
-        throw RigWorld.Refused(description: "the model does not wait for events")
-    }
-
     private func report(_ violation: String) {
         trace?("BROKEN: \(violation)")
         broken.withLock { $0.append(violation) }

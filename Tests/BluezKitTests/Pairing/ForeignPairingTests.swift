@@ -14,10 +14,10 @@ import Testing
         func isAllowed(_ path: ObjectPath) async -> Bool {
             await victim.refusal {
                 try await victim.fake.call(
-                    "/org/bluezkit/agent", "RequestAuthorization", [.path(path)], interface: "org.bluez.Agent1")
+                    "/org/bluezkit/agent", "org.bluez.Agent1", "RequestAuthorization", [.path(path)])
             } == nil
         }
-        #expect(await isAllowed(FakeBlueZ.device))
+        #expect(await isAllowed(ScriptedBus.device))
         for path: ObjectPath in [
             "/org/bluez/hci7/dev_F0_00_00_00_00_01", "/nonsense", "/", "/org/bluez/hci0",
             "/org/bluez/hci0/dev_F0_00_00_00_00_01/service0001",
@@ -28,21 +28,21 @@ import Testing
         #expect(
             await victim.refusal {
                 try await victim.fake.call(
-                    "/org/bluezkit/agent", "RequestConfirmation", [.path(FakeBlueZ.device), .uint32(1)],
-                    interface: "org.bluez.Agent1")
+                    "/org/bluezkit/agent", "org.bluez.Agent1", "RequestConfirmation",
+                    [.path(ScriptedBus.device), .uint32(1)])
             } == "org.bluez.Error.Rejected")
         victim.publisher.manager.removeAllServices()
-        _ = try await victim.fake.calls.next("withdrawal") { $0.member == "UnregisterApplication" ? true : nil }
-        #expect(await isAllowed(FakeBlueZ.device) == false)
+        try await victim.fake.skip(to: "UnregisterApplication")
+        #expect(await isAllowed(ScriptedBus.device) == false)
         // A phone shows what is solicited only to who is paired, and pairs at once when its user chooses this computer.
         for (key, allows) in [
             (CBAdvertisementDataServiceUUIDsKey, false), (BluezAdvertisementSolicitedServiceUUIDsKey, true),
         ] {
             #expect(try await victim.publisher.advertise([key: [CBUUID(string: "1805")]]) == nil)
-            #expect(await isAllowed(FakeBlueZ.device) == allows)
+            #expect(await isAllowed(ScriptedBus.device) == allows)
             victim.publisher.manager.stopAdvertising()
-            _ = try await victim.fake.calls.next("the end") { $0.member == "UnregisterAdvertisement" ? true : nil }
-            #expect(await isAllowed(FakeBlueZ.device) == false)
+            try await victim.fake.skip(to: "UnregisterAdvertisement")
+            #expect(await isAllowed(ScriptedBus.device) == false)
         }
     }
 }

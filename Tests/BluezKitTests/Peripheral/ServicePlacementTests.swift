@@ -40,11 +40,9 @@ import Testing
         /// The next registration, and the handle that its service asks for.
         func registration() async throws -> (call: ScriptedBus.Call, service: ObjectPath, handle: Value?) {
             let call = try await script.expect("RegisterApplication", at: ScriptedBus.hci0)
-            guard case .path(let root)? = call.arguments.first else { throw BusError.malformed("no root") }
-            let objects = try await script.call(root, "org.freedesktop.DBus.ObjectManager", "GetManagedObjects", [])
-            guard case .dictionary(_, _, let entries)? = objects.first, case .path(let service)? = entries.first?.key
-            else { throw BusError.malformed("no objects") }
-            return (call, service, entries[0].value.dictionaryValue?[BlueZ.service]?.dictionaryValue?["Handle"])
+            let first = try await script.objects(below: #require(call.object)).first
+            let service = try #require(first)
+            return (call, service.path, service.interfaces[BlueZ.service]?.dictionaryValue?["Handle"])
         }
     }
 

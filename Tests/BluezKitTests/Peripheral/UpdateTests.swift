@@ -22,10 +22,10 @@ import Testing
             session.blueZ.timing.daemon.slowCall = .milliseconds(200)
             session.bus?.slowCall = .milliseconds(200)
         }
-        victim.fake.peer.queue.suspend()
+        victim.fake.daemon.queue.suspend()
         #expect(manager.updateValue(Data([1]), for: victim.notifying, onSubscribedCentrals: nil))
         try await victim.publisher.next("resetting") { if case .state(.resetting) = $0 { true } else { nil } }
-        victim.fake.peer.queue.resume()
+        victim.fake.daemon.queue.resume()
         session.queue.sync {
             session.blueZ.timing.daemon.slowCall = .seconds(10)
             session.bus?.slowCall = .seconds(10)
@@ -86,7 +86,7 @@ import Testing
         defer { close(socket) }
         _ = try await victim.publisher.nextSubscription()
         #expect(manager.updateValue(Data(), for: victim.notifying, onSubscribedCentrals: nil))
-        let signal = try await victim.fake.peer.signals.next("the empty value") {
+        let signal = try await victim.fake.daemon.signals.next("the empty value") {
             $0.member == "PropertiesChanged" ? $0.values : nil
         }
         #expect(signal[1].dictionaryValue?["Value"]?.bytesValue == [])
@@ -110,8 +110,8 @@ import Testing
     func unconfirmed() async throws {
         let victim = try await Victim()
         let manager = try #require(victim.publisher.manager)
-        _ = try await victim.fake.acquire(victim.path(victim.indicating), FakeBlueZ.device(1))
-        _ = try await victim.fake.acquire(victim.path(victim.notifying), FakeBlueZ.device(2))
+        _ = try await victim.fake.acquire(victim.path(victim.indicating), ScriptedBus.device(1))
+        _ = try await victim.fake.acquire(victim.path(victim.notifying), ScriptedBus.device(2))
         for _ in 0..<2 { _ = try await victim.publisher.nextSubscription() }
         var sent = 0
         while manager.updateValue(Data([1]), for: victim.indicating, onSubscribedCentrals: nil) { sent += 1 }
@@ -119,11 +119,11 @@ import Testing
         #expect(manager.updateValue(Data([2]), for: victim.notifying, onSubscribedCentrals: nil))
         // Readiness is for the one that was refused. BlueZ confirms what it has.
         for _ in 0..<sent {
-            try await victim.fake.peer.signals.next("an indication") {
+            try await victim.fake.daemon.signals.next("an indication") {
                 guard $0.member == "PropertiesChanged" else { return nil as Bool? }
                 return $0.values[1].dictionaryValue?["Value"]?.bytesValue == [1] ? true : nil
             }
-            try victim.fake.send(victim.path(victim.indicating), "Confirm", [])
+            try victim.fake.send(victim.path(victim.indicating), "Confirm")
         }
         try await victim.publisher.next("readiness") { if case .ready = $0 { true } else { nil } }
         #expect(manager.updateValue(Data([3]), for: victim.indicating, onSubscribedCentrals: nil))

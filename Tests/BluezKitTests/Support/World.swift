@@ -19,6 +19,14 @@ protocol World: Sendable {
     func nextEvent(_ what: String, where matches: @escaping @Sendable (String) -> Bool) async throws -> String
 }
 
+/// The world of a single test takes no control lines.
+extension World {
+    func control(_ line: String) async throws -> String { throw RigWorld.Refused(description: line) }
+    func nextEvent(_ what: String, where matches: @escaping @Sendable (String) -> Bool) async throws -> String {
+        throw RigWorld.Refused(description: what)
+    }
+}
+
 /// How long to wait for what must come, in seconds: the rig has bluetoothd's own pace, and this machine other work to
 /// do.
 let world_deadline: Double = Worlds.isRig ? 90 : 20
