@@ -55,7 +55,7 @@ import Testing
     }
 
     // `FileHandle.write(_:)` ends the program where it cannot write.
-    @Test("a problem that cannot be written is no crash", arguments: names)
+    @Test("a problem that cannot be written does not crash an example", arguments: names)
     func fullOutput(name: String) async throws {
         let process = Process()
         process.executableURL = URL(fileURLWithPath: "/bin/sh")
@@ -65,7 +65,7 @@ import Testing
         #expect(process.terminationReason == .exit && process.terminationStatus == 1)
     }
 
-    @Test("a machine without Bluetooth: one sentence", arguments: impatient)
+    @Test("an example says in one sentence that a machine has no Bluetooth", arguments: impatient)
     func powerOff(name: String) async throws {
         let simulator = try await Simulator()
         _ = try await simulator.control("rig power off")

@@ -59,7 +59,7 @@ import Testing
         }
     }
 
-    @Test("what is called off while Bluetooth is off is remembered once, however often that is done")
+    @Test("withdrawals while Bluetooth is off are remembered once, however often they are repeated")
     func calledOff() async throws {
         let world = try await SimulatedWorld(.calm)  // counts bytes
         let manager = PeripheralManager(options: world.managerOptions)

@@ -99,7 +99,7 @@ import Testing
         }
     }
 
-    @Test("a single interval is used for both")
+    @Test("a single advertising interval is used as minimum and maximum")
     func intervals() throws {
         #expect(try Advertisement([BluezAdvertisementMinimumIntervalKey: 100]).intervalMilliseconds == 100...100)
         #expect(

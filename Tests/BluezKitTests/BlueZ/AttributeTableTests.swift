@@ -143,7 +143,7 @@ import Testing
         #expect(tree.services.count == 1 && tree.characteristics.count == 1 && tree.descriptors.count == 1)
     }
 
-    @Test("of the interfaces of an object only those of attributes count")
+    @Test("only an object's attribute interfaces are read")
     func interfaces() throws {
         func add(_ interface: String, to tree: inout AttributeTable) throws -> String? {
             let entry = Value.Entry(.string(interface), .properties([("UUID", .string("180D"))]))
@@ -207,7 +207,7 @@ import Testing
     }
 
     @Test(
-        "GD-8 of the primary services those of the system are hidden; secondary ones are found where they are included")
+        "GD-8 system services are not listed as primary services; secondary ones are found where they are included")
     func visible() throws {
         var tree = AttributeTable()
         let secondary = Self.device + "/service0030"

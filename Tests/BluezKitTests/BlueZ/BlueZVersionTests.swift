@@ -14,14 +14,14 @@ import Testing
         #expect(BlueZVersion(modalias: text) == version)
     }
 
-    @Test("versions are compared by number")
+    @Test("versions of BlueZ are compared by number")
     func order() {
         #expect(BlueZVersion(5, 66) < BlueZVersion(5, 100))
         #expect(BlueZVersion(5, 100) < BlueZVersion(6, 0))
         #expect("\(BlueZVersion(5, 66))" == "5.66")
     }
 
-    @Test("of a daemon that hides its version, Connectable tells whether it is 5.79 or later")
+    @Test("if a daemon hides its version, Connectable shows whether it is 5.79 or later")
     func hidden() {
         #expect(!BlueZDaemon().givesSubscriberSockets && BlueZDaemon().losesServices)
         let later = BlueZDaemon(hasConnectable: true)

@@ -8,7 +8,7 @@ import Testing
     private static let freedesktop = "org.freedesktop.DBus.Error."
 
     @Test(
-        "CN-2 nearly every failure justifies another attempt",
+        "CN-2 nearly every failure to connect justifies another attempt",
         arguments: [
             (failed, "le-connection-abort-by-local"), (failed, "le-connection-timeout"), (failed, ""),
             (failed, "br-connection-unknown"), (failed, "Software caused connection abort"),

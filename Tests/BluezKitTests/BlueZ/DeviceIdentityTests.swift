@@ -19,7 +19,7 @@ import Testing
         for _ in 0..<1000 { #expect(DeviceIdentity(identifier: UUID()) == nil) }
     }
 
-    @Test("addresses as BlueZ writes them")
+    @Test("a device address is written as BlueZ writes it")
     func text() {
         let identity = DeviceIdentity(address: "F0:F1:F2:00:00:0a", isRandom: true)
         #expect(identity?.addressText == "F0:F1:F2:00:00:0A")

@@ -33,7 +33,7 @@ import Testing
         ("AdvertisingData", .dictionary(key: "y", value: "v", entries.map { .init(.byte($0), .variant(.bytes($1))) }))
     }
 
-    @Test("everything that the API shows is read, and nothing else is missed")
+    @Test("every property that the API shows is read from BlueZ's message, and unknown ones are ignored")
     func all() throws {
         var found = DeviceProperties()
         let changes = try apply(
@@ -99,7 +99,7 @@ import Testing
         #expect(found.isConnected && found.name == "New")
     }
 
-    @Test("what is not a dictionary of properties is an error, and changes nothing")
+    @Test("a value that is not a dictionary of properties is an error, and changes nothing")
     func malformed() throws {
         for value: Value in [
             .string("Name"), .strings(["Name"]), .uint32(1),
@@ -125,7 +125,7 @@ import Testing
         #expect(found.identity == nil)
     }
 
-    @Test("Bonded counts where there is one, and Paired before that")
+    @Test("Bonded decides about the bond; Paired does only if BlueZ has no Bonded")
     func bond() throws {
         #expect(try !properties([]).isBonded)
         #expect(try properties([("Paired", .bool(true))]).isBonded)
@@ -135,7 +135,7 @@ import Testing
 
     // Of two companies' entries in one advertisement the app got the last at first, and the first in each report after
     // that.
-    @Test("SC-8 of several entries of manufacturer data all are kept, in order, and the same one is for Apple's key")
+    @Test("SC-8 all entries of manufacturer data are kept in order, and Apple's key always has the same one")
     func manufacturerData() throws {
         var found = DeviceProperties()
         func one(_ entries: (UInt16, [UInt8])...) throws -> Data? {
@@ -156,7 +156,7 @@ import Testing
         #expect(try one() == nil)
     }
 
-    @Test("UUIDs that are none are left out, in lists and in service data")
+    @Test("invalid UUIDs are omitted from lists and from service data")
     func wrongUUIDs() throws {
         let data: [Value.Entry] = [
             .init(.string("x"), .variant(.bytes([1]))), .init(.string(Self.heartText), .variant(.bytes([2]))),
@@ -183,7 +183,7 @@ import Testing
         #expect(try solicited((0x03, [0x0D, 0x18]), (0xFF, [1])) == [], "not solicited")
     }
 
-    @Test("what BlueZ does not know any longer is removed, and a list of a wrong type removes nothing")
+    @Test("properties that BlueZ invalidates are removed, and an invalid list removes nothing")
     func invalidation() throws {
         let valid: [(String, Value)] = [
             ("Name", .string("Heart")), ("RSSI", .int16(-60)), ("TxPower", .int16(4)), manufacturers([(1, [2])]),

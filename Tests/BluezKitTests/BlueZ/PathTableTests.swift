@@ -26,7 +26,7 @@ import Testing
         #expect(hash("8yn0iYCKYHlIj4-BwPqk") != hash("GReLUrM4wMqfg9yzV3KQ"))
     }
 
-    @Test("which device a path belongs to")
+    @Test("the device's part of an object path is found")
     func devicePaths() {
         let device = "/org/bluez/hci0/dev_F0_F1_F2_00_00_01"
         for (path, length) in [
@@ -38,7 +38,7 @@ import Testing
         }
     }
 
-    @Test("names of children in introspection data")
+    @Test("names of child objects are read from introspection data")
     func children() {
         let xml = """
             <!DOCTYPE node PUBLIC "x" "y">

@@ -14,7 +14,7 @@ import Testing
         #expect(pool.count == 2)
     }
 
-    @Test("a text that is no UUID has no object, and takes no room")
+    @Test("text that is not a UUID gives no object, and is not kept")
     func wrong() {
         let pool = UUIDPool()
         for text in [

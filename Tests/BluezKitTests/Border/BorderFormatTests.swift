@@ -19,7 +19,7 @@ import Testing
     }
 
     // Written down here, so that a change of the format is seen.
-    @Test("a message is JSON with a version")
+    @Test("a border message is JSON with a version")
     func format() throws {
         let message = CentralMessage(request: .cancel(identity, ConnectionID(request: 7)), generation: 3)
         let (bytes, descriptors) = try BorderFormat.encode(message)
@@ -35,7 +35,7 @@ import Testing
         }
     }
 
-    @Test("what is not known is refused: another version, another message, a value out of range")
+    @Test("an unknown version, an unknown message and a value out of range are refused")
     func refusals() throws {
         #expect(throws: BorderFormat.Refusal(version: 2)) {
             try decode(CentralMessage.self, #"{"version":2,"message":{"request":{"endScan":{}}}}"#)
@@ -56,7 +56,7 @@ import Testing
         }
     }
 
-    @Test("an error is the same on the other side: code, texts, BlueZ's error and attempts", arguments: [false, true])
+    @Test("an error crosses the border unchanged: code, texts, BlueZ's error and attempts", arguments: [false, true])
     func errors(isATT: Bool) throws {
         let attempts = [BluezConnectAttempt(date: Date(timeIntervalSince1970: 5), name: "a.b", message: "no")]
         let error =
@@ -81,7 +81,7 @@ import Testing
         #expect(after.userInfo[BluezErrorAttemptsKey] as? [BluezConnectAttempt] == (isATT ? nil : attempts))
     }
 
-    @Test("SC-8 an advertisement is the same on the other side")
+    @Test("SC-8 an advertisement crosses the border unchanged")
     func advertisement() throws {
         var properties = DeviceProperties()
         (properties.name, properties.rssiDBm, properties.txPowerDBm) = ("Kit", -60, 4)
@@ -134,7 +134,7 @@ import Testing
         close(ends[1])
     }
 
-    @Test("any bytes are a message or an error")
+    @Test("arbitrary bytes decode as a border message or throw")
     func anyBytes() throws {
         let message = CentralEvent.peripheral(
             identity, .lost(1, next: nil, AppError(CBError(.connectionTimeout)), at: 5))

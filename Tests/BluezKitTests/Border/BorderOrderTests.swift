@@ -96,7 +96,7 @@ import Testing
         #expect(reader.centrals.withLock { $0.count } == 2)
     }
 
-    @Test("what waits for a channel to be published is released when Bluetooth is reset, and kept when it is off")
+    @Test("a waiting channel publication is released when Bluetooth is reset, and kept when it is off")
     func answers() {
         let manager = publisher(Reader())
         final class Owner: Sendable {}

@@ -56,7 +56,7 @@ import Testing
         try await central.powerOn()
     }
 
-    @Test("options that are no text are ignored, and the log says so")
+    @Test("adapter options that are not text are ignored and logged")
     func wrongType() async throws {
         let world = try await SimulatedWorld()
         let central = Central(world, options: [BluezManagerOptionAdapterKey: 1])

@@ -17,7 +17,7 @@ import Testing
         try await script.states.next("state") { $0 }
     }
 
-    @Test("D5 one question starts up, and nothing is known before its answer")
+    @Test("D5 one query starts the adapter controller, and the state is unknown before its answer")
     func start() async throws {
         let script = try await ScriptedBus()
         script.open()
@@ -30,7 +30,7 @@ import Testing
     }
 
     @Test(
-        "where the usual adapter does not exist the others are listed, and the one that answers that it is on is used")
+        "if the usual adapter does not exist, the others are listed, and the first that says it is powered is used")
     func others() async throws {
         let script = try await ScriptedBus()
         script.open()
@@ -47,7 +47,7 @@ import Testing
         #expect(script.turn { script.session.adapter.name } == "hci2" && script.states.all == [.poweredOn])
     }
 
-    @Test("where no adapter is on, the first one is used, in whatever order they answer")
+    @Test("if no adapter is powered, the first one is used, in whatever order they answer")
     func noneIsOn() async throws {
         let script = try await ScriptedBus()
         script.open()
@@ -92,7 +92,7 @@ import Testing
         #expect(try await next(busy) == .poweredOn)
     }
 
-    @Test("D10 a bluetoothd that comes back is asked again, and its links are mistrusted for a moment")
+    @Test("D10 a bluetoothd that comes back is asked again, and its links are not trusted for a moment")
     func restart() async throws {
         let script = try await ScriptedBus()
         try await script.powerOn()
@@ -106,7 +106,7 @@ import Testing
         #expect(script.turn { script.session.adapter.generation } == 1)
     }
 
-    @Test("D10 the links of each bluetoothd that comes back are mistrusted, and not only those of the first")
+    @Test("D10 the links of each bluetoothd that comes back are not trusted, and not only those of the first")
     func restartsAgain() async throws {
         let script = try await ScriptedBus()
         try await script.powerOn()
@@ -147,7 +147,7 @@ import Testing
         #expect(try await next(script) == .poweredOn)
     }
 
-    @Test("a power cycle that is refused is none: on the way off nothing has changed, on the way on it is off")
+    @Test("a refused power cycle leaves the adapter on if switching off failed, and off if switching on failed")
     func powerCycleRefused() async throws {
         let script = try await ScriptedBus()
         try await script.powerOn()

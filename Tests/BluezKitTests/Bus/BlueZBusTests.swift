@@ -10,7 +10,7 @@ import Testing
 
     // A program without a bus printed the same line with each attempt, six times in twelve seconds; and one that ended
     // in good order, just after its simulator, ended with that line.
-    @Test("that there is no bus is logged once, and only while a manager needs it")
+    @Test("a missing bus is logged once, and only while a manager needs it")
     func noBus() async throws {
         final class Observer: BlueZBusObserver {
             let losses = EventLog<Int>()

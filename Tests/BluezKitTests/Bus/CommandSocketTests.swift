@@ -55,7 +55,7 @@ import Testing
         queue.sync { #expect(log.all == ["room", "again"]) }
     }
 
-    @Test("a socket whose other end is closed is broken, and who waits for room hears of it")
+    @Test("a socket whose other end is closed is broken, and its waiting writer is notified")
     func broken() async throws {
         let socket = socket()
         _ = fill(socket)
@@ -75,7 +75,7 @@ import Testing
         #expect(socket.isDrained, "nothing more is sent of what it has")
     }
 
-    @Test("closing it twice does not close what has its number by then")
+    @Test("closing a socket twice does not close another one that has its descriptor by then")
     func closedTwice() throws {
         let socket = socket()
         socket.close()
@@ -89,7 +89,7 @@ import Testing
         }
     }
 
-    @Test("who waits for room in a socket that is closed is not called")
+    @Test("a writer that waits for room is not called when the socket is closed")
     func closedWhileFull() async {
         let socket = socket()
         _ = fill(socket)

@@ -83,7 +83,7 @@ import Testing
         }
     }
 
-    @Test("where no thread can be started blocks bring the events, until one can")
+    @Test("if no thread can be started, blocks deliver the events until one can")
     func noThread() async throws {
         let (allowed, refused) = (ProtectedBox(false), ProtectedBox(0))
         let recorder = Recorder(
@@ -118,7 +118,7 @@ import Testing
         #expect(log.all == (0..<300).map(String.init))
     }
 
-    @Test("what is posted during a callback is delivered after what was posted before it")
+    @Test("an event posted during a callback is delivered after those posted before it")
     func duringCallback() async throws {
         let bus = DispatchQueue(label: "test.bus")
         let box = ProtectedBox<Recorder?>(nil)
@@ -192,7 +192,7 @@ import Testing
         #expect(log.all == ["1", "2", "released"])
     }
 
-    @Test("a turn without events keeps nothing")
+    @Test("an inbox keeps nothing for a turn without events")
     func emptyTurn() {
         var recorder: Recorder? = Recorder(queue, log)
         queue.suspend()

@@ -16,7 +16,7 @@ import Testing
         return device.properties.services
     }
 
-    @Test("what a device has advertised is remembered for its identity, not for its object")
+    @Test("a device's advertised services are remembered by its identity, not by its object")
     func remembers() {
         AdvertisedServices.record(device(1, services))
         #expect(recalled(device(1)) == services)
@@ -24,7 +24,7 @@ import Testing
         #expect(recalled(device(1, isRandom: false)) == [], "another address of the same digits")
     }
 
-    @Test("what BlueZ knows is not replaced, and what it does not know is not noted")
+    @Test("services that BlueZ lists replace remembered ones, and a device without a list replaces nothing")
     func newest() {
         let other = [CBUUID(string: "180A")]
         AdvertisedServices.record(device(3, services))
@@ -35,7 +35,7 @@ import Testing
         #expect(recalled(device(3)) == other)
     }
 
-    @Test("the memory does not grow without a limit")
+    @Test("the memory of advertised services has a limit")
     func limit() {
         AdvertisedServices.record(device(4, services))
         for number in 100..<1100 { AdvertisedServices.record(device(number, services)) }

@@ -62,13 +62,13 @@ import Testing
         try await script.expectNoCall()
     }
 
-    @Test("CN-2 it ends when the attempt fails")
+    @Test("CN-2 the discovery for an attempt ends when the attempt fails")
     func failed() async throws {
         try await connectDiscovering().refuse("Failed", "le-connection-abort-by-local")
         try await expectEnd()
     }
 
-    @Test("CN-9 it has ended when the link goes before the attempt is answered")
+    @Test("CN-9 the discovery for an attempt has ended when the link is lost before BlueZ answers")
     func lostBond() async throws {
         let attempt = try await connectDiscovering()
         try connected(true)
@@ -79,7 +79,9 @@ import Testing
         #expect(script.central.discovery.description.contains("wished: nil"))
     }
 
-    @Test("CN-7 it ends when the app cancels, whether BlueZ answers the attempt or not", arguments: [false, true])
+    @Test(
+        "CN-7 the discovery for an attempt ends when the app cancels, whether BlueZ answers or not",
+        arguments: [false, true])
     func cancelled(isAnswered: Bool) async throws {
         let attempt = try await connectDiscovering()
         script.turn { script.central.cancel(core) }
@@ -90,7 +92,7 @@ import Testing
         try await script.expectNoCall()
     }
 
-    @Test("CN-14 it ends when the bond has been removed meanwhile")
+    @Test("CN-14 the discovery for an attempt ends if the bond was removed during it")
     func unbonded() async throws {
         let attempt = try await connectDiscovering()
         try script.change(path, BlueZ.device, [("Bonded", .bool(false)), ("Paired", .bool(false))])
@@ -99,7 +101,7 @@ import Testing
         try await expectEnd()
     }
 
-    @Test("CN-2 none runs for a peripheral that is not bonded")
+    @Test("CN-2 no discovery runs for an attempt to connect to a peripheral that is not bonded")
     func notBonded() async throws {
         _ = try await connect(isBonded: false)
         for _ in 0..<10 { try await script.expectNoCall() }

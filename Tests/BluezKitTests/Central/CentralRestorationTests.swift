@@ -60,7 +60,7 @@ import Testing
         #expect(restored.outcome == .connected)
     }
 
-    @Test("RS-3 where BlueZ does not tell of a peripheral, the app hears when that has taken too long")
+    @Test("RS-3 if BlueZ does not answer about a peripheral, the app hears of its restoration after a time limit")
     func isSilent() async throws {
         let restored = try await restore(.ignore, limit: .milliseconds(50))
         #expect(restored.events == ["restored 2", "poweredOn"])

@@ -10,7 +10,7 @@ import Testing
         ConnectAttempt(to: DetachedCentral.device(), in: role, hasExistingLease: hasExistingLease)
     }
 
-    @Test("only the first answer counts", arguments: [false, true])
+    @Test("only the first answer to a connection attempt counts", arguments: [false, true])
     func answers(hasExistingLease: Bool) {
         let attempt = attempt(hasExistingLease: hasExistingLease)
         #expect(!attempt.isAnswered)

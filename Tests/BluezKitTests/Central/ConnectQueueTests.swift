@@ -68,7 +68,8 @@ import Testing
     }
 
     @Test(
-        "one device attempts at a time: the next one when the link of the first is up, not when Connect has succeeded")
+        "devices connect one at a time: the next attempt starts when the first link is up, not when Connect has succeeded"
+    )
     func oneAtATime() async throws {
         let stage = try await Stage()
         try await stage.want(1)
@@ -171,7 +172,7 @@ import Testing
         #expect(question.sender != main && attempt.sender == question.sender)
     }
 
-    @Test("where the bus takes no other connection new links wait for one, and the log says so")
+    @Test("if the bus accepts no further connection, new links wait for one, and the log says so")
     func noLane() async throws {
         let stage = try await Stage {
             ($0.unanswered.late, $0.daemon.busyRetry) = (.zero, .milliseconds(1))
@@ -238,7 +239,7 @@ import Testing
         #expect(stage.isEmpty)
     }
 
-    @Test("with Bluetooth off no device waits; what BlueZ answers then, and after that, starts nothing")
+    @Test("no device waits to connect while Bluetooth is off, and BlueZ's late answers start nothing")
     func bluetoothOff() async throws {
         let stage = try await Stage()
         try await stage.want(1)

@@ -20,7 +20,7 @@ import Testing
         #expect(!filter.matches(two, []) && !filter.matches(two, [battery]))
     }
 
-    @Test("one option alone is enough, and the other one then matches nothing")
+    @Test("a filter by services alone matches no identifier, and one by identifiers alone no services")
     func oneOption() {
         let services = ConnectionEventFilter([.serviceUUIDs: [heart]])
         #expect(services.matches(one, [heart]) && !services.matches(one, []))

@@ -61,7 +61,7 @@ import Testing
         #expect(found.all.count == 1)
     }
 
-    @Test("an answer that is not wanted any longer is not read")
+    @Test("an answer about a device that is no longer wanted is not read")
     func late() async throws {
         let (script, found) = try await stage()
         let isWanted = ProtectedBox(true)
@@ -73,7 +73,7 @@ import Testing
         #expect(found.all.isEmpty)
     }
 
-    @Test("a thread that waits for all devices gets those that it wants, and none if BlueZ refuses")
+    @Test("a thread that waits for all devices gets the requested ones, and none if BlueZ refuses")
     func blocking() async throws {
         let (script, found) = try await stage()
         for isRefused in [false, true] {
@@ -148,7 +148,7 @@ import Testing
         #expect(script.turn { script.central.connected.isEmpty })
     }
 
-    @Test("where BlueZ does not say what it has, a device is looked for by listening")
+    @Test("if BlueZ refuses to list its devices, the requested device is searched for by listening")
     func followsRefused() async throws {
         let (script, _) = try await stage()
         script.answerRoutinely(Self.routine)

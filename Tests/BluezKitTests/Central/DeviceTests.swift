@@ -71,7 +71,7 @@ import Testing
         #expect(device.lastRSSI == -70)
     }
 
-    @Test("properties are those of BlueZ's messages")
+    @Test("a device's properties are those of BlueZ's messages")
     func messages() throws {
         let device = DetachedCentral.device()
         let uuids = UUIDPool()

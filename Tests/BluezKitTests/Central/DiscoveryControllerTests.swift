@@ -52,7 +52,7 @@ import Testing
         try await script.expectNoCall()
     }
 
-    @Test("what is wanted changes while BlueZ thinks: only the last filter follows")
+    @Test("if the scan changes while BlueZ sets a filter, only the last filter is set after it")
     func lastWish() async throws {
         let (script, core) = try await stage()
         scan(script, core, ["180D"])
@@ -148,7 +148,7 @@ import Testing
         try await script.expectNoCall()
     }
 
-    @Test("what the discovery of another program has heard is read, once, and only devices that it has heard are known")
+    @Test("devices heard by another program's discovery are read once, and unheard ones are left out")
     func joins() async throws {
         let (script, core) = try await stage()
         scan(script, core)

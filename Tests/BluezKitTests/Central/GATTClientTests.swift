@@ -118,7 +118,7 @@ import Testing
         try await stage.expect()
     }
 
-    @Test("the signal with which BlueZ announces the result of a read is no notification; another value is one")
+    @Test("the signal that echoes a read is not delivered as a notification, and another value is")
     func readEcho() async throws {
         let stage = try await Stage()
         let (heart, _) = try await stage.discover()
@@ -140,7 +140,7 @@ import Testing
     }
 
     @Test(
-        "a refused subscription is none: a value that comes nevertheless is not delivered, and the next try may succeed"
+        "a refused subscription delivers no values, and may succeed at the next try"
     )
     func refusedSubscription() async throws {
         let stage = try await Stage()
@@ -189,7 +189,8 @@ import Testing
     }
 
     // It is the connection that has the agent, and cannot be replaced as others are.
-    @Test("nothing is paired where too many calls on the first connection are unanswered: the app gets the refusal")
+    @Test(
+        "pairing does not start while too many calls on the first connection are unanswered: the app gets the refusal")
     func noPairing() async throws {
         let stage = try await Stage()
         stage.app.manager.pairing = .justWorks
@@ -235,7 +236,7 @@ import Testing
             try await stage.app.callbacks() == ["value error invalidHandle", "value error invalidHandle", "modified 1"])
     }
 
-    @Test("a table that BlueZ had before is read level by level, and a refusal for being busy is no answer")
+    @Test("an attribute table that BlueZ had before is read level by level, again where BlueZ was busy")
     func existingTable() async throws {
         let stage = try await Stage()
         try stage.script.change(stage.path, BlueZ.device, [("Connected", .bool(false))])
@@ -389,7 +390,7 @@ import Testing
         #expect(peripheral.canSendWriteWithoutResponse && peripheral.droppedWritesWithoutResponse == 0)
     }
 
-    @Test("RW-9 where BlueZ gives no socket one write is with BlueZ, and the others wait for its answer")
+    @Test("RW-9 if BlueZ gives no socket, one write is in progress at a time, and the others wait for its answer")
     func writesByCall() async throws {
         let stage = try await Stage()
         let (_, control) = try await stage.discover()

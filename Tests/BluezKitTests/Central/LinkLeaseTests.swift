@@ -62,7 +62,7 @@ import Testing
         #expect(try share(name, directory.path) == nil)
     }
 
-    @Test("without a file a link that we made is still ours")
+    @Test("a link that this process made is its own even without a lease file")
     func withoutFile() throws {
         for directory in [nil, "/proc/nowhere"] as [String?] {
             let lease = try LinkLease.make("\(life) dev_1", in: directory, for: UUID())
@@ -178,7 +178,7 @@ import Testing
         third.end()
     }
 
-    @Test("what is in the place of a file, and is none, is not used")
+    @Test("a symbolic link or a directory in the place of a lease file is not used")
     func foreignFiles() throws {
         let directory = try TemporaryDirectory()
         let target = try TemporaryDirectory()

@@ -105,7 +105,7 @@ import Testing
     }
 
     @Test(
-        "D6 on any refusal BlueZ is asked for signals, and no more for a socket on that link",
+        "D6 after any refusal of a socket BlueZ is asked for signals, and not for a socket again on that link",
         arguments: [
             ("InProgress", "In Progress"), ("NotPermitted", "Notify acquired"),
             ("NotSupported", "Operation is not supported"),
@@ -152,7 +152,7 @@ import Testing
         #expect(!heart.isNotifying && pair.receive() == [])
     }
 
-    @Test("D6 nothing is asked of a characteristic whose AcquireNotify BlueZ has not answered when the link ends")
+    @Test("D6 if the link ends before AcquireNotify is answered, the characteristic gets no further call")
     func unanswered() async throws {
         let stage = try await Stage(options: Self.sockets)
         let (heart, _) = try await stage.discover()
@@ -209,7 +209,7 @@ import Testing
         #expect(!found.isNotifying)
     }
 
-    @Test("D6 while another program is subscribed, values come by signals; while it has the socket, none come")
+    @Test("D6 values come by signals while another program is subscribed, and not at all while it has the socket")
     func otherProgram() async throws {
         let (world, central, sink, characteristic) = try await connectedSink(.v5_87)
         let other = try await BusClient(world.simulator.busAddress)

@@ -84,7 +84,7 @@ import Testing
         #expect(core.failed() == nil && core.request == nil && core.lost() == nil)
     }
 
-    @Test("the end of Bluetooth ends everything")
+    @Test("the end of Bluetooth ends every connection and request of a peripheral")
     func drop() {
         core.connect(.test(reconnects: true), connectionID: 1, to: device)
         core.connected()
@@ -93,7 +93,7 @@ import Testing
         #expect(core.request == nil && !core.isUp && core.pendingCancels == 0 && core.device == nil)
     }
 
-    @Test("the device is not kept")
+    @Test("a peripheral's core does not keep its device")
     func deviceIsWeak() {
         do { core.attach(DetachedCentral.device(5)) }
         #expect(core.device == nil)
@@ -159,7 +159,7 @@ import Testing
 
     // MARK: To the app
 
-    @Test("didConnect is made for the present connect only")
+    @Test("didConnect is called for the current connect only")
     func announcement() async throws {
         let app = DetachedApp()
         app.turn { app.core.announceConnection() }
@@ -215,7 +215,7 @@ import Testing
         #expect(try await app.callbacks() == [])
     }
 
-    @Test("CN-10 what was posted for an earlier connection does not reach the app")
+    @Test("CN-10 events of an earlier connection do not reach the app")
     func posts() async throws {
         let app = DetachedApp()
         app.turn { app.core.servicesChanged([:]) }
@@ -230,7 +230,7 @@ import Testing
         #expect(try await app.callbacks() == [])
     }
 
-    @Test("a new name is a callback, the same one is not, and one that BlueZ knew already is none")
+    @Test("a new name causes a callback; the same name, or one that BlueZ knew already, does not")
     func names() async throws {
         let app = DetachedApp()
         app.turn {
@@ -243,7 +243,7 @@ import Testing
         #expect(try await app.callbacks() == ["name Two"])
     }
 
-    @Test("O-18 O-44 a name that changes while Bluetooth is off, or on its way when it goes off, is no callback")
+    @Test("O-18 O-44 a name that changes while Bluetooth is off, or on its way when it goes off, causes no callback")
     func nameWhileOff() async throws {
         let app = DetachedApp()
         app.turn {

@@ -31,7 +31,9 @@ import Testing
         return central
     }
 
-    @Test("RT-1 ID-2 retrieved by its identity identifier, and connected", arguments: [false, true])
+    @Test(
+        "RT-1 ID-2 a peripheral with a private address is retrieved by its identity identifier, and connected",
+        arguments: [false, true])
     func retrieveByIdentity(isNear: Bool) async throws {
         let world = try await SimulatedWorld()
         let (first, sink) = try await bonded(world)
@@ -53,7 +55,7 @@ import Testing
     }
 
     @Test(
-        "RT-3 ID-2 connected by another program: retrieved as connected, or by its identity identifier",
+        "RT-3 ID-2 a peripheral that another program connected is retrieved as connected, or by its identity identifier",
         arguments: [false, true])
     func retrieveConnected(byService: Bool) async throws {
         let world = try await SimulatedWorld()

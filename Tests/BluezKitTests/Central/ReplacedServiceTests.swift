@@ -228,7 +228,7 @@ import Testing
         #expect(answers == 0)
     }
 
-    @Test("IV-1 what the app discovered after a change of the table stays valid when the change is reported")
+    @Test("IV-1 attributes discovered after a change of the table stay valid when the change is reported")
     func discoveredSince() async throws {
         let stage = try await Stage("Since", "C0:00:00:09:00:07")
         let (central, session) = (stage.central, stage.session)

@@ -60,7 +60,7 @@ import Testing
         #expect(script.turn { core.request != nil })
     }
 
-    @Test("CN-9 it is reported when BlueZ has made the link once more")
+    @Test("CN-9 a lost bond is reported when BlueZ has made the link a second time")
     func secondLink() async throws {
         try await connect().answer()
         try connected(false)
@@ -70,7 +70,7 @@ import Testing
     }
 
     @Test(
-        "CN-9 it is reported if BlueZ does not make the link again in time, in whichever order the end and the answer come",
+        "CN-9 a lost bond is reported if BlueZ makes no second link in time, whichever of end and answer comes first",
         arguments: [false, true])
     func away(isAnsweredLast: Bool) async throws {
         let attempt = try await connect(heldLoss: .seconds(3600), secondAttempt: .milliseconds(1))
@@ -80,7 +80,7 @@ import Testing
         try await wait { $0.request == nil }
     }
 
-    @Test("CN-9 the end of a link without a bond does not wait for that")
+    @Test("CN-9 the loss of a link without a bond is reported without waiting for a second link")
     func notBonded() async throws {
         try await connect(isBonded: false).answer()
         try connected(false)

@@ -126,7 +126,7 @@ import Testing
         #expect(stage.starts == 2 && stage.logged(Self.restarted) == 0)
     }
 
-    @Test("in true silence a scan is started again early once; where something was heard, the next one again")
+    @Test("a scan in true silence is restarted early once, and again only after something was heard")
     func startAgainOnce() async throws {
         let stage = try await Stage()
         stage.passFirstSeconds()
@@ -195,7 +195,7 @@ import Testing
         #expect(stage.world.simulator.knownDevices().isEmpty)
     }
 
-    @Test("without the option nothing is switched off, and the log suggests it once")
+    @Test("without the option a silent adapter is not switched off, and the log suggests it once")
     func notAllowed() async throws {
         let stage = try await Stage()
         try await stage.control("rig deaf power")
@@ -207,7 +207,7 @@ import Testing
     }
 
     @Test(
-        "D10 ST-6 with the option the adapter is power-cycled; the scan is resumed, or left to the app",
+        "D10 ST-6 with the option a silent adapter is power-cycled, and the scan is resumed or left to the app",
         arguments: [false, true])
     func powerCycle(resumes: Bool) async throws {
         let stage = try await Stage(options: Self.mayPowerCycle(resumes: resumes))
@@ -227,7 +227,7 @@ import Testing
         #expect(stage.logged(Self.restarted) == 1 && stage.logged(Self.advice) == 0)
     }
 
-    @Test("if it stays silent after that, the adapter is left alone until something was heard")
+    @Test("an adapter that stays silent after a power cycle is left alone until something is heard")
     func trueSilence() async throws {
         let stage = try await Stage(options: Self.mayPowerCycle(resumes: true))
         try await stage.control("rig deaf on")
@@ -248,7 +248,9 @@ import Testing
         #expect(stage.powerCalls == 4)
     }
 
-    @Test("with a link, a connect request, or a central that uses published services, nothing is switched off")
+    @Test(
+        "a silent adapter is not switched off if there is a link, a connect request, or a central using published services"
+    )
     func connections() async throws {
         let stage = try await Stage(options: Self.mayPowerCycle)
         let central = stage.central

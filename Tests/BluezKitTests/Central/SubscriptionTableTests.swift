@@ -27,7 +27,7 @@ import Testing
         #expect(table["/a"] == nil && table.all(of: client).isEmpty)
     }
 
-    @Test("those of a link are those of its client, not of its device")
+    @Test("the subscriptions of a link are those of its client, not of its device")
     func clients() {
         let (old, new, other) = (client(1), client(1), client(2))
         for (path, client) in [("/a", old), ("/b", new), ("/c", new), ("/d", other)] {

@@ -155,7 +155,7 @@ import Testing
         #expect(try await app.callbacks() == ["connected", "value 1"])
     }
 
-    @Test("CN-10 of an earlier link nothing is delivered")
+    @Test("CN-10 values of an earlier link are not delivered")
     func earlierLink() async throws {
         let subscription = try await started()
         let late = subscriber()

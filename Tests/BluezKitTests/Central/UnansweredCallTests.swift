@@ -244,7 +244,7 @@ import Testing
         #expect(try await central.read(again).get().count == 1)
     }
 
-    @Test("a socket for writes that BlueZ never gives: the write is not told, and the link ends")
+    @Test("if BlueZ never gives a socket for writes, the write is not reported, and the link ends")
     func noSocket() async throws {
         let world = try await SimulatedWorld(.calm)
         let times = ShortTimes(on: world.busAddress) { $0.gatt.pairingAnswer = .milliseconds(200) }
@@ -290,7 +290,7 @@ import Testing
         }
     }
 
-    @Test("what is lost with its connection was not answered, and counts for its device as before")
+    @Test("a call lost with its connection counts as unanswered for its device")
     func closed() throws {
         let blueZ = BlueZBus(address: BusAddress("unix:path=/nonexistent"))
         blueZ.timing.unanswered.calls = 2
@@ -303,7 +303,7 @@ import Testing
         }
     }
 
-    @Test("any number of other devices, whose addresses may rotate, does not end the pause of one")
+    @Test("calls to many other devices, whose addresses may rotate, do not end the pause of a device")
     func rotation() throws {
         let blueZ = BlueZBus(address: BusAddress("unix:path=/nonexistent"))
         blueZ.queue.sync {

@@ -36,7 +36,7 @@ import Testing
         #expect(characteristic.isNotifying)
     }
 
-    @Test("GD-12 back references are weak")
+    @Test("GD-12 back references of attributes are weak")
     func weakReferences() {
         var owner: CBService? = service()
         let characteristic = CBCharacteristic(
@@ -76,7 +76,7 @@ import Testing
         #expect(descriptor("2902", [1, 0, 7]) as? NSNumber == 1)
     }
 
-    @Test("descriptions have Apple's format")
+    @Test("descriptions of attributes have Apple's format")
     func descriptions() {
         let service = service("180F")
         #expect(service.description.wholeMatch(of: /<CBService: 0x[0-9a-f]+, isPrimary = YES, UUID = Battery>/) != nil)

@@ -110,7 +110,7 @@ import Testing
         #expect(name(attCode(0x80)) == "other")
     }
 
-    @Test("ERR-7 the misspelt case and its alias are one")
+    @Test("ERR-7 the misspelt error code and its alias are equal")
     func alias() {
         #expect(CBError.Code.unknownDevice == .unkownDevice)
         #expect(CBError.unknownDevice.rawValue == 12)

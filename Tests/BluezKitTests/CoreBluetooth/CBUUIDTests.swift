@@ -36,7 +36,7 @@ import Testing
     }
 
     #if compiler(>=6.2)  // exit tests
-    @Test("UU-2 MIS-12 any other text stops the process")
+    @Test("UU-2 MIS-12 text that is not a UUID stops the process")
     func invalidText() async {
         await #expect(processExitsWith: .failure) { _ = CBUUID(string: "180") }
         await #expect(processExitsWith: .failure) { _ = CBUUID(string: "180G") }
@@ -45,13 +45,13 @@ import Testing
         await #expect(processExitsWith: .failure) { _ = CBUUID(string: "0000180D00001000800000805F9B34FB") }
     }
 
-    @Test("UU-2 MIS-12 data of any other length stops the process")
+    @Test("UU-2 MIS-12 data that is not 2, 4 or 16 bytes long stops the process")
     func invalidData() async {
         await #expect(processExitsWith: .failure) { _ = CBUUID(data: Data([1, 2, 3])) }
     }
     #endif
 
-    @Test("UU-3 the form at creation is kept")
+    @Test("UU-3 a CBUUID keeps the form of its creation")
     func keepsItsForm() {
         #expect(CBUUID(string: "180D").data.count == 2)
         #expect(CBUUID(string: "180D").uuidString == "180D")
@@ -66,7 +66,7 @@ import Testing
         #expect(CBUUID(string: Self.custom.lowercased()).uuidString == Self.custom)
     }
 
-    @Test("UU-5 O-48 equality and hash ignore the length")
+    @Test("UU-5 O-48 equality and hash of UUIDs ignore their length")
     func equality() {
         let forms = [CBUUID(string: "180D"), CBUUID(string: "0000180d"), CBUUID(string: Self.long)]
         #expect(Set(forms).count == 1)
@@ -97,7 +97,7 @@ import Testing
     }
 
     @Test(
-        "UU-7 invalid text is nil, never a trap",
+        "UU-7 invalid UUID text from BlueZ gives nil, never a trap",
         arguments: [
             "", "18", "180G", "0000180d_0000-1000-8000-00805f9b34fb", "0000180d-0000-1000-8000-00805f9b34f",
             "0000180d-0000-1000-8000-00805f9b34fbb", "0000180d-0000-1000-8000-00805f9b34f-", "ä80d",

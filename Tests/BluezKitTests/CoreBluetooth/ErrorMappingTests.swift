@@ -52,7 +52,7 @@ import Testing
     func refusals(_ example: Example) { check(example) }
 
     @Test(
-        "ERR-1 ERR-8 O-46 everything else is a CBError",
+        "ERR-1 ERR-8 O-46 every error that the peer did not send is a CBError",
         arguments: [
             Example(.attributeRead, bluez + "NotConnected", "Not Connected", cb: .notConnected),
             Example(.attributeRead, bluez + "Failed", "Not connected", cb: .notConnected),
@@ -76,7 +76,7 @@ import Testing
     func others(_ example: Example) { check(example) }
 
     @Test(
-        "ERR-8 CN-13 errors of Connect",
+        "ERR-8 CN-13 each error of Connect becomes its CBError",
         arguments: [
             Example(.connect, bluez + "Failed", "le-connection-abort-by-local", cb: .connectionFailed),
             Example(.connect, bluez + "Failed", "Software caused connection abort", cb: .connectionFailed),
@@ -103,7 +103,7 @@ import Testing
     func connecting(_ example: Example) { check(example) }
 
     @Test(
-        "ERR-8 errors of pairing, advertising and publishing",
+        "ERR-8 each error of pairing, advertising and publishing becomes its CBError",
         arguments: [
             Example(.pair, bluez + "AuthenticationTimeout", "Authentication Timeout", cb: .encryptionTimedOut),
             Example(.pair, bluez + "Failed", "Not paired", cb: .encryptionTimedOut),
@@ -128,7 +128,7 @@ import Testing
         #expect(error is CBATTError == (example.domain == CBATTErrorDomain))
     }
 
-    @Test("each row of the table is the first to match what it describes")
+    @Test("each row of the error table is the first to match its own errors")
     func noRowIsHidden() {
         for (index, row) in ErrorMapping.rows.enumerated() {
             let (name, message) = (row.name.filling(), row.message.filling())
@@ -164,7 +164,7 @@ import Testing
     }
 
     @Test(
-        "CN-9 the reason for a disconnection",
+        "CN-9 the reason for a disconnection becomes its error",
         arguments: [
             ("org.bluez.Reason.Timeout", 6), ("org.bluez.Reason.Remote", 7), ("org.bluez.Reason.Authentication", 15),
             ("org.bluez.Reason.Local", 7), ("org.bluez.Reason.Suspend", 7), ("org.bluez.Reason.Unknown", 7),
@@ -177,7 +177,7 @@ import Testing
         #expect(cause?.userInfo[BluezErrorNameKey] as? String == reason)
     }
 
-    @Test("CN-9 lost keys of a bonded peer")
+    @Test("CN-9 lost keys of a bonded peer become peerRemovedPairingInformation")
     func disconnectingBonded() {
         let error = disconnectError(reason: "org.bluez.Reason.Authentication", message: "", isBonded: true)
         #expect((error as? CBError)?.code == .peerRemovedPairingInformation)

@@ -10,7 +10,7 @@ import Testing
     }
 
     @Test(
-        "the user's bus of systemd, the abstract socket of dbus-launch, a socket with a random name, TCP",
+        "a bus is reached by systemd's socket, dbus-launch's abstract socket, a random name or TCP",
         arguments: [
             "unix:path=DIR/bus", "unix:abstract=bluezkit-" + UUID().uuidString, "unix:tmpdir=DIR", "unix:dir=DIR",
             "tcp:host=127.0.0.1,port=0", "tcp:host=127.0.0.1,port=0,family=ipv4",

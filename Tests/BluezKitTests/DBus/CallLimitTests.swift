@@ -49,7 +49,7 @@ struct CallLimitTests {
         }
     }
 
-    @Test("an answer that has arrived is one, though this process comes to it after the deadline")
+    @Test("an answer that arrived in time counts, even if this process reads it after the deadline")
     func stopped() async throws {
         let bus = try PrivateBus(policy: .open)
         let (server, client) = (try await Peer.named(bus.busAddress), try await Peer.named(bus.busAddress))

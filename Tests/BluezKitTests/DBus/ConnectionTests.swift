@@ -142,7 +142,7 @@ struct ConnectionTests {
         try await released.next("the end of all threads") { $0 == "released" ? true : nil }
     }
 
-    @Test("its threads have a name that ps shows")
+    @Test("the threads of a connection have a name that ps shows")
     func threadName() async throws {
         let bus = try PrivateBus(policy: .open)
         let peer = try await Peer.named(bus.busAddress)
@@ -260,7 +260,7 @@ struct ConnectionTests {
         ] { #expect(try await log.next(expected) { $0 } == expected) }
     }
 
-    @Test("a call without reply expects none, and is not answered")
+    @Test("a call that expects no reply gets none")
     func noReply() async throws {
         let bus = try PrivateBus(policy: .open)
         let (server, client) = (try await Peer.named(bus.busAddress), try await Peer.named(bus.busAddress))
@@ -312,7 +312,7 @@ struct ConnectionTests {
         if before >= 0 { #expect(try await rules() == before) }
     }
 
-    @Test("a rule that the bus refuses is reported, and so is one with a quotation mark or a NUL in it")
+    @Test("a match rule that the bus refuses is reported, as is one that contains a quotation mark or a NUL")
     func refusedRule() async throws {
         let bus = try PrivateBus(policy: .open)
         let client = try await Peer.named(bus.busAddress)

@@ -10,7 +10,7 @@ import Testing
 struct MessageStreamTests {
     init() { DescriptorCloser.settle() }
 
-    @Test("what libdbus accepts is accepted, and read as it reads it, in both byte orders; what it refuses is refused")
+    @Test("messages are accepted, refused and read as libdbus does, in both byte orders")
     func sameAsLibdbus() {
         var generator = SeededGenerator(seed: 1)
         for number in 0..<20_000 {
@@ -116,7 +116,7 @@ struct MessageStreamTests {
         #expect(kept.count == 85)
     }
 
-    @Test("descriptors come with their messages, and what is not taken is closed")
+    @Test("descriptors arrive with their messages, and those that are not taken are closed")
     func descriptors() throws {
         let (ends, pipe) = (try socketPair(), try socketPair())
         defer { (ends + [pipe[0]]).forEach { close($0) } }

@@ -60,7 +60,7 @@ struct NamesTests {
     }
 
     @Test(
-        "what arrives is judged as libdbus judges it: every short path and name",
+        "received paths and names are judged as libdbus judges them: every short one",
         arguments: ["path", "interface", "error name", "member", "bus name"])
     func shortNames(_ kind: String) {
         let alphabet = Array("aZ0_-./: \u{E4}".utf8)
@@ -69,7 +69,7 @@ struct NamesTests {
         }
     }
 
-    @Test("what arrives is judged as libdbus judges it: every short signature")
+    @Test("received signatures are judged as libdbus judges them: every short one")
     func shortSignatures() {
         let alphabet = Array("yshvare({)}1".utf8)
         for length in 1...5 {
@@ -83,7 +83,7 @@ struct NamesTests {
         }
     }
 
-    @Test("what arrives is judged as libdbus judges it: what is nested or long, around the limits")
+    @Test("received names and signatures are judged as libdbus judges them: nested or long ones, around the limits")
     func limits() {
         for count in 1...70 {
             for (before, after) in [("a", ""), ("(", ")"), ("a{s", "}"), ("a(", ")"), ("(a", ")"), ("(a{s", "})")] {
@@ -102,7 +102,7 @@ struct NamesTests {
         }
     }
 
-    @Test("a name that arrives with a zero inside is none, nor is a signature with one")
+    @Test("a name or signature that contains a zero byte is invalid")
     func zeros() {
         #expect(cdbus_is_signature("s", 1) && !cdbus_is_signature("s", 2) && cdbus_is_signature("", 0))
         #expect(cdbus_path_length("/a") == 2 && cdbus_member_length("") == 0)

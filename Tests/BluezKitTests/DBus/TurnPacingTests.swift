@@ -74,7 +74,7 @@ struct TurnPacingTests {
         #expect(pause(4, after: 4 * Self.interval) == pacing.longest)
     }
 
-    @Test("what ends is not waited for: a turn without a signal is followed by no pause")
+    @Test("a pause ends with the flow of signals: none follows a turn without a signal")
     mutating func ends() {
         flow()
         #expect(pause(1, after: Self.interval) > 0)
@@ -82,7 +82,7 @@ struct TurnPacingTests {
         #expect(pause(1, after: 100 * Self.millisecond) == 0)
     }
 
-    @Test("no answer waits: not to a call of the last 100 ms, nor to one that is made in a pause, nor one of ours")
+    @Test("no answer is delayed: to a call of the last 100 ms, to one made in a pause, or one of ours")
     mutating func answers() {
         /// Whether a pause follows a signal that comes fast after the last turn.
         func pauses(hasOpenCalls: Bool, _ body: (inout TurnPacing) -> Void = { _ in }) -> Bool {

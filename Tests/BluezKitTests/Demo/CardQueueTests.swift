@@ -19,7 +19,7 @@ import Testing
         return (done, to)
     }
 
-    @Test("one central at a time, in order of arrival")
+    @Test("one central at a time receives the card, in order of arrival")
     func takesTurns() {
         var queue = CardQueue(card)
         #expect(queue.current == nil && send(&queue).done.isEmpty)

@@ -54,7 +54,7 @@ import Testing
         }
     }
 
-    @Test("frames have the documented layout")
+    @Test("frames of a card have the documented layout")
     func layout() {
         // The check value of CRC-32: "123456789" gives CBF43926.
         #expect(
@@ -145,7 +145,7 @@ import Testing
         #expect(error([Data([0])]) == .unknownFrame(0) && error([Data("EOM".utf8)]) == .unknownFrame(0x45))
     }
 
-    @Test("no frames make the receiver trap or keep more than the limit")
+    @Test("arbitrary frames neither trap nor make the receiver keep more than the limit")
     func survivesAnything() {
         var receiver = CardReceiver(limit: 300)
         var events = [0, 0, 0]
@@ -186,7 +186,7 @@ import Testing
         }
     }
 
-    @Test("errors name the cause and the remedy")
+    @Test("errors about cards name the cause and the remedy")
     func sentences() {
         #expect(
             CardError.tooLarge(2000, limit: 1000).sentence
@@ -224,7 +224,7 @@ import Testing
         #expect(name("FN;ENCODING=QUOTED-PRINTABLE:=1B[31mAda") == "\u{FFFD}[31mAda")
     }
 
-    @Test("progress fits the terminal")
+    @Test("the progress of a card fits the terminal")
     func progress() {
         #expect(
             CardText.progress(50_000, of: 100_000, width: 80).text

@@ -140,7 +140,7 @@ import Testing
     }
 
     // The sender said "Sent", and ended with success.
-    @Test("a card that is refused is no card that was sent", arguments: [false, true])
+    @Test("a refused card does not count as sent", arguments: [false, true])
     func refusedCard(isJSON: Bool) async throws {
         let simulator = try await Simulator(adapterAddresses: ["00:B1:5E:00:00:01", "00:B1:5E:00:00:02"])
         let json = isJSON ? ["--json"] : []
@@ -390,7 +390,8 @@ import Testing
 
     // SIGPIPE was ignored only once a command ran.
     @Test(
-        "texts that have no reader are no failure", arguments: [["--help"], ["help", "scan"], ["--version"]])
+        "a help or version text that has no reader is not a failure",
+        arguments: [["--help"], ["help", "scan"], ["--version"]])
     func unreadHelp(_ words: [String]) async throws {
         var ends: [Int32] = [-1, -1]
         try #require(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0, &ends) == 0)

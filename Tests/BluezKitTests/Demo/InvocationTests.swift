@@ -102,7 +102,7 @@ import Testing
         #expect(complaint("--help scna") == "there is no command 'scna'; did you mean scan?")
     }
 
-    @Test("a scenario may have a size if it is a crowd")
+    @Test("only the crowd scenario takes a size")
     func readsScenarios() throws {
         func scenario(_ line: String) throws -> Scenario? {
             guard case .simulate(let options, _) = try parse(line) else { return nil }
@@ -161,7 +161,7 @@ import Testing
     }
 
     @Test(
-        "a mistake is named in one sentence",
+        "a mistake on the command line is named in one sentence",
         arguments: [
             ("--json", "which command?"),
             ("heartrate", "there is no command 'heartrate'; did you mean heart-rate?"),

@@ -19,7 +19,7 @@ import Testing
         }
     }
 
-    @Test("the numbers stand below their headings")
+    @Test("the numbers of the ladder stand below their headings")
     func columns() {
         let lines = LadderRow.table(ThroughputRung.talk2017.map { LadderRow($0) }, width: 59).map(\.text)
         #expect(lines[0] == "  kbit/s                                   Apple calculated")

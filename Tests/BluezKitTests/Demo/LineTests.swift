@@ -46,7 +46,7 @@ import Testing
     }
 
     // A table in 20 columns had a name that was cut, and the line cut again behind it: "……".
-    @Test("what is cut in a column and again at the end of the line has one ellipsis", arguments: 5...9)
+    @Test("text that is cut in a column and again at the end of its line has one ellipsis", arguments: 5...9)
     func oneEllipsis(width: Int) {
         let row = Line("long name".clipped(to: 5)) + Line("  ") + Line("more")
         #expect(

@@ -5,7 +5,7 @@ import Testing
 @Suite struct LiveViewTests {
     private let size = Terminal.Size(columns: 20, rows: 5)
 
-    @Test("the block is drawn in one piece over the previous one")
+    @Test("a live view is drawn in one piece over the previous one")
     func drawsInPlace() {
         var view = LiveView(colour: false)
         let first = view.draw(["a", "b"], size: size)
@@ -14,7 +14,7 @@ import Testing
         #expect(second == "\u{1B}[?2026h\r\u{1B}[2Ac\u{1B}[K\n\u{1B}[J\u{1B}[?2026l")
     }
 
-    @Test("permanent lines are inserted above it")
+    @Test("permanent lines are inserted above a live view")
     func insertsAbove() {
         var view = LiveView(colour: false)
         _ = view.draw(["a"], size: size)
@@ -22,7 +22,7 @@ import Testing
         #expect(text == "\u{1B}[?2026h\r\u{1B}[1Anews\u{1B}[K\na\u{1B}[K\n\u{1B}[J\u{1B}[?2026l")
     }
 
-    @Test("it never fills the whole terminal, and a line never exceeds a row")
+    @Test("a live view never fills the whole terminal, and a line never exceeds a row")
     func staysWithinTheTerminal() {
         var view = LiveView(colour: false)
         let text = view.draw(Array(repeating: Line(String(repeating: "x", count: 50)), count: 50), size: size)
@@ -42,7 +42,7 @@ import Testing
         #expect(same == "\u{1B}[?2026h\r\u{1B}[1Az\u{1B}[K\n\u{1B}[J\u{1B}[?2026l")
     }
 
-    @Test("the cursor is restored once")
+    @Test("a live view restores the cursor once")
     func restoresTheCursor() {
         var view = LiveView(colour: false)
         let before = view.end()

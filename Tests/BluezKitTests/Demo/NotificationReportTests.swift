@@ -27,7 +27,7 @@ struct NotificationReportTests {
         #expect(report([:], app: nil).line.text == "--:--    (other)")
     }
 
-    @Test("what a phone sends is harmless on a terminal, and whole in JSON")
+    @Test("a phone's text is harmless on a terminal, and complete in JSON")
     func hostile() {
         let texts: [ANCSCommand.Attribute: String] = [
             .title: "\u{1B}]0;title\u{7}", .message: "two\nlines\u{202E}", .date: "\u{1B}[2J\u{1B}[2J\u{1B}[2J",
@@ -41,7 +41,7 @@ struct NotificationReportTests {
         #expect(json.contains(#""app":null"#) && json.contains(#""positiveAction":null"#))
     }
 
-    @Test("what a phone sends is harmless in errors, too")
+    @Test("a phone's text is harmless in errors, too")
     func hostileErrors() {
         let sentence = ANCSClient.NoAnswer(command: .appName("\u{1B}[2Ja\nb\u{202E}")).sentence
         #expect(sentence.hasPrefix("the phone was asked for the name of \u{FFFD}[2Ja\u{FFFD}b\u{FFFD}, "))

@@ -18,7 +18,7 @@ import Testing
         return table
     }
 
-    @Test("the strongest signal is on top, devices without one at the end")
+    @Test("the scan table has the strongest signal on top, and devices without one at the end")
     func sortsByStrength() {
         let table = table([device(1, "far", -90), device(2, "near", -40), device(3, "none", nil)])
         let lines = table.lines(width: 100, height: 24, at: 1).map(\.text)
@@ -54,21 +54,21 @@ import Testing
         #expect(table.lines(width: 100, height: 24, at: 1)[1].text.contains("Lamp"))
     }
 
-    @Test("one packet does not move a row far")
+    @Test("one packet does not move a device far in the scan table")
     func smoothsStrength() {
         var table = table([device(1, "a", -50)])
         _ = table.note(device(1, "a", -90), at: 1)
         #expect(table.lines(width: 100, height: 24, at: 1)[1].text.hasPrefix(" -62"))
     }
 
-    @Test("silent devices move down")
+    @Test("silent devices move down in the scan table")
     func sinksSilentDevices() {
         var table = table([device(1, "silent", -40), device(2, "alive", -80)])
         _ = table.note(device(2, "alive", -80), at: 11)
         #expect(table.lines(width: 100, height: 24, at: 12)[1].text.contains("alive"))
     }
 
-    @Test("the piped form has four fields, and no control characters from other devices")
+    @Test("the piped scan table has four fields, and no control characters from other devices")
     func writesPlainLines() {
         let line = ScanTable.plainLine(device(1, "a\tb\nc", -50, services: ["180D", "180F"])).text
         let fields = line.split(separator: "\t", omittingEmptySubsequences: false)

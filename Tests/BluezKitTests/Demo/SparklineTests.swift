@@ -9,19 +9,19 @@ import Testing
         return sparkline.text(width: width)
     }
 
-    @Test("the lowest value is the lowest bar, the highest the highest")
+    @Test("a sparkline shows the lowest value as the lowest bar, and the highest as the highest")
     func spansAllBars() {
         #expect(line([0, 1, 2, 3, 4, 5, 6, 7]) == "▁▂▃▄▅▆▇█")
         #expect(line([190, 40, 190]) == "█▁█")
     }
 
-    @Test("small changes look small")
+    @Test("small changes look small in a sparkline")
     func keepsSmallChangesSmall() {
         #expect(line([70, 71], leastSpan: 14) == "▄▅")
         #expect(line([70, 70, 70], leastSpan: 14) == "▅▅▅")
     }
 
-    @Test("only the last values are shown, and kept")
+    @Test("a sparkline shows and keeps only the last values")
     func showsTheLastValues() {
         #expect(line([0, 9, 0, 9, 9], width: 3) == "▁██")
         #expect(line([1, 2], width: 0).isEmpty && line([], width: 5).isEmpty && line([1], width: -1).isEmpty)
@@ -30,7 +30,7 @@ import Testing
         #expect(sparkline.values == [3, 4])
     }
 
-    @Test("it does not trap on any value")
+    @Test("a sparkline does not trap on any value")
     func survivesExtremes() {
         #expect(line([0, 65_535]) == "▁█")
         #expect(line([-40, 0, 65_535, 3]).count == 4)

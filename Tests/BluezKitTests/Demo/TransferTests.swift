@@ -154,7 +154,7 @@ struct TransferTests {
         #expect(try begin(offer) == .accept(offset: 0))
     }
 
-    @Test("a sender that has not heard of the end hears of it over the next link", arguments: [true, false])
+    @Test("a sender that missed the end of a transfer learns of it over the next link", arguments: [true, false])
     func unheardEnd(_ sendingIsCentral: Bool) throws {
         let (sender, receiver) = try ends(sendingIsCentral)
         var central = TransferPipe(sendingIsCentral ? sender : receiver, isPeripheral: false)
@@ -173,7 +173,7 @@ struct TransferTests {
         #expect(received == content)
     }
 
-    @Test("after a loss it continues from what has arrived", arguments: [true, false])
+    @Test("a transfer continues after a loss from the data that has arrived", arguments: [true, false])
     func loss(_ sendingIsCentral: Bool) throws {
         let (sender, receiver) = try ends(sendingIsCentral)
         var central = TransferPipe(sendingIsCentral ? sender : receiver, isPeripheral: false)
@@ -227,7 +227,7 @@ struct TransferTests {
     }
 
     // Each gave its own part the name of what the other one was receiving, and said that all was well.
-    @Test("what another program is receiving is left alone: neither replaced, nor written to, nor named")
+    @Test("a file that another program is receiving is neither replaced, written to nor named")
     func inUse() throws {
         let offer = try SentFile(source).offer
         let file = try PartialFile(target, offer)
@@ -240,7 +240,7 @@ struct TransferTests {
         #expect(received == content)
     }
 
-    @Test("blocks that were under way when the file was refused are no error: both ends hear the reason")
+    @Test("blocks sent before a file is refused cause no error: both ends get the reason")
     func refusedMeanwhile() throws {
         let missing = folder.path + "/missing"
         try FileManager.default.createDirectory(atPath: missing, withIntermediateDirectories: false)
@@ -327,7 +327,7 @@ struct TransferTests {
         #expect(received == Data())
     }
 
-    @Test("what is not a regular file is neither sent nor replaced")
+    @Test("a path that is not a regular file is neither sent nor replaced")
     func files() throws {
         for path in ["/dev/null", folder.path, folder.path + "/missing"] {
             #expect(throws: CardFile.Failure.self) { try SentFile(path) }
@@ -344,7 +344,7 @@ struct TransferTests {
     }
 
     // A folder that was called like the part was removed, with all that was in it, and a file of the user was replaced.
-    @Test("what is called like a part and is none is neither replaced nor removed")
+    @Test("a foreign file or folder named like a part is neither replaced nor removed")
     func foreignParts() throws {
         let offer = try SentFile(source).offer
         for name in [target + ".part", target + ".part.info"] {
@@ -365,7 +365,7 @@ struct TransferTests {
         #expect(throws: Never.self) { try PartialFile.checkWritable(target) }
     }
 
-    @Test("any bytes are a message or an error")
+    @Test("arbitrary bytes decode as a transfer message or throw")
     func hostile() throws {
         let messages: [TransferMessage] = [
             .again, .offer(try SentFile(source).offer), .accept(offset: 7), .data(Data([1, 2])), .done, .refuse("no"),
@@ -398,7 +398,7 @@ struct TransferTests {
     }
 
     // The whole file was divided by the time of what was left of it.
-    @Test("after a continuation the rate is that of what this process has moved")
+    @Test("the rate of a continued transfer counts only the data that this process has moved")
     func rateOfRest() {
         var display = TransferDisplay()
         display.begin(30_000)
@@ -411,7 +411,7 @@ struct TransferTests {
         #expect(display.summary(of: 50_000, in: 4).text == "50,000 bytes, all of them earlier")
     }
 
-    @Test("the bar, the rate and the time fit into a line")
+    @Test("the bar, rate and time of a transfer fit into a line")
     func display() {
         #expect(TransferDisplay.rate(999) == "999 B/s")
         #expect(TransferDisplay.rate(38_250) == "38.2 kB/s")

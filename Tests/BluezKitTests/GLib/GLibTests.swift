@@ -70,7 +70,7 @@ import Testing
         #expect(probe.all.contains { $0.contains("run by asynchronous code") } == (kind == "task"))
     }
 
-    @Test("a loop that ends and starts again loses nothing")
+    @Test("a GLib loop that ends and starts again loses nothing")
     func again() async throws {
         let probe = try probe("again", "50")
         for callback in ["state 5", "found", "connected", "subscribed"] { try await probe.next(callback) }

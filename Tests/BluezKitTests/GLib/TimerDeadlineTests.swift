@@ -27,7 +27,7 @@ import Testing
         return deadline.time
     }
 
-    @Test("a date becomes a time, also one in the past, and no date is no time")
+    @Test("a date becomes a deadline, also one in the past, and a missing date gives no deadline")
     mutating func dates() {
         #expect(update(0) == nil)
         #expect(update(1002) == 7_000_000)
@@ -51,7 +51,7 @@ import Testing
     }
 
     @Test(
-        "a timer that has fired has its next date; one that has not is tried again, ever more seldom, at last each second"
+        "a timer that fired gets its next date; one that did not is tried again at pauses that grow to a second"
     )
     mutating func retries() {
         _ = update(1001)

@@ -33,7 +33,7 @@ extension Hostile {
         }
 
         @Test(
-            "AccessDenied in the middle of a session: each request has its error, values go on, and so does everything later"
+            "AccessDenied during a session: each request gets its error, values continue, and later requests work"
         )
         func deniedInTheMiddle() async throws {
             let world = try await HostileWorld()

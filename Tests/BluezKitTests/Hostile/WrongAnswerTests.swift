@@ -42,7 +42,7 @@ extension Hostile {
         }
 
         @Test(
-            "AcquireWrite answered with a descriptor that is not a socket, or an invalid ATT_MTU",
+            "AcquireWrite answered with a non-socket or an invalid ATT_MTU harms no later operation",
             arguments: [
                 .uint16(0), .uint16(3), .uint16(.max), .string("large"),
             ] as [Value])
@@ -138,7 +138,7 @@ extension Hostile {
             "\u{0}x", "ä€𝄞",
         ]
 
-        @Test("introspection data that is not XML, or names unexpected children", arguments: invalidXML)
+        @Test("introspection data that is not XML or names unexpected children is ignored", arguments: invalidXML)
         func introspection(_ xml: Brief) async throws {
             let world = try await HostileWorld()
             let central = Central(world)

@@ -27,16 +27,16 @@ extension Hostile {
         @Test("properties of every wrong type are ignored", arguments: [false, true])
         func wrongTypes(isScanning: Bool) async throws { try await send(isScanning: isScanning) { $0.wrongProperties } }
 
-        @Test("invalid values: UUIDs, advertising data, addresses", arguments: [false, true])
+        @Test("invalid UUIDs, advertising data and addresses in signals are ignored", arguments: [false, true])
         func nonsense(isScanning: Bool) async throws { try await send(isScanning: isScanning) { $0.nonsense } }
 
-        @Test("empty, short, long and foreign bodies", arguments: [false, true])
+        @Test("signals with empty, short, long and foreign bodies are ignored", arguments: [false, true])
         func wrongBodies(isScanning: Bool) async throws { try await send(isScanning: isScanning) { $0.wrongBodies } }
 
-        @Test("objects at impossible paths", arguments: [false, true])
+        @Test("signals about objects at impossible paths are ignored", arguments: [false, true])
         func oddPaths(isScanning: Bool) async throws { try await send(isScanning: isScanning) { $0.oddPaths } }
 
-        @Test("a fault is reported in a log line that names the object")
+        @Test("a faulty signal is logged with the name of its object")
         func logged() async throws {
             let world = try await HostileWorld()
             let app = try await Subscriber(world)

@@ -5,7 +5,7 @@ import Testing
 @testable import BluezKit
 
 @Suite struct BluetoothSocketTests {
-    @Test("addresses are as the kernel has them, both ways, and others than those of LE devices are none")
+    @Test("addresses of LE devices are converted to and from the kernel's form, and others are refused")
     func addresses() throws {
         let device = DeviceIdentity(address: 0xF0F1_F200_0003, isRandom: true)
         let address = L2CAPAddress(device, psm: 0x80)

@@ -71,7 +71,7 @@ import Testing
     }
 
     @Test(
-        "L2-5 what is delivered on a queue takes turns with the app's own work there, and one queue can follow another")
+        "L2-5 stream events on a queue alternate with the app's own work there, and one queue can replace another")
     func turnsOnQueue() async throws {
         let (channel, end) = try pair()
         defer { close(end) }

@@ -40,7 +40,9 @@ import Testing
         #expect(failed == 0)
     }
 
-    @Test("one sequence, told in full", .enabled(if: settings["BLUEZKIT_MODEL_REPLAY"] != nil))
+    @Test(
+        "a single sequence of the model is replayed with a full log",
+        .enabled(if: settings["BLUEZKIT_MODEL_REPLAY"] != nil))
     func replay() async throws {
         let line = Self.settings["BLUEZKIT_MODEL_REPLAY"] ?? ""
         let script = try #require(UInt64(line).map { Script(seed: $0) } ?? Script(line: line))
@@ -70,7 +72,7 @@ import Testing
         #expect(Script(line: "make 0; fly 1") == nil)
     }
 
-    @Test("irrelevant steps are left out")
+    @Test("irrelevant steps are removed from a failing sequence")
     func shrinking() async {
         let script =
             Script(line: "make 0; get 0 0; connect 0 0; pause 3; cancel 0 0; end 0; settle; scan 0") ?? Script([])
@@ -82,7 +84,7 @@ import Testing
         #expect("\(shortest)" == "connect 0 0; cancel 0 0")
     }
 
-    @Test("every verb and habit occurs, and no app stays busy forever")
+    @Test("random sequences contain every verb and habit, and no app stays busy forever")
     func variety() {
         let scripts = (0..<3000 as Range<UInt64>).map { Script(seed: $0) }
         let verbs = Set(scripts.flatMap(\.steps).map(\.verb))

@@ -11,7 +11,7 @@ import Testing
 // peripheral paired and the read succeeded, but the keys were lost with the link. Now the agent is registered once
 // more.
 @Suite struct BondableAgentTests {
-    @Test("CN-14 what an app can do for pairing changes while it is connected: what pairs then is bonded")
+    @Test("CN-14 an app's pairing abilities change while it is connected: a device that pairs then is bonded")
     func changesCapability() async throws {
         let world = try await SimulatedWorld()
         let central = Central(world)

@@ -158,7 +158,7 @@ import Testing
         try await stage.script.expectNoCall()
     }
 
-    @Test("where bonding stays off after the registration it is repeated, and not without end")
+    @Test("while bonding stays off, the agent is registered again, up to a limit")
     func notPairable() async throws {
         let stage = try await Stage()
         stage.turn { stage.service.updateAgent() }
@@ -171,7 +171,7 @@ import Testing
         try await stage.script.expectNoCall()
     }
 
-    @Test("where bonding is on again after a repeated registration it is left at that")
+    @Test("once bonding is on after a repeated registration, the agent is not registered again")
     func pairableAgain() async throws {
         let stage = try await Stage()
         stage.turn { stage.service.updateAgent() }
@@ -199,7 +199,7 @@ import Testing
 
     // MARK: Questions
 
-    @Test("a question without a handler is refused, and the role hears of it; just works needs no question")
+    @Test("a question without a handler is refused, and the role is informed; just works needs no question")
     func policies() async throws {
         let stage = try await Stage()
         try await stage.register()
@@ -299,7 +299,7 @@ import Testing
         #expect(stage.log.all.filter { $0 == "app ended" }.count == 1)
     }
 
-    @Test("of several apps with the device one that accepts decides, then the first one that asks")
+    @Test("if several apps have the device, the first one that accepts decides, then the first one that asks")
     func severalApps() async throws {
         let stage = try await Stage()
         try await stage.register()

@@ -73,7 +73,7 @@ import Testing
         try await eventually("no update is under way") { core.updatesInFlight.count == 0 }
     }
 
-    @Test("when Bluetooth goes there are no subscribers, in silence")
+    @Test("subscribers are removed without a callback when Bluetooth goes off")
     func forgetting() {
         let core = role.core()
         let subscribers = CharacteristicSubscribers(of: characteristic, core)

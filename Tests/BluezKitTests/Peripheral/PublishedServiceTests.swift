@@ -19,7 +19,7 @@ import Testing
 
     // MARK: Validation
 
-    @Test("PB-8 PB-9 what BlueZ and Apple take is not refused")
+    @Test("PB-8 PB-9 services that BlueZ and Apple accept are not refused")
     func right() {
         #expect(flaw(CBMutableService(type: sinkUUID(0x100), primary: true)) == nil)
         #expect(flaw(CBMutableService(type: sinkUUID(0x100), primary: false)) == nil)
@@ -40,7 +40,7 @@ import Testing
         #expect(flaw(described) == nil)
     }
 
-    @Test("PB-8 PB-9 what they do not take is refused, and the reason names the characteristic")
+    @Test("PB-8 PB-9 services that BlueZ or Apple does not accept are refused, and the reason names the characteristic")
     func wrong() {
         func described(_ uuid: CBUUID, _ value: Any?) -> CBMutableCharacteristic {
             let characteristic = local(0x110, .read)
@@ -80,7 +80,7 @@ import Testing
 
     // MARK: For BlueZ
 
-    @Test("PB-10 properties and permissions in BlueZ's words")
+    @Test("PB-10 properties and permissions become BlueZ's flags")
     func flags() {
         func flags(_ properties: CBCharacteristicProperties, _ permissions: CBAttributePermissions) -> [String] {
             PublishedCharacteristic(local(0x110, properties, permissions), core: core).flags

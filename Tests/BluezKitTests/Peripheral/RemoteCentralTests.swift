@@ -6,7 +6,7 @@ import Testing
 @Suite struct RemoteCentralTests {
     private let path: ObjectPath = "/org/bluez/hci0/dev_F0_00_00_00_00_01"
 
-    @Test("what comes before its address is known waits, in order, and then finds the last MTU")
+    @Test("requests of a central wait in order until its address is known, and then see the last MTU")
     func introduction() {
         let central = RemoteCentral(path)
         var (order, lengths): ([Int], [Int]) = ([], [])

@@ -19,7 +19,7 @@ import Testing
         return found.all
     }
 
-    @Test("what BlueZ says with a request is read, and what is missing has its default")
+    @Test("the options of BlueZ's request are read, and missing ones have defaults")
     func right() async throws {
         let device: ObjectPath = "/org/bluez/hci0/dev_F0_00_00_00_00_01"
         let options = try await read([
@@ -41,7 +41,7 @@ import Testing
         #expect(options.map { $0?.mtuBytes } == [23, 23, 23, 65_535])
     }
 
-    @Test("a value of a wrong type is an error, and so is what is no dictionary of options")
+    @Test("an option of a wrong type is an error, as is a value that is not a dictionary")
     func wrong() async throws {
         let wrong: [Value] = [
             .properties([("offset", .uint32(1))]), .properties([("offset", .string("1"))]),

@@ -64,7 +64,7 @@ final class NotificationReader: @unchecked Sendable {
 
 @Suite("Notifications of a device that is no iPhone")
 struct ANCSClientTests {
-    @Test("a device without the service is reported")
+    @Test("a device without Apple's notification service is reported")
     func unavailable() async throws {
         let central = Central(try await SimulatedWorld())
         try await central.powerOn()
@@ -104,7 +104,7 @@ struct ANCSClientServiceTests {
 @Suite("Notifications of a phone whose app starts twice, and stops in its handler")
 struct ANCSClientHandlerTests {
     // Commands that were decided on before the handler called `stop()` were still written.
-    @Test("after start() twice it is ready once; after stop() in the handler nothing is asked of the phone")
+    @Test("start() called twice makes the client ready once, and after stop() the phone gets no further request")
     func stops() async throws {
         let accessory = try await Accessory()
         let world = accessory.world

@@ -195,7 +195,7 @@ struct ANCSSessionTests {
         #expect(next.reported == [3: 1])
     }
 
-    @Test("what follows a complete answer is ignored, also before the answer to its write")
+    @Test("bytes after a complete answer are ignored, also before the answer to its write")
     func repeatedAnswer() {
         var phone = ModelPhone()
         phone.handle(Self.event(7))

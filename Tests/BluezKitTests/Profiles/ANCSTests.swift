@@ -34,7 +34,7 @@ struct ANCSTests {
         }
     }
 
-    @Test("commands have Apple's layout")
+    @Test("commands to a phone have Apple's layout")
     func commands() {
         #expect(Self.command.data == Data([0, 4, 3, 2, 1, 0, 1, 0, 1, 3, 0, 4]))
         #expect(ANCSCommand.appName("a.b").data == Data([1, 0x61, 0x2E, 0x62, 0, 0]))
@@ -68,7 +68,7 @@ struct ANCSTests {
         #expect(response.texts[.title] == String(repeating: "通", count: length / 3))
     }
 
-    @Test("what was not asked for is an error")
+    @Test("an answer that was not requested is an error")
     func hostile() {
         func error(_ bytes: [UInt8]) -> ANCSResponse.Invalid? {
             var response = ANCSResponse(to: Self.command)

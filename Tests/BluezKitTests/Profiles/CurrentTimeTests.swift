@@ -114,7 +114,7 @@ import Testing
         #expect(saving.timeZone == nil)
     }
 
-    @Test("the accuracy of a clock")
+    @Test("the accuracy of a clock is read and written")
     func reference() throws {
         typealias Accuracy = ReferenceTimeInformation.Accuracy
         #expect(Accuracy(seconds: 0.1).seconds == 0.125 && Accuracy(seconds: 31.625).rawValue == 253)

@@ -81,7 +81,7 @@ struct MessageChannelTests {
         withExtendedLifetime(central) {}
     }
 
-    @Test("when the other end does not read there is soon no room, and nothing is lost")
+    @Test("if the other end does not read, there is soon no room, and nothing is lost")
     func room() async throws {
         let (central, messages) = try await open { channel in
             channel.isReading = false
@@ -123,7 +123,7 @@ struct MessageChannelTests {
     // `close()` closed the streams at once, although some of a message that `send` had accepted waited for space. Now
     // it waits until that has left.
     @Test(
-        "what send has accepted arrives, although the channel is closed and released in the next line",
+        "every message that send accepted arrives, although the channel is closed and released at once",
         arguments: [1_000, 65_536, 3_000_000], [true, false])
     func accepted(_ length: Int, _ isReadAtOnce: Bool) async throws {
         let (received, begun) = (EventLog<Int>(), EventLog<Bool>())

@@ -47,7 +47,7 @@ struct MessageCodingTests {
         #expect(found == messages, "byte by byte")
     }
 
-    @Test("what is too long is an error at once, for good, and takes no memory")
+    @Test("a message that is too long is an error at once and for good, and takes no memory")
     func limit() throws {
         var decoder = MessageDecoder(limit: 5)
         decoder.append(try MessageEncoder().encode(Data("fits.".utf8)) + [6, 0, 0, 0])
@@ -63,7 +63,7 @@ struct MessageCodingTests {
         #expect(MessageError.tooLong(6, limit: 5).localizedDescription.contains("6 bytes"))
     }
 
-    @Test("any bytes, in any pieces, are messages within the limit or an error")
+    @Test("arbitrary bytes, in any pieces, decode as messages within the limit or throw")
     func mutations() throws {
         let good = try stream()
         for _ in 0..<2000 {

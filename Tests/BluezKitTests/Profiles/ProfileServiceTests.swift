@@ -137,7 +137,7 @@ import Testing
 
     // Restoring compared types and properties only: a service kept the permissions and values of an earlier version of
     // the app, and an unpaired central's write reached the app. Everything that can differ is compared now.
-    @Test("R-19 a service that this version of the app makes otherwise is not continued")
+    @Test("R-19 a restored service that this version of the app makes differently is not continued")
     func outdated() {
         let pairs: [(any StandardService, any StandardService)] = [
             (HealthThermometerService(), HealthThermometerService(requiresEncryption: true)),
@@ -159,7 +159,7 @@ import Testing
         }
     }
 
-    @Test("R-19 two services of one type continue with a restored one each, and a third with none")
+    @Test("R-19 two services of one type each continue a restored one, and a third starts new")
     func twins() {
         func battery() -> BatteryService { BatteryService(level: BatteryLevel(percent: 1)) }
         let restored = [battery().service, battery().service]

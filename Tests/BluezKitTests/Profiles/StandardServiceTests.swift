@@ -102,7 +102,7 @@ final class RecordingManager: CBPeripheralManager, @unchecked Sendable {
         #expect(manager.answers.map(\.result) == [.writeNotPermitted])
     }
 
-    @Test("a level is sent when it changes, and only then")
+    @Test("a battery level is sent when it changes, and only then")
     func updates() {
         let battery = BatteryService(level: BatteryLevel(percent: 87))
         #expect(battery.update(BatteryLevel(percent: 87), by: manager))
@@ -147,7 +147,7 @@ final class RecordingManager: CBPeripheralManager, @unchecked Sendable {
         #expect(!sensor.send(measurement, by: manager))
     }
 
-    @Test("the time is that of the request")
+    @Test("the current time is that of the read request")
     func time() throws {
         let zone = try #require(TimeZone(identifier: "Asia/Tokyo"))
         var now = Date(timeIntervalSince1970: 1_700_000_000)

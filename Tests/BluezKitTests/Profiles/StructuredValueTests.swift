@@ -215,7 +215,7 @@ import Testing
         }
     }
 
-    @Test("values in units: speeds, weights, temperatures, dates")
+    @Test("values have their units: speeds, weights, temperatures, dates")
     func units() throws {
         #expect(
             Self.temperature.celsius == 36.6 && Self.temperature.time?.date(in: .gmt)?.timeIntervalSince1970 == 1.7e9)

@@ -133,7 +133,7 @@ import Testing
         #expect(directory.files.isEmpty, "there is nothing to preserve")
     }
 
-    @Test("D11 what was noted is on disk at once, and the next process gets it")
+    @Test("D11 recorded intents are on disk at once, and the next process gets them")
     func preserves() throws {
         let directory = try TemporaryDirectory()
         var book: IntentBook? = try book(directory)
@@ -205,7 +205,7 @@ import Testing
 
     // The log said that state was preserved again, with no directory there, when the manager was released.
     @Test(
-        "D11 a directory that is deleted comes back with the next change, which is said, and not with the end of the work"
+        "D11 a deleted directory is created again with the next change, which is logged, and not when the work ends"
     )
     func deletedDirectory() async throws {
         _ = LogCapture.shared
@@ -229,7 +229,7 @@ import Testing
         withResourceLimit(RLIMIT_NOFILE, rlim_t(STDERR_FILENO + 1), body)
     }
 
-    @Test("a file with wrong content is treated as none, and replaced by the next change")
+    @Test("a file with wrong content is ignored, and replaced by the next change")
     func wrongContent() throws {
         let directory = try TemporaryDirectory()
         try Data("nonsense".utf8).write(to: URL(fileURLWithPath: directory.file("app")))
@@ -241,7 +241,7 @@ import Testing
         #expect(snapshot.peripherals.map(\.identifier) == [record(1).identifier])
     }
 
-    @Test("an object that has no record any more removes it, and so does a release of any object")
+    @Test("a new object without a record removes its predecessor's record, and so does any release of it")
     func removedRecords() throws {
         let (old, new) = (NSObject(), NSObject())
         let book = try book(TemporaryDirectory())

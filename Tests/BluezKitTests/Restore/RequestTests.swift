@@ -32,7 +32,7 @@ import Testing
     }
 
     @Test(
-        "CN-1 any start delay is one that a clock can have",
+        "CN-1 any start delay is limited to one that a clock can represent",
         arguments: [
             (-1, 0), (-.infinity, 0), (.nan, 0), (.infinity, 1e6), (1e300, 1e6), (0.5, 0.5),
         ] as [(Double, Double)])
@@ -77,7 +77,7 @@ import Testing
 
     // Advertising with Apple's key for manufacturer data, or with UUIDs as strings, was confirmed, without a word that
     // it was not on the air.
-    @Test("LX-6 what startAdvertising ignores is logged, with the key that has an effect")
+    @Test("LX-6 advertisement data that startAdvertising ignores is logged, with the key that has an effect")
     func ignoredKeys() async throws {
         let log = LogCapture.shared
         let before = log.count("BluezAdvertisementTxPower")
@@ -95,7 +95,7 @@ import Testing
         #expect(log.count("BluezAdvertisementTxPower") == before)
     }
 
-    @Test("an advertisement request from a file that BlueZ could not carry out is an error, and no trap")
+    @Test("an advertisement request in a file that BlueZ could not carry out is an error, and does not trap")
     func wrongFile() throws {
         for text in [
             #"{"manufacturerData":"/w=="}"#, #"{"txPowerDBm":1000000}"#, #"{"minimumIntervalMilliseconds":1e300}"#,

@@ -25,7 +25,7 @@ import Testing
         return try #require(RestorationPlan(snapshot, live).items.first).outcome
     }
 
-    @Test("the table, exhaustively: state, bond then and now, generation, adapter, link now")
+    @Test("the restoration table is complete: state, bond then and now, generation, adapter, link now")
     func table() throws {
         for state in [Snapshot.Peripheral.State.connecting, .connected] {
             for bits in 0..<32 {
@@ -48,7 +48,7 @@ import Testing
         }
     }
 
-    @Test("an unknown generation is never the same")
+    @Test("an unknown generation of bluetoothd never counts as the same")
     func unknownLife() throws {
         var snapshot = Snapshot(role: .central, identifier: "x", app: "", boot: "", saved: Date())
         snapshot.peripherals = [

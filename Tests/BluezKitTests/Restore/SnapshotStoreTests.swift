@@ -420,7 +420,7 @@ import Testing
     // The directory was made when the store was opened, and never again; its lock, in a deleted file, kept no process
     // out any more.
     @Test(
-        "R-29 what is deleted under a store is there again with the next change, and others are kept out again",
+        "R-29 state deleted under a store is written again with the next change, and other stores are kept out again",
         arguments: ["central-app.json", "central-app.lock", ".", ".."])
     func deleted(_ name: String) throws {
         let parent = try TemporaryDirectory()

@@ -158,7 +158,7 @@ extension Scenarios {
         }
 
         @Test(
-            "SC-2 SC-6 one who joins a scan hears of every peripheral, in whatever order and spelling it names the services"
+            "SC-2 SC-6 a consumer that joins a scan hears of every peripheral, whatever the order and spelling of its services"
         )
         func joinsScan() async throws {
             let world = try await Worlds.make()

@@ -128,7 +128,7 @@ extension Scenarios {
         }
 
         // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.
-        @Test("CN-14 both show a number, and the app confirms it", arguments: [true, false])
+        @Test("CN-14 both devices show a number, and the app confirms it", arguments: [true, false])
         func compares(areEqual: Bool) async throws {
             let shown = EventLog<String>()
             var pairing = Pairing()

@@ -108,7 +108,7 @@ extension Scenarios {
         }
 
         @Test(
-            "R-19 RS-14 what an earlier version of the program has published otherwise is withdrawn, the rest stays")
+            "R-19 RS-14 services that the program now publishes differently are withdrawn, and the rest stays")
         func revised() async throws {
             let world = try await Worlds.make()
             let directory = try await left(world) { manager in
@@ -132,7 +132,7 @@ extension Scenarios {
 
         // Slow: in the rig, bluetoothd is stopped and started, and a manager waits three seconds for it.
         @Test(
-            "R-19 RS-17 restored while bluetoothd is not there: they wait for it, and are then as good as others, or withdrawn",
+            "R-19 RS-17 objects restored without bluetoothd wait for it, and then work like others or are withdrawn",
             arguments: [false, true])
         func servicesWhileAway(_ isWithdrawn: Bool) async throws {
             let world = try await Worlds.make()
@@ -164,7 +164,9 @@ extension Scenarios {
         }
 
         // Slow: in the rig, bluetoothd restarts, and the heart connects.
-        @Test("R-19 ST-6 what was not taken before a restart of bluetoothd is not handed out after it: it has ended")
+        @Test(
+            "R-19 ST-6 restored objects not taken before a restart of bluetoothd have ended, and are not handed out after it"
+        )
         func notTaken() async throws {
             let world = try await Worlds.make()
             let published = try await left(world) { try await publish($0) }
@@ -359,7 +361,8 @@ extension Scenarios {
             #expect(heart.state == .disconnected)
         }
 
-        @Test("R-19 R-13 what was restored is not lost with a consumer that ends before it takes it", arguments: 0...2)
+        @Test(
+            "R-19 R-13 restored objects are not lost with a consumer that ends before it takes them", arguments: 0...2)
         func cancelledConsumer(_ kind: Int) async throws {
             let world = try await Worlds.make()
             let published = try await left(world) { try await publish($0) }
@@ -396,7 +399,7 @@ extension Scenarios {
             try await within { try await central.cancelPeripheralConnection(heart) }
         }
 
-        @Test("R-19 what is called off before the first state is not handed out as restored")
+        @Test("R-19 services and advertisement withdrawn before the first state are not handed out as restored")
         func calledOffEarly() async throws {
             let world = try await Worlds.make()
             let directory = try await left(world) { try await publish($0) }

@@ -32,7 +32,7 @@ extension Scenarios {
             return (world, central, device, ChannelUser(channel, isReading: isReading, keeping: central))
         }
 
-        @Test("both worlds' devices open channels to each other, and speak alike about them")
+        @Test("the devices of simulator and rig open channels to each other, and report them alike")
         func worlds() async throws {
             let world = try await Worlds.make()
             try await world.prepareChannels()
@@ -177,7 +177,7 @@ extension Scenarios {
 
         // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.
         @Test(
-            "L2-6 O-42 what had arrived is read, then each stream ends once, whatever ends the channel",
+            "L2-6 O-42 data that had arrived is read, then each stream ends once, whatever ends the channel",
             arguments: End.allCases)
         func ends(_ end: End) async throws {
             let (world, central, device, user) = try await opened(isReading: false)

@@ -128,7 +128,7 @@ extension Scenarios {
         }
 
         // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.
-        @Test("CN-14 what was refused a pairing can be read and written once the app allows it, time after time")
+        @Test("CN-14 attributes whose pairing was refused can be read and written once the app allows it, repeatedly")
         func allowedAfterRefusal() async throws {
             var setting = try await prepare("justworks", BluezPairing())
             for round in 0..<2 {
@@ -217,7 +217,7 @@ extension Scenarios {
         }
 
         // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.
-        @Test("CN-14 both show a number, and the app confirms it", arguments: [true, false])
+        @Test("CN-14 both devices show a number, and the app confirms it", arguments: [true, false])
         func compares(areEqual: Bool) async throws {
             let shown = EventLog<String>()
             var pairing = BluezPairing()

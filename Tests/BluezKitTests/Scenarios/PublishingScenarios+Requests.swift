@@ -124,7 +124,7 @@ extension Scenarios {
             for number in 0..<20 { #expect(try await publisher.nextWrite()[0].value == Data([UInt8(number)])) }
         }
 
-        @Test("RQ-7 what properties and permissions forbid is refused without asking the app")
+        @Test("RQ-7 access that properties or permissions forbid is refused without asking the app")
         func permissions() async throws {
             let (writeOnly, readOnly) = (local(0x110, .write), local(0x111, .read))
             let closed = local(0x112, [.read, .write], [])

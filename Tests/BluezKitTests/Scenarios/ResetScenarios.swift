@@ -58,7 +58,7 @@ extension Scenarios {
 
         // Slow: in the rig, bluetoothd restarts, and a central finds and connects to what is published three times.
         @Test(
-            "ST-6 PB-6 after a restart of bluetoothd what is published again is there once, is updated, and is withdrawn",
+            "ST-6 PB-6 services published again after a restart of bluetoothd are there once, and can be updated and withdrawn",
             arguments: Self.kinds)
         func publishesAgain(_ api: API, _ isPreserved: Bool) async throws {
             let stage = try await Stage(api, preserved: isPreserved)
@@ -154,7 +154,7 @@ extension Scenarios {
         }
 
         // With delegates the command would be dropped (MIS-1).
-        @Test("PB-6 AD-3 with async, what is withdrawn while Bluetooth is off is gone when it is on again")
+        @Test("PB-6 AD-3 services withdrawn with async while Bluetooth is off are gone when it is on again")
         func withdrawnWhileOff() async throws {
             let stage = try await Stage(.async)
             let app = try await stage.publisher()

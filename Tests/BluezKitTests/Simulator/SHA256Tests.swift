@@ -7,7 +7,7 @@ struct SHA256Tests {
     /// - SeeAlso: NIST, "Descriptions of SHA-256" (FIPS 180-4 examples) and the long message of the Secure Hash
     ///   Standard.
     @Test(
-        "the examples of NIST",
+        "SHA-256 gives NIST's digests of its examples",
         arguments: [
             ("", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
             ("abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
@@ -21,7 +21,7 @@ struct SHA256Tests {
     }
 
     // Not an argument of the test above: arguments are printed.
-    @Test("the long example of NIST: a million times the letter a")
+    @Test("SHA-256 gives NIST's digest of a million times the letter a")
     func longExample() {
         let text = String(repeating: "a", count: 1_000_000)
         #expect(digest(of: text) == "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0")
@@ -33,7 +33,7 @@ struct SHA256Tests {
         return Data(hash.digest).hex
     }
 
-    @Test("pieces of any length make the same digest")
+    @Test("SHA-256 of pieces of any length is the same digest")
     func pieces() {
         let bytes = (0..<1000).map { _ in UInt8.random(in: 0 ... .max) }
         var whole = SHA256()

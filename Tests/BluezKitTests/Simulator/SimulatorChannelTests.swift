@@ -99,7 +99,7 @@ struct SimulatorChannelTests {
         #expect(await end.receive() == nil)
     }
 
-    @Test("what a client sent before it closed arrives; then there is the end")
+    @Test("data that a client sent before it closed arrives before the end")
     func closedByClient() async throws {
         let setting = try await Setting()
         let (psm, channels) = try setting.served()
@@ -140,7 +140,7 @@ struct SimulatorChannelTests {
         try await sending.value
     }
 
-    @Test("why a channel cannot be opened")
+    @Test("a simulated channel that cannot be opened is refused with the reason")
     func refusals() async throws {
         let setting = try await Setting()
         #expect(await setting.failure(0x80) == "ECONNREFUSED")

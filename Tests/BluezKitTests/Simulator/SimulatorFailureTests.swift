@@ -22,7 +22,7 @@ struct SimulatorFailureTests {
         return (simulator, heart, client)
     }
 
-    @Test("absent: refused after the timeout; meanwhile a second Connect fails at once; Disconnect cancels")
+    @Test("an absent peripheral is refused after the timeout; a second Connect fails at once; Disconnect cancels")
     func absent() async throws {
         var timing = SimulatorTiming.fast
         timing.connectTimeout = .seconds(3)  // longer than a second call takes on a busy machine
@@ -80,7 +80,7 @@ struct SimulatorFailureTests {
         #expect(client.lines[3] == "- dev01/service0006/char0007/desc0009 GattDescriptor1")
     }
 
-    @Test("out of range: the same; a pending read fails right after; back in range it connects again")
+    @Test("a peripheral out of range loses its link and a pending read, and connects again back in range")
     func vanishes() async throws {
         var timing = SimulatorTiming.fast
         timing.attTimeout = .seconds(3600)

@@ -158,7 +158,7 @@ struct SimulatorGATTTests {
         #expect(try await client.read(Self.service + "/char0019") == [100, 0, 0, 0])
     }
 
-    @Test("what a socket of AcquireNotify does not hold is dropped, without a sign")
+    @Test("values that do not fit into a socket of AcquireNotify are dropped without a sign")
     func fullSocket() async throws {
         let (_, sink, client) = try await Self.connected()
         let reply = try await client.characteristic(notifying, "AcquireNotify", .noOptions)

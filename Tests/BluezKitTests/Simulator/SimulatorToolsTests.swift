@@ -6,7 +6,7 @@ import Testing
 // Centrals from the seventh on had addresses such as F0:F1:F2:00:00:012, and the channels that they opened were
 // refused.
 @Suite struct SimulatedCentralTests {
-    @Test("each central has an address of its own, and that is one")
+    @Test("each simulated central has a valid address of its own")
     func addresses() async throws {
         let simulator = try await Simulator()
         let addresses = (1...200).map { simulator.central($0).address }

@@ -36,7 +36,7 @@ import Testing
         #expect(machine.handle(.powered("hci1", nil)) == [.list])
     }
 
-    @Test("if none is powered, the first one is used, and is off")
+    @Test("if no adapter is powered, the first one is used, and is off")
     func noneIsPowered() {
         var machine = machine(.owner(present: true), .powered("hci0", false))
         #expect(machine.handle(.listed(["hci0"])) == [.stopGrace, .use("hci0"), .setState(.poweredOff)])
@@ -174,7 +174,7 @@ import Testing
         }
     }
 
-    @Test("ST-3 equal states are not repeated")
+    @Test("ST-3 equal states of the adapter are not repeated")
     func noRepetition() {
         var machine = machine(.owner(present: true), .powered("hci0", true))
         #expect(machine.handle(.powered("hci0", true)) == [])
@@ -190,7 +190,7 @@ import Testing
         #expect(denied.handle(.denied) == [.setState(.unauthorized)])
     }
 
-    @Test("links are mistrusted where bluetoothd comes back, and not where it is there from the start")
+    @Test("links are not trusted after bluetoothd comes back, and are if it was there from the start")
     func mistrust() {
         var machine = AdapterStateMachine()
         #expect(!machine.handle(.owner(present: true)).contains(.ignoreStaleLinks))

@@ -19,7 +19,7 @@ import Testing
         #expect(machine.need(restarted) == [.register(restarted)], "BlueZ does not know the old one any more")
     }
 
-    @Test("after a registration it is asked once, after a pause, whether devices can bond")
+    @Test("after a registration and a pause BlueZ is asked once whether devices can bond")
     func check() {
         var machine = Machine()
         _ = machine.need(plain)
@@ -38,7 +38,7 @@ import Testing
         #expect(machine.handle(.timerFired(isAsking: false), of: plain) == [.askPairable])
     }
 
-    @Test("where bonding is off the agent is registered again, but not more often than it may be useful")
+    @Test("while bonding is off, the agent is registered again a limited number of times")
     func again() {
         var machine = Machine()
         _ = machine.need(plain)
@@ -52,7 +52,7 @@ import Testing
         #expect(machine.handle(.pairable(false), of: able) == [.unregister])
     }
 
-    @Test("what comes of an earlier registration, or after the agent was released, leads to nothing")
+    @Test("events of an earlier registration, or after the agent was released, have no effect")
     func late() {
         let events: [Machine.Event] = [
             .registered, .timerFired(isAsking: true), .timerFired(isAsking: false), .pairable(false), .unregistered,

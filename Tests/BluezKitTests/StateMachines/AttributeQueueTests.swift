@@ -3,7 +3,7 @@ import Testing
 @testable import BluezKit
 
 @Suite struct AttributeQueueTests {
-    @Test("RW-1 one at a time, in call order")
+    @Test("RW-1 operations on attributes run one at a time, in call order")
     func order() {
         var queue = AttributeQueue<Int>()
         #expect(queue.add(1)?.operation == 1)

@@ -24,7 +24,7 @@ import Testing
         return flow
     }
 
-    @Test("RW-9 full at 64, and room is announced once, at 32")
+    @Test("RW-9 the queue of writes is full at 64, and room is announced once, at 32")
     func room() {
         let flow = full(CommandFlow.fullAt - 1)
         #expect(!flow.isFull)
@@ -37,7 +37,7 @@ import Testing
         #expect(!flow.announceRoom())
     }
 
-    @Test("O-26 where as many wait again when the app would hear of room, it hears of it later, once")
+    @Test("O-26 if the queue is full again when room is to be reported, the app is informed later, once")
     func fullAgain() {
         let flow = full()
         for _ in 0..<32 { _ = flow.remove(1) }
@@ -47,7 +47,7 @@ import Testing
         #expect(flow.announceRoom() && !flow.isFull)
     }
 
-    @Test("RW-9 a full socket is announced when what waited for it is gone")
+    @Test("RW-9 a full socket is announced when the writes that waited for it are gone")
     func socket() {
         let flow = Flow()
         #expect(flow.add(20))

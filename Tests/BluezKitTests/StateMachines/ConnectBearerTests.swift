@@ -36,7 +36,7 @@ import Testing
         #expect(bearer.failed(busy, isRandom: false) == .inProgress && bearer == .preferred)
     }
 
-    @Test("a device with a random address has LE alone: what BlueZ says of classic Bluetooth is no choice of it")
+    @Test("a device with a random address is only tried by LE, whatever BlueZ says of classic Bluetooth")
     func random() {
         var bearer = ConnectBearer.any
         for _ in 0..<5 {

@@ -26,7 +26,7 @@ import Testing
     }
 
     @Test(
-        "one attempt at a time, in order of the requests; heard devices go first, after an unheard one has had its time"
+        "connects are tried one at a time, in order of request; heard devices go first, after an unheard one's time"
     )
     func order() {
         var slots = Scheduler()

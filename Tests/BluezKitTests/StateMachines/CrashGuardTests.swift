@@ -21,7 +21,7 @@ import Testing
     }
 
     @Test(
-        "an end that came much later, or without such a scan, is no crash of it, and breaks the row",
+        "an end of bluetoothd long after a scan with services, or without one, is not counted as a crash of it",
         arguments: [11, nil])
     mutating func unrelated(_ seconds: Double?) {
         let ends = [end(after: 1), end(after: seconds), end(after: 1)]
@@ -30,7 +30,7 @@ import Testing
         #expect(last)
     }
 
-    @Test("scans that follow one another do not make a crash of every restart")
+    @Test("scans that follow one another do not make every restart count as a crash")
     mutating func scans() {
         for restart in 1...3 {
             for second in 0..<60 { guarded.askedForFilter(at: start + .seconds(restart * 100 + second)) }
@@ -49,7 +49,7 @@ import Testing
         #expect(second)
     }
 
-    @Test("what was asked of an earlier bluetoothd does not count")
+    @Test("requests to an earlier bluetoothd do not count for a crash of the next")
     mutating func forgotten() {
         _ = end(after: 1)
         let second = guarded.daemonEnded(at: start + .seconds(2))

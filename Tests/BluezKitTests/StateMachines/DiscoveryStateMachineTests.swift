@@ -52,7 +52,7 @@ import Testing
         #expect(!machine.isRunning)
     }
 
-    @Test("one that BlueZ continues for no client is ended however often it refuses what is needed for that")
+    @Test("a discovery that BlueZ continues without a client is ended, however often BlueZ refuses")
     func strandedAgain() {
         var machine = running(hearts)
         #expect(machine.request(nil) == [.stop])

@@ -54,7 +54,7 @@ import Testing
         }
     }
 
-    @Test("what BlueZ says of the end of a link does not replace the reason for which this process ends it")
+    @Test("BlueZ's reason for the end of a link does not replace this process's own reason")
     func own() {
         var loss = LinkLoss()
         loss.recordOwn((authentication, "refused"))
@@ -65,7 +65,7 @@ import Testing
     }
 
     // A peripheral that refuses to pair looked like one that has gone away.
-    @Test("CN-14 a link that ends in place of an answer is a failed pairing, or may be one if that is not known")
+    @Test("CN-14 a link that ends instead of an answer is a failed pairing, or may be one if the reason is unknown")
     func failedPairing() {
         let authentication = "org.bluez.Reason.Authentication"
         for (reason, isPairing, expected, mayBe) in [
@@ -88,7 +88,7 @@ import Testing
         #expect(own.takeReason(isBonded: false)?.message == "refused")
     }
 
-    @Test("a reason is reported once, and none of an earlier link")
+    @Test("the reason for the end of a link is reported once, and not for a later link")
     func reason() {
         var loss = LinkLoss()
         loss.record(("org.bluez.Reason.Remote", "gone"))

@@ -292,7 +292,7 @@ import Testing
         #expect(link.handle(.timerFired) == [])
     }
 
-    @Test("what ends the pause before its time ends its timer as well, which would else fire in another phase")
+    @Test("an event that ends the pause early also stops its timer, which would otherwise fire in another phase")
     func linkIsEndingInterrupted() {
         for (event, actions, phase): (LinkStateMachine.Event, [LinkStateMachine.Action], LinkStateMachine.Phase) in [
             (.want(false), [.stopTimer], .idle), (.connectedChanged(true), [.stopTimer, .linkUp], .up),
@@ -304,7 +304,7 @@ import Testing
         }
     }
 
-    @Test("only a check is put off by a link that is ending")
+    @Test("only the check of a link is delayed by another program's disconnect")
     func linkIsEndingElsewhere() {
         for events: [LinkStateMachine.Event] in [
             [], [.want(true), .deviceRead(connected: false)], [.want(true), .deviceRead(connected: true)],

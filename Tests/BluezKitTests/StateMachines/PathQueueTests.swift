@@ -23,7 +23,7 @@ import Testing
         #expect(queue.next() == "/a")
     }
 
-    @Test("at most 32 are read at a time, and each answer makes room for one")
+    @Test("at most 32 paths are read at a time, and each answer makes room for one")
     func limit() {
         var queue = PathQueue()
         for number in 0..<100 { queue.add("/\(number)") }
@@ -40,7 +40,7 @@ import Testing
         #expect(done.count == 100 && queue.isEmpty)
     }
 
-    @Test("what is removed while it waits is not given out, and removed while it is read it is not wanted any more")
+    @Test("a path removed while it waits is not read, and the answer is ignored if it is removed while it is read")
     func removal() {
         var queue = PathQueue()
         remove("/none", from: &queue)

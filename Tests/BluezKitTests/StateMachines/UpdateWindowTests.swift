@@ -3,7 +3,7 @@ import Testing
 @testable import BluezKit
 
 @Suite struct UpdateWindowTests {
-    @Test("UP-2 UP-3 O-37 false when full, and readiness once after each such period")
+    @Test("UP-2 UP-3 O-37 updateValue is false while the window is full, and readiness follows once each time")
     func window() {
         var window = UpdateWindow()
         for _ in 0..<UpdateWindow.limit { #expect(window.admit() == true) }

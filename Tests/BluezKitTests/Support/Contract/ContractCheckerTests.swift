@@ -111,7 +111,7 @@ import Testing
         [.reset, .on], [.off, .on, .off],
     ]
 
-    @Test("allowed behaviour passes", arguments: good.indices)
+    @Test("the contract checker accepts allowed behaviour", arguments: good.indices)
     func passes(_ index: Int) { #expect(violations(Self.good[index]) == []) }
 
     static let bad: [(rule: String, steps: [Step])] = [
@@ -197,7 +197,7 @@ import Testing
         #expect(found.count == 1 && found[0].contains(Self.bad[index].rule), "\(found)")
     }
 
-    @Test("outstanding callbacks can be queried")
+    @Test("the contract checker lists outstanding callbacks")
     func owed() {
         var checker = ContractChecker()
         _ = checker.check(.state(.poweredOn))
