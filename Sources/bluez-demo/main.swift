@@ -10,9 +10,17 @@ guard Terminal.openMissing() else {
 
 /// Runs a command with the requested output.
 /// - Parameter identifier: Under which it preserves its state.
-func run(_ common: CommonOptions, restore identifier: String? = nil, _ command: (Output) -> any Command) -> Never {
+func run(
+    _ common: CommonOptions, restore identifier: String? = nil,
+    _ command: (Output) throws(CardFile.Failure) -> any Command
+) -> Never {
     let output = Output(isJSON: common.isJSON)
-    Program.run(command(output), output: output, preserves: identifier != nil)
+    do throws(CardFile.Failure) {
+        Program.run(try command(output), output: output, preserves: identifier != nil)
+    } catch {
+        output.complain(error.message)
+        Program.quit(.failure)
+    }
 }
 
 do {
@@ -37,17 +45,16 @@ do {
     case .virtualHeartRate(let options, let common):
         run(common) { VirtualHeartRateCommand(options, common: common, output: $0) }
     case .cardShare(let options, let common):
-        run(common) { CardShareCommand(options, common: common, output: $0) }
+        run(common) { (output) throws(CardFile.Failure) in
+            try CardShareCommand(options, common: common, output: output)
+        }
     case .cardReceive(let options, let common):
-        run(common) { CardReceiveCommand(options, common: common, output: $0) }
+        run(common) { (output) throws(CardFile.Failure) in
+            try CardReceiveCommand(options, common: common, output: output)
+        }
     case .transfer(let options, let common):
-        run(common, restore: options.restore) { output in
-            do throws(CardFile.Failure) {
-                return try TransferCommand.make(options, common: common, output: output)
-            } catch {
-                output.complain(error.message)
-                Program.quit(.failure)
-            }
+        run(common, restore: options.restore) { (output) throws(CardFile.Failure) in
+            try TransferCommand.make(options, common: common, output: output)
         }
     case .notifications(let options, let common):
         run(common) { NotificationsCommand(options, common: common, output: $0) }

@@ -129,8 +129,8 @@ extension CommandSpec {
             ),
             OptionSpec(
                 name: "--max-size", value: "BYTES",
-                help: "the largest card to accept (default: \(CardProtocol.sizeLimit))"),
-            OptionSpec(name: "--timeout", value: "SECONDS", help: "give up if there is no card for this long"),
+                help: "the largest card to accept (default: \(Card.sizeLimit))"),
+            transferTimeout,
         ] + common,
         notes: "Ends when it has received a card.")
 

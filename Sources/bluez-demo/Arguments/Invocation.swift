@@ -233,6 +233,10 @@ struct CardShareOptions: Equatable {
     var file: String
     var count: Int?
 
+    var transfer: TransferOptions {
+        TransferOptions(isSending: true, isCard: true, file: file, way: .notify, maximumSize: Card.sizeLimit)
+    }
+
     init(_ parsed: ParsedArguments) throws(UsageError) {
         guard let file = parsed.operands.first else { throw parsed.error("share which file?") }
         guard parsed.operands.count == 1 else { throw parsed.error("card share takes one file") }
@@ -254,10 +258,16 @@ struct CardReceiveOptions: Equatable {
     /// In seconds.
     var timeout: Double?
 
+    var transfer: TransferOptions {
+        TransferOptions(
+            isSending: false, isCard: true, file: output ?? "", way: .notify, maximumSize: maximumSize, timeout: timeout
+        )
+    }
+
     init(_ parsed: ParsedArguments) throws(UsageError) {
         output = parsed.first("--output")
         minimumRSSI = try parsed.integer("--min-rssi", in: -127...20) ?? Self.nearRSSI
-        maximumSize = try parsed.count("--max-size") ?? CardProtocol.sizeLimit
+        maximumSize = try parsed.count("--max-size") ?? Card.sizeLimit
         timeout = try parsed.seconds("--timeout")
     }
 }
@@ -267,6 +277,8 @@ struct TransferOptions: Equatable {
     static let usualLimit = 1_000_000_000
 
     var isSending: Bool
+    /// Of `card`, which has a service of its own, and keeps no part.
+    var isCard = false
     var file: String
     var way: TransferWay
     /// In bytes.
@@ -279,15 +291,23 @@ struct TransferOptions: Equatable {
     /// Whether this end is the central: data from the central to the peripheral are written, the others notified.
     var isCentral: Bool { isSending != (way == .notify) }
 
+    /// What the peripheral advertises.
+    var service: CBUUID {
+        isCard ? TransferProtocol.card : way == .notify ? TransferProtocol.sender : TransferProtocol.receiver
+    }
+
     /// What the other end has to run.
     var otherEnd: String {
-        "bluez-demo transfer \(isSending ? "receive" : "send") FILE"
+        if isCard { return "bluez-demo card " + (isSending ? "receive" : "share FILE") }
+        return "bluez-demo transfer \(isSending ? "receive" : "send") FILE"
             + (way == .writeWithoutResponse ? "" : " --via \(way.rawValue)")
     }
     /// What to look at if the other end is not found. Ends of which both connect, or both wait, hear nothing of each
     /// other.
-    var remedy: String { "is `\(otherEnd)` running there, with the same --via, and near?" }
+    var remedy: String { "is `\(otherEnd)` running there\(isCard ? "" : ", with the same --via"), and near?" }
+}
 
+extension TransferOptions {
     init(_ parsed: ParsedArguments, isSending: Bool) throws(UsageError) {
         self.isSending = isSending
         guard let file = parsed.operands.first else {

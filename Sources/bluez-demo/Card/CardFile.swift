@@ -28,21 +28,20 @@ enum CardFile {
     }
 
     static func read(_ path: String) throws(Failure) -> Data {
+        let handle = try open(path)
+        let card: Data
         do {
-            let handle = try open(path)
             // One byte more than allowed, because a file can grow.
-            let card = try handle.read(upToCount: CardProtocol.sizeLimit + 1) ?? Data()
-            guard card.count <= CardProtocol.sizeLimit else {
-                throw Failure(
-                    message: "'\(path)' is larger than the \(CardProtocol.sizeLimit) bytes that a card may have; "
-                        + "leave out its photo")
-            }
-            return card
-        } catch let failure as Failure {
-            throw failure
+            card = try handle.read(upToCount: Card.sizeLimit + 1) ?? Data()
         } catch {
             throw Failure(message: "'\(path)' cannot be read: \(reason(error))")
         }
+        guard card.count <= Card.sizeLimit else {
+            throw Failure(
+                message: "'\(path)' is larger than the \(Card.sizeLimit) bytes that a card may have; "
+                    + "leave out its photo")
+        }
+        return card
     }
 
     /// Replaces the file, completely or not at all.

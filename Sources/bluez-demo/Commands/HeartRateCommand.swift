@@ -271,17 +271,17 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
             guard let level = try? BatteryLevel(characteristic.value).percent, level != display.battery else { return }
             output.report(.battery(level))
             show { $0.battery = level }
-            if output.mode == .plain { note("battery", "\(level) %") }
+            if output.mode == .plain { sayOnce("battery", "\(level) %") }
         case BodySensorLocation.uuid:
             guard let location = try? BodySensorLocation(characteristic.value) else { return }
             output.report(.sensorLocation(location))
-            note("worn on", location.description)
+            sayOnce("worn on", location.description)
         default:
             guard let field = DeviceInformationText(characteristic.uuid),
                 let text = try? DeviceInformationText.text(of: characteristic.value)
             else { return }
             output.report(.information(field, text))
-            note(field.label, text.harmless)
+            sayOnce(field.label, text.harmless)
         }
     }
 
@@ -299,7 +299,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     }
 
     /// Reported once, although it is read again on every connection.
-    private func note(_ label: String, _ text: String) {
+    private func sayOnce(_ label: String, _ text: String) {
         guard noted.updateValue(text, forKey: label) != text else { return }
         output.say(Line("  \(label): ", .dim) + Line(text))
     }

@@ -89,7 +89,7 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
         guard ending == nil else { return }
         var reason = reason
         if let reading {
-            reports.note(.failed("no answer"), of: reading)
+            reports.update(.failed("no answer"), of: reading)
             reason += "; it was asked for \(reading.uuid), which may need pairing (bluetoothctl pair)"
         } else {
             // The table is incomplete.
@@ -131,7 +131,7 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
         lostLinks += 1
         guard let reading, lostLinks <= Self.mostLostLinks else { return fail("the link was lost: \(reason)") }
         // A read that was refused before, or this one.
-        if answers == 0 { reports.note(.failed("no answer: the link was lost"), of: reading) }
+        if answers == 0 { reports.update(.failed("no answer: the link was lost"), of: reading) }
         self.reading = nil
         output.say(
             Line(
@@ -238,19 +238,19 @@ final class InspectCommand: CentralCommand, CBPeripheralDelegate {
     func peripheral(
         _ peripheral: CBPeripheral, didUpdateValueFor characteristic: CBCharacteristic, error: (any Error)?
     ) {
-        note(characteristic.value, error, characteristic)
+        save(characteristic.value, error, characteristic)
     }
 
     func peripheral(_ peripheral: CBPeripheral, didUpdateValueFor descriptor: CBDescriptor, error: (any Error)?) {
-        note(descriptor.value, error, descriptor)
+        save(descriptor.value, error, descriptor)
     }
 
-    private func note(_ value: Any?, _ error: (any Error)?, _ attribute: CBAttribute) {
+    private func save(_ value: Any?, _ error: (any Error)?, _ attribute: CBAttribute) {
         guard ending == nil, attribute === reading else { return }
         answers += 1
         limitWaiting()
         if let error, needsPairing(error) { (guarded, isRefused) = (guarded + 1, true) }
-        reports.note(error.map { .failed($0.sentence) } ?? .init(value), of: attribute)
+        reports.update(error.map { .failed($0.sentence) } ?? .init(value), of: attribute)
         readNext()
     }
 

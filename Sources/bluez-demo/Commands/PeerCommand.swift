@@ -18,7 +18,7 @@ class PeerCommand: CentralCommand {
 
     /// What is discovered on a peer.
     var service: CBUUID { preconditionFailure("a subclass says which") }
-    /// Why a silent link is left: "Nothing arrived".
+    /// Why a silent link is left.
     var silence: String { "Nothing has moved" }
     /// How long it waits before it looks again, in seconds.
     var pause: Double { 1 }

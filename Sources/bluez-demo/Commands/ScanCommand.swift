@@ -33,7 +33,7 @@ final class ScanCommand: CentralCommand {
     ) {
         guard ending == nil else { return }
         let advertisement = Advertisement(peripheral, advertisementData, rssi: RSSI)
-        let isNew = table.note(advertisement, at: elapsed)
+        let isNew = table.update(advertisement, at: elapsed)
         guard isNew || output.mode == .json else { return }
         output.report(.discovered(advertisement))
         if output.mode == .plain { output.say(ScanTable.plainLine(advertisement)) }

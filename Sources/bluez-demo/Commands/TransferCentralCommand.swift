@@ -1,8 +1,9 @@
 import BluezKit
 import Foundation
 
-/// `transfer` as the central: it sends to a receiver that advertises, or receives the notifications of a sender.
-final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
+/// `transfer` and `card` as the central: it sends to a receiver that advertises, or receives the notifications of a
+/// sender.
+class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
     /// How many links in succession may end with an error, although nothing has moved.
     private static let attempts = 5
     /// How long a sender that may not have heard of the end is looked for, in seconds.
@@ -11,7 +12,7 @@ final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
     private let options: TransferOptions
     private let transfer: any TransferEnd
     private var pipe: TransferPipe
-    private let reporter: TransferReporter
+    let reporter: TransferReporter
     private var toPeripheral: CBCharacteristic?
     private var channel: TransferChannel?
     private var isWriting = false
@@ -31,7 +32,10 @@ final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
     /// In the end it has waited longer than a receiver waits for another central that is silent.
     override var pause: Double { 1 + Double(failures) }
 
-    override var service: CBUUID { options.way == .notify ? TransferProtocol.sender : TransferProtocol.receiver }
+    override var service: CBUUID { options.service }
+
+    /// What it says first.
+    var search: String { "Looking for a \(otherEnd)..." }
 
     override var timeLimit: Double? { options.timeout }
     override var silence: String {
@@ -62,7 +66,7 @@ final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
 
     override func bluetoothIsOn(_ central: CBCentralManager) {
         if let peer { return resume(with: peer) }
-        output.say(Line("Looking for a \(otherEnd)..."))
+        output.say(Line(search))
         output.say(Line("On the other machine: \(options.otherEnd). Ctrl-C ends this one.", .dim))
         scan(central)
         after(10) { [self] _ in
@@ -107,7 +111,14 @@ final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
         connect(peripheral, Advertisement(peripheral, advertisementData, rssi: RSSI))
     }
 
+    /// Why this end has refused the file.
+    private var refusal: TransferError? { (transfer as? TransferReceiver)?.failure }
+
     override func peerIsGone() -> Bool {
+        if let refusal {
+            fail(refusal)
+            return false
+        }
         guard transfer.isDone else { return true }
         if options.isSending {
             finish()
@@ -190,6 +201,8 @@ final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
         _ peripheral: CBPeripheral, _ reason: String, isError: Bool = true,
         remedy: String = "it failed \(attempts) times in succession. `bluez-demo doctor` may show the cause."
     ) {
+        // A sender that has heard it may end before it answers.
+        if let refusal { return fail(refusal) }
         if isError {
             output.complain(reason)
         } else {
@@ -227,7 +240,7 @@ final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
             return fail(error)
         }
         reporter.update(peer.identifier)
-        if let failure = (transfer as? TransferReceiver)?.failure, pipe.isIdle, !isWriting { return fail(failure) }
+        if let refusal, pipe.isIdle, !isWriting { return fail(refusal) }
         if transfer.isSettled, pipe.isIdle, !isWriting { finish() }
     }
 
@@ -318,7 +331,8 @@ final class TransferCentralCommand: PeerCommand, CBPeripheralDelegate {
         stop(.failure)
     }
 
-    private func finish() {
+    /// Everything has been moved.
+    func finish() {
         reporter.finished()
         stop(.success)
     }

@@ -1,8 +1,8 @@
 import BluezKit
 import Foundation
 
-/// `transfer` as the peripheral: it receives what a central writes, or sends notifications.
-final class TransferPeripheralCommand: PeripheralCommand {
+/// `transfer` and `card` as the peripheral: it receives what a central writes, or sends notifications.
+class TransferPeripheralCommand: PeripheralCommand {
     /// How long a central may be silent until another one gets its turn, in seconds.
     private static let silenceLimit = 10.0
     /// How long a sender may take to hear that everything has arrived, in seconds: also one that was killed before it
@@ -10,11 +10,11 @@ final class TransferPeripheralCommand: PeripheralCommand {
     private static let endLimit = 15.0
 
     private let options: TransferOptions
-    private let transfer: any TransferEnd
+    private(set) var transfer: any TransferEnd
     private var pipe: TransferPipe
-    private let reporter: TransferReporter
+    private(set) var reporter: TransferReporter
     /// The central whose turn it is.
-    private var peer: CBCentral?
+    private(set) var peer: CBCentral?
     private var heard = ContinuousClock.now
     /// Incremented with each channel.
     private var turn = 0
@@ -30,8 +30,7 @@ final class TransferPeripheralCommand: PeripheralCommand {
         (self.options, transfer) = (options, end)
         pipe = TransferPipe(end, isPeripheral: true)
         reporter = TransferReporter(options, end, output: output)
-        service = CBMutableService(
-            type: options.isSending ? TransferProtocol.sender : TransferProtocol.receiver, primary: true)
+        service = CBMutableService(type: options.service, primary: true)
         // Only where it is needed: bluetoothd answers each write to such a characteristic itself, and none could be
         // refused.
         let isUnanswered = options.way == .writeWithoutResponse
@@ -121,10 +120,17 @@ final class TransferPeripheralCommand: PeripheralCommand {
 
     override func bluetoothWentOff() { lose() }
 
-    private func lose() {
+    /// The central has lost its turn.
+    func lose() {
         channel?.close()
         (channel, peer) = (nil, nil)
         reporter.linkEnded()
+    }
+
+    /// Begins anew, for the next central.
+    func serve(_ end: any TransferEnd) {
+        (transfer, pipe, isLeaving) = (end, TransferPipe(end, isPeripheral: true), false)
+        reporter = TransferReporter(options, end, output: output)
     }
 
     // MARK: Centrals
@@ -146,16 +152,13 @@ final class TransferPeripheralCommand: PeripheralCommand {
         guard let first = requests.first, requests.allSatisfy({ $0.characteristic === toPeripheral }) else {
             return false
         }
-        for request in requests {
-            let value = request.value ?? Data()
-            guard request.offset == 0, accepts(request.central, value) else {
-                manager.respond(to: first, withResult: TransferProtocol.busy)
-                return true
-            }
-            take(value)
-            if ending != nil { break }
+        guard requests.allSatisfy({ $0.offset == 0 && accepts($0.central) }) else {
+            manager.respond(to: first, withResult: TransferProtocol.busy)
+            return true
         }
+        // First, because a refusal ends this program.
         manager.respond(to: first, withResult: .success)
+        for request in requests where ending == nil && peer != nil { take(request.value ?? Data()) }
         if pipe.hasGap {
             after(TransferPipe.gapLimit) { [self, events] _ in
                 guard self.events == events, pipe.hasGap else { return }
@@ -168,7 +171,7 @@ final class TransferPeripheralCommand: PeripheralCommand {
     }
 
     /// Whether it is this central's turn.
-    private func accepts(_ central: CBCentral, _ value: Data) -> Bool {
+    private func accepts(_ central: CBCentral) -> Bool {
         guard takesTurn(isSame: central.identifier == peer?.identifier) else { return false }
         peer = central
         return true
@@ -189,7 +192,8 @@ final class TransferPeripheralCommand: PeripheralCommand {
     }
 
     override func hasRoom() {
-        events += 1
+        // A central that takes what is sent is not silent.
+        (heard, events) = (.now, events + 1)
         pump()
     }
 
@@ -216,14 +220,16 @@ final class TransferPeripheralCommand: PeripheralCommand {
         after(Self.endLimit) { [self] _ in finish() }
     }
 
-    private func finish() {
+    /// Everything has been moved, or was refused by this end.
+    func finish() {
         guard ending == nil else { return }
         if let failure = (transfer as? TransferReceiver)?.failure { return fail(failure) }
         reporter.finished()
         stop(.success)
     }
 
-    private func fail(_ error: TransferError) {
+    /// Nothing more can be moved.
+    func fail(_ error: TransferError) {
         output.show([])
         output.complain(error.sentence)
         stop(.failure)

@@ -47,7 +47,7 @@ struct AttributeReports {
     var unread: CBAttribute? { readable.first { all[$0.place].value == nil }?.attribute }
 
     /// An attribute was read; nil: its value has an unsupported type.
-    mutating func note(_ value: AttributeReport.Value?, of attribute: CBAttribute) {
+    mutating func update(_ value: AttributeReport.Value?, of attribute: CBAttribute) {
         guard let place = readable.first(where: { $0.attribute === attribute })?.place else { return }
         all[place].value = value ?? .failed("of an unknown type")
     }

@@ -17,7 +17,7 @@ struct ScanTable {
 
     /// Adds a received advertisement, with its time in seconds.
     /// - Returns: Whether the device is new.
-    mutating func note(_ advertisement: Advertisement, at time: Double) -> Bool {
+    mutating func update(_ advertisement: Advertisement, at time: Double) -> Bool {
         let rssi = advertisement.rssiDBm.map(Double.init)
         guard var row = rows[advertisement.identifier] else {
             rows[advertisement.identifier] = Row(advertisement: advertisement, strength: rssi, seen: time)

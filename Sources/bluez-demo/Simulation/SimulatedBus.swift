@@ -44,7 +44,6 @@ final class SimulatedBus: @unchecked Sendable {  // holds: never changes, and th
         for device in devices { simulator.add(device) }
         devices.first { $0.address == Self.heartAddress }?.notifyRepeatedly(
             "2A37", every: .milliseconds(900), value: SimulatedHeart.measurement)
-        devices.first { $0.address == SimulatedCard.address }.map(SimulatedCard.send)
         if case .crowd(let size) = scenario, size > SimulatedNeighbour.all.count {
             simulator.setCrowd(size - SimulatedNeighbour.all.count)
         }

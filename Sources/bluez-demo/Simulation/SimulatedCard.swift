@@ -4,41 +4,54 @@ import Foundation
 
 /// A simulated device nearby that shares a business card.
 enum SimulatedCard {
-    static let address = "F0:AA:00:00:01:01"
+    static let card =
+        [
+            "BEGIN:VCARD", "VERSION:4.0", "FN:Ada Lovelace", "TITLE:Programmer", "EMAIL:ada@example.org",
+            "URL:https://example.org/analytical-engine", "NOTE:Simulated by BluezKit", "END:VCARD", "",
+        ].joined(separator: "\r\n")
 
-    static let card = """
-        BEGIN:VCARD\r
-        VERSION:4.0\r
-        FN:Ada Lovelace\r
-        TITLE:Programmer\r
-        EMAIL:ada@example.org\r
-        URL:https://example.org/analytical-engine\r
-        NOTE:Simulated by BluezKit\r
-        END:VCARD\r
-
-        """
-
+    /// Sends it to whoever asks, until the process ends.
     static func peripheral() -> VirtualPeripheral {
-        VirtualPeripheral(
-            address, VirtualAdvertisement(serviceUUIDs: [CardProtocol.service.uuidString]),
+        let service = TransferProtocol.card.uuidString
+        let toCentral = TransferProtocol.toCentral.uuidString
+        let (values, continuation) = AsyncStream.makeStream(of: [UInt8].self)
+        let device = VirtualPeripheral(
+            "F0:AA:00:00:01:01", VirtualAdvertisement(serviceUUIDs: [service]),
             services: [
                 VirtualService(
-                    CardProtocol.service.uuidString,
-                    [VirtualCharacteristic(CardProtocol.characteristic.uuidString, .notify)])
+                    service,
+                    [
+                        VirtualCharacteristic(
+                            TransferProtocol.toPeripheral.uuidString, .write, write: { continuation.yield($0) }),
+                        VirtualCharacteristic(toCentral, .notify),
+                    ])
             ])
+        Task {
+            while !Task.isCancelled {
+                let sender = TransferSender(Card(Data(card.utf8), name: "ada.vcf"), confirmsEnd: false)
+                try? await exchange(sender, isPeripheral: true, values) { device.notify(toCentral, $0) }
+            }
+        }
+        return device
     }
 
-    /// Sends the card repeatedly; a receiver starts at its beginning.
-    static func send(by peripheral: VirtualPeripheral) {
-        var frames: [[UInt8]] = []
-        var sender = CardSender(Data(card.utf8))
-        sender.send(upTo: CardProtocol.leastFrame) {
-            frames.append([UInt8]($0))
-            return true
-        }
-        let message = frames
-        peripheral.notifyRepeatedly(CardProtocol.characteristic.uuidString, every: .milliseconds(40)) {
-            message[$0 % message.count]
+    /// Carries the values of one end, until it has sent and received all that it needs.
+    static func exchange(
+        _ end: any TransferEnd, isPeripheral: Bool, _ values: AsyncStream<[UInt8]>,
+        send: ([UInt8]) async throws -> Void
+    ) async throws {
+        var pipe = TransferPipe(end, isPeripheral: isPeripheral)
+        if !isPeripheral { pipe.begin() }
+        var incoming = values.makeAsyncIterator()
+        while true {
+            var outgoing: [Data] = []
+            try pipe.sendValues(upTo: TransferProtocol.valueLengths.lowerBound) {
+                outgoing.append($0)
+                return true
+            }
+            for value in outgoing { try await send([UInt8](value)) }
+            guard !end.isSettled, let value = await incoming.next() else { return }
+            try pipe.take(value: Data(value))
         }
     }
 }

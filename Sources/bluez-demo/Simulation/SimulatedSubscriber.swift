@@ -2,15 +2,13 @@ import BluezKit
 import BluezKitSimulator
 import Foundation
 
-/// A central that connects to the simulated adapter as soon as it advertises, and subscribes to a characteristic. When
-/// it has received a card, it disconnects.
+/// A central that connects to the simulated adapter as soon as it advertises, and subscribes to a characteristic. If
+/// that is one of a card, it receives the card, and disconnects.
 enum SimulatedSubscriber {
     /// Starts, and continues until the process ends.
     static func run(in simulator: Simulator, characteristic: String) {
         let central = simulator.central()
-        // What it received: `central notified UUID HEX`.
-        let (events, continuation) = AsyncStream.makeStream(of: String.self)
-        simulator.onEvent { continuation.yield($0) }
+        let values = central.values(of: characteristic)
         Task {
             while true {
                 do {
@@ -23,10 +21,10 @@ enum SimulatedSubscriber {
                     try? await Task.sleep(for: .milliseconds(200))
                 }
             }
-            guard characteristic == CardProtocol.characteristic.uuidString else { return }
-            let end = [CardProtocol.Kind.end.rawValue].hex
-            for await event in events where event.contains(" notified ") {
-                if event.split(separator: " ").last?.hasPrefix(end) == true { break }
+            guard characteristic == TransferProtocol.toCentral.uuidString else { return }
+            let receiver = TransferReceiver(limit: Card.sizeLimit, asks: true) { Card($0) }
+            try? await SimulatedCard.exchange(receiver, isPeripheral: false, values) {
+                try await central.write($0, to: TransferProtocol.toPeripheral.uuidString)
             }
             try? central.disconnect()
         }

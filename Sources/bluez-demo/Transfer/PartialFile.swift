@@ -4,16 +4,15 @@ import Glibc
 
 /// A file that is being received: `FILE.part` with the bytes so far, and `FILE.part.info`, which says of which file
 /// they are. Both stay when the program ends, so that a later one can go on.
-final class PartialFile {
+final class PartialFile: TransferSink {
     /// One sentence that says what to do.
     typealias Failure = CardFile.Failure
 
     let path: String
-    private let offer: TransferOffer
+    let offer: TransferOffer
     /// Nil until the first bytes are there: an offer alone does not replace a part of another file.
     private var handle: FileHandle?
     private var hash = SHA256()
-    /// The number of bytes that are there.
     private(set) var count = 0
 
     private var part: String { path + ".part" }
@@ -81,8 +80,6 @@ final class PartialFile {
         Data("\(title)size \(offer.size)\nsha256 \(offer.digest.hex)\n".utf8)
     }
 
-    func isOf(_ other: TransferOffer) -> Bool { offer.size == other.size && offer.digest == other.digest }
-
     func append(_ bytes: Data) throws(Failure) {
         do {
             try begun().write(contentsOf: bytes)
@@ -93,7 +90,7 @@ final class PartialFile {
         count += bytes.count
     }
 
-    /// Everything is there: gives it its name, if it is what was offered.
+    /// Gives it its name, if it is what was offered.
     /// - Returns: False: it is damaged, and was deleted.
     func finish() throws(Failure) -> Bool {
         let handle: FileHandle
@@ -142,7 +139,7 @@ final class PartialFile {
 }
 
 /// A file that is being sent.
-final class SentFile {
+final class SentFile: TransferSource {
     let path: String
     let offer: TransferOffer
     private let handle: FileHandle
@@ -166,7 +163,6 @@ final class SentFile {
         }
     }
 
-    /// The bytes from `offset` on, one block at most.
     func block(at offset: Int) throws(TransferError) -> Data {
         do {
             try handle.seek(toOffset: UInt64(offset))

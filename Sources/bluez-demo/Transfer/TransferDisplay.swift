@@ -88,13 +88,18 @@ final class TransferReporter {
         output.show([])
     }
 
+    /// Since the first session began.
+    var seconds: Double { display.seconds }
+    /// What was moved, and how long it took.
+    var summary: Line { display.summary(of: end.offer?.size ?? 0, in: seconds) }
+
     /// Something may have moved.
     func update(_ peer: UUID) {
         guard end.isMoving, let offer = end.offer else { return }
         if !isTold {
             isTold = true
             display.begin(end.resumedAt)
-            output.report(.transferring(options, offer, offset: end.resumedAt))
+            if !options.isCard { output.report(.transferring(options, offer, offset: end.resumedAt)) }
             let name = options.isSending ? "" : Line.quoted(offer.name)
             output.say(
                 Line(options.isSending ? "Sending " : "Receiving ")
@@ -112,7 +117,7 @@ final class TransferReporter {
 
     /// The command ends: says what becomes of a part.
     func stopped() {
-        guard options.isSending == false, !end.isDone, end.count > 0, let offer = end.offer else { return }
+        guard !options.isSending, !options.isCard, !end.isDone, end.count > 0, let offer = end.offer else { return }
         output.show([])
         let arrived = "\(CardText.size(end.count)) of \(CardText.size(offer.size))"
         output.say(Line("\(arrived) are in \(options.file.harmless).part. To continue: the same command again."))
@@ -121,10 +126,9 @@ final class TransferReporter {
     func finished() {
         guard let offer = end.offer else { return }
         output.show([])
-        let seconds = display.seconds
         output.report(.transferred(options, offer, seconds: seconds))
         output.say(
-            Line(options.isSending ? "Sent " : "Received ", .green) + display.summary(of: offer.size, in: seconds)
+            Line(options.isSending ? "Sent " : "Received ", .green) + summary
                 + ". The SHA-256 is the same at both ends:")
         output.say(Line("  \(offer.digest.hex)", .dim))
     }

@@ -1,5 +1,23 @@
 import Foundation
 
+/// What is sent.
+protocol TransferSource: AnyObject {
+    var offer: TransferOffer { get }
+    /// The bytes from `offset` on, one block at most.
+    func block(at offset: Int) throws(TransferError) -> Data
+}
+
+/// What is being received.
+protocol TransferSink: AnyObject {
+    var offer: TransferOffer { get }
+    /// The number of bytes that are there.
+    var count: Int { get }
+    func append(_ bytes: Data) throws(CardFile.Failure)
+    /// Everything is there: keeps it, if it is what was offered.
+    /// - Returns: False: it is damaged, and nothing of it was kept.
+    func finish() throws(CardFile.Failure) -> Bool
+}
+
 /// One end of a transfer: what it sends, and what follows from what it receives. It lasts longer than links.
 protocol TransferEnd: AnyObject {
     /// The file, once it is known.
@@ -24,7 +42,7 @@ protocol TransferEnd: AnyObject {
 final class TransferSender: TransferEnd {
     private enum State { case offering, awaitingAnswer, sending, sent, done }
 
-    private let file: SentFile
+    private let file: any TransferSource
     /// Whether it confirms in the end that it has heard `done`. A receiver that is the central needs no confirmation.
     private let confirmsEnd: Bool
     private var hasToConfirm = false
@@ -32,7 +50,7 @@ final class TransferSender: TransferEnd {
     private(set) var count = 0
     private(set) var resumedAt = 0
 
-    init(_ file: SentFile, confirmsEnd: Bool) { (self.file, self.confirmsEnd) = (file, confirmsEnd) }
+    init(_ file: any TransferSource, confirmsEnd: Bool) { (self.file, self.confirmsEnd) = (file, confirmsEnd) }
 
     var offer: TransferOffer? { file.offer }
     var isMoving: Bool { state != .offering && state != .awaitingAnswer }
@@ -73,10 +91,10 @@ final class TransferSender: TransferEnd {
 }
 
 final class TransferReceiver: TransferEnd {
-    private let path: String
+    private let makeSink: (TransferOffer) throws(CardFile.Failure) -> any TransferSink
     /// The largest file that is accepted, in bytes.
     private let limit: Int
-    private var file: PartialFile?
+    private(set) var file: (any TransferSink)?
     private var answers: [TransferMessage] = []
     private var isReceiving = false
     /// Whether this end asks for an offer when a session begins.
@@ -90,7 +108,16 @@ final class TransferReceiver: TransferEnd {
     /// Why it refused the file, which the other end hears first.
     private(set) var failure: TransferError?
 
-    init(_ path: String, limit: Int, asks: Bool) { (self.path, self.limit, self.asks) = (path, limit, asks) }
+    /// - Parameter sink: Makes what receives an offer.
+    init(
+        limit: Int, asks: Bool, into sink: @escaping (TransferOffer) throws(CardFile.Failure) -> any TransferSink
+    ) {
+        (makeSink, self.limit, self.asks) = (sink, limit, asks)
+    }
+
+    convenience init(_ path: String, limit: Int, asks: Bool) {
+        self.init(limit: limit, asks: asks) { (offer) throws(CardFile.Failure) in try PartialFile(path, offer) }
+    }
 
     var isMoving: Bool { isReceiving || isDone }
     var count: Int { isDone ? offer?.size ?? 0 : file?.count ?? 0 }
@@ -134,7 +161,7 @@ final class TransferReceiver: TransferEnd {
             return
         }
         do throws(CardFile.Failure) {
-            if file?.isOf(new) != true { file = try PartialFile(path, new) }
+            if file?.offer.isSameFile(as: new) != true { file = try makeSink(new) }
             offer = new
             resumedAt = file?.count ?? 0
             answers = [.accept(offset: resumedAt)]

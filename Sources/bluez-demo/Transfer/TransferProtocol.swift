@@ -11,6 +11,8 @@ enum TransferProtocol {
     static let receiver = CBUUID(string: "0E9C0003-6B1A-4C57-8D3F-5A1E2B7C9D40")
     /// What a sender advertises, for `--via notify`; its receiver is the central.
     static let sender = CBUUID(string: "0E9C0004-6B1A-4C57-8D3F-5A1E2B7C9D40")
+    /// What a sender of a business card advertises.
+    static let card = CBUUID(string: "0E9C0001-6B1A-4C57-8D3F-5A1E2B7C9D40")
     /// To the peripheral, by write with or without response.
     static let toPeripheral = CBUUID(string: "0E9C0005-6B1A-4C57-8D3F-5A1E2B7C9D40")
     /// To the central, by notification.
@@ -61,6 +63,8 @@ struct TransferOffer: Equatable {
     var name: String
     var size: Int
     var digest: [UInt8]
+
+    func isSameFile(as other: TransferOffer) -> Bool { size == other.size && digest == other.digest }
 }
 
 /// One message.

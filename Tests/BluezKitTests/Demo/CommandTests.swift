@@ -150,12 +150,44 @@ import Testing
         let receiving = try await demo(
             ["card", "receive", "--max-size", "10", "--min-rssi", "-127", "--adapter", "hci1"] + json,
             bus: simulator.address)
-        let reason = "the card has \(Self.card.utf8.count) bytes, more than the 10 that are accepted; "
+        let reason = "it has \(Self.card.utf8.count) bytes, more than the 10 that --max-size permits"
         #expect(receiving.status == 1 && receiving.errors.contains(reason), "\(receiving)")
         let shared = try await sharing
         #expect(shared.status == 1 && shared.errors.isEmpty, "\(shared)")
         #expect(shared.output.contains(isJSON ? #""event":"refused""# : "It refused the card: \(reason)"), "\(shared)")
         #expect(!shared.output.contains(isJSON ? #""event":"sent""# : "Sent"), "\(shared)")
+    }
+
+    // Slow: three programs in turn, whose simulated BlueZ has real times: two seconds for the end of each link.
+    @Test("a card is shared with one machine after the other")
+    func sharesTwice() async throws {
+        let simulator = try await Simulator(adapterAddresses: ["00:B1:5E:00:00:01", "00:B1:5E:00:00:02"])
+        async let sharing = demo(
+            ["card", "share", folder.path + "/a.vcf", "--count", "2", "--adapter", "hci0"], bus: simulator.address)
+        let receive = ["card", "receive", "--min-rssi", "-127", "--adapter", "hci1"]
+        let shown = try await demo(receive, bus: simulator.address)
+        #expect(shown.status == 0 && shown.output.contains("Received Ada, 29 bytes."), "\(shown)")
+        #expect(shown.output.contains("  FN:Ada\n"), "\(shown)")
+        let saved = try await demo(receive + ["--output", folder.path + "/b"], bus: simulator.address)
+        #expect(saved.status == 0 && !saved.output.contains("FN:"), "\(saved)")
+        #expect(try String(contentsOfFile: folder.path + "/b", encoding: .utf8) == Self.card)
+        #expect(try await sharing.status == 0)
+    }
+
+    // The sender ended before it had answered, and the receiver looked for it again, without a word of the reason.
+    @Test("a receiver that refuses the notifications of a sender says why, and ends")
+    func refusedFile() async throws {
+        let simulator = try await Simulator(adapterAddresses: ["00:B1:5E:00:00:01", "00:B1:5E:00:00:02"])
+        let options = ["--via", "notify", "--timeout", String(4 * world_deadline), "--adapter"]
+        async let sending = demo(
+            ["transfer", "send", folder.path + "/a.vcf"] + options + ["hci0"], bus: simulator.address)
+        let receiving = try await demo(
+            ["transfer", "receive", folder.path + "/b", "--max-size", "10"] + options + ["hci1"], bus: simulator.address
+        )
+        let reason = "it has \(Self.card.utf8.count) bytes, more than the 10 that --max-size permits"
+        #expect(receiving.status == 1 && receiving.errors.contains(reason), "\(receiving)")
+        let sent = try await sending
+        #expect(sent.status == 1 && sent.errors.contains("the other end refuses it: \(reason)"), "\(sent)")
     }
 
     @Test(

@@ -14,7 +14,7 @@ import Testing
 
     private func table(_ devices: [Advertisement]) -> ScanTable {
         var table = ScanTable()
-        for device in devices { _ = table.note(device, at: 0) }
+        for device in devices { _ = table.update(device, at: 0) }
         return table
     }
 
@@ -49,7 +49,7 @@ import Testing
     @Test("a device is new once, and keeps its last known name")
     func remembersDevices() {
         var table = ScanTable()
-        let isNew = [table.note(device(1, "Lamp", -50), at: 0), table.note(device(1, nil, -50), at: 1)]
+        let isNew = [table.update(device(1, "Lamp", -50), at: 0), table.update(device(1, nil, -50), at: 1)]
         #expect(isNew == [true, false] && table.count == 1)
         #expect(table.lines(width: 100, height: 24, at: 1)[1].text.contains("Lamp"))
     }
@@ -57,14 +57,14 @@ import Testing
     @Test("one packet does not move a device far in the scan table")
     func smoothsStrength() {
         var table = table([device(1, "a", -50)])
-        _ = table.note(device(1, "a", -90), at: 1)
+        _ = table.update(device(1, "a", -90), at: 1)
         #expect(table.lines(width: 100, height: 24, at: 1)[1].text.hasPrefix(" -62"))
     }
 
     @Test("silent devices move down in the scan table")
     func sinksSilentDevices() {
         var table = table([device(1, "silent", -40), device(2, "alive", -80)])
-        _ = table.note(device(2, "alive", -80), at: 11)
+        _ = table.update(device(2, "alive", -80), at: 11)
         #expect(table.lines(width: 100, height: 24, at: 12)[1].text.contains("alive"))
     }
 
