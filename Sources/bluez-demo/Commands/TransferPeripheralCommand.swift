@@ -127,7 +127,7 @@ class TransferPeripheralCommand: PeripheralCommand {
         reporter.linkEnded()
     }
 
-    /// Begins anew, for the next central.
+    /// Begins again with this end, for the next central.
     func serve(_ end: any TransferEnd) {
         (transfer, pipe, isLeaving) = (end, TransferPipe(end, isPeripheral: true), false)
         reporter = TransferReporter(options, end, output: output)

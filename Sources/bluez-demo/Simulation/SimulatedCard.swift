@@ -10,7 +10,7 @@ enum SimulatedCard {
             "URL:https://example.org/analytical-engine", "NOTE:Simulated by BluezKit", "END:VCARD", "",
         ].joined(separator: "\r\n")
 
-    /// Sends it to whoever asks, until the process ends.
+    /// Sends it to every central that asks, until the process ends.
     static func peripheral() -> VirtualPeripheral {
         let service = TransferProtocol.card.uuidString
         let toCentral = TransferProtocol.toCentral.uuidString

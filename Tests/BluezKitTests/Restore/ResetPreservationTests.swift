@@ -15,7 +15,9 @@ import Testing
         directory.files.compactMap { try? String(contentsOfFile: "\(directory.path)/\($0)", encoding: .utf8) }.joined()
     }
 
-    @Test("RS-17 R-25 services, channels and advertisement stay on disk during a reset, and no longer", arguments: ["kill", "stop"])
+    @Test(
+        "RS-17 R-25 services, channels and advertisement stay on disk during a reset, and no longer",
+        arguments: ["kill", "stop"])
     func publishing(_ how: String) async throws {
         let world = try await SimulatedWorld()
         let directory = try TemporaryDirectory()
