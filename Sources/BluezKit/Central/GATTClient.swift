@@ -2,8 +2,8 @@ import BluezDBus
 import Foundation
 
 /// What apps do with the attributes of a connected device: one operation after the other, in the order of the calls
-/// (RW-1). Lives as long as its link, or the attempt to make it: what BlueZ answers later finds it gone. Confined to the
-/// bus queue.
+/// (RW-1). Lives as long as its link, or the attempt to make it: what BlueZ answers later finds it gone. Confined to
+/// the bus queue.
 final class GATTClient: CustomStringConvertible {
     let device: Device
     let central: CentralRole

@@ -1,7 +1,7 @@
 import BluezDBus
 
-/// Reads the attribute table of one link, follows what BlueZ announces of it, and tells the apps what has changed. Lives
-/// as long as the link's ``GATTClient``. Confined to the bus queue.
+/// Reads the attribute table of one link, follows what BlueZ announces of it, and tells the apps what has changed.
+/// Lives as long as the link's ``GATTClient``. Confined to the bus queue.
 final class TableReader: CustomStringConvertible {
     private let device: Device
     private let central: CentralRole

@@ -166,24 +166,6 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         public static let extendedScanAndConnect = Feature(rawValue: 1 << 0)
     }
 
-    // MARK: State
-
-    /// On the delegate's queue: sets the new state, applies its consequences, and makes the callback (ST-3).
-    /// - Parameter stackGeneration: The new generation of bluetoothd and adapter.
-    func enter(_ state: CBManagerState, stackGeneration: String?) {
-        let previous = self.state
-        setState(state)
-        follow(state, from: previous, stackGeneration: stackGeneration)
-        delegate?.centralManagerDidUpdateState(self)
-    }
-
-    /// MIS-1: whether commands are accepted; logs if not.
-    func accepts(_ command: StaticString) -> Bool {
-        if state == .poweredOn { return true }
-        Log.misuse("\(Self.self) \(command): can only accept this command while in the powered on state")
-        return false
-    }
-
     // MARK: Scanning
 
     /// Scans until ``stopScan()`` is called or Bluetooth is switched off, without a time limit.
@@ -249,16 +231,6 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         command(.endScan)
     }
 
-    /// On the delegate's queue.
-    func discovered(_ identity: DeviceIdentity, _ properties: DeviceProperties, scan token: UInt64) {
-        guard shared.withLock({ $0.scanToken == token && $0.scan != nil }) else { return }
-        let peripheral = peripheral(identity)
-        if let name = properties.name { _ = peripheral.updateName(name) }
-        let rssi = NSNumber(value: properties.rssiDBm ?? 127)
-        delegate?.centralManager(
-            self, didDiscover: peripheral, advertisementData: properties.advertisementData, rssi: rssi)
-    }
-
     // MARK: Retrieving
 
     /// The peripherals with these identifiers, in range or not: `connect` waits until they are. BlueZ is not asked,
@@ -295,45 +267,6 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         guard accepts("retrieveConnectedPeripherals"), !serviceUUIDs.isEmpty else { return [] }
         let wanted = Set(serviceUUIDs.map(CodableUUID.init))
         return core.knownDevices(.connected).filter { !wanted.isDisjoint(with: $0.services) }.map(peripheral)
-    }
-
-    func peripheral(_ device: KnownDevice) -> CBPeripheral {
-        let peripheral = peripheral(device.identity)
-        if let name = device.name { _ = peripheral.updateName(name) }
-        return peripheral
-    }
-
-    /// One object for each device, as long as the app keeps it (ID-3).
-    func peripheral(_ identity: DeviceIdentity) -> CBPeripheral {
-        // The live objects are returned as well, because what may be the last reference must not be released under the
-        // lock.
-        return shared.withLock { shared -> (CBPeripheral, living: [DeviceIdentity: CBPeripheral]) in
-            if let known = shared.peripherals[identity]?.peripheral { return (known, [:]) }
-            let new = CBPeripheral(identity: identity, manager: self)
-            shared.peripherals[identity] = WeakPeripheral(peripheral: new)
-            guard shared.peripherals.count > shared.pruneAt else { return (new, [:]) }
-            let living = shared.peripherals.compactMapValues(\.peripheral)
-            shared.peripherals = living.mapValues { WeakPeripheral(peripheral: $0) }
-            shared.pruneAt = max(64, living.count * 2)
-            return (new, living)
-        }.0
-    }
-
-    /// The app's object for the device, if it has one.
-    func known(_ identity: DeviceIdentity) -> CBPeripheral? {
-        shared.withLock { $0.peripherals[identity]?.peripheral }
-    }
-
-    /// ID-3: a peripheral that was found with a private address and has revealed its identity can be retrieved by
-    /// either.
-    func register(_ peripheral: CBPeripheral, under identity: DeviceIdentity) {
-        let known = shared.withLock { shared -> CBPeripheral? in
-            if let known = shared.peripherals[identity]?.peripheral { return known }
-            shared.peripherals[identity] = WeakPeripheral(peripheral: peripheral)
-            return nil
-        }
-        // If the app releases it now, the last reference must not be released under the lock.
-        withExtendedLifetime(known) {}
     }
 
     // MARK: Connecting
@@ -408,14 +341,6 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         peripheral.endChannels()
     }
 
-    /// MIS-3.
-    func isMine(_ peripheral: CBPeripheral) -> Bool {
-        if peripheral.core === core, !peripheral.isInvalid { return true }
-        Log.misuse(
-            "\(peripheral) belongs to another manager, or Bluetooth was reset since: retrieve or discover it again")
-        return false
-    }
-
     /// Reports, as `connectionEventDidOccur`, when a peer connects to this system or disconnects from it, through any
     /// program. To use the peer this app must `connect` to it as well. Peers that are already connected are not
     /// reported. A new call replaces the last one; nil ends the reports.
@@ -424,15 +349,6 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     open func registerForConnectionEvents(options: [CBConnectionEventMatchingOption: Any]? = nil) {
         guard accepts("registerForConnectionEvents") else { return }
         core.send(.setConnectionEvents(options.map { ConnectionEventFilter($0) }))
-    }
-}
-
-extension CBCentralManager {
-    /// Asks for what the end of Bluetooth undoes: nothing comes of it if Bluetooth was off or reset since the app was
-    /// last informed of its state. The app will be informed next.
-    /// - Parameter isHere: See ``CentralManagerCore/send(_:generation:isHere:)``.
-    func command(_ request: CentralRequest, isHere: Bool = false) {
-        core.send(request, generation: shared.withLock { $0.generation }, isHere: isHere)
     }
 }
 
