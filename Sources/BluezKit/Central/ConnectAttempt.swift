@@ -49,8 +49,11 @@ final class ConnectAttempt {
             guard result.failure == nil else { return }
             // BlueZ had forgotten the device, so that the `Connect` had failed, and heard it again before it came to
             // that call: the link is this process's.
-            if let connection = self.device?.connection, connection.isWanted { return connection.claimLateLink() }
-            bus?.disconnect(caller, mayCall: { [weak device = self.device] in device?.connection?.isWanted != true })
+            let connection = { [weak central = self.central, weak device = self.device] in
+                (central?.store.known(identity) ?? device)?.connection  // the app may have cancelled, and connected again
+            }
+            if let connection = connection(), connection.isWanted { return connection.claimLateLink() }
+            bus?.disconnect(caller, mayCall: { connection()?.isWanted != true })
         }
         device.connect(by: proxy, completion: lane.inOrder(replied))
     }
@@ -65,11 +68,11 @@ final class ConnectAttempt {
     func endDiscoveryChanges() { change(.over) }
 
     private func change(_ new: DiscoveryChange) {
-        guard let device, let discovery = central?.discovery, discoveryChange != .over else { return }
+        guard let discovery = central?.discovery, discoveryChange != .over else { return }
         let old = discoveryChange
         discoveryChange = new
         if (old == .pause) != (new == .pause) { discovery.pause(new == .pause) }
-        if (old == .run) != (new == .run) { discovery.listen(new == .run, for: device) }
+        if let device, (old == .run) != (new == .run) { discovery.listen(new == .run, for: device) }
     }
 
     /// Whether the lease ends with the attempt, which has failed: the next link is another program's then. But BlueZ

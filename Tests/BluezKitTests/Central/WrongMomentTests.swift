@@ -94,6 +94,41 @@ import Testing
         try await bluez.skip(to: "Disconnect")
     }
 
+    @Test("CN-7 BlueZ handles a Connect from before a cancel when the app connects again: the link is not ended")
+    func forgottenAndConnectedAgain() async throws {
+        let bluez = try await ScriptedBus(serving: BlueZVersion(5, 66))
+        try bluez.setConnected(false)
+        let central = Central(bluez)
+        try await central.powerOn()
+        central.manager.scanForPeripherals(withServices: nil)
+        try await bluez.skip(to: "StartDiscovery")
+        let properties = ScriptedBus.properties(Self.identity, [("RSSI", .int16(-50))])
+        func discover() async throws -> CBPeripheral {
+            try bluez.add(ScriptedBus.path(Self.identity), BlueZ.device, properties)
+            return try await central.next("discovery") {
+                if case .discovered(let found, _, _) = $0 { found } else { nil }
+            }
+        }
+        let peripheral = try await discover()
+        central.keep(peripheral)
+        central.manager.connect(peripheral)
+        let connect = try await bluez.skip(to: "Connect")
+        try bluez.remove(ScriptedBus.path(Self.identity), BlueZ.device)
+        central.manager.cancelPeripheralConnection(peripheral)
+        try await central.next("disconnection") { if case .disconnected(peripheral, _, nil) = $0 { true } else { nil } }
+        central.manager.stopScan()
+        central.manager.scanForPeripherals(withServices: nil)
+        #expect(try await discover() == peripheral)
+        central.manager.connect(peripheral)
+        let again = try await bluez.skip(to: "Connect")
+        connect.answer()
+        try await bluez.settle()
+        try bluez.setConnected(true)
+        again.answer()
+        try await central.next("connection") { if case .connected(peripheral) = $0 { true } else { nil } }
+        #expect(!bluez.calls.all.contains { $0.member == "Disconnect" })
+    }
+
     // After a restart of bluetoothd some links were reported 6 s after the peer had them: as late as an attempt that
     // was answered and not followed by a signal, which counted as failed after 5 s. Why that came late is not known.
     @Test("D7 D10 BlueZ answers Connect and does not signal the link: it is asked, and the link is reported")
