@@ -39,8 +39,8 @@ struct AttributeTable {
     private var serviceChangedCount = 0
     /// ATT_MTU of the link, if BlueZ reports it (5.62 and later).
     private(set) var mtuBytes: Int?
-    /// Why something is missing; nil: the table is complete. If it is set, discovery fails with it, because attributes
-    /// that were not read are not absent.
+    /// Why something is missing; nil: the table is complete. If it is set, service discovery fails with it, because
+    /// attributes that were not read are not absent.
     var readError: BusError?
 
     /// The maximum number of attributes accepted from one peripheral. Real ones have some hundred; there are 65,535

@@ -191,8 +191,8 @@ final class GATTClient: CustomStringConvertible {
         execute(running)
     }
 
-    /// The table cannot be read: a discovery that waits for it is over.
-    func failDiscovery(_ failure: BusError) {
+    /// The table cannot be read: a service discovery that waits for it is over.
+    func failServiceDiscovery(_ failure: BusError) {
         guard let running = queue.running, answerRunning == nil, running.operation.request.waitsForServices else {
             return
         }

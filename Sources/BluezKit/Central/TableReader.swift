@@ -11,7 +11,7 @@ final class TableReader: CustomStringConvertible {
     private var mtu = MTU()
     /// Whether `ServicesResolved` is true and ``table`` complete.
     private(set) var isDiscovered = false
-    /// Whether an app was told why ``table`` is not complete: the next discovery asks again.
+    /// Whether an app was told why ``table`` is not complete: the next service discovery asks again.
     private(set) var didReportReadError = false
     /// Whether the link was there before this process: attributes may be in use before ``table`` is complete.
     private(set) var isAdopted = false
@@ -161,7 +161,7 @@ final class TableReader: CustomStringConvertible {
         if device.properties.areServicesResolved { servicesResolved() }
     }
 
-    /// Asks again for what BlueZ has not told. ``servicesResolved()`` follows, and continues the discovery that runs.
+    /// Asks again for what BlueZ has not told. ``servicesResolved()`` follows.
     func readAgain() {
         (isDiscovered, didReportReadError, table.readError) = (false, false, nil)
         readChildren(of: device.path)
@@ -271,7 +271,7 @@ final class TableReader: CustomStringConvertible {
     /// knew.
     private func compareLater(_ refusal: BusError) {
         readAgain()
-        client?.failDiscovery(refusal)
+        client?.failServiceDiscovery(refusal)
     }
 
     /// Compares what an earlier process knew with the table, and reports what has changed.

@@ -126,7 +126,8 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
     /// just before the callback that announces the change.
     open var state: CBPeripheralState { shared.withLock { $0.state } }
 
-    /// The primary services discovered on this link; nil before the first discovery and after the end of the link.
+    /// The primary services discovered on this link; nil before the first service discovery and after the end of the
+    /// link.
     open var services: [CBService]? { shared.withLock { $0.services } }
 
     /// Whether a write without response can be accepted now. While true, none is dropped. After it was false, continue
@@ -249,8 +250,8 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
     /// known. When that is:
     /// - in `didConnect`, if there was a link already, of another program or manager;
     /// - for a restored peripheral whose link is still there, milliseconds after `willRestoreState`;
-    /// - otherwise before `didDiscoverServices`, and without discovery at about the same time: BlueZ exchanges the MTU
-    ///   after it has reported the link, and tells the result with the attributes.
+    /// - otherwise before `didDiscoverServices`, and without service discovery at about the same time: BlueZ exchanges
+    ///   the MTU after it has reported the link, and tells the result with the attributes.
     ///
     /// It never becomes smaller while the link is up, and changes on the manager's queue only.
     /// - Important: Check it before each write: the value may grow once after `didConnect`.
