@@ -228,7 +228,11 @@ final class ChannelEndpoint: @unchecked Sendable {  // holds: what changes is un
     }
 }
 
-extension ChannelEndpoint: ChannelMonitorObserver {
+extension ChannelEndpoint {
+    /// On one of the monitor's threads.
+    /// - Parameters:
+    ///   - hasEnded: The channel has; there may be unread bytes.
+    ///   - mayWait: Whether the thread may be kept as long as an app takes.
     func socketReady(isReadable: Bool, isWritable: Bool, hasEnded: Bool, mayWait: Bool) {
         update(mayWait: mayWait) { shared in
             if hasEnded {

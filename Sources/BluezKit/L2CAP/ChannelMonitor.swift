@@ -2,13 +2,6 @@ import BluezDBus
 import CBluezL2CAP
 import Foundation
 
-/// Hears from ``ChannelMonitor``, on one of its threads.
-protocol ChannelMonitorObserver: AnyObject, Sendable {
-    /// - Parameter hasEnded: The channel has; there may be unread bytes.
-    /// - Parameter mayWait: Whether it may keep the thread as long as an app takes.
-    func socketReady(isReadable: Bool, isWritable: Bool, hasEnded: Bool, mayWait: Bool)
-}
-
 /// Waits for the sockets of all channels, without a thread for each and without polling. What is watched for is
 /// reported once, until it is asked for again; the end of a channel is always watched for.
 ///
@@ -16,7 +9,7 @@ protocol ChannelMonitorObserver: AnyObject, Sendable {
 /// another thread for each event, while the other one waits.
 final class ChannelMonitor: Sendable {
     // holds: weak references are safe to copy from any thread
-    private struct Watched: @unchecked Sendable { weak var observer: (any ChannelMonitorObserver)? }
+    private struct Watched: @unchecked Sendable { weak var endpoint: ChannelEndpoint? }
 
     /// A place in the monitor.
     struct Ticket: Equatable { fileprivate let number: UInt64 }
@@ -59,10 +52,10 @@ final class ChannelMonitor: Sendable {
     // MARK: Any thread
 
     /// Begins to watch for the end of a socket. - Returns: nil if the kernel cannot.
-    func add(_ descriptor: Int32, _ observer: any ChannelMonitorObserver) -> Ticket? {
+    func add(_ descriptor: Int32, _ endpoint: ChannelEndpoint) -> Ticket? {
         let ticket = state.withLock { state in
             state.tickets += 1
-            state.watched[state.tickets] = Watched(observer: observer)
+            state.watched[state.tickets] = Watched(endpoint: endpoint)
             return Ticket(number: state.tickets)
         }
         if control(EPOLL_CTL_ADD, descriptor, ticket, Self.endEvents) { return ticket }
@@ -80,8 +73,8 @@ final class ChannelMonitor: Sendable {
 
     func remove(_ descriptor: Int32, _ ticket: Ticket) {
         _ = control(EPOLL_CTL_DEL, descriptor, ticket, 0)
-        let observer = state.withLock { $0.watched.removeValue(forKey: ticket.number)?.observer }
-        withExtendedLifetime(observer) {}  // it must not be released under the lock
+        let endpoint = state.withLock { $0.watched.removeValue(forKey: ticket.number)?.endpoint }
+        withExtendedLifetime(endpoint) {}  // it must not be released under the lock
     }
 
     private static let endEvents = EPOLLRDHUP.rawValue | EPOLLONESHOT.rawValue
@@ -99,11 +92,11 @@ final class ChannelMonitor: Sendable {
         guard epoll_wait(epoll, &event, 1, -1) == 1 else { return }
         let (bits, ticket) = (event.events, event.data.u64)
         func has(_ event: EPOLL_EVENTS) -> Bool { bits & event.rawValue != 0 }
-        let (observer, othersWait) = state.withLock { state in
+        let (endpoint, othersWait) = state.withLock { state in
             state.waiting -= 1
-            return (state.watched[ticket]?.observer, state.waiting > 0)
+            return (state.watched[ticket]?.endpoint, state.waiting > 0)
         }
-        observer?.socketReady(
+        endpoint?.socketReady(
             isReadable: has(EPOLLIN), isWritable: has(EPOLLOUT),
             hasEnded: has(EPOLLHUP) || has(EPOLLERR) || has(EPOLLRDHUP), mayWait: othersWait)
         state.withLock { $0.waiting += 1 }

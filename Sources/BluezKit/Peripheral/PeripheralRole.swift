@@ -17,7 +17,7 @@ final class PeripheralRole {
         remoteCentrals = RemoteCentrals(bus)
         requests = RequestBroker(bus, remoteCentrals)
         updates = UpdateSender(bus, adapter, remoteCentrals)
-        remoteCentrals.observer = self
+        remoteCentrals.role = self
         pairing.add(self)
     }
 
@@ -92,7 +92,7 @@ extension PeripheralRole: PairingRole {
 
 // MARK: - The links of centrals
 
-extension PeripheralRole: RemoteCentralsObserver {
+extension PeripheralRole {
     private var subscribers: [CharacteristicSubscribers] {
         managers.flatMap { $0.gattServer.characteristics.map(\.subscribers) }
     }
@@ -102,9 +102,13 @@ extension PeripheralRole: RemoteCentralsObserver {
         for subscribers in subscribers { subscribers.connected(central) }
     }
 
+    /// Its ATT_MTU has become known.
     func changed(_ central: CentralInfo) { for core in managers { core.post(.centralChanged(central)) } }
+
+    /// It is not followed any longer.
     func forgotten(_ central: CentralInfo) { for core in managers { core.post(.centralForgotten(central.identifier)) } }
 
+    /// - Returns: Whether it stays subscribed, so that its next link matters.
     func disconnected(_ central: RemoteCentral) -> Bool {
         requests.end { $0.central == central.path }
         var staysSubscribed = false

@@ -1,21 +1,10 @@
 import BluezDBus
 
-/// Hears of the links of centrals. On the bus queue.
-protocol RemoteCentralsObserver: AnyObject {
-    func connected(_ central: RemoteCentral)
-    /// - Returns: Whether it stays subscribed, so that its next link matters.
-    func disconnected(_ central: RemoteCentral) -> Bool
-    /// Its ATT_MTU has become known.
-    func changed(_ central: CentralInfo)
-    /// It is not followed any longer.
-    func forgotten(_ central: CentralInfo)
-}
-
 /// Centrals, by the paths that BlueZ names them with. Confined to the bus queue.
 final class RemoteCentrals {
     private let bus: BlueZBus
-    /// Set once, before the first central.
-    weak var observer: (any RemoteCentralsObserver)?
+    /// Whose managers hear of them; set once, before the first central.
+    weak var role: PeripheralRole?
     private var centrals = PathTable<RemoteCentral>()
     /// What is done when no address is being asked for.
     private var awaitingIntroductions: [() -> Void] = []
@@ -42,7 +31,7 @@ final class RemoteCentrals {
         if let mtuBytes {
             let before = central.central
             central.setMTU(mtuBytes)
-            if let now = central.central, now != before { observer?.changed(now) }
+            if let now = central.central, now != before { role?.changed(now) }
         }
         central.perform(body)
     }
@@ -70,14 +59,14 @@ final class RemoteCentrals {
     }
 
     private func disconnected(_ central: RemoteCentral) {
-        if observer?.disconnected(central) != true { forget(central) }
+        if role?.disconnected(central) != true { forget(central) }
     }
 
     private func forget(_ central: RemoteCentral) {
         centrals[central.path.rawValue] = nil
         // It may be known at another path as well.
         if let info = central.central, !centrals.values.contains(where: { $0.central?.identifier == info.identifier }) {
-            observer?.forgotten(info)
+            role?.forgotten(info)
         }
         lookForUnknown()
         bus.connection?.removeMatch(central.rule)
@@ -112,7 +101,7 @@ final class RemoteCentrals {
         guard try reader.readCString().matches("org.bluez.Device1") else { return }
         let isConnected = try central.apply(&reader)
         guard central.central != nil, let isConnected else { return }
-        if isConnected { observer?.connected(central) } else { disconnected(central) }
+        if isConnected { role?.connected(central) } else { disconnected(central) }
     }
 
     /// InterfacesRemoved of a device.
