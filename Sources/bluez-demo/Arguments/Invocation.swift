@@ -83,6 +83,9 @@ enum Invocation: Equatable {
     /// About the command that follows, or about all.
     private static func help(_ arguments: inout ArraySlice<String>) throws(UsageError) -> Invocation {
         guard let next = arguments.first, !next.hasPrefix("-"), next != "help" else { return .help(command: nil) }
+        // `card` and its like are two commands, which the overview shows.
+        let isFamily = CommandSpec.all.contains { $0.name.hasPrefix(next + " ") }
+        if isFamily, arguments.count == 1 { return .help(command: nil) }
         return .help(command: try takeKnownSpec(&arguments).name)
     }
 

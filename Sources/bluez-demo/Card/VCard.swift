@@ -79,17 +79,45 @@ struct VCard {
         let lines = text.split(omittingEmptySubsequences: false) { $0.isNewline }.map(String.init)
         // RFC 6350 folds anywhere, and the blank is not part of the value; 2.1 folds at a blank, which is.
         let keepsBlank = lines.contains { $0.uppercased().hasPrefix("VERSION:2.1") }
-        var logical: [String] = []
+        var logical: [LogicalLine] = []
         for line in lines {
-            if let last = logical.last, last.hasSuffix("="), Property(last)?.isQuotedPrintable == true {
-                logical[logical.count - 1] = last.dropLast() + line
-            } else if !logical.isEmpty, let first = line.first, first == " " || first == "\t" {
-                logical[logical.count - 1] += keepsBlank ? line : String(line.dropFirst())
+            let last = logical.count - 1
+            if last >= 0, logical[last].hasSoftBreak {
+                logical[last].removeBreak()
+                logical[last].append(line)
+            } else if last >= 0, let first = line.first, first == " " || first == "\t" {
+                logical[last].append(keepsBlank ? line : String(line.dropFirst()))
             } else {
-                logical.append(line)
+                logical.append(LogicalLine(line))
             }
         }
-        properties = logical.compactMap(Property.init)
+        properties = logical.compactMap { Property($0.text) }
+    }
+
+    /// A property, from as many lines as it takes. Looks at each character once, however many lines a stranger's card
+    /// is folded into.
+    private struct LogicalLine {
+        private(set) var text = ""
+        private var isQuoted = false
+        /// Whether its value is quoted-printable; nil: the value has not begun.
+        private var isQuotedPrintable: Bool?
+
+        init(_ line: String) { append(line) }
+
+        var hasSoftBreak: Bool { isQuotedPrintable == true && text.utf8.last == UInt8(ascii: "=") }
+
+        mutating func removeBreak() { text.unicodeScalars.removeLast() }
+
+        mutating func append(_ piece: String) {
+            text += piece
+            guard isQuotedPrintable == nil else { return }
+            for byte in piece.utf8 {
+                if byte == UInt8(ascii: "\"") { isQuoted.toggle() }
+                guard byte == UInt8(ascii: ":"), !isQuoted else { continue }
+                isQuotedPrintable = Property(text)?.isQuotedPrintable ?? false
+                return
+            }
+        }
     }
 
     /// The first formatted name that is not empty; otherwise the given name and the family name, as 2.1 requires only

@@ -58,9 +58,11 @@ final class CardReceiveCommand: TransferCentralCommand {
     /// For people; the bytes go to `--output`.
     private func print(_ card: Data) {
         guard let lines = CardText.lines(card) else {
-            return output.say(Line("It is not a text. --output FILE saves it.", .yellow))
+            return output.say(Line("It is not a text. To save it, receive it again with --output FILE.", .yellow))
         }
         for line in lines.prefix(60) where !line.isEmpty { output.say(Line("  " + line.clipped(to: 200))) }
-        if lines.count > 60 { output.say(Line("  ... and more. --output FILE saves all of it.", .dim)) }
+        if lines.count > 60 {
+            output.say(Line("  ... and more. To have all of it, receive it again with --output FILE.", .dim))
+        }
     }
 }

@@ -6,6 +6,8 @@ final class CardShareCommand: TransferPeripheralCommand {
     private let options: CardShareOptions
     private let card: Card
     private var served = 0
+    /// Those that have had the card: one that did not hear the end comes back for it.
+    private var counted: Set<UUID> = []
     private var isRefused = false
 
     init(_ options: CardShareOptions, common: CommonOptions, output: Output) throws(CardFile.Failure) {
@@ -43,6 +45,9 @@ final class CardShareCommand: TransferPeripheralCommand {
 
     override func finish() {
         guard let peer else { return }
+        let hasComeBack =
+            !counted.insert(peer.identifier).inserted && card.count > 0 && transfer.resumedAt == card.count
+        if hasComeBack { return makeRoom() }
         output.report(.sent(peer.identifier, size: card.count, seconds: reporter.seconds))
         countServed(Line("Sent ", .green) + reporter.summary + ".")
     }

@@ -45,6 +45,16 @@ import Testing
         }
     }
 
+    @Test(
+        "a stranger's card that is folded 300,000 times is read as fast as another one", .timeLimit(.minutes(1)),
+        arguments: ["A;ENCODING=QUOTED-PRINTABLE:", "A;ENCODING=QUOTED-PRINTABLE", "A", "A;B=\""])
+    func folded(_ property: String) {
+        for line in ["x=\n", " x=\n", " =\n"] {
+            let text = "BEGIN:VCARD\n\(property)" + String(repeating: line, count: 300_000) + "\nFN:n\nEND:VCARD\n"
+            #expect(VCard(text).name == "n")
+        }
+    }
+
     @Test("a card that is larger than the limit is refused before any of it is sent, in words at both ends")
     func refuses() throws {
         #expect(throws: TransferError.refused("it has 101 bytes, more than the 100 that --max-size permits")) {
