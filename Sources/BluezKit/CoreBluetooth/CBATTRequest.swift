@@ -9,6 +9,7 @@ open class CBATTRequest: NSObject, @unchecked Sendable {  // holds: the value is
     private let storedCharacteristic: CBCharacteristic
     private let storedOffset: Int
     private let storedValue: Mutex<Data?>
+    private let isAnswered = Atomic(false)
 
     /// Identifies the call that waits for the response. 0: none.
     let ticket: UInt64
@@ -19,6 +20,9 @@ open class CBATTRequest: NSObject, @unchecked Sendable {  // holds: the value is
         storedValue = Mutex(value)
         super.init()
     }
+
+    /// - Returns: Whether this is the first answer.
+    func answer() -> Bool { !isAnswered.exchange(true, ordering: .relaxed) }
 
     /// The central that sent the request.
     open var central: CBCentral { storedCentral }

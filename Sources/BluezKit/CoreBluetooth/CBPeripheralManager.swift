@@ -279,6 +279,9 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     ///   - result: `.success`, or the error for the central. BlueZ cannot send every code: see `Docs/ERRORS.md`.
     open func respond(to request: CBATTRequest, withResult result: CBATTError.Code) {
         guard request.ticket != 0 else { return }
+        guard request.answer() else {
+            return Log.misuse("CBPeripheralManager respond: the request was answered already; ignored")
+        }
         core.send(.respond(ticket: request.ticket, Coded(result), request.value))
     }
 

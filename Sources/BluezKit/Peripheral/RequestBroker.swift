@@ -114,7 +114,8 @@ final class RequestBroker {
     func respond(_ ticket: UInt64, _ result: CBATTError.Code, _ value: Data?) {
         bus.assertOnQueue()
         guard let request = requests.removeValue(forKey: ticket), let server = bus.exportedObjects else {
-            return Log.misuse("CBPeripheralManager respond: the request was answered already, or is gone; ignored")
+            // Its central has gone meanwhile, or BlueZ waited no longer.
+            return Log.debug("an answer to a request that is over is ignored")
         }
         guard result == .success else { return server.refuse(request.call, result) }
         server.reply(to: request.call) { (writer) throws(BusError) in

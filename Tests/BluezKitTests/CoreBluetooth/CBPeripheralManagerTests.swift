@@ -87,9 +87,8 @@ import Testing
         publisher.manager.stopAdvertising()
         let central = CBCentral(identifier: UUID())
         publisher.manager.setDesiredConnectionLatency(.low, for: central)
-        publisher.manager.respond(
-            to: CBATTRequest(central: central, characteristic: characteristic, offset: 0, value: nil, ticket: 77),
-            withResult: .success)
+        let request = CBATTRequest(central: central, characteristic: characteristic, offset: 0, value: nil, ticket: 77)
+        for _ in 0..<2 { publisher.manager.respond(to: request, withResult: .success) }
         publisher.queue.resume()
         try await LogCapture.shared.expect("respond", "answered already")
         try await publisher.powerOn()
