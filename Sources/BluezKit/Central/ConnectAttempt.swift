@@ -48,9 +48,9 @@ final class ConnectAttempt {
             guard isAnswered else { return answered(result) }
             guard result.failure == nil else { return }
             // BlueZ had forgotten the device, so that the `Connect` had failed, and heard it again before it came to
-            // that call: the link is this process's.
+            // that call: the link is this process's. The app may have cancelled since, and connected again.
             let connection = { [weak central = self.central, weak device = self.device] in
-                (central?.store.known(identity) ?? device)?.connection  // the app may have cancelled, and connected again
+                (central?.store.known(identity) ?? device)?.connection
             }
             if let connection = connection(), connection.isWanted { return connection.claimLateLink() }
             bus?.disconnect(caller, mayCall: { connection()?.isWanted != true })
