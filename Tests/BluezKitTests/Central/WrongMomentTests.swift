@@ -35,6 +35,17 @@ import Testing
         }
     }
 
+    /// An app that scans, where the device is not connected.
+    private func scan() async throws -> (ScriptedBus, Central) {
+        let bluez = try await ScriptedBus(serving: BlueZVersion(5, 66))
+        try bluez.setConnected(false)
+        let central = Central(bluez)
+        try await central.powerOn()
+        central.manager.scanForPeripherals(withServices: nil)
+        try await bluez.skip(to: "StartDiscovery")
+        return (bluez, central)
+    }
+
     private func isUp(_ session: Session) -> Bool { session.central.connected.first?.connection?.isUp == true }
 
     @Test("O-10 O-15 O-43 DL-7 another manager connects while a disconnection is held back: it keeps its link")
@@ -60,12 +71,7 @@ import Testing
         "CN-7 BlueZ forgets the device, hears it again and then handles our Connect: the link ends with the cancel",
         arguments: [false, true])
     func forgottenBeforeConnect(cancelsFirst: Bool) async throws {
-        let bluez = try await ScriptedBus(serving: BlueZVersion(5, 66))
-        try bluez.setConnected(false)
-        let central = Central(bluez)
-        try await central.powerOn()
-        central.manager.scanForPeripherals(withServices: nil)
-        try await bluez.skip(to: "StartDiscovery")
+        let (bluez, central) = try await scan()
         let properties = ScriptedBus.properties(Self.identity, [("RSSI", .int16(-50))])
         try bluez.add(ScriptedBus.path(Self.identity), BlueZ.device, properties)
         let peripheral = try await central.next("discovery") {
@@ -96,12 +102,7 @@ import Testing
 
     @Test("CN-7 BlueZ handles a Connect from before a cancel when the app connects again: the link is not ended")
     func forgottenAndConnectedAgain() async throws {
-        let bluez = try await ScriptedBus(serving: BlueZVersion(5, 66))
-        try bluez.setConnected(false)
-        let central = Central(bluez)
-        try await central.powerOn()
-        central.manager.scanForPeripherals(withServices: nil)
-        try await bluez.skip(to: "StartDiscovery")
+        let (bluez, central) = try await scan()
         let properties = ScriptedBus.properties(Self.identity, [("RSSI", .int16(-50))])
         func discover() async throws -> CBPeripheral {
             try bluez.add(ScriptedBus.path(Self.identity), BlueZ.device, properties)
