@@ -108,6 +108,11 @@ import Testing
         _ central: Central, _ heart: CBPeripheral, _ other: Central, _ clock: CBPeripheral, isManager: Bool
     ) async throws {
         let options = { (delay: Double) in [CBConnectPeripheralOptionStartDelayKey: delay] }
+        // The release follows the connect in the next block of the bus queue, whatever else the machine is doing.
+        let session = other.manager.session
+        session.queue.suspend()
+        defer { session.queue.resume() }
+        session.run {}
         if isManager {
             central.manager.connect(heart, options: options(0.2))
             central.release()

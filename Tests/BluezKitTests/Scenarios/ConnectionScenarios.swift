@@ -347,8 +347,18 @@ extension Scenarios {
             try await eventually("no attempt is under way") {
                 session.queue.sync { !session.central.connected.contains { $0.connection?.isAttempting == true } }
             }
+            // BlueZ may come to that attempt when the link is up already, and says that it has succeeded: the link is
+            // ours as well then, as far as anyone can tell.
+            let isOurs = session.queue.sync {
+                session.central.connected.contains { $0.connection?.ownership.isOurs == true }
+            }
+            #expect(!isOurs || Worlds.isRig)
             try await central.disconnect(heart)
-            try await disconnectFromOutside(other, world)
+            if isOurs {
+                try await world.awaitConnections("heart", 0)
+            } else {
+                try await disconnectFromOutside(other, world)
+            }
         }
 
         /// A call by another program, without BluezKit, for the heart.

@@ -183,6 +183,10 @@ extension World {
     func forgetPhone() async throws {
         _ = try? await control("phone disconnect")
         try await awaitConnections("phone", 0)
+        // Not before it knows that the link has ended: it could store the phone's table again, for the next link.
+        try await eventually("BlueZ knows that the phone has left") {
+            try await !saysConnected("F0:F1:F2:00:00:06")
+        }
         for line in ["forget", "permit on", "battery off", "identity"] { try await control("phone " + line) }
         try await forget("F0:F1:F2:00:00:06")
     }
