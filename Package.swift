@@ -16,6 +16,7 @@ let package = Package(
         .library(name: "BluezKitGLib", targets: ["BluezKitGLib"]),
         .library(name: "BluezKitSimulator", targets: ["BluezKitSimulator"]),
         .executable(name: "bluez-demo", targets: ["bluez-demo"]),
+        .executable(name: "bluezkit-keeper", targets: ["bluezkit-keeper"]),
     ],
     targets: [
         // Modules of a whole graph of packages share one name space, so none is called just `DBus`.
@@ -40,6 +41,7 @@ let package = Package(
         .target(name: "BluezKitSimulator", dependencies: ["BluezDBus"]),
         .executableTarget(
             name: "bluez-demo", dependencies: ["BluezKit", "BluezKitProfiles", "BluezKitSimulator", "BluezDBus"]),
+        .executableTarget(name: "bluezkit-keeper", dependencies: ["BluezKit", "BluezDBus"]),
         .testTarget(
             name: "BluezKitTests",
             dependencies: [

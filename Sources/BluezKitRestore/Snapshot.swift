@@ -62,15 +62,18 @@ package struct Snapshot: Codable, Equatable, Sendable {
         package var services: [Service]?
         /// The PSMs of its open L2CAP channels, which end with the process. Nil: none.
         package var channels: [UInt16]?
+        /// The connect, and which of its links, as a keeper that has the core of the manager numbers them. Nil: there
+        /// is no keeper.
+        package var connection: [UInt32]?
 
         package init(
             identifier: UUID, identity: UUID? = nil, name: String?, adapter: String?, state: State, isBonded: Bool,
-            options: ConnectRequest, services: [Service]?, channels: [UInt16]? = nil
+            options: ConnectRequest, services: [Service]?, channels: [UInt16]? = nil, connection: [UInt32]? = nil
         ) {
             (self.identifier, self.identity, self.name) = (identifier, identity, name)
             (self.adapter, self.state) = (adapter, state)
             (self.isBonded, self.options, self.services) = (isBonded, options, services)
-            self.channels = channels
+            (self.channels, self.connection) = (channels, connection)
         }
     }
 
@@ -87,14 +90,17 @@ package struct Snapshot: Codable, Equatable, Sendable {
         package var includedServices: [PathElement]?
         /// Nil: not discovered.
         package var characteristics: [Characteristic]?
+        /// The number by which a keeper knows it on this link. Nil: there is no keeper.
+        package var number: UInt32?
 
         package init(
             element: PathElement, uuid: AttributeUUID, isPrimary: Bool, isOnlyIncluded: Bool, layout: String,
-            includedServices: [PathElement]?, characteristics: [Characteristic]?
+            includedServices: [PathElement]?, characteristics: [Characteristic]?, number: UInt32? = nil
         ) {
             (self.element, self.uuid, self.isPrimary) = (element, uuid, isPrimary)
             (self.isOnlyIncluded, self.layout) = (isOnlyIncluded, layout)
             (self.includedServices, self.characteristics) = (includedServices, characteristics)
+            self.number = number
         }
     }
 
@@ -108,12 +114,15 @@ package struct Snapshot: Codable, Equatable, Sendable {
         package var isNotifying: Bool
         /// Nil: not discovered.
         package var descriptors: [Descriptor]?
+        /// As ``Service/number``.
+        package var number: UInt32?
 
         package init(
-            element: PathElement, uuid: AttributeUUID, properties: UInt, isNotifying: Bool, descriptors: [Descriptor]?
+            element: PathElement, uuid: AttributeUUID, properties: UInt, isNotifying: Bool, descriptors: [Descriptor]?,
+            number: UInt32? = nil
         ) {
             (self.element, self.uuid, self.properties) = (element, uuid, properties)
-            (self.isNotifying, self.descriptors) = (isNotifying, descriptors)
+            (self.isNotifying, self.descriptors, self.number) = (isNotifying, descriptors, number)
         }
     }
 
@@ -121,8 +130,12 @@ package struct Snapshot: Codable, Equatable, Sendable {
         /// `desc000d`.
         package var element: PathElement
         package var uuid: AttributeUUID
+        /// As ``Service/number``.
+        package var number: UInt32?
 
-        package init(element: PathElement, uuid: AttributeUUID) { (self.element, self.uuid) = (element, uuid) }
+        package init(element: PathElement, uuid: AttributeUUID, number: UInt32? = nil) {
+            (self.element, self.uuid, self.number) = (element, uuid, number)
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 import Foundation
 
 /// The directory of an app's state, with one file for each role and identifier.
-package struct StateDirectory: Equatable, Sendable {
+package struct StateDirectory: Codable, Equatable, Sendable {
     package let path: String
 
     package init(path: String) { self.path = path }

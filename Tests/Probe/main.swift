@@ -6,7 +6,7 @@ import Foundation
 //
 //     restoration-probe [--restore ID] [--bus ADDRESS] [--state-dir DIR] [--claim SECONDS] [--resume yes|no]
 //                       [--second ID] [--let-go] [--scan-early] [--background] [--follow SERVICE,CHARACTERISTIC]
-//                       [--pair]
+//                       [--pair] [--keeper SOCKET [--started FILE]]
 //     restoration-probe --publish ID [--bus ADDRESS] [--state-dir DIR] [--revised]
 //
 // `--async` makes it an app with CoreBluetoothAsync (AsyncProbe.swift), which has
@@ -14,7 +14,9 @@ import Foundation
 // `--let-go` does not keep restored peripherals, `--scan-early` scans inside `willRestoreState`, `--background` creates
 // the manager on another thread, `--second` creates another manager with that identifier, `--follow` scans, connects,
 // discovers and subscribes automatically unless something was restored. `--pair` allows just works. `--publish` makes
-// it a peripheral (PublishingProbe.swift), `--revised` a later version of that, which wants encryption.
+// it a peripheral (PublishingProbe.swift), `--revised` a later version of that, which wants encryption. `--keeper` is
+// where a keeper listens that the manager is to have, `--started` a file that gets an x each time that the keeper
+// starts the app.
 
 setvbuf(stdout, nil, _IONBF, 0)
 
@@ -40,6 +42,11 @@ func probeOptions(_ arguments: Arguments) -> [String: Any] {
     options[BluezManagerOptionStateDirectoryKey] = arguments["--state-dir"]
     options[BluezManagerOptionClaimPeriodKey] = arguments["--claim"].flatMap(Double.init)
     options[BluezManagerOptionResumeAfterResetKey] = arguments["--resume"].map { $0 == "yes" }
+    if let socket = arguments["--keeper"] {
+        setenv("BLUEZKIT_KEEPER_SOCKET", socket, 1)
+        options[BluezManagerOptionKeeperKey] =
+            arguments["--started"].map { .command(["/bin/sh", "-c", "printf x >> \($0)"]) } ?? BluezRelaunch.never
+    }
     return options
 }
 

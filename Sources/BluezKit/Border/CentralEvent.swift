@@ -12,6 +12,8 @@ enum CentralEvent: Codable, Sendable {
     /// What an earlier process left. The connect of the item at `index` of the plan is that of
     /// ``RestorationPlan/connectionID(at:)``, and the token of its scan is 1.
     indirect case restored(RestorationPlan, adapter: String?)
+    /// What an earlier process left with a keeper, which has gone on with it. Of the app's own side.
+    indirect case handedOver(Snapshot, HandOver)
     indirect case connectionEvent(Coded<CBConnectionEvent>, DeviceIdentity, name: String?)
     /// An app waits for it, whether it has the manager or not.
     indirect case bondRemoved(ticket: UInt32, AppError?)

@@ -29,12 +29,14 @@ enum CentralRequest: Codable, Sendable {
 }
 
 /// A request, and what the app knew when it made it.
-struct CentralMessage: Codable, Sendable {
-    let request: CentralRequest
-    /// The generation of Bluetooth, for what its end undoes (``AdapterController/generation``); nil: that does not
-    /// matter.
+struct RequestMessage<Request: Codable & Sendable>: Codable, Sendable {
+    let request: Request
+    /// The generation of Bluetooth (``AdapterController/generation``) or of services
+    /// (``AdapterController/servicesGeneration``), for what its end undoes; nil: that does not matter.
     var generation: UInt64?
 }
+
+typealias CentralMessage = RequestMessage<CentralRequest>
 
 /// Which peers a manager has registered for (`registerForConnectionEvents`).
 struct ConnectionEventFilter: Codable, Sendable {

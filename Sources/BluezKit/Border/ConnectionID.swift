@@ -6,7 +6,7 @@ struct ConnectionID: Hashable, Codable, Sendable {
     /// Counts the links of one connect that reconnects automatically, from 0.
     private(set) var link: UInt32 = 0
 
-    init(request: UInt32) { self.request = request }
+    init(request: UInt32, link: UInt32 = 0) { (self.request, self.link) = (request, link) }
 
     /// Nothing was asked for.
     static let none = ConnectionID(request: 0)

@@ -69,10 +69,4 @@ enum PublishRequest: Codable, Sendable {
     case channelReleased(UInt32)
 }
 
-/// A request, and what the app knew when it made it.
-struct PublishMessage: Codable, Sendable {
-    let request: PublishRequest
-    /// The generation of services, for what its end undoes (``AdapterController/servicesGeneration``); nil: that does
-    /// not matter.
-    var generation: UInt64?
-}
+typealias PublishMessage = RequestMessage<PublishRequest>

@@ -35,7 +35,7 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
     /// What the log says of the present loss.
     private var reported: String?
     private var objectCount = 0
-    private var outgoing: [any Recipient] = []
+    private var outgoing: [any EventSource] = []
     /// How many blocks of ``run(_:)`` have not run.
     private let waiting = Atomic(0)
     private let isOnQueue = DispatchSpecificKey<Bool>()
@@ -125,7 +125,7 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
     }
 
     /// A manager has events for its app: they are handed on at the end of this turn of the queue.
-    func hasOutgoing(_ recipient: any Recipient) { outgoing.append(recipient) }
+    func hasOutgoing(_ source: any EventSource) { outgoing.append(source) }
 
     func flush() { _ = flush { false } }
 
@@ -133,11 +133,11 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
     /// - Returns: The delivery to make; nil: all are made by others.
     private func flush(mayDeliver: () -> Bool) -> (() -> Void)? {
         guard !outgoing.isEmpty else { return nil }
-        let recipients = outgoing
+        let sources = outgoing
         outgoing = []
         var delivery: (() -> Void)?
-        for recipient in recipients {
-            if let own = recipient.flush(mayDeliver: { delivery == nil && mayDeliver() }) { delivery = own }
+        for source in sources {
+            if let own = source.flush(mayDeliver: { delivery == nil && mayDeliver() }) { delivery = own }
         }
         return delivery
     }

@@ -2,13 +2,17 @@ package import Dispatch
 import BluezDBus
 import Foundation
 
-/// A manager, of either role, as the bus queue sees it.
-protocol Recipient: AnyObject, Sendable {
-    associatedtype Event
-    /// Delivers what was posted in this turn of the bus queue.
+/// Has events for an app at the end of a turn of the bus queue.
+protocol EventSource: AnyObject {
+    /// Delivers what was posted in this turn.
     /// - Parameter mayDeliver: Whether the caller can make the delivery, outside the bus queue, however long it takes.
     /// - Returns: The delivery to make; nil: another thread makes it, or there is none.
     func flush(mayDeliver: () -> Bool) -> (() -> Void)?
+}
+
+/// Gets the events of one manager.
+protocol Recipient: AnyObject, Sendable {
+    associatedtype Event
     /// Called on the app's queue. Has no effect if the manager has been released (CN-15).
     func deliver(_ event: Event)
     /// Whether the event means something without the manager.

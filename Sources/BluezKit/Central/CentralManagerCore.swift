@@ -4,7 +4,7 @@ import Foundation
 
 /// What the core knows of one central manager. It outlives the manager where work is under way.
 // holds: constants, and `inbox`, are safe; the rest is confined to the bus queue
-final class CentralManagerCore: Recipient, @unchecked Sendable {
+final class CentralManagerCore: CentralBackend, EventSource, Recipient, @unchecked Sendable {
     let central: CentralRole
     private let session: AnyObject
     let inbox: Inbox<CentralManagerCore>
@@ -12,14 +12,19 @@ final class CentralManagerCore: Recipient, @unchecked Sendable {
     let isOnMainQueue: Bool
 
     /// What the app has set when it made the manager.
-    struct Configuration: Sendable {
+    struct Configuration: Codable, Sendable {
         /// Where its state is preserved.
         var statePath: String?
         /// Where other managers of this app may have left state, and how long they have to claim it.
-        var claims: (directory: StateDirectory, period: Duration)?
+        var claims: Claims?
         var mayPowerCycle = false
         /// Whether notifications come by sockets.
         var usesNotificationSockets = false
+
+        struct Claims: Codable, Sendable {
+            let directory: StateDirectory
+            let period: Duration
+        }
     }
 
     let configuration: Configuration
@@ -56,19 +61,15 @@ final class CentralManagerCore: Recipient, @unchecked Sendable {
 
     // MARK: What the app asks for
 
-    /// Passes a request to the bus queue. Any thread.
-    /// - Parameters:
-    ///   - generation: That of Bluetooth, as far as the app knows, for what the end of Bluetooth undoes. The app hears
-    ///     of that next.
-    ///   - isHere: In the calling thread if nothing waits before it: what is asked of BlueZ is sent when this returns.
-    func send(_ request: CentralRequest, generation: UInt64? = nil, isHere: Bool = false) {
+    func send(_ request: CentralRequest, generation: UInt64?) { central.bus.run(carryOut(request, generation)) }
+
+    func sendHere(_ request: CentralRequest, generation: UInt64?) { central.bus.runHere(carryOut(request, generation)) }
+
+    private func carryOut(_ request: CentralRequest, _ generation: UInt64?) -> @Sendable () -> Void {
         let message = BorderFormat.passed(CentralMessage(request: request, generation: generation))
-        let body = { @Sendable [self] in central.carryOut(message, of: self) }
-        if isHere { central.bus.runHere(body) } else { central.bus.run(body) }
+        return { [self] in central.carryOut(message, of: self) }
     }
 
-    /// The same for a write without response, in the calling thread if nothing waits before it.
-    /// - Returns: What has become of it by then.
     func write(_ request: CentralRequest, on connectionID: ConnectionID) -> CommandProgress? {
         let message = BorderFormat.passed(CentralMessage(request: request))
         let progress = central.bus.runIfIdle { [self] in
@@ -81,7 +82,7 @@ final class CentralManagerCore: Recipient, @unchecked Sendable {
         return progress.flatMap { $0 }
     }
 
-    /// Devices that BlueZ knows. Waits for its answer; not on the bus queue.
+    /// Not on the bus queue.
     func knownDevices(_ query: DeviceQuery) -> [KnownDevice] {
         BorderFormat.passed(central.store.knownDevices(BorderFormat.passed(query)))
     }
@@ -122,13 +123,41 @@ final class CentralManagerCore: Recipient, @unchecked Sendable {
     /// What the scan has reported of `device`; nil: nothing, or there is no scan.
     func reportedKinds(of device: DeviceIdentity) -> DeviceProperties.Kinds? { scan?.reportedKinds(of: device) }
 
+    // MARK: A keeper
+
+    /// What continues for an app that has died.
+    struct Kept: Sendable {
+        /// The last connect or cancel.
+        let lastRequest: UInt32
+        let scan: (request: ScanRequest, token: UInt64)?
+        let peripherals: [KeptPeripheral]
+        /// The app has not heard yet what an earlier process left.
+        let isRestoring: Bool
+    }
+
+    /// Whether anything is under way that the app has asked for.
+    var continues: Bool {
+        scan != nil || restoration != nil || peripherals.values.contains { $0.request != nil || $0.delayedStart != nil }
+    }
+
+    func kept() -> Kept {
+        Kept(
+            lastRequest: peripherals.values.map { max($0.newest.request, $0.lastCancel.request) }.max() ?? 0,
+            scan: scan.map { ($0.request, $0.token) },
+            peripherals: peripherals.values.map { peripheral in
+                KeptPeripheral(
+                    identity: peripheral.identity, newest: peripheral.newest, isWanted: peripheral.request != nil,
+                    isUp: peripheral.isUp, mtuBytes: peripheral.device?.connection?.client.reader.table.mtuBytes)
+            }, isRestoring: restoration != nil)
+    }
+
     // MARK: The adapter
 
     /// The app gets the callback for `state`.
     func announce(_ state: CBManagerState) { announcedState = state }
 
     /// - Returns: Where unclaimed state is to be looked for, and after which time; once.
-    func takeClaims() -> (directory: StateDirectory, period: Duration)? {
+    func takeClaims() -> Configuration.Claims? {
         defer { mustEndUnclaimed = false }
         return mustEndUnclaimed ? configuration.claims : nil
     }
@@ -168,8 +197,15 @@ final class CentralManagerCore: Recipient, @unchecked Sendable {
         return inbox.flush(to: self, mayDeliver: mayDeliver)
     }
 
-    /// The app has released the manager. Any thread.
-    func abandon() { inbox.abandon() }
+    func report(_ event: CentralEvent) { central.bus.run { [self] in post(event) } }
+
+    func release() {
+        inbox.abandon()
+        central.bus.run { [self] in central.remove(self) }
+    }
+
+    var timing: BlueZTiming { central.bus.timing }
+    var isKept: Bool { false }
 
     static func outlivesManager(_ event: CentralEvent) -> Bool { event.outlivesManager }
 

@@ -2,19 +2,20 @@ import BluezKitRestore
 
 /// A running scan of one manager, and what it has reported.
 struct Scan {
+    let request: ScanRequest
     let token: UInt64
     /// Nil: everything.
     let services: Set<CBUUID>?
     let solicitedServices: Set<CBUUID>
-    let wantsDuplicates: Bool
     private var reported = ScanMemory()
 
     init(_ request: ScanRequest, token: UInt64) {
-        self.token = token
+        (self.request, self.token) = (request, token)
         services = request.services.map { Set($0.map(\.cbUUID)) }
         solicitedServices = Set((request.solicitedServices ?? []).map(\.cbUUID))
-        wantsDuplicates = request.wantsDuplicates
     }
+
+    var wantsDuplicates: Bool { request.wantsDuplicates }
 
     var reportedCount: Int { reported.count }
 

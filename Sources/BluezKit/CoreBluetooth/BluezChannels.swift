@@ -64,8 +64,8 @@ extension CBPeripheralManager {
         completion: @escaping @Sendable (Result<CBL2CAPPSM, CBError>) -> Void
     ) {
         guard !publishChannel(isEncrypted: encryptionRequired, ticket: { mirror.await(completion) }) else { return }
-        let (core, ticket) = (core, mirror.await(isRefused: true, completion))
-        core.bus.run { core.post(.channelNotPublished(AppError(CBError(.notConnected)), ticket: ticket)) }
+        let ticket = mirror.await(isRefused: true, completion)
+        backend.report(.channelNotPublished(AppError(CBError(.notConnected)), ticket: ticket))
     }
 }
 

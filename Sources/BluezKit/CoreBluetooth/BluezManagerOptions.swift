@@ -87,6 +87,19 @@ public let BluezManagerOptionMayPowerCycleKey: String = "BluezManagerOptionMayPo
 ///   bluetoothd is restarted; before 5.86 it may crash when a process is killed that has such a socket.
 public let BluezManagerOptionNotificationSocketsKey: String = "BluezManagerOptionNotificationSockets"
 
+/// **BluezKit addition.** Option of a `CBCentralManager`, a ``BluezRelaunch``, used together with a restore identifier:
+/// the manager's work is done by the user's keeper process, `bluezkit-keeper`, which continues while the app is not
+/// running. What happens meanwhile is kept, and the app is started for it. Its next process gets `willRestoreState`,
+/// the state, and then each event that it has missed, once and in order. See <doc:Keeper>.
+///
+/// If there is no keeper and none can be started, the log says so, and the manager restores as without this option.
+public let BluezManagerOptionKeeperKey: String = "BluezManagerOptionKeeper"
+
+/// **BluezKit addition.** Option of a `CBCentralManager`, Bool, used together with ``BluezManagerOptionKeeperKey``:
+/// whether the callback that was running when the app's process ended is not called again by the next one. The default
+/// is false: it is called again, because the app may not have acted on it.
+public let BluezManagerOptionAtMostOnceKey: String = "BluezManagerOptionAtMostOnce"
+
 extension Session.Key {
     init(options: [String: Any]?) {
         func text(_ key: String) -> String? {

@@ -99,7 +99,7 @@ extension CBCentralManager {
             var old = newValue
             shared.withLock { swap(&$0.pairing, &old) }
             withExtendedLifetime(old) {}  // the app's objects must not be released under the lock
-            core.send(.setPairing(newValue.abilities))
+            backend.send(.setPairing(newValue.abilities))
         }
     }
 }
@@ -123,7 +123,7 @@ extension CBCentralManager {
     /// - Important: Asks BlueZ and waits for the answer, like ``retrieveConnectedPeripherals(withServices:)``.
     public func retrieveBondedPeripherals() -> [CBPeripheral] {
         guard accepts("retrieveBondedPeripherals") else { return [] }
-        return core.knownDevices(.bonded).map(peripheral)
+        return backend.knownDevices(.bonded).map(peripheral)
     }
 
     /// **BluezKit addition.** Deletes the peripheral and its keys in BlueZ, for all programs; a link to it ends. Call
@@ -150,8 +150,7 @@ extension CBCentralManager {
         let refusal: CBError.Code? =
             !accepts("removeBond") ? .notConnected : isMine(peripheral) ? nil : .invalidParameters
         let ticket = mirror.await(completion)
-        guard let refusal else { return core.send(.removeBond(peripheral.identity, ticket: ticket)) }
-        let core = core
-        core.central.bus.run { core.post(.bondRemoved(ticket: ticket, AppError(CBError(refusal)))) }
+        guard let refusal else { return backend.send(.removeBond(peripheral.identity, ticket: ticket)) }
+        backend.report(.bondRemoved(ticket: ticket, AppError(CBError(refusal))))
     }
 }

@@ -21,9 +21,14 @@ extension CBCentralManager {
 
     /// Asks for what the end of Bluetooth undoes: nothing comes of it if Bluetooth was off or reset since the app was
     /// last informed of its state. The app will be informed next.
-    /// - Parameter isHere: See ``CentralManagerCore/send(_:generation:isHere:)``.
+    /// - Parameter isHere: See ``CentralBackend/sendHere(_:generation:)``.
     func command(_ request: CentralRequest, isHere: Bool = false) {
-        core.send(request, generation: shared.withLock { $0.generation }, isHere: isHere)
+        let generation = shared.withLock { $0.generation }
+        if isHere {
+            backend.sendHere(request, generation: generation)
+        } else {
+            backend.send(request, generation: generation)
+        }
     }
 
     // MARK: Peripherals
@@ -79,7 +84,7 @@ extension CBCentralManager {
 
     /// MIS-3.
     func isMine(_ peripheral: CBPeripheral) -> Bool {
-        if peripheral.core === core, !peripheral.isInvalid { return true }
+        if peripheral.backend === backend, !peripheral.isInvalid { return true }
         Log.misuse(
             "\(peripheral) belongs to another manager, or Bluetooth was reset since: retrieve or discover it again")
         return false

@@ -1,3 +1,4 @@
+import BluezDBus
 import BluezKitRestore
 import Dispatch
 public import Foundation
@@ -46,11 +47,9 @@ public import Foundation
 /// - SeeAlso: Apple, `CBCentralManager`; Core Spec 5.4, Vol 3, Part C (GAP). Rules such as CN-15 are in
 ///   `Docs/CONTRACT.md`.
 open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what changes is under `shared`'s lock
-    /// The way to the bus queue, and back.
-    let core: CentralManagerCore
+    /// What carries out what the app asks for.
+    let backend: any CentralBackend
     let mirror = CentralMirror()
-    /// Shared by all managers of this process that use the same BlueZ.
-    let session: Session
     /// What this manager was asked to do, if that outlives a reset or the process.
     let book: IntentBook?
 
@@ -112,10 +111,9 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     ///   - options: `CBCentralManagerOption…` keys, and the BluezKit additions ``BluezManagerOptionBusAddressKey``,
     ///     ``BluezManagerOptionAdapterKey``, ``BluezManagerOptionStateDirectoryKey``,
     ///     ``BluezManagerOptionResumeAfterResetKey``, ``BluezManagerOptionClaimPeriodKey``,
-    ///     ``BluezManagerOptionMayPowerCycleKey`` and ``BluezManagerOptionNotificationSocketsKey``. Unknown keys are
-    ///     ignored.
+    ///     ``BluezManagerOptionMayPowerCycleKey``, ``BluezManagerOptionNotificationSocketsKey``,
+    ///     ``BluezManagerOptionKeeperKey`` and ``BluezManagerOptionAtMostOnceKey``. Unknown keys are ignored.
     public init(delegate: (any CBCentralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil) {
-        session = Session.shared(Session.Key(options: options))
         let identifier = options?[CBCentralManagerOptionRestoreIdentifierKey] as? String
         let (book, preserved) = IntentBook.open(.central, identifier: identifier, options: options)
         self.book = book
@@ -124,18 +122,62 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         if let directory = book?.directory {
             let choice = (options?[BluezManagerOptionClaimPeriodKey] as? NSNumber)?.doubleValue
             let period = choice.flatMap { $0.isFinite ? Duration.seconds(min(max($0, 0), 1e6)) : nil }
-            configuration.claims = (directory, period ?? BlueZTiming.Preservation().claims)
+            configuration.claims = .init(directory: directory, period: period ?? BlueZTiming.Preservation().claims)
         }
         configuration.mayPowerCycle = bool(options?[BluezManagerOptionMayPowerCycleKey])
         configuration.usesNotificationSockets = bool(options?[BluezManagerOptionNotificationSocketsKey])
-        core = CentralManagerCore(
-            central: session.central, of: session, receiver: mirror, place: callbackPlace(queue, options),
-            preserved: preserved, configuration: configuration)
+        let place = callbackPlace(queue, options)
+        if let kept = Self.kept(options, book, preserved, configuration, place, mirror) {
+            backend = kept
+            super.init(state: .unknown)
+            self.delegate = delegate
+            mirror.manager = self
+            _ = kept.start()
+            return
+        }
+        let session = Session.shared(Session.Key(options: options))
+        let core = CentralManagerCore(
+            central: session.central, of: session, receiver: mirror, place: place, preserved: preserved,
+            configuration: configuration)
+        backend = core
         super.init(state: .unknown)
         self.delegate = delegate
         mirror.manager = self
-        let (core, session) = (core, session)
         session.run { session.add(core) }
+    }
+
+    /// The way to a core in a keeper; nil: the app does not ask for one, or there is none.
+    private static func kept(
+        _ options: [String: Any]?, _ book: IntentBook?, _ preserved: Snapshot?,
+        _ configuration: CentralManagerCore.Configuration, _ place: any CallbackPlace, _ mirror: CentralMirror
+    ) -> KeptCentral? {
+        guard let option = options?[BluezManagerOptionKeeperKey] else { return nil }
+        guard let relaunch = option as? BluezRelaunch, let statePath = book?.path else {
+            Log.misuse(
+                "BluezManagerOptionKeeperKey needs a BluezRelaunch, and a manager that preserves its state; it is ignored"
+            )
+            return nil
+        }
+        let first: KeeperSocket
+        do throws(Keeper.Failure) { first = try Keeper.connectOrStart() } catch {
+            Log.warning("there is no keeper, so \(statePath) is restored without one: \(error)")
+            return nil
+        }
+        let given = Protected<KeeperSocket?>(first)
+        let key = Session.Key(options: options)
+        let hello = KeeperHello(
+            role: .central, statePath: statePath, address: key.address.rawValue, adapter: key.adapter?.text,
+            central: configuration, preserved: preserved, relaunch: relaunch,
+            isAtMostOnce: bool(options?[BluezManagerOptionAtMostOnceKey]))
+        return KeptCentral(
+            hello, side: KeptCentralSide(), place: place, timing: BlueZTiming(),
+            connect: {
+                let socket = given.withLock { first in
+                    defer { first = nil }
+                    return first
+                }
+                return socket ?? (try? Keeper.connectOrStart())
+            }, receive: { mirror.receive($0) })
     }
 
     deinit {
@@ -143,9 +185,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         // No event tells of the end of their links.
         let peripherals = shared.withLock { $0.peripherals.values.compactMap(\.peripheral) }
         for peripheral in peripherals { peripheral.endChannels() }
-        let core = core
-        core.abandon()
-        core.central.bus.run { core.central.remove(core) }
+        backend.release()
     }
 
     /// **BluezKit addition.** A human-readable report of what was restored from an earlier process: nil before
@@ -203,7 +243,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
             return true
         }
         guard isNew else { return }
-        if request.wantsDuplicates, core.isOnMainQueue {
+        if request.wantsDuplicates, backend.isOnMainQueue {
             Log.warning(
                 "\(Self.self): AllowDuplicates on the main queue floods it: give the manager its own queue")
         }
@@ -266,7 +306,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     open func retrieveConnectedPeripherals(withServices serviceUUIDs: [CBUUID]) -> [CBPeripheral] {
         guard accepts("retrieveConnectedPeripherals"), !serviceUUIDs.isEmpty else { return [] }
         let wanted = Set(serviceUUIDs.map(CodableUUID.init))
-        return core.knownDevices(.connected).filter { !wanted.isDisjoint(with: $0.services) }.map(peripheral)
+        return backend.knownDevices(.connected).filter { !wanted.isDisjoint(with: $0.services) }.map(peripheral)
     }
 
     // MARK: Connecting
@@ -348,7 +388,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     ///   are reported. BlueZ knows the services of a new peer only after it has discovered them.
     open func registerForConnectionEvents(options: [CBConnectionEventMatchingOption: Any]? = nil) {
         guard accepts("registerForConnectionEvents") else { return }
-        core.send(.setConnectionEvents(options.map { ConnectionEventFilter($0) }))
+        backend.send(.setConnectionEvents(options.map { ConnectionEventFilter($0) }))
     }
 }
 

@@ -111,9 +111,9 @@ extension CBPeripheral {
     }
 
     func opened(_ number: UInt32, _ psm: CBL2CAPPSM, _ socket: ChannelSocket) {
-        let (core, identity) = (core, identity)
-        let ended = { @Sendable in core.send(.channelEnded(number, identity)) }
-        guard let endpoint = ChannelEndpoint(socket, core.central.bus.timing.channel, onEnd: ended) else {
+        let (backend, identity) = (backend, identity)
+        let ended = { @Sendable in backend.send(.channelEnded(number, identity)) }
+        guard let endpoint = ChannelEndpoint(socket, backend.timing.channel, onEnd: ended) else {
             ended()
             delegate?.peripheral(self, didOpen: nil, error: SocketFailure(.make, EMFILE).error)
             return

@@ -32,10 +32,9 @@ extension CBPeripheral {
         guard isAccepted else { return }  // counted, and logged when there is room again
         let bytes = [UInt8](data)
         let request = CentralRequest.perform(.writeWithoutResponse(bytes, characteristic.id), identity, connectionID)
-        guard let progress = core.write(request, on: connectionID), note(progress, connectionID) else { return }
+        guard let progress = backend.write(request, on: connectionID), note(progress, connectionID) else { return }
         // The app hears of the room after its call.
-        let (core, identity) = (core, identity)
-        core.central.bus.run { core.post(.peripheral(identity, .room(connectionID))) }
+        backend.report(.peripheral(identity, .room(connectionID)))
     }
 
     /// What has become of writes that waited.

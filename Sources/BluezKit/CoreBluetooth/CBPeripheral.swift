@@ -46,8 +46,8 @@ public import Foundation
 /// - SeeAlso: Apple, `CBPeripheral`; Core Spec 5.4, Vol 3, Part G (GATT). Rules such as CN-1 are in `Docs/CONTRACT.md`.
 open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes is under `shared`'s lock
     let identity: DeviceIdentity
-    /// The way to the bus queue.
-    let core: CentralManagerCore
+    /// Its manager's.
+    let backend: any CentralBackend
     let mirror: CentralMirror
 
     struct Shared {
@@ -94,7 +94,7 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
     }
 
     init(identity: DeviceIdentity, manager: CBCentralManager) {
-        (self.identity, core, mirror) = (identity, manager.core, manager.mirror)
+        (self.identity, backend, mirror) = (identity, manager.backend, manager.mirror)
         super.init(identifier: identity.identifier)
     }
 
@@ -104,8 +104,10 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
         guard connectionID != .none else { return }
         let isInUse = state == .connecting || state == .connected
         if isInUse { mirror.manager?.book?.forget(identifier, of: self) }
-        core.send(.release(identity, connectionID))
-        if isInUse { mirror.logRelease(of: identity, wasConnected: state == .connected, core) }
+        backend.send(.release(identity, connectionID))
+        if isInUse {
+            mirror.logRelease(of: identity, wasConnected: state == .connected, after: backend.timing.link.release)
+        }
     }
 
     /// Receives the events of this peripheral. Held weakly.
@@ -178,7 +180,7 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
         if change != nil, let characteristic = attribute as? CBCharacteristic { preserve(characteristic) }
         let request = make(attribute?.id ?? .none)
         mirror.onRequest?(self, request)
-        core.send(.perform(request, identity, connectionID), isHere: true)
+        backend.sendHere(.perform(request, identity, connectionID), generation: nil)
     }
 
     func refuse(_ attribute: CBAttribute?, _ command: StaticString) {
@@ -374,6 +376,6 @@ open class CBPeripheral: CBPeer, @unchecked Sendable {  // holds: what changes i
             return Log.misuse("\(self) openL2CAPChannel: can only accept commands while in the connected state")
         }
         warnWithoutDelegate()
-        core.send(.openChannel(PSM, identity, connectionID))
+        backend.send(.openChannel(PSM, identity, connectionID))
     }
 }

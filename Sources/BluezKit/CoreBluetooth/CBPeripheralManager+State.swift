@@ -98,7 +98,7 @@ extension CBPeripheralManager {
     /// - Returns: Whether Bluetooth is on.
     func publishChannel(isEncrypted: Bool, ticket: () -> UInt32?) -> Bool {
         guard accepts("publishL2CAPChannel") else { return false }
-        core.send(
+        backend.send(
             .publishChannel(isEncrypted: isEncrypted, psm: nil, ticket: ticket()),
             generation: shared.withLock { $0.servicesGeneration })
         return true

@@ -48,11 +48,9 @@ public import Foundation
 /// - SeeAlso: Apple, `CBPeripheralManager`; BlueZ doc/org.bluez.GattManager.rst,
 ///   doc/org.bluez.LEAdvertisingManager.rst.
 open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what changes is under `shared`'s lock
-    /// The way to the bus queue, and back.
-    let core: PeripheralManagerCore
+    /// What carries out what the app asks for.
+    let backend: any PublishBackend
     let mirror = PublishMirror()
-    /// Shared by all managers of this process that use the same BlueZ.
-    let session: Session
     /// What is preserved, or resumes after a reset.
     let book: IntentBook?
 
@@ -110,28 +108,26 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     ///     ``BluezManagerOptionAllowJustWorksPairingKey``, ``BluezManagerOptionStateDirectoryKey`` and
     ///     ``BluezManagerOptionResumeAfterResetKey``. Unknown keys are ignored.
     public init(delegate: (any CBPeripheralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil) {
-        session = Session.shared(Session.Key(options: options))
+        let session = Session.shared(Session.Key(options: options))
         func isSet(_ key: String) -> Bool { (options?[key] as? NSNumber)?.boolValue ?? false }
         let identifier = options?[CBPeripheralManagerOptionRestoreIdentifierKey] as? String
         let (book, preserved) = IntentBook.open(.peripheral, identifier: identifier, options: options)
         self.book = book
-        core = PeripheralManagerCore(
+        let core = PeripheralManagerCore(
             role: session.peripheral, of: session, receiver: mirror, place: callbackPlace(queue, options),
             allowsSystemServices: isSet(BluezManagerOptionAllowSystemServicesKey),
             allowsJustWorks: isSet(BluezManagerOptionAllowJustWorksPairingKey), preserved: preserved)
+        backend = core
         super.init(state: .unknown)
         self.delegate = delegate
         mirror.manager = self
-        let (core, session) = (core, session)
         session.run { session.add(core) }
     }
 
     deinit {
         book?.end()
         mirror.end()
-        let core = core
-        core.abandon()
-        core.bus.run { core.role.remove(core) }
+        backend.release()
     }
 
     /// **BluezKit addition.** A human-readable report of what was restored from an earlier process: nil before
@@ -169,10 +165,10 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         do throws(CBError) {
             let request = try AdvertisementRequest(advertisementData)
             _ = try Advertisement(request)
-            core.send(.advertise(request, preserve(request), isResumed: false))
+            backend.send(.advertise(request, preserve(request), isResumed: false))
         } catch {
-            let (core, token) = (core, shared.withLock { $0.advertisingToken })
-            core.bus.run { core.post(.notAdvertised(AppError(error), token: token)) }
+            let token = shared.withLock { $0.advertisingToken }
+            backend.report(.notAdvertised(AppError(error), token: token))
         }
     }
 
@@ -182,7 +178,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         guard accepts("stopAdvertising", whileRestoring: true) else { return }
         let token = endAdvertising()
         preserveAdvertisement()
-        core.send(.stopAdvertising(token: token))
+        backend.send(.stopAdvertising(token: token))
     }
 
     // MARK: Services
@@ -230,7 +226,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
                 "Services cannot be added more than once: remove \(service.uuid) before adding it again")
         }
         preserveServices()
-        core.send(.add(published(service, call: place.call), isResumed: false), generation: place.generation)
+        backend.send(.add(published(service, call: place.call), isResumed: false), generation: place.generation)
     }
 
     /// Withdraws a service. Unknown ones are ignored. Its subscribers are reported with `didUnsubscribeFrom`, and
@@ -240,14 +236,14 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         guard accepts("remove", whileRestoring: true) else { return }
         let call = shared.withLock { shared in shared.added.first { $0.service === service }?.call }
         forget { $0.service === service }
-        if let call { core.send(.remove(call: call)) }
+        if let call { backend.send(.remove(call: call)) }
     }
 
     /// Withdraws all services of this manager; see ``remove(_:)``.
     open func removeAllServices() {
         guard accepts("removeAllServices", whileRestoring: true) else { return }
         forget { _ in true }
-        core.send(.removeAll)
+        backend.send(.removeAll)
     }
 
     // MARK: Centrals
@@ -282,7 +278,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         guard request.answer() else {
             return Log.misuse("CBPeripheralManager respond: the request was answered already; ignored")
         }
-        core.send(.respond(ticket: request.ticket, Coded(result), request.value))
+        backend.send(.respond(ticket: request.ticket, Coded(result), request.value))
     }
 
     /// Sends a value to subscribed centrals, by notification or indication as each has requested.
@@ -329,9 +325,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         let subscribed = Set((characteristic.subscribedCentrals ?? []).map(\.identifier))
         let wanted = centrals.map { Set($0.map(\.identifier)).intersection(subscribed) }
         guard !(wanted ?? subscribed).isEmpty else { return true }
-        guard core.updatesInFlight.admit(id) else { return false }
-        core.send(.update(id, [UInt8](value), centrals: wanted))
-        return true
+        return backend.update(id, [UInt8](value), centrals: wanted)
     }
 
     /// Requests a connection interval that suits this latency. It has no effect here, because BlueZ has no call for it,
@@ -389,7 +383,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         guard accepts("unpublishL2CAPChannel", whileRestoring: true) else { return }
         forgetPublished(PSM)
         if isTellingRestored { return }
-        core.send(.unpublishChannel(PSM))
+        backend.send(.unpublishChannel(PSM))
         mirror.endChannels(PSM)
     }
 }

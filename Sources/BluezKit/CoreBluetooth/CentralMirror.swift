@@ -1,4 +1,6 @@
+import BluezDBus
 import BluezKitRestore
+import Dispatch
 import Foundation
 import Synchronization
 
@@ -36,18 +38,15 @@ final class CentralMirror: CentralEventReceiver, @unchecked Sendable {
     }
 
     /// MIS-5. An app that releases its manager as well is at its end.
-    func logRelease(of identity: DeviceIdentity, wasConnected: Bool, _ core: CentralManagerCore) {
-        let bus = core.central.bus
-        bus.run {
-            bus.after(bus.timing.link.release) { [weak manager = self.manager] in
-                guard manager != nil else { return }
-                Log.misuse(
-                    wasConnected
-                        ? "Forcing disconnection of unused peripheral \(identity.addressText), "
-                            + "Did you forget to cancel the connection?"
-                        : "Cancelling connection for unused peripheral \(identity.addressText), "
-                            + "Did you forget to keep a reference to it?")
-            }
+    func logRelease(of identity: DeviceIdentity, wasConnected: Bool, after delay: Duration) {
+        DispatchQueue.files.later(delay) { [weak manager = self.manager] in
+            guard manager != nil else { return }
+            Log.misuse(
+                wasConnected
+                    ? "Forcing disconnection of unused peripheral \(identity.addressText), "
+                        + "Did you forget to cancel the connection?"
+                    : "Cancelling connection for unused peripheral \(identity.addressText), "
+                        + "Did you forget to keep a reference to it?")
         }
     }
 
@@ -67,7 +66,7 @@ final class CentralMirror: CentralEventReceiver, @unchecked Sendable {
             if let peripheral = manager.known(identity) {
                 receive(event, of: peripheral, manager)
             } else {
-                decline(event, of: identity, manager.core)
+                decline(event, of: identity, manager.backend)
             }
         case .discovered(let identity, let properties, let token):
             manager.discovered(identity, properties, scan: token)
@@ -79,6 +78,7 @@ final class CentralMirror: CentralEventReceiver, @unchecked Sendable {
             }
             manager.enter(state.value, stackGeneration: stack)
         case .restored(let plan, let adapter): manager.restore(plan, adapter)
+        case .handedOver(let snapshot, let handOver): manager.takeOver(snapshot, handOver)
         case .connectionEvent(let event, let identity, let name):
             let peripheral = manager.peripheral(identity)
             if let name { _ = peripheral.updateName(name) }
@@ -100,12 +100,12 @@ final class CentralMirror: CentralEventReceiver, @unchecked Sendable {
                 isReconnecting: false, error: nil)
         case .lost(let connectionID, let next, let error, let time):
             guard peripheral.leave(connectionID: connectionID, for: next) else { return }
-            if next != nil { manager.preserve(peripheral) }
+            if next != nil, !manager.backend.isKept { manager.preserve(peripheral) }
             manager.delegate?.centralManager(
                 manager, didDisconnectPeripheral: peripheral, timestamp: time, isReconnecting: next != nil,
                 error: error.error)
             // Not before: a process that ends inside the callback, and has not acted on it yet, gets it again.
-            if next == nil { manager.preserve(peripheral) }
+            if next == nil || manager.backend.isKept { manager.preserve(peripheral) }
         case .failed(let connectionID, let error):
             guard peripheral.leave(connectionID: connectionID) else { return }
             manager.delegate?.centralManager(manager, didFailToConnect: peripheral, error: error.error)
@@ -127,8 +127,8 @@ final class CentralMirror: CentralEventReceiver, @unchecked Sendable {
             if peripheral.note(progress, connectionID) { peripheral.announceRoom(connectionID) }
         case .room(let connectionID): peripheral.announceRoom(connectionID)
         case .question(let question, let ticket):
-            manager.pairing.ask(question, about: peripheral) { [core = manager.core] accepts, passkey in
-                core.send(.answerQuestion(ticket: ticket, accepts: accepts, passkey: passkey))
+            manager.pairing.ask(question, about: peripheral) { [backend = manager.backend] accepts, passkey in
+                backend.send(.answerQuestion(ticket: ticket, accepts: accepts, passkey: passkey))
             }
         case .questionEnded: manager.pairing.ended?(peripheral)
         case .channelOpened(let number, let psm, let passed, let connectionID):
@@ -143,8 +143,8 @@ final class CentralMirror: CentralEventReceiver, @unchecked Sendable {
     }
 
     /// The app has released the peripheral: a question about it would wait for an answer.
-    private func decline(_ event: PeripheralEvent, of identity: DeviceIdentity, _ core: CentralManagerCore) {
+    private func decline(_ event: PeripheralEvent, of identity: DeviceIdentity, _ backend: any CentralBackend) {
         guard case .question(_, let ticket) = event else { return }
-        core.send(.answerQuestion(ticket: ticket, accepts: false, passkey: nil))
+        backend.send(.answerQuestion(ticket: ticket, accepts: false, passkey: nil))
     }
 }

@@ -217,13 +217,13 @@ final class PublishMirror: PublishEventReceiver, @unchecked Sendable {
         _ number: UInt32, _ psm: CBL2CAPPSM, _ central: CBCentral, _ socket: ChannelSocket,
         _ manager: CBPeripheralManager
     ) {
-        let core = manager.core
-        guard let endpoint = ChannelEndpoint(socket, core.bus.timing.channel, onEnd: {}) else {
-            return core.send(.channelReleased(number))
+        let backend = manager.backend
+        guard let endpoint = ChannelEndpoint(socket, backend.timing.channel, onEnd: {}) else {
+            return backend.send(.channelReleased(number))
         }
         shared.withLock { $0.channels[number] = OpenChannel(psm: psm, endpoint: endpoint) }
         let channel = CBL2CAPChannel(peer: central, psm: psm, socket, endpoint) { [weak self] in
-            core.send(.channelReleased(number))
+            backend.send(.channelReleased(number))
             self?.shared.withLock { $0.channels[number] = nil }
         }
         manager.delegate?.peripheralManager(manager, didOpen: channel, error: nil)

@@ -4,7 +4,7 @@ import Foundation
 
 /// What the core knows of one peripheral manager. It outlives the manager where work is under way.
 // holds: what other threads use is set before they see this, or locked; the rest is confined to the bus queue
-final class PeripheralManagerCore: Recipient, @unchecked Sendable {
+final class PeripheralManagerCore: PublishBackend, EventSource, Recipient, @unchecked Sendable {
     let role: PeripheralRole
     private let session: AnyObject
     private let inbox: Inbox<PeripheralManagerCore>
@@ -42,12 +42,15 @@ final class PeripheralManagerCore: Recipient, @unchecked Sendable {
 
     // MARK: What the app asks for
 
-    /// Passes a request to the bus queue. Any thread.
-    /// - Parameter generation: That of services, as far as the app knows, for what the end of Bluetooth undoes. The app
-    ///   hears of that next.
-    func send(_ request: PublishRequest, generation: UInt64? = nil) {
+    func send(_ request: PublishRequest, generation: UInt64?) {
         let message = BorderFormat.passed(PublishMessage(request: request, generation: generation))
         bus.run { [self] in carryOut(message) }
+    }
+
+    func update(_ characteristic: LocalAttributeID, _ value: [UInt8], centrals: Set<UUID>?) -> Bool {
+        guard updatesInFlight.admit(characteristic) else { return false }
+        send(.update(characteristic, value, centrals: centrals))
+        return true
     }
 
     private func carryOut(_ message: PublishMessage) {
@@ -79,8 +82,15 @@ final class PeripheralManagerCore: Recipient, @unchecked Sendable {
 
     func flush(mayDeliver: () -> Bool) -> (() -> Void)? { inbox.flush(to: self, mayDeliver: mayDeliver) }
 
-    /// The app has released the manager.
-    func abandon() { inbox.abandon() }
+    func report(_ event: PublishEvent) { bus.run { [self] in post(event) } }
+
+    func release() {
+        inbox.abandon()
+        bus.run { [self] in role.remove(self) }
+    }
+
+    var timing: BlueZTiming { bus.timing }
+    var isKept: Bool { false }
 
     static func outlivesManager(_ event: PublishEvent) -> Bool { false }
 

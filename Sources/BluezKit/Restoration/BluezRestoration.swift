@@ -40,6 +40,16 @@ public struct BluezRestoration: Sendable, CustomStringConvertible {
         public let endedChannels: [CBL2CAPPSM]
     }
 
+    /// What a keeper has done for the manager while the app was not running (``BluezManagerOptionKeeperKey``).
+    public struct Kept: Sendable {
+        /// How many values and reports of a scan did not fit, and are not delivered.
+        public let droppedEvents: Int
+        /// Whether the first event is one whose callback was running when the app ended.
+        public let repeatsFirst: Bool
+    }
+
+    /// Nil: there was no keeper, or it had nothing of the manager.
+    public private(set) var kept: Kept?
     /// Whether the scan resumes.
     public let isScanning: Bool
     /// All preserved peripherals, in the order in which the app connected to them.
@@ -72,15 +82,37 @@ public struct BluezRestoration: Sendable, CustomStringConvertible {
         channels = plan.channels.map(\.psm)
     }
 
+    /// A keeper has gone on.
+    init(_ snapshot: Snapshot, _ handOver: HandOver) {
+        let links = Set(handOver.peripherals.filter(\.isUp).map(\.identity.identifier))
+        let bluetooth = snapshot.bluetooth ?? ""
+        let live = snapshot.peripherals.map { record in
+            (
+                record.identifier,
+                RestorationPlan.Peripheral(isConnected: links.contains(record.identifier), isBonded: record.isBonded)
+            )
+        }
+        var same = snapshot
+        same.bluetooth = bluetooth
+        self.init(
+            RestorationPlan(
+                same, .init(bluetooth: bluetooth, adapter: nil, peripherals: Dictionary(live) { first, _ in first })))
+        kept = Kept(droppedEvents: handOver.dropped, repeatsFirst: handOver.repeatsFirst)
+    }
+
     mutating func withdraw(_ outdated: [CBUUID]) {
         for uuid in outdated { services.firstIndex(of: uuid).map { _ = services.remove(at: $0) } }
         outdatedServices += outdated
     }
 
-    /// A line for the scan, for each peripheral and its channels, for each service, for the advertisement, for each
-    /// lost subscriber and for each published channel.
+    /// A line for the keeper, for the scan, for each peripheral and its channels, for each service, for the
+    /// advertisement, for each lost subscriber and for each published channel.
     public var description: String {
         var lines = isScanning ? ["scan: resumes"] : []
+        if let kept {
+            lines.insert("a keeper has gone on; events that it had no room for: \(kept.droppedEvents)", at: 0)
+            if kept.repeatsFirst { lines.insert("the first event is repeated: the app ended in its callback", at: 1) }
+        }
         for peripheral in peripherals {
             let name = peripheral.name ?? peripheral.identifier.uuidString
             lines.append("\(name): \(peripheral.outcome), because \(peripheral.reason)")

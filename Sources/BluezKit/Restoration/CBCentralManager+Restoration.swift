@@ -121,23 +121,68 @@ extension CBCentralManager {
         }
         for peripheral in restored { preserve(peripheral) }
         shared.withLock { $0.restoration = BluezRestoration(plan) }
-        tell(plan, restored)
+        // The process has ended their channels.
+        tell(plan.scan, restored, plan.items.filter { $0.outcome != .dropped }.map(\.peripheral))
     }
 
-    private func tell(_ plan: RestorationPlan, _ restored: [CBPeripheral]) {
+    /// What a keeper has gone on with: the objects are made as the app had them. What it asked for without reaching the
+    /// keeper is asked for again.
+    func takeOver(_ snapshot: Snapshot, _ handOver: HandOver) {
+        let records = snapshot.peripherals.compactMap { record in
+            DeviceIdentity(identifier: record.identifier).map { (identity: $0, record: record) }
+        }
+        let last = records.compactMap { $0.record.connectionID?.request }.max() ?? 0
+        mirror.skip(to: ConnectionID(request: max(last, handOver.lastRequest)))
+        let restored = records.map { identity, record in
+            let peripheral = peripheral(identity)
+            record.resolved.map { register(peripheral, under: $0) }
+            peripheral.restore(
+                record, isConnected: record.state == .connected,
+                connectionID: record.connectionID ?? mirror.newConnectionID(), isKept: true)
+            return peripheral
+        }
+        shared.withLock { ($0.scan, $0.scanToken) = (snapshot.scan, handOver.scanToken) }
+        if !snapshot.isEmpty { book?.record { [.writer(app: StateDirectory.app, boot: StateDirectory.boot)] } }
+        if !snapshot.isEmpty { shared.withLock { $0.restoration = BluezRestoration(snapshot, handOver) } }
+        tell(snapshot.scan, restored, records.map(\.record))
+        reconcile(records.map(\.record), handOver)
+    }
+
+    private func reconcile(_ records: [Snapshot.Peripheral], _ handOver: HandOver) {
+        let kept = Dictionary(handOver.peripherals.map { ($0.identity, $0) }) { first, _ in first }
+        for record in records {
+            guard let identity = DeviceIdentity(identifier: record.identifier), let connectionID = record.connectionID,
+                (kept[identity]?.newest.request ?? 0) < connectionID.request
+            else { continue }
+            backend.send(.resume(identity, connectionID, record.options))
+        }
+        let wanted = Set(records.map(\.identifier))
+        for peripheral in handOver.peripherals
+        where peripheral.isWanted && !wanted.contains(peripheral.identity.identifier) {
+            backend.send(.release(peripheral.identity, peripheral.newest))
+        }
+        let scan = shared.withLock { $0.scan }
+        guard scan != handOver.scan else { return }
+        let token = shared.withLock { shared in
+            shared.scanToken += 1
+            return shared.scanToken
+        }
+        backend.send(scan.map { .startScan($0, token: token) } ?? .endScan)
+    }
+
+    private func tell(_ scan: ScanRequest?, _ restored: [CBPeripheral], _ records: [Snapshot.Peripheral]) {
         var dictionary: [String: Any] = [:]
         if !restored.isEmpty { dictionary[CBCentralManagerRestoredStatePeripheralsKey] = restored }
-        if let scan = plan.scan {
+        if let scan {
             dictionary[CBCentralManagerRestoredStateScanServicesKey] = scan.services?.map(\.cbUUID)
             var options: [String: Any] = [:]
             options[CBCentralManagerScanOptionAllowDuplicatesKey] = scan.allowsDuplicates
             options[CBCentralManagerScanOptionSolicitedServiceUUIDsKey] = scan.solicitedServices?.map(\.cbUUID)
             dictionary[CBCentralManagerRestoredStateScanOptionsKey] = options
         }
-        // The process has ended them.
-        let ended = plan.items.filter { $0.outcome != .dropped }.compactMap { item in
-            item.peripheral.channels.flatMap { $0.isEmpty ? nil : $0 }.map {
-                (item.peripheral.identifier, $0.map { NSNumber(value: $0) })
+        let ended = records.compactMap { record in
+            record.channels.flatMap { $0.isEmpty ? nil : $0 }.map {
+                (record.identifier, $0.map { NSNumber(value: $0) })
             }
         }
         if !ended.isEmpty {

@@ -18,21 +18,25 @@ extension CBPeripheral {
             adapter: adapter,
             state: state, isBonded: shared.device.isBonded, options: shared.connectRequest,
             services: shared.services.map { record(of: $0, shared) },
-            channels: channels.isEmpty ? nil : channels)
+            channels: channels.isEmpty ? nil : channels,
+            connection: backend.isKept ? [shared.connectionID.request, shared.connectionID.link] : nil)
     }
 
     private func record(of listed: [CBService], _ shared: Shared) -> [Snapshot.Service] {
         let listed = Set(listed.map(\.id))
         return shared.attributes.values.compactMap { $0 as? CBService }.inTableOrder
-            .compactMap { $0.record(isListed: listed.contains($0.id), shared.subscribed) }
+            .compactMap { $0.record(isListed: listed.contains($0.id), isKept: backend.isKept, shared.subscribed) }
     }
 
     /// Restores the peripheral's state. Before the app has seen it.
     /// - Parameters:
     ///   - isConnected: Whether it is restored as connected, with its discovered attributes.
     ///   - connectionID: The one that the core has given its connect.
-    func restore(_ record: Snapshot.Peripheral, isConnected: Bool, connectionID: ConnectionID) {
-        let services = isConnected ? record.services.map(makeServices) : nil
+    ///   - isKept: Whether a keeper knows the attributes by the numbers in the record.
+    func restore(
+        _ record: Snapshot.Peripheral, isConnected: Bool, connectionID: ConnectionID, isKept: Bool = false
+    ) {
+        let services = isConnected ? record.services.map { makeServices($0, isKept: isKept) } : nil
         shared.withLock { shared in
             shared.state = isConnected ? .connected : .connecting
             shared.device.name = record.name ?? shared.device.name
@@ -48,23 +52,24 @@ extension CBPeripheral {
         }
     }
 
-    /// In the order, and so with the numbers, of ``RestoredLink``.
+    /// In the order, and so with the numbers, of ``RestoredLink``, unless a keeper has numbered them.
     private func makeServices(
-        _ records: [Snapshot.Service]
+        _ records: [Snapshot.Service], isKept: Bool
     ) -> (listed: [CBService], all: [AttributeID: CBAttribute], subscribed: Set<AttributeID>) {
         var numbers = AttributeNumbers()
         var all: [AttributeID: CBAttribute] = [:]
         var services: [PathElement: CBService] = [:]
         var listed: [CBService] = []
         var subscribed: Set<AttributeID> = []
-        func add<A: CBAttribute>(_ path: PathElement..., make: (AttributeID) -> A) -> A {
-            let id = numbers.id(of: path.map(\.text).joined(separator: "/"), version: nil)
+        func add<A: CBAttribute>(_ path: PathElement..., kept: UInt32?, make: (AttributeID) -> A) -> A {
+            let next = numbers.id(of: path.map(\.text).joined(separator: "/"), version: nil)
+            let id = isKept ? kept.map { AttributeID(rawValue: $0) } ?? next : next
             let attribute = make(id)
             all[id] = attribute
             return attribute
         }
         for record in records {
-            let service = add(record.element) {
+            let service = add(record.element, kept: record.number) {
                 CBService(
                     uuid: record.uuid.cbUUID, isPrimary: record.isPrimary, id: $0, element: record.element,
                     peripheral: self, layout: record.layout)
@@ -72,7 +77,7 @@ extension CBPeripheral {
             services[record.element] = service
             if !record.isOnlyIncluded { listed.append(service) }
             let characteristics = record.characteristics?.map { known in
-                let characteristic = add(record.element, known.element) {
+                let characteristic = add(record.element, known.element, kept: known.number) {
                     CBCharacteristic(
                         uuid: known.uuid.cbUUID, properties: CBCharacteristicProperties(rawValue: known.properties),
                         id: $0, element: known.element, service: service)
@@ -83,7 +88,7 @@ extension CBPeripheral {
                 }
                 characteristic.addDiscovered(
                     descriptors: known.descriptors?.map { descriptor in
-                        add(record.element, known.element, descriptor.element) {
+                        add(record.element, known.element, descriptor.element, kept: descriptor.number) {
                             CBDescriptor(
                                 uuid: descriptor.uuid.cbUUID, id: $0, element: descriptor.element,
                                 characteristic: characteristic)
@@ -140,7 +145,8 @@ extension CBPeripheral {
             let (isListed, subscribed) = shared.withLock { shared in
                 (shared.services?.contains { $0 === service } == true, shared.subscribed)
             }
-            return service.record(isListed: isListed, subscribed).map { [.service(is: $0, of: identifier)] } ?? []
+            return service.record(isListed: isListed, isKept: backend.isKept, subscribed)
+                .map { [.service(is: $0, of: identifier)] } ?? []
         }
     }
 
@@ -148,7 +154,8 @@ extension CBPeripheral {
     func preserve(_ characteristic: CBCharacteristic) {
         mirror.manager?.book?.record {
             let subscribed = shared.withLock { $0.subscribed }
-            guard let record = characteristic.record(subscribed), let service = characteristic.service?.element
+            guard let record = characteristic.record(isKept: backend.isKept, subscribed),
+                let service = characteristic.service?.element
             else { return [] }
             return [.characteristic(is: record, in: service, of: identifier)]
         }
@@ -158,20 +165,26 @@ extension CBPeripheral {
 extension Snapshot.Peripheral {
     /// The identity address behind a private one.
     var resolved: DeviceIdentity? { identity.flatMap(DeviceIdentity.init(identifier:)) }
+
+    /// As a keeper has it.
+    var connectionID: ConnectionID? {
+        connection.flatMap { $0.count == 2 ? ConnectionID(request: $0[0], link: $0[1]) : nil }
+    }
 }
 
 extension CBService {
-    fileprivate func record(isListed: Bool, _ subscribed: Set<AttributeID>) -> Snapshot.Service? {
+    fileprivate func record(isListed: Bool, isKept: Bool, _ subscribed: Set<AttributeID>) -> Snapshot.Service? {
         guard let element = element, let attribute = AttributeUUID(uuid.uuidString) else { return nil }
         return Snapshot.Service(
             element: element, uuid: attribute, isPrimary: isPrimary, isOnlyIncluded: !isListed, layout: layout,
             includedServices: includedServices?.compactMap(\.element),
-            characteristics: characteristics?.compactMap { $0.record(subscribed) })
+            characteristics: characteristics?.compactMap { $0.record(isKept: isKept, subscribed) },
+            number: isKept ? id.rawValue : nil)
     }
 }
 
 extension CBCharacteristic {
-    fileprivate func record(_ subscribed: Set<AttributeID>) -> Snapshot.Characteristic? {
+    fileprivate func record(isKept: Bool, _ subscribed: Set<AttributeID>) -> Snapshot.Characteristic? {
         guard let element = element, let attribute = AttributeUUID(uuid.uuidString) else { return nil }
         return Snapshot.Characteristic(
             element: element, uuid: attribute, properties: properties.rawValue,
@@ -180,8 +193,9 @@ extension CBCharacteristic {
                 guard let element = descriptor.element, let uuid = AttributeUUID(descriptor.uuid.uuidString) else {
                     return nil
                 }
-                return Snapshot.Descriptor(element: element, uuid: uuid)
-            })
+                return Snapshot.Descriptor(
+                    element: element, uuid: uuid, number: isKept ? descriptor.id.rawValue : nil)
+            }, number: isKept ? id.rawValue : nil)
     }
 }
 

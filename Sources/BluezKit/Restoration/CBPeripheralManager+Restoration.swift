@@ -118,11 +118,11 @@ extension CBPeripheralManager {
             let (services, channels) = shared.resumesAtPowerOn ? (shared.added, shared.channels) : ([], [])
             return (services, channels, shared.advertisement, start)
         }
-        for (service, call) in services { core.send(.add(published(service, call: call), isResumed: true)) }
+        for (service, call) in services { backend.send(.add(published(service, call: call), isResumed: true)) }
         for channel in channels {
-            core.send(.publishChannel(isEncrypted: channel.isEncrypted, psm: channel.psm, ticket: nil))
+            backend.send(.publishChannel(isEncrypted: channel.isEncrypted, psm: channel.psm, ticket: nil))
         }
-        if let advertisement { core.send(.advertise(advertisement, start, isResumed: true)) }
+        if let advertisement { backend.send(.advertise(advertisement, start, isResumed: true)) }
     }
 
     /// BlueZ has ended the advertisement, because the daemon exits or the adapter was removed, which the state will

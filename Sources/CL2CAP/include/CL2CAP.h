@@ -1,10 +1,13 @@
-// What Swift does not get from glibc for the sockets of L2CAP channels: the kernel's constants, which only libbluetooth-dev has
-// in headers, and two Linux interfaces that Swift's Glibc module leaves out.
+// What Swift does not get from glibc for sockets: the kernel's constants of L2CAP channels, which only libbluetooth-dev has in
+// headers, and Linux interfaces that Swift's Glibc module leaves out.
 #ifndef CBLUEZ_L2CAP_H
 #define CBLUEZ_L2CAP_H
 
+#include <spawn.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/epoll.h>
+#include <sys/types.h>
 
 // Linux include/net/bluetooth/bluetooth.h and l2cap.h.
 enum {
@@ -37,5 +40,22 @@ struct cl2cap_address {
 
 /// `accept4` with SOCK_CLOEXEC and SOCK_NONBLOCK. Returns the descriptor, or -1 with `errno`.
 int cl2cap_accept(int descriptor);
+
+enum { CL2CAP_MOST_DESCRIPTORS = 16 };
+
+/// `sendmsg` of bytes, and of at most CL2CAP_MOST_DESCRIPTORS descriptors that go with the first of them.
+ssize_t cl2cap_send(int socket, const void *bytes, size_t length, const int *descriptors, size_t count, int flags);
+
+/// `recvmsg` with MSG_CMSG_CLOEXEC. Writes the descriptors that came, at most CL2CAP_MOST_DESCRIPTORS, and their number.
+ssize_t cl2cap_receive(int socket, void *bytes, size_t length, int *descriptors, size_t *count, int flags);
+
+/// The user of the process at the other end of a Unix socket, or -1.
+int64_t cl2cap_peer_user(int socket);
+
+/// The program that is started runs in that directory.
+int cl2cap_spawn_in(posix_spawn_file_actions_t *actions, const char *directory);
+
+/// Memory to share: a descriptor of `size` bytes, all zero, whose size no one can change. -1 with `errno`.
+int cl2cap_shared_memory(size_t size);
 
 #endif

@@ -1,0 +1,153 @@
+import BluezDBus
+import BluezKitRestore
+import CBluezL2CAP
+import Foundation
+
+/// The keeper of this user: where it listens.
+package enum Keeper {
+    /// That of what it and its apps say to each other.
+    package static let version = BorderFormat.version
+
+    /// The socket; nil: there is no directory of the user's that ends with the session.
+    package static var path: String? {
+        environment("BLUEZKIT_KEEPER_SOCKET") ?? environment("XDG_RUNTIME_DIR").map { $0 + "/bluezkit/keeper" }
+    }
+
+    /// Why there is no keeper.
+    enum Failure: Error, CustomStringConvertible {
+        case noDirectory
+        case noProgram
+        case notStarted(String)
+        case otherVersion(Int)
+
+        var description: String {
+            switch self {
+            case .noDirectory: "XDG_RUNTIME_DIR is not set"
+            case .noProgram:
+                "bluezkit-keeper is neither beside this program nor in /usr/libexec (BLUEZKIT_KEEPER names another place)"
+            case .notStarted(let reason): "bluezkit-keeper cannot be started: \(reason)"
+            case .otherVersion(let version):
+                "the one that runs has version \(version), and this program \(BorderFormat.version)"
+            }
+        }
+    }
+
+    /// A connection to the keeper, which is started if there is none.
+    static func connectOrStart() throws(Failure) -> KeeperSocket {
+        guard let path else { throw .noDirectory }
+        if let socket = try connect(path) { return socket }
+        try start()
+        // Another program may be starting it at the same time, and then it may not listen yet.
+        for _ in 0..<150 {
+            if let socket = try connect(path) { return socket }
+            usleep(20_000)
+        }
+        throw .notStarted("it does not listen at \(path)")
+    }
+
+    /// - Returns: Nil: none listens there.
+    private static func connect(_ path: String) throws(Failure) -> KeeperSocket? {
+        let descriptor = Glibc.socket(AF_UNIX, streamKind, 0)
+        guard descriptor >= 0 else { return nil }
+        let socket = KeeperSocket(descriptor: descriptor)
+        guard withAddress(of: path, { Glibc.connect(descriptor, $0, $1) }) == 0, socket.peerUser == geteuid() else {
+            return nil
+        }
+        // It says first which version it has.
+        socket.limitWaiting(to: .seconds(10), receiving: .seconds(10))
+        var reader = FrameReader()
+        while case .bytes = socket.receive(into: &reader, upTo: Frame.greetingSize, waits: true) {
+            guard let frame = try? reader.next() else { continue }
+            let version = frame.greeting
+            guard version == BorderFormat.version else { throw .otherVersion(version) }
+            return socket
+        }
+        return nil
+    }
+
+    /// Starts it, and waits until it listens.
+    private static func start() throws(Failure) {
+        guard let program else { throw .noProgram }
+        let pid: pid_t
+        do throws(POSIXError) { pid = try spawn([program, "--detach"]) } catch {
+            throw .notStarted("\(program): \(error.localizedDescription)")
+        }
+        var status: Int32 = 0
+        while waitpid(pid, &status, 0) < 0, errno == EINTR {}
+        // An app that waits for all of its children may have taken the status.
+        guard status == 0 else { throw .notStarted("\(program): exit status \(status >> 8 & 0xFF)") }
+    }
+
+    private static var program: String? {
+        let beside = (StateDirectory.app as NSString).deletingLastPathComponent + "/bluezkit-keeper"
+        let places = [environment("BLUEZKIT_KEEPER"), beside, "/usr/libexec/bluezkit-keeper"].compactMap { $0 }
+        return places.first { access($0, X_OK) == 0 }
+    }
+
+    /// The only keeper that listens at `path` from now on, as long as the process lasts.
+    /// - Returns: False: another one does.
+    package static func claim(_ path: String) throws -> Bool {
+        let descriptor = open(path + ".lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else { throw POSIXError(POSIXErrorCode(rawValue: errno) ?? .EACCES) }
+        if flock(descriptor, LOCK_EX | LOCK_NB) == 0 {
+            // For people who look who that is.
+            ftruncate(descriptor, 0)
+            let pid = "\(getpid())\n"
+            _ = write(descriptor, pid, pid.utf8.count)
+            return true
+        }
+        close(descriptor)
+        return false
+    }
+
+    /// Listens, and lets `host` take each connection. - Throws: Why that cannot be.
+    package static func listen(at path: String, for host: KeeperHost) throws -> any DispatchSourceRead {
+        listen(on: try makeSocket(at: path), for: host)
+    }
+
+    /// Likewise with a socket that listens already.
+    package static func listen(on descriptor: Int32, for host: KeeperHost) -> any DispatchSourceRead {
+        _ = fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK)
+        let source = DispatchSource.makeReadSource(fileDescriptor: descriptor, queue: DispatchQueue(label: "accept"))
+        source.setEventHandler {
+            while case let accepted = cl2cap_accept(descriptor), accepted >= 0 {
+                host.take(KeeperSocket(descriptor: accepted))
+            }
+        }
+        source.setCancelHandler { close(descriptor) }
+        source.activate()
+        return source
+    }
+
+    private static func makeSocket(at path: String) throws -> Int32 {
+        let descriptor = Glibc.socket(AF_UNIX, streamKind, 0)
+        guard descriptor >= 0 else { throw POSIXError(.EMFILE) }
+        unlink(path)
+        guard let bound = withAddress(of: path, { bind(descriptor, $0, $1) }), bound == 0,
+            chmod(path, 0o600) == 0, Glibc.listen(descriptor, 64) == 0
+        else {
+            let reason = POSIXErrorCode(rawValue: errno) ?? .EINVAL
+            close(descriptor)
+            throw POSIXError(reason)
+        }
+        return descriptor
+    }
+
+    private static let streamKind = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue)
+
+    /// - Returns: Nil: the path is too long for a socket.
+    private static func withAddress<Result>(
+        of path: String, _ body: (UnsafePointer<sockaddr>, socklen_t) -> Result
+    ) -> Result? {
+        var address = sockaddr_un()
+        address.sun_family = sa_family_t(AF_UNIX)
+        let bytes = Array(path.utf8)
+        guard bytes.count < MemoryLayout.size(ofValue: address.sun_path) else { return nil }
+        withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: bytes) }
+        return withUnsafePointer(to: &address) { pointer in
+            pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                body($0, socklen_t(MemoryLayout<sockaddr_un>.size))
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+import Dispatch
+import Foundation
+
+/// A keeper's end of the connection to an app, which never waits for the app. Confined to its queue.
+final class KeeperConnection: @unchecked Sendable {  // holds: confined to the queue
+    private let socket: KeeperSocket
+    private let queue: DispatchQueue
+    private var reader = FrameReader()
+    private var reading: (any DispatchSourceRead)?
+    private var writing: (any DispatchSourceWrite)?
+    /// What is left of the frame that is being sent; its descriptors go with its first byte.
+    private var rest: (bytes: Data.SubSequence, descriptors: [Int32])?
+    private var waiting: [Frame] = []
+    /// The other side has ended. What it has sent before is still to be read.
+    private var takesNothing = false
+    var onFrame: ((Frame) -> Void)?
+    var onEnd: (() -> Void)?
+    var onRoom: (() -> Void)?
+
+    init(_ socket: KeeperSocket, on queue: DispatchQueue) { (self.socket, self.queue) = (socket, queue) }
+
+    /// Begins to read.
+    func start() {
+        let reading = DispatchSource.makeReadSource(fileDescriptor: socket.descriptor, queue: queue)
+        // The sources keep the socket open until they are cancelled, and this with it.
+        reading.setEventHandler { [self] in read() }
+        reading.setCancelHandler { [socket] in withExtendedLifetime(socket) {} }
+        self.reading = reading
+        reading.activate()
+    }
+
+    /// Reads what is there, up to the end if the other side has ended.
+    func readAll() { while read() {} }
+
+    /// - Returns: Whether there may be more.
+    @discardableResult
+    private func read() -> Bool {
+        guard reading != nil else { return false }
+        switch socket.receive(into: &reader, waits: false) {
+        case .notReady: return false
+        case .ended:
+            end()
+            return false
+        case .bytes: break
+        }
+        do {
+            while reading != nil, let frame = try reader.next() {
+                if let onFrame { onFrame(frame) } else { frame.closeDescriptors() }
+            }
+        } catch { end() }
+        return reading != nil
+    }
+
+    /// Whether the socket has taken everything so far.
+    var hasRoom: Bool { reading != nil && !takesNothing && rest == nil && waiting.isEmpty }
+
+    /// The descriptors stay the caller's, who has to keep them until it is sent.
+    func send(_ frame: Frame) {
+        guard reading != nil, !takesNothing else { return }
+        waiting.append(frame)
+        if rest == nil { write() }
+    }
+
+    private func write() {
+        while reading != nil, !takesNothing {
+            if rest == nil {
+                guard !waiting.isEmpty else { return roomAgain() }
+                let frame = waiting.removeFirst()
+                rest = (frame.bytes[...], frame.descriptors)
+            }
+            guard let (bytes, descriptors) = rest else { return }
+            switch socket.send(bytes, descriptors, waits: false) {
+            case .bytes(let count): rest = count == bytes.count ? nil : (bytes.dropFirst(count), [])
+            case .notReady: return awaitRoom()
+            case .ended:
+                writing?.cancel()
+                (writing, rest, waiting, takesNothing) = (nil, nil, [], true)
+            }
+        }
+    }
+
+    private func roomAgain() {
+        guard let writing else { return }
+        writing.cancel()
+        self.writing = nil
+        onRoom?()
+    }
+
+    private func awaitRoom() {
+        guard writing == nil else { return }
+        let writing = DispatchSource.makeWriteSource(fileDescriptor: socket.descriptor, queue: queue)
+        writing.setEventHandler { [self] in write() }
+        writing.setCancelHandler { [socket] in withExtendedLifetime(socket) {} }
+        self.writing = writing
+        writing.activate()
+    }
+
+    func end() {
+        guard let reading else { return }
+        socket.shutDown()
+        reading.cancel()
+        writing?.cancel()
+        (self.reading, writing, rest, waiting) = (nil, nil, nil, [])
+        reader.end()
+        let ended = onEnd
+        (onFrame, onEnd, onRoom) = (nil, nil, nil)
+        ended?()
+    }
+}

@@ -1,0 +1,103 @@
+import BluezDBus
+import BluezKit
+import Dispatch
+import Foundation
+
+let usage = """
+    bluezkit-keeper: Bluetooth continues for apps that are not running.
+
+    USAGE: bluezkit-keeper [--detach]
+
+    Apps with BluezKit that ask for a keeper (BluezManagerOptionKeeperKey) start it when they need it, and it ends when
+    none does. For apps that are units of systemd, have systemd start it (Packaging/systemd in the source): otherwise it
+    is a part of the unit that has started it, and ends with that.
+
+      --detach     begin, and return when it listens
+      --help       this text
+      --version    the version
+
+    ENVIRONMENT
+      XDG_RUNTIME_DIR          it listens at bluezkit/keeper in there
+      BLUEZKIT_KEEPER_SOCKET   or here
+      BLUEZKIT_LOG=debug       says what it asks of BlueZ
+    """
+
+func fail(_ text: String, status: Int32 = 1) -> Never {
+    FileHandle.standardError.write(Data("bluezkit-keeper: \(text)\n".utf8))
+    exit(status)
+}
+
+/// Starts this program as one that outlives the terminal, and waits until it listens.
+func detach() throws {
+    var pid: pid_t = 0
+    var ready: [Int32] = [0, 0]
+    guard pipe(&ready) == 0 else { throw POSIXError(.EMFILE) }
+    let words: [UnsafeMutablePointer<CChar>?] = [
+        strdup("bluezkit-keeper"), strdup("--ready"), strdup("\(ready[1])"), nil,
+    ]
+    let result = posix_spawn(&pid, "/proc/self/exe", nil, nil, words, environ)
+    guard result == 0 else { throw POSIXError(POSIXErrorCode(rawValue: result) ?? .ENOEXEC) }
+    close(ready[1])
+    var byte: UInt8 = 0
+    guard read(ready[0], &byte, 1) == 1 else { exit(1) }  // it has said why
+}
+
+/// Nothing of the program that has started this one is kept open; the log goes to the system's.
+func leaveTerminal() {
+    let null = open("/dev/null", O_RDWR)
+    for descriptor: Int32 in 0...2 { dup2(null, descriptor) }
+    if null > 2 { close(null) }
+    openlog("bluezkit-keeper", LOG_PID, LOG_USER)
+    BluezKitLog.handler = { level, text in
+        withVaList([text]) { vsyslog(level == .debug ? LOG_DEBUG : LOG_WARNING, "%s", $0) }
+    }
+}
+
+/// The socket, if systemd has made it, and has started this because an app has connected (sd_listen_fds(3)).
+func givenSocket() -> Int32? {
+    environment("LISTEN_PID") == "\(getpid())" && environment("LISTEN_FDS") == "1" ? 3 : nil
+}
+
+/// Closes what the program that has started this one has left open.
+func closeOthers(but ready: Int32?) {
+    let names = (try? FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd")) ?? []
+    for descriptor in names.compactMap({ Int32($0) }) where descriptor > 2 && descriptor != ready { close(descriptor) }
+}
+
+func run(ready: Int32?) throws -> Never {
+    guard let path = Keeper.path else { fail("XDG_RUNTIME_DIR is not set") }
+    try FileManager.default.createDirectory(
+        atPath: (path as NSString).deletingLastPathComponent, withIntermediateDirectories: true,
+        attributes: [.posixPermissions: 0o700])
+    let isOnly = try Keeper.claim(path)
+    let host = KeeperHost()
+    let listening: (any DispatchSourceRead)? =
+        !isOnly ? nil : try givenSocket().map { Keeper.listen(on: $0, for: host) } ?? Keeper.listen(at: path, for: host)
+    if let ready {
+        leaveTerminal()
+        _ = write(ready, "!", 1)
+        close(ready)
+    }
+    guard isOnly else { exit(ready == nil ? 1 : 0) }
+    host.whenIdle(for: .seconds(10)) { exit(0) }
+    withExtendedLifetime(listening) { dispatchMain() }
+}
+
+signal(SIGPIPE, SIG_IGN)
+signal(SIGCHLD, SIG_IGN)
+umask(0o077)
+let words = Array(CommandLine.arguments.dropFirst())
+do {
+    switch words.first {
+    case nil: try run(ready: nil)
+    case "--detach" where words.count == 1: try detach()
+    case "--ready" where words.count == 2:
+        setsid()
+        closeOthers(but: Int32(words[1]))
+        chdir("/")
+        try run(ready: Int32(words[1]))
+    case "--help" where words.count == 1, "-h" where words.count == 1: print(usage)
+    case "--version" where words.count == 1: print("bluezkit-keeper \(Keeper.version)")
+    default: fail("\(words.joined(separator: " ")) is not understood; --help shows what is", status: 64)
+    }
+} catch { fail(error.localizedDescription) }

@@ -1,0 +1,179 @@
+import CBluezL2CAP
+import Foundation
+import Testing
+
+@testable import BluezKit
+
+/// The parts of the keeper, one by one.
+@Suite struct KeeperTests {
+    private static let heart = DeviceIdentity(address: 0xF0F1_F200_0001, isRandom: false)
+    private static let sink = DeviceIdentity(address: 0xF0F1_F200_0002, isRandom: true)
+
+    private func value(_ bytes: Int) -> CentralEvent {
+        .value(Data(repeating: 7, count: bytes), AttributeID(rawValue: 3), Self.sink, ConnectionID(request: 4, link: 5))
+    }
+
+    private func entry(_ log: inout BluezKit.EventLog, _ kind: BluezKit.EventLog.Kind, _ bytes: Int = 1) throws {
+        let number = log.newNumber()
+        log.append(.init(number: number, kind: kind, frame: try .event(number, value(bytes)), startsApp: false))
+    }
+
+    // MARK: Frames
+
+    @Test("frames arrive as they were sent, however the bytes are cut")
+    func frames() throws {
+        let sent = [try Frame.event(1, value(5)), try Frame.event(2, value(0)), .greeting]
+        let bytes = sent.map(\.bytes).reduce(Data(), +)
+        for size in [1, 2, 7, bytes.count] {
+            var reader = FrameReader()
+            var received: [Frame] = []
+            for start in stride(from: 0, to: bytes.count, by: size) {
+                Array(bytes[start..<min(start + size, bytes.count)]).withUnsafeBytes { reader.add($0, []) }
+                while let frame = try reader.next() { received.append(frame) }
+            }
+            #expect(received.map(\.bytes) == sent.map(\.bytes))
+        }
+    }
+
+    @Test("a value is the same on the other side")
+    func passesValue() throws {
+        let (number, event) = try Frame.event(1 << 40, value(244)).event(CentralEvent.self)
+        guard case .value(let bytes, let attribute, let identity, let connectionID) = event else {
+            Issue.record("\(event)")
+            return
+        }
+        #expect(number == 1 << 40 && bytes == Data(repeating: 7, count: 244) && attribute.rawValue == 3)
+        #expect(identity == Self.sink && connectionID == ConnectionID(request: 4, link: 5))
+    }
+
+    @Test("what is no frame, or too long, is refused", arguments: [[0, 0, 0, 0, 99, 0], [255, 255, 255, 255, 1, 0]])
+    func malformed(_ bytes: [UInt8]) {
+        var reader = FrameReader()
+        bytes.withUnsafeBytes { reader.add($0, []) }
+        #expect(throws: FrameReader.Failure.self) { try reader.next() }
+    }
+
+    @Test("a frame that says it has descriptors, and has none, is refused; short events too")
+    func lacking() throws {
+        var reader = FrameReader()
+        Frame(kind: .welcome, body: Data(), descriptors: [1]).bytes.withUnsafeBytes { reader.add($0, []) }
+        #expect(throws: FrameReader.Failure.self) { try reader.next() }
+        for (kind, length) in [(Frame.Kind.value, 27), (.event, 7), (.value, 0)] {
+            #expect(throws: (any Error).self) {
+                try Frame(kind: kind, body: Data(count: length)).event(CentralEvent.self)
+            }
+        }
+    }
+
+    @Test("a descriptor goes with its frame")
+    func passesDescriptor() throws {
+        let (one, other) = try #require(KeeperSocket.pair())
+        let page = try #require(DeliveryPage())
+        page.delivered = 12
+        #expect(one.sendAll(Frame(kind: .welcome, body: Data([1]), descriptors: [page.descriptor])))
+        var reader = FrameReader()
+        #expect(other.receive(into: &reader, waits: true) == .bytes(Frame.headSize + 1))
+        let frame = try #require(try reader.next())
+        let same = try #require(frame.descriptors.first.flatMap { DeliveryPage(descriptor: $0) })
+        #expect(same.delivered == 12)
+        same.begun = 13
+        #expect(page.begun == 13)
+        one.shutDown()
+        #expect(other.receive(into: &reader, waits: true) == .ended)
+    }
+
+    @Test("memory that an app could shorten is not shared")
+    func shortPage() throws {
+        var ends: [Int32] = [0, 0]
+        try #require(pipe(&ends) == 0)
+        close(ends[1])
+        #expect(DeliveryPage(descriptor: ends[0]) == nil)
+        #expect(DeliveryPage(descriptor: -1) == nil)
+        let page = try #require(DeliveryPage())
+        #expect(ftruncate(page.descriptor, 0) != 0, "it is sealed")
+    }
+
+    // MARK: The log
+
+    @Test("events that were delivered are gone; the others stay in order")
+    func trims() throws {
+        var log = BluezKit.EventLog()
+        for _ in 0..<5 { try entry(&log, .other) }
+        log.trim(upTo: 2)
+        #expect(log.entries.map(\.number) == [3, 4, 5])
+        #expect(log.entry(after: 3)?.number == 4 && log.entry(after: 5) == nil)
+        log.trim(upTo: 9)
+        #expect(log.entries.isEmpty && log.size == 0)
+    }
+
+    @Test("a full log drops the oldest values, counts them, and never drops a connect", arguments: [false, true])
+    func bounds(bySize: Bool) throws {
+        var log = BluezKit.EventLog(limits: bySize ? .init(bytes: 400) : .init(events: 6))
+        try entry(&log, .other)
+        for _ in 0..<20 { try entry(&log, .value, 20) }
+        try entry(&log, .other)
+        #expect(log.entries.count <= 8 && log.size <= 400)
+        #expect(log.entries.first?.number == 1 && log.entries.last?.number == 22)
+        let dropped = 22 - log.entries.count
+        #expect(log.dropped(after: 0) == dropped)
+        #expect(log.dropped(after: 20) <= 1 && log.dropped(after: 22) == 0)
+    }
+
+    @Test("an app dies: what only that process could use is gone, and of a peripheral's reports the last one stays")
+    func appDies() throws {
+        var log = BluezKit.EventLog()
+        for kind: BluezKit.EventLog.Kind in [
+            .discovery(Self.heart), .passing, .value, .discovery(Self.sink), .discovery(Self.heart), .other,
+        ] { try entry(&log, kind) }
+        log.appDied()
+        #expect(log.entries.map(\.number) == [3, 4, 5, 6])
+        log.forgetDiscovery(of: Self.heart)
+        #expect(log.entries.map(\.number) == [3, 4, 6])
+        #expect(log.size == log.entries.map(\.size).reduce(0, +))
+    }
+
+    // MARK: Starting the app
+
+    @Test("RS-5 an app is started once for all that happens until it is there")
+    func startsOnce() {
+        var machine = RelaunchMachine()
+        #expect(machine.somethingHappened() == nil, "it is there")
+        #expect(machine.appDied(at: .seconds(100), isDue: false) == nil)
+        #expect(machine.somethingHappened() == .start)
+        #expect(machine.somethingHappened() == nil)
+        machine.appCame(at: .seconds(101))
+        #expect(machine.somethingHappened() == nil)
+        // Something waits that it has not delivered.
+        #expect(machine.appDied(at: .seconds(200), isDue: true) == .start)
+    }
+
+    @Test("RS-5 an app that dies at once is started after longer and longer pauses, and finally not any more")
+    func backsOff() {
+        var machine = RelaunchMachine()
+        #expect(machine.appDied(at: .seconds(100), isDue: true) == .start)
+        var pauses: [Duration] = []
+        var now: Duration = .seconds(100)
+        while pauses.count < 20 {
+            machine.appCame(at: now)
+            now += .seconds(1)
+            guard case .wait(let pause)? = machine.appDied(at: now, isDue: true) else { break }
+            pauses.append(pause)
+            #expect(machine.somethingHappened() == nil)
+            #expect(machine.timerFired() == .start)
+            now += pause
+        }
+        #expect(pauses == [1, 2, 4, 8, 16, 32, 64].map { .seconds($0) })
+        #expect(machine.somethingHappened() == nil, "it has been given up")
+        machine.appCame(at: now)
+        #expect(machine.appDied(at: now + .seconds(60), isDue: true) == .start, "started by hand, it works")
+    }
+
+    @Test("an app that cannot be started, or does not come, is started again")
+    func fails() {
+        var machine = RelaunchMachine()
+        #expect(machine.appDied(at: .seconds(100), isDue: true) == .start)
+        #expect(machine.startFailed() == .wait(.seconds(1)))
+        #expect(machine.timerFired() == .start)
+        #expect(machine.timerFired() == .wait(.seconds(2)), "60 s have passed")
+    }
+}

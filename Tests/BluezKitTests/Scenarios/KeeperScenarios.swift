@@ -1,0 +1,218 @@
+import BluezKitRestore
+import Foundation
+import Testing
+
+private let beforeTasks: Comment = "values that come before a task takes them are not kept in CoreBluetoothAsync"
+
+/// What a keeper does for an app that has died.
+extension Scenarios {
+    @Suite(.serialized) struct KeeperScenarios {
+        /// A world, a directory for the state, and a keeper.
+        private struct Stage {
+            let stage: RestorationScenarios.Stage
+            let keeper: KeeperProcess
+
+            init() async throws {
+                stage = try await RestorationScenarios.Stage()
+                keeper = try await KeeperProcess()
+            }
+
+            var world: any World { stage.world }
+            private var options: [String] { ["--keeper", keeper.socket] }
+
+            func launch(_ more: [String] = []) throws -> Probe { try stage.launch("app", options + more) }
+            func launchFresh() async throws -> Probe { try await stage.launchFresh("app", options) }
+            func launchBeating() async throws -> Probe { try await stage.launchBeating("app", options) }
+
+            /// An app that is subscribed to the sink's counter.
+            func launchCounting() async throws -> Probe {
+                let probe = try await launchFresh()
+                try await stage.connect(probe, sink)
+                probe.send("discover \(sink) \(service)")
+                try await probe.next("services")
+                probe.send("characteristics \(sink) \(service)")
+                try await probe.next("characteristics")
+                probe.send("subscribe \(sink) \(counter)")
+                try await probe.next("notifying \(counter) true")
+                return probe
+            }
+
+            /// The app ends its link, for the tests that follow.
+            func end(_ probe: Probe, _ identifier: String, _ name: String) async throws {
+                probe.send("cancel \(identifier)")
+                try await world.awaitConnections(name, 0)
+            }
+        }
+
+        private static let heart = RestorationScenarios.heart, sink = RestorationScenarios.sink
+        private static let service = "BB1E0001-5D3B-4C6F-9A5E-000000000000"
+        private static let counter = "BB1E0013-5D3B-4C6F-9A5E-000000000000"
+        private var heart: String { Self.heart }
+
+        private func measurement(_ number: Int) -> String { "06" + String(number, radix: 16) }
+
+        @Test(
+            "RS-15 R-9 killed while values come: the next process gets what it has missed, in order, each once",
+            Probe.onlyCallbacks(beforeTasks))
+        func values() async throws {
+            let stage = try await Stage()
+            let probe = try await stage.launchBeating()
+            try await probe.kill()
+            for number in 80..<100 { try await stage.world.control("heart notify 2a37 \(measurement(number))") }
+            #expect(try await stage.world.control("heart connections") == "1")
+            // What the app says directly after the manager is made comes to the keeper before that has answered.
+            let again = try stage.launch(["--pair"])
+            #expect(try await again.next("restored").contains(heart))
+            try await again.next("state poweredOn")
+            for number in 80..<100 { try await again.next("value 2A37 \(measurement(number))") }
+            try await stage.world.control("heart notify 2a37 0651")
+            try await again.next("value 2A37 0651")
+            let values = again.all.filter { $0.hasPrefix("value 2A37") }
+            #expect(values.count == 21)
+            try await stage.end(again, heart, "heart")
+        }
+
+        // Slow: the values come for four seconds.
+        @Test(
+            "RS-15 killed again and again while numbered values come: each number once, but for the callback that ran",
+            Probe.onlyCallbacks(beforeTasks))
+        func numbers() async throws {
+            let stage = try await Stage()
+            let (count, rate) = (400, 100)
+            var probe = try await stage.launchCounting()
+            let world = stage.world
+            async let burst = world.control("sink burst 0013 \(count) 20 \(rate)")
+            var runs: [[Int]] = []
+            for end in [30, 90, 100, 180, 300] {
+                try await eventually("\(end) values came") { [probe] in (numbers(of: probe).last ?? 0) >= end }
+                try await probe.kill()
+                runs.append(numbers(of: probe))
+                probe = try stage.launch()
+            }
+            _ = try await burst
+            try await eventually("the last value came") { [probe] in numbers(of: probe).last == count - 1 }
+            runs.append(numbers(of: probe))
+            var all: [Int] = []
+            for run in runs { all += run.first == all.last ? Array(run.dropFirst()) : run }
+            #expect(all == Array(0..<count), "\(runs)")
+            try await stage.end(probe, Self.sink, "sink")
+        }
+
+        /// The numbers of the values that came, in order.
+        private func numbers(of probe: Probe) -> [Int] {
+            probe.all.compactMap { line in
+                guard line.hasPrefix("value \(Self.counter) "), let text = line.split(separator: " ").dropFirst(2).first
+                else { return nil }
+                // Four bytes, the lowest first.
+                let bytes = stride(from: 0, to: 8, by: 2).map { offset in
+                    Int(text.dropFirst(offset).prefix(2), radix: 16) ?? 0
+                }
+                return bytes.reversed().reduce(0) { $0 << 8 | $1 }
+            }
+        }
+
+        @Test("RS-5 RS-8 R-7 a pending connect completes while the app is dead: the next process hears of it, once")
+        func connects() async throws {
+            let stage = try await Stage()
+            try await stage.world.control("heart vanish")
+            let probe = try await stage.launchFresh()
+            probe.send("scan all")
+            probe.send("connect \(heart)")
+            try await probe.next("end connect")
+            try await probe.kill()
+            try await stage.world.control("heart return")
+            try await stage.world.awaitConnections("heart", 1)
+            let again = try stage.launch()
+            try await again.next("restored", heart)
+            try await again.next("state poweredOn")
+            try await again.next("connected \(heart)")
+            try await stage.end(again, heart, "heart")
+            #expect(again.all.filter { $0.hasPrefix("connected \(heart)") }.count == 1)
+        }
+
+        @Test("RS-5 R-12 a link ends while the app is dead: the next process hears of it, once")
+        func loses() async throws {
+            let stage = try await Stage()
+            let probe = try await stage.launchBeating()
+            try await probe.kill()
+            try await stage.world.control("heart vanish")
+            try await stage.world.awaitConnections("heart", 0)
+            let again = try stage.launch()
+            try await again.next("restored", heart)
+            try await again.next("state poweredOn")
+            try await again.next("disconnected \(heart)")
+            try await stage.world.control("heart return")
+            #expect(again.all.filter { $0.hasPrefix("disconnected") }.count == 1)
+        }
+
+        @Test(
+            "CN-7 an app cancels and exits in the next line: the link ends, although a keeper continues",
+            arguments: 0..<3)
+        func cancelsAndExits(_ round: Int) async throws {
+            let stage = try await Stage()
+            let probe = try await stage.launchBeating()
+            // Values that the keeper cannot pass on any more do not keep it from reading what the app has asked for.
+            try await stage.world.control("heart beat 100")
+            probe.send("cancel \(heart)\nquit")
+            try await stage.world.awaitConnections("heart", 0)
+            let again = try stage.launch()
+            try await again.next("state poweredOn")
+            #expect(!again.all.contains { $0.hasPrefix("restored") })
+            // It can be connected again, although this process counts its connects from the beginning.
+            try await stage.stage.connect(again, heart)
+            try await stage.end(again, heart, "heart")
+        }
+
+        @Test("RS-16 a manager that is released is kept no longer")
+        func releases() async throws {
+            let stage = try await Stage()
+            let probe = try await stage.launchBeating()
+            probe.send("releasemanager")
+            try await stage.world.awaitConnections("heart", 0)
+        }
+
+        @Test(
+            "D10 the keeper is killed: the app hears what a restart of bluetoothd tells it, and continues with another",
+            Probe.onlyCallbacks(endsWithReset))
+        func keeperDies() async throws {
+            let stage = try await Stage()
+            let probe = try await stage.launchBeating()
+            stage.keeper.kill()
+            try await probe.next("state resetting")
+            try await probe.next("state poweredOn")
+            try await probe.next("connected \(heart)")
+            try await stage.end(probe, heart, "heart")
+        }
+
+        @Test("without a keeper that can be started the manager restores on its own, and the log says why")
+        func noKeeper() async throws {
+            let stage = try await RestorationScenarios.Stage()
+            let probe = try await stage.launchBeating("app", ["--keeper", "/proc/nowhere/keeper"])
+            #expect(probe.all.contains { $0.contains("there is no keeper") })
+            try await probe.kill()
+            let again = try stage.launch("app", ["--keeper", "/proc/nowhere/keeper"])
+            #expect(try await again.next("restored").contains(heart))
+            again.send("cancel \(heart)")
+            try await stage.world.awaitConnections("heart", 0)
+        }
+
+        @Test(
+            "RS-5 the keeper starts the app for a value, once for all that come until it is there",
+            Probe.onlyCallbacks(beforeTasks))
+        func relaunches() async throws {
+            let stage = try await Stage()
+            let starts = stage.stage.directory.path + "/starts"
+            let probe = try await stage.stage.launchFresh(
+                "app", ["--keeper", stage.keeper.socket, "--started", starts])
+            try await stage.stage.beginBeating(probe)
+            try await probe.kill()
+            #expect(!FileManager.default.fileExists(atPath: starts))
+            for number in 80..<90 { try await stage.world.control("heart notify 2a37 \(measurement(number))") }
+            try await eventually("the app is started") { (try? String(contentsOfFile: starts, encoding: .utf8)) == "x" }
+            let again = try stage.launch()
+            for number in 80..<90 { try await again.next("value 2A37 \(measurement(number))") }
+            #expect(try String(contentsOfFile: starts, encoding: .utf8) == "x")
+            try await stage.end(again, heart, "heart")
+        }
+    }
+}
