@@ -132,7 +132,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
             super.init(state: .unknown)
             self.delegate = delegate
             mirror.manager = self
-            _ = kept.start()
+            if !kept.start() { Log.warning("the process may have no more threads: the manager hears nothing") }
             return
         }
         let session = Session.shared(Session.Key(options: options))
