@@ -27,6 +27,12 @@ func fail(_ text: String, status: Int32 = 1) -> Never {
     exit(status)
 }
 
+/// There is no more use in it: no app reaches it any more.
+@Sendable func end(_ reason: String) {
+    BluezKitLog.handler(.warning, "this keeper ends: \(reason)")
+    exit(0)
+}
+
 /// Starts this program as one that outlives the terminal, and waits until it listens.
 func detach() throws {
     var pid: pid_t = 0
@@ -55,7 +61,11 @@ func leaveTerminal() {
 
 /// The socket, if systemd has made it, and has started this because an app has connected (sd_listen_fds(3)).
 func givenSocket() -> Int32? {
-    environment("LISTEN_PID") == "\(getpid())" && environment("LISTEN_FDS") == "1" ? 3 : nil
+    let count = environment("LISTEN_PID") == "\(getpid())" ? environment("LISTEN_FDS").flatMap { Int($0) } : nil
+    // Neither it nor these are for the apps that this starts.
+    for name in ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"] { unsetenv(name) }
+    guard let count, count > 0, fcntl(3, F_SETFD, FD_CLOEXEC) == 0 else { return nil }
+    return 3
 }
 
 /// Closes what the program that has started this one has left open.
@@ -69,10 +79,16 @@ func run(ready: Int32?) throws -> Never {
     try FileManager.default.createDirectory(
         atPath: (path as NSString).deletingLastPathComponent, withIntermediateDirectories: true,
         attributes: [.posixPermissions: 0o700])
-    let isOnly = try Keeper.claim(path)
     let host = KeeperHost()
-    let listening: (any DispatchSourceRead)? =
-        !isOnly ? nil : try givenSocket().map { Keeper.listen(on: $0, for: host) } ?? Keeper.listen(at: path, for: host)
+    let isOnly: Bool
+    if let socket = givenSocket() {
+        // One that an app has started before this socket was there notices that, and ends.
+        isOnly = try Keeper.claim(path, waits: true)
+        host.listen(on: socket)
+    } else {
+        isOnly = try Keeper.claim(path) && !Keeper.isServed(path)
+        if isOnly { try Keeper.listen(at: path, for: host) { end("\(path), where it has listened, is gone") } }
+    }
     if let ready {
         leaveTerminal()
         _ = write(ready, "!", 1)
@@ -80,7 +96,7 @@ func run(ready: Int32?) throws -> Never {
     }
     guard isOnly else { exit(ready == nil ? 1 : 0) }
     host.whenIdle(for: .seconds(10)) { exit(0) }
-    withExtendedLifetime(listening) { dispatchMain() }
+    dispatchMain()
 }
 
 signal(SIGPIPE, SIG_IGN)

@@ -35,24 +35,19 @@ package enum Keeper {
     /// A connection to the keeper, which is started if there is none.
     static func connectOrStart() throws(Failure) -> KeeperSocket {
         guard let path else { throw .noDirectory }
-        if let socket = try connect(path) { return socket }
-        try start()
-        // Another program may be starting it at the same time, and then it may not listen yet.
-        for _ in 0..<150 {
+        // Another program may be starting it at the same time, and then it may not listen yet; or one that was idle is
+        // ending.
+        for attempt in 0..<150 {
+            if attempt > 1 { usleep(20_000) }
             if let socket = try connect(path) { return socket }
-            usleep(20_000)
+            try start()
         }
         throw .notStarted("it does not listen at \(path)")
     }
 
     /// - Returns: Nil: none listens there.
     private static func connect(_ path: String) throws(Failure) -> KeeperSocket? {
-        let descriptor = Glibc.socket(AF_UNIX, streamKind, 0)
-        guard descriptor >= 0 else { return nil }
-        let socket = KeeperSocket(descriptor: descriptor)
-        guard withAddress(of: path, { Glibc.connect(descriptor, $0, $1) }) == 0, socket.peerUser == geteuid() else {
-            return nil
-        }
+        guard let socket = reach(path), socket.peerUser == geteuid() else { return nil }
         // It says first which version it has.
         socket.limitWaiting(to: .seconds(10), receiving: .seconds(10))
         var reader = FrameReader()
@@ -64,6 +59,17 @@ package enum Keeper {
         }
         return nil
     }
+
+    /// - Returns: Nil: none listens there.
+    private static func reach(_ path: String) -> KeeperSocket? {
+        let descriptor = Glibc.socket(AF_UNIX, streamKind, 0)
+        guard descriptor >= 0 else { return nil }
+        let socket = KeeperSocket(descriptor: descriptor)
+        return withAddress(of: path) { Glibc.connect(descriptor, $0, $1) } == 0 ? socket : nil
+    }
+
+    /// Whether connections are taken there: by a keeper, or by systemd, which starts one.
+    package static func isServed(_ path: String) -> Bool { reach(path) != nil }
 
     /// Starts it, and waits until it listens.
     private static func start() throws(Failure) {
@@ -85,38 +91,42 @@ package enum Keeper {
     }
 
     /// The only keeper that listens at `path` from now on, as long as the process lasts.
+    /// - Parameter waits: Until it is the only one.
     /// - Returns: False: another one does.
-    package static func claim(_ path: String) throws -> Bool {
+    package static func claim(_ path: String, waits: Bool = false) throws -> Bool {
         let descriptor = open(path + ".lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
         guard descriptor >= 0 else { throw POSIXError(POSIXErrorCode(rawValue: errno) ?? .EACCES) }
-        if flock(descriptor, LOCK_EX | LOCK_NB) == 0 {
-            // For people who look who that is.
-            ftruncate(descriptor, 0)
-            let pid = "\(getpid())\n"
-            _ = write(descriptor, pid, pid.utf8.count)
-            return true
+        while flock(descriptor, waits ? LOCK_EX : LOCK_EX | LOCK_NB) != 0 {
+            guard errno == EINTR else {
+                close(descriptor)
+                return false
+            }
         }
-        close(descriptor)
-        return false
+        // For people who look who that is.
+        ftruncate(descriptor, 0)
+        let pid = "\(getpid())\n"
+        _ = write(descriptor, pid, pid.utf8.count)
+        return true
     }
 
     /// Listens, and lets `host` take each connection. - Throws: Why that cannot be.
-    package static func listen(at path: String, for host: KeeperHost) throws -> any DispatchSourceRead {
-        listen(on: try makeSocket(at: path), for: host)
+    /// - Parameter lost: Called when the socket is removed, or another one is in its place: no app comes any more.
+    package static func listen(at path: String, for host: KeeperHost, lost: @escaping @Sendable () -> Void) throws {
+        host.listen(on: try makeSocket(at: path))
+        let watch = inotify_init1(Int32(IN_NONBLOCK | IN_CLOEXEC))
+        guard watch >= 0, inotify_add_watch(watch, path, UInt32(IN_ATTRIB | IN_MOVE_SELF)) >= 0 else { return }
+        let own = identity(of: path)
+        host.watch(watch) {
+            var events = [UInt8](repeating: 0, count: 4096)
+            while read(watch, &events, events.count) > 0 {}
+            if identity(of: path) != own { lost() }
+        }
     }
 
-    /// Likewise with a socket that listens already.
-    package static func listen(on descriptor: Int32, for host: KeeperHost) -> any DispatchSourceRead {
-        _ = fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK)
-        let source = DispatchSource.makeReadSource(fileDescriptor: descriptor, queue: DispatchQueue(label: "accept"))
-        source.setEventHandler {
-            while case let accepted = cl2cap_accept(descriptor), accepted >= 0 {
-                host.take(KeeperSocket(descriptor: accepted))
-            }
-        }
-        source.setCancelHandler { close(descriptor) }
-        source.activate()
-        return source
+    /// Nil: there is no such file.
+    private static func identity(of path: String) -> [UInt64]? {
+        var status = stat()
+        return lstat(path, &status) == 0 ? [UInt64(status.st_dev), UInt64(status.st_ino)] : nil
     }
 
     private static func makeSocket(at path: String) throws -> Int32 {

@@ -1,5 +1,6 @@
 import BluezDBus
 import BluezKitRestore
+import CBluezL2CAP
 import Dispatch
 import Foundation
 
@@ -18,6 +19,25 @@ package final class KeeperHost: @unchecked Sendable {  // holds: confined to `qu
 
     /// Takes a connection of an app. Any thread.
     func take(_ socket: KeeperSocket) { queue.async { [self] in greet(socket) } }
+
+    /// Takes the connections to a socket, as long as the process lasts. Any thread.
+    package func listen(on descriptor: Int32) {
+        _ = fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) | O_NONBLOCK)
+        // On the queue that finds it idle: none that it has taken is lost if that ends the process.
+        watch(descriptor) { [self] in
+            while case let accepted = cl2cap_accept(descriptor), accepted >= 0 {
+                greet(KeeperSocket(descriptor: accepted))
+            }
+        }
+    }
+
+    /// Calls `body`, on its queue, when there is something to read, as long as the process lasts. Any thread.
+    func watch(_ descriptor: Int32, _ body: @escaping @Sendable () -> Void) {
+        let source = DispatchSource.makeReadSource(fileDescriptor: descriptor, queue: queue)
+        // It keeps itself.
+        source.setEventHandler { withExtendedLifetime(source) { body() } }
+        source.activate()
+    }
 
     /// How many managers it hosts. Any thread but its own.
     var count: Int { queue.sync { managers.count } }
