@@ -64,7 +64,7 @@ if Context.environment["BLUEZKIT_TOOLS"] != nil {
     package.targets += [
         // The app that the restoration tests kill and restart.
         .executableTarget(
-            name: "restoration-probe", dependencies: ["CoreBluetooth", "CoreBluetoothAsync", "BluezKit"],
+            name: "restoration-probe", dependencies: ["CoreBluetooth", "CoreBluetoothAsync", "BluezKit", "BluezDBus"],
             path: "Tests/Probe",
             swiftSettings: [.swiftLanguageMode(.v5)]),
         // A program with a GLib main loop, and what it does there.

@@ -1,3 +1,4 @@
+import BluezDBus
 import CoreBluetooth
 import Foundation
 
@@ -6,7 +7,7 @@ import Foundation
 //
 //     restoration-probe [--restore ID] [--bus ADDRESS] [--state-dir DIR] [--claim SECONDS] [--resume yes|no]
 //                       [--second ID] [--let-go] [--scan-early] [--background] [--follow SERVICE,CHARACTERISTIC]
-//                       [--pair] [--keeper SOCKET [--started FILE]]
+//                       [--pair] [--keeper SOCKET [--started FILE | --relaunch unit:NAME | --relaunch bus:NAME]]
 //     restoration-probe --publish ID [--bus ADDRESS] [--state-dir DIR] [--revised]
 //
 // `--async` makes it an app with CoreBluetoothAsync (AsyncProbe.swift), which has
@@ -16,7 +17,7 @@ import Foundation
 // discovers and subscribes automatically unless something was restored. `--pair` allows just works. `--publish` makes
 // it a peripheral (PublishingProbe.swift), `--revised` a later version of that, which wants encryption. `--keeper` is
 // where a keeper listens that the manager is to have, `--started` a file that gets an x each time that the keeper
-// starts the app.
+// starts the app, `--relaunch` the unit of the app, or its name on the session bus, which it then takes.
 
 setvbuf(stdout, nil, _IONBF, 0)
 
@@ -33,6 +34,10 @@ struct Arguments {
         guard let index = words.firstIndex(of: name), index + 1 < words.count else { return nil }
         return words[index + 1]
     }
+    /// `--relaunch WAY:NAME`
+    func relaunch(_ way: String) -> String? {
+        self["--relaunch"].flatMap { $0.hasPrefix(way + ":") ? String($0.dropFirst(way.count + 1)) : nil }
+    }
 }
 
 /// Those of a central without an identifier.
@@ -45,9 +50,25 @@ func probeOptions(_ arguments: Arguments) -> [String: Any] {
     if let socket = arguments["--keeper"] {
         setenv("BLUEZKIT_KEEPER_SOCKET", socket, 1)
         options[BluezManagerOptionKeeperKey] =
-            arguments["--started"].map { .command(["/bin/sh", "-c", "printf x >> \($0)"]) } ?? BluezRelaunch.never
+            arguments["--started"].map { .command(["/bin/sh", "-c", "printf x >> \($0)"]) }
+            ?? arguments.relaunch("unit").map(BluezRelaunch.unit) ?? arguments.relaunch("bus").map(
+                BluezRelaunch.busName)
+            ?? .never
     }
     return options
+}
+
+var sessionBus: Connection?
+
+/// The process has this name on the session bus, until it ends.
+func takeName(_ name: String) {
+    do throws(BusError) {
+        let bus = try Connection(address: .session, queue: .main)
+        bus.requestName(name) { result in
+            if case .failure(let error) = result { tell("log", "no name: \(error.message)") }
+        }
+        sessionBus = bus
+    } catch { tell("log", "no session bus: \(error.message)") }
 }
 
 final class Probe: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
@@ -263,6 +284,7 @@ final class Probe: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
 }
 
 BluezKitLog.handler = { level, text in tell("log", level, text) }
+Arguments().relaunch("bus").map(takeName)
 let isPublishing = Arguments().has("--publish"), isAsync = Arguments().has("--async")
 let (asyncCommands, asyncInput) = AsyncStream.makeStream(of: String.self)
 let probe = Probe()
