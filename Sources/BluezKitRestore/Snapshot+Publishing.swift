@@ -11,12 +11,14 @@ extension Snapshot {
         package var characteristics: [LocalCharacteristic]
         /// Where it is in bluetoothd's table. Nil: not known, or written by an older BluezKit.
         package var placement: Placement?
+        /// Which of the app's calls has added it, by which a keeper knows it. Nil: there is no keeper.
+        package var call: UInt64?
 
         package init(
             uuid: AttributeUUID, isPrimary: Bool, includedServices: [Int], characteristics: [LocalCharacteristic],
-            placement: Placement? = nil
+            placement: Placement? = nil, call: UInt64? = nil
         ) {
-            (self.uuid, self.isPrimary, self.placement) = (uuid, isPrimary, placement)
+            (self.uuid, self.isPrimary, self.placement, self.call) = (uuid, isPrimary, placement, call)
             (self.includedServices, self.characteristics) = (includedServices, characteristics)
         }
     }

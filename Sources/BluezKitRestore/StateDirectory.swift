@@ -31,13 +31,16 @@ package struct StateDirectory: Codable, Equatable, Sendable {
     }
 
     /// The path of this process' executable. If a running program was updated, the kernel appends " (deleted)".
-    package static let app: String = {
+    package static let app = program(of: "/proc/self") ?? CommandLine.arguments.first ?? "app"
+
+    /// - Parameter process: Its directory in `/proc`.
+    package static func program(of process: String) -> String? {
         var buffer = [CChar](repeating: 0, count: 4096)
-        let count = readlink("/proc/self/exe", &buffer, buffer.count - 1)
-        guard count > 0 else { return CommandLine.arguments.first ?? "app" }
+        let count = readlink(process + "/exe", &buffer, buffer.count - 1)
+        guard count > 0 else { return nil }
         let path = String(decoding: buffer[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self)
         return path.hasSuffix(" (deleted)") ? String(path.dropLast(10)) : path
-    }()
+    }
 
     /// Identifies this start of the computer.
     package static let boot: String =

@@ -64,6 +64,15 @@ int64_t cl2cap_peer_user(int socket) {
     return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 ? (int64_t)peer.uid : -1;
 }
 
+pid_t cl2cap_peer_process(int socket) {
+    struct ucred peer;
+    socklen_t size = sizeof(peer);
+    return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 ? peer.pid : 0;
+}
+
+// SYS_pidfd_open, the same on every architecture: the C library's function is newer.
+int cl2cap_process_end(pid_t process) { return (int)syscall(434, process, 0); }
+
 int cl2cap_spawn_in(posix_spawn_file_actions_t *actions, const char *directory) {
     return posix_spawn_file_actions_addchdir_np(actions, directory);
 }

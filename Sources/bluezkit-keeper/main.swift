@@ -79,15 +79,19 @@ func run(ready: Int32?) throws -> Never {
     try FileManager.default.createDirectory(
         atPath: (path as NSString).deletingLastPathComponent, withIntermediateDirectories: true,
         attributes: [.posixPermissions: 0o700])
-    let host = KeeperHost()
+    let host = KeeperHost(journal: KeeperJournal(socket: path))
     let isOnly: Bool
     if let socket = givenSocket() {
         // One that an app has started before this socket was there notices that, and ends.
         isOnly = try Keeper.claim(path, waits: true)
+        host.resume()
         host.listen(on: socket)
     } else {
         isOnly = try Keeper.claim(path) && !Keeper.isServed(path)
-        if isOnly { try Keeper.listen(at: path, for: host) { end("\(path), where it has listened, is gone") } }
+        if isOnly {
+            host.resume()
+            try Keeper.listen(at: path, for: host) { end("\(path), where it has listened, is gone") }
+        }
     }
     if let ready {
         leaveTerminal()

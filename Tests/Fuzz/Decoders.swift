@@ -109,6 +109,29 @@ enum Decoders {
         check(PublishEvent.self)
     }
 
+    /// What an app and its keeper send each other, in pieces whose lengths the first byte decides.
+    static func keeper(_ bytes: UnsafeBufferPointer<UInt8>) {
+        guard let first = bytes.first else { return }
+        var reader = FrameReader()
+        var rest = bytes.dropFirst()
+        while !rest.isEmpty {
+            reader.add(UnsafeRawBufferPointer(UnsafeBufferPointer(rebasing: rest.prefix(Int(first) + 1))), [])
+            rest = rest.dropFirst(Int(first) + 1)
+            do {
+                while let frame = try reader.next() {
+                    _ = frame.greeting
+                    _ = try? frame.event(CentralEvent.self)
+                    _ = try? frame.event(PublishEvent.self)
+                    _ = try? BorderFormat.decode([KeeperHello].self, from: frame.body)
+                    _ = try? BorderFormat.decode(KeeperHello.self, from: frame.body)
+                    _ = try? BorderFormat.decode(KeeperWelcome.self, from: frame.body)
+                    _ = try? BorderFormat.decode([KeeperStatus].self, from: frame.body)
+                }
+            } catch { break }
+        }
+        reader.end()
+    }
+
     /// Values of the standard characteristics. A value that was read, written and read again is the same.
     static func profiles(_ bytes: UnsafeBufferPointer<UInt8>) {
         let data = Data(bytes)

@@ -12,10 +12,8 @@ final class PublishingProbe: NSObject, CBPeripheralManagerDelegate {
     private var channels: [CBL2CAPChannel] = []
 
     func start() {
-        var options: [String: Any] = [:]
+        var options = probeOptions(arguments)
         options[CBPeripheralManagerOptionRestoreIdentifierKey] = arguments["--publish"]
-        options[BluezManagerOptionBusAddressKey] = arguments["--bus"]
-        options[BluezManagerOptionStateDirectoryKey] = arguments["--state-dir"]
         manager = CBPeripheralManager(delegate: self, queue: nil, options: options)
     }
 

@@ -8,7 +8,7 @@ import Foundation
 //     restoration-probe [--restore ID] [--bus ADDRESS] [--state-dir DIR] [--claim SECONDS] [--resume yes|no]
 //                       [--second ID] [--let-go] [--scan-early] [--background] [--follow SERVICE,CHARACTERISTIC]
 //                       [--pair] [--keeper SOCKET [--started FILE | --relaunch unit:NAME | --relaunch bus:NAME]]
-//     restoration-probe --publish ID [--bus ADDRESS] [--state-dir DIR] [--revised]
+//     restoration-probe --publish ID [--bus ADDRESS] [--state-dir DIR] [--revised] [--keeper SOCKET …]
 //
 // `--async` makes it an app with CoreBluetoothAsync (AsyncProbe.swift), which has
 // none of the following but `--let-go`, `--pair`, `--publish` and `--revised`.
@@ -138,6 +138,7 @@ final class Probe: NSObject, CBCentralManagerDelegate, CBPeripheralDelegate {
             characteristic(peripheral, words).map { peripheral?.setNotifyValue(words[0] == "subscribe", for: $0) }
         case "read": characteristic(peripheral, words).map { peripheral?.readValue(for: $0) }
         case "tell": tell("now", summary())
+        case "room": tell("room", peripheral?.maximumWriteValueLength(for: .withoutResponse) ?? 0)
         case "log":
             tell("report", (manager?.restoration?.description ?? "-").replacingOccurrences(of: "\n", with: " | "))
         case "identifiers":

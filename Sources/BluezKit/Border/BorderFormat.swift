@@ -3,7 +3,8 @@ import BluezDBus
 import Foundation
 
 /// Messages between the app's objects and the core as bytes: JSON with a version. In one process they are passed as
-/// they are; test builds run with `BLUEZKIT_BORDER=encoded` encode and decode each.
+/// they are; test builds run with `BLUEZKIT_BORDER=encoded` encode and decode each, and with `BLUEZKIT_BORDER=keeper`
+/// send them to a keeper in the same process.
 enum BorderFormat {
     static let version = 1
 
@@ -56,6 +57,8 @@ enum BorderFormat {
 
     #if DEBUG
     private static let isEncoded = environment("BLUEZKIT_BORDER") == "encoded"
+    /// Whether each manager has a keeper.
+    static let isHosted = environment("BLUEZKIT_BORDER") == "keeper"
     #endif
 
     /// The message as the other side gets it.

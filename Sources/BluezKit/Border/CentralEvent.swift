@@ -15,6 +15,8 @@ enum CentralEvent: Codable, Sendable {
     /// What an earlier process left with a keeper, which has gone on with it. Of the app's own side.
     indirect case handedOver(Snapshot, HandOver)
     indirect case connectionEvent(Coded<CBConnectionEvent>, DeviceIdentity, name: String?)
+    /// What comes before it has happened before a keeper asked. Not for an app.
+    case checkpoint(UInt32)
     /// An app waits for it, whether it has the manager or not.
     indirect case bondRemoved(ticket: UInt32, AppError?)
 }
@@ -51,11 +53,6 @@ enum PeripheralEvent: Codable, Sendable {
     case endChannel(UInt32)
     /// The channel has ended, which is known by ``CentralRequest/channelEnded(_:_:)``.
     case channelEnded(UInt32)
-}
-
-/// Gets the events of a central manager, on its app's queue.
-protocol CentralEventReceiver: AnyObject, Sendable {
-    func receive(_ event: CentralEvent)
 }
 
 extension CentralEvent {

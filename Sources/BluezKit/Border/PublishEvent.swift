@@ -30,11 +30,17 @@ enum PublishEvent: Codable, Sendable {
     case centralForgotten(UUID)
     /// There is room for updates again.
     case ready
+    /// An update has left: only for an app with a keeper, on whose side it counts.
+    case sent(LocalAttributeID)
+    /// What comes before it has happened before a keeper asked. Not for an app.
+    case checkpoint(UInt32)
     /// Bluetooth is off, or away: the characteristic has no subscribers, of which the state alone tells.
     case forgetSubscribers(LocalAttributeID)
     indirect case state(Coded<CBManagerState>, servicesGeneration: UInt64, adapterGeneration: UInt64)
     /// What an earlier process left. Its services have the calls from 1 on, in the order of the plan.
     indirect case restored(RestorationPlan)
+    /// What an earlier process left with a keeper, which has gone on with it. Of the app's own side.
+    indirect case handedOver(Snapshot, HandOver)
     /// What has become of a service.
     /// - isResumed: The app did not add it: it hears of no answer.
     indirect case added(call: UInt64, AppError?, isResumed: Bool)
@@ -53,9 +59,4 @@ enum PublishEvent: Codable, Sendable {
     indirect case channelOpened(UInt32, CBL2CAPPSM, CentralInfo, PassedSocket)
     /// The channels with this PSM have ended; nil: all.
     case endChannels(CBL2CAPPSM?)
-}
-
-/// Gets the events of a peripheral manager, on its app's queue.
-protocol PublishEventReceiver: AnyObject, Sendable {
-    func receive(_ event: PublishEvent)
 }

@@ -26,9 +26,10 @@ final class AdapterController {
 
     /// Counts how often Bluetooth went off, or away: no scan, link or connect request survives that. A command of the
     /// app belongs to the generation that the app has seen.
-    private(set) var generation: UInt64 = 0
+    /// From a number that another process is unlikely to have: an app may outlive its keeper.
+    private(set) var generation = UInt64.random(in: 0..<1 << 32)
     /// The same for published services, which survive that Bluetooth is off.
-    private(set) var servicesGeneration: UInt64 = 0
+    private(set) var servicesGeneration = UInt64.random(in: 0..<1 << 32)
 
     /// The state has changed. On the bus queue, as all of these.
     var onStateChange: ((CBManagerState) -> Void)?

@@ -8,11 +8,11 @@ final class CentralManagerCore: CentralBackend, EventSource, Recipient, @uncheck
     let central: CentralRole
     private let session: AnyObject
     let inbox: Inbox<CentralManagerCore>
-    private let receiver: any CentralEventReceiver
+    private let receive: @Sendable (CentralEvent) -> Void
     let isOnMainQueue: Bool
 
     /// What the app has set when it made the manager.
-    struct Configuration: Codable, Sendable {
+    struct Configuration: Codable, Equatable, Sendable {
         /// Where its state is preserved.
         var statePath: String?
         /// Where other managers of this app may have left state, and how long they have to claim it.
@@ -21,7 +21,7 @@ final class CentralManagerCore: CentralBackend, EventSource, Recipient, @uncheck
         /// Whether notifications come by sockets.
         var usesNotificationSockets = false
 
-        struct Claims: Codable, Sendable {
+        struct Claims: Codable, Equatable, Sendable {
             let directory: StateDirectory
             let period: Duration
         }
@@ -46,10 +46,11 @@ final class CentralManagerCore: CentralBackend, EventSource, Recipient, @uncheck
 
     /// - Parameter session: Kept while the app has any of the manager's objects.
     init(
-        central: CentralRole, of session: AnyObject, receiver: any CentralEventReceiver, place: any CallbackPlace,
+        central: CentralRole, of session: AnyObject, receive: @escaping @Sendable (CentralEvent) -> Void,
+        place: any CallbackPlace,
         preserved: Snapshot?, configuration: Configuration
     ) {
-        (self.central, self.session, self.receiver) = (central, session, receiver)
+        (self.central, self.session, self.receive) = (central, session, receive)
         self.configuration = configuration
         restoration = preserved.map { CentralRestoration($0) }
         mustEndUnclaimed = configuration.claims != nil
@@ -127,10 +128,7 @@ final class CentralManagerCore: CentralBackend, EventSource, Recipient, @uncheck
 
     /// What continues for an app that has died.
     struct Kept: Sendable {
-        /// The last connect or cancel.
-        let lastRequest: UInt32
-        let scan: (request: ScanRequest, token: UInt64)?
-        let peripherals: [KeptPeripheral]
+        let work: KeptCentralWork
         /// The app has not heard yet what an earlier process left.
         let isRestoring: Bool
     }
@@ -140,15 +138,20 @@ final class CentralManagerCore: CentralBackend, EventSource, Recipient, @uncheck
         scan != nil || restoration != nil || peripherals.values.contains { $0.request != nil || $0.delayedStart != nil }
     }
 
+    /// The events so far are followed by this one. For a keeper.
+    func postCheckpoint(_ number: UInt32) { if inbox.add(.checkpoint(number)) { central.bus.hasOutgoing(self) } }
+
     func kept() -> Kept {
-        Kept(
+        let work = KeptCentralWork(
             lastRequest: peripherals.values.map { max($0.newest.request, $0.lastCancel.request) }.max() ?? 0,
-            scan: scan.map { ($0.request, $0.token) },
+            scan: scan?.request, scanToken: scan?.token ?? 0,
             peripherals: peripherals.values.map { peripheral in
                 KeptPeripheral(
-                    identity: peripheral.identity, newest: peripheral.newest, isWanted: peripheral.request != nil,
+                    identity: peripheral.identity, newest: peripheral.newest,
+                    isWanted: peripheral.request != nil || peripheral.delayedStart != nil,
                     isUp: peripheral.isUp, mtuBytes: peripheral.device?.connection?.client.reader.table.mtuBytes)
-            }, isRestoring: restoration != nil)
+            })
+        return Kept(work: work, isRestoring: restoration != nil)
     }
 
     // MARK: The adapter
@@ -209,5 +212,5 @@ final class CentralManagerCore: CentralBackend, EventSource, Recipient, @uncheck
 
     static func outlivesManager(_ event: CentralEvent) -> Bool { event.outlivesManager }
 
-    func deliver(_ event: CentralEvent) { receiver.receive(BorderFormat.passed(event)) }
+    func deliver(_ event: CentralEvent) { receive(BorderFormat.passed(event)) }
 }

@@ -1,3 +1,4 @@
+import BluezKitRestore
 import BluezDBus
 import Dispatch
 import Foundation
@@ -87,7 +88,7 @@ public let BluezManagerOptionMayPowerCycleKey: String = "BluezManagerOptionMayPo
 ///   bluetoothd is restarted; before 5.86 it may crash when a process is killed that has such a socket.
 public let BluezManagerOptionNotificationSocketsKey: String = "BluezManagerOptionNotificationSockets"
 
-/// **BluezKit addition.** Option of a `CBCentralManager`, a ``BluezRelaunch``, used together with a restore identifier:
+/// **BluezKit addition.** Manager option, a ``BluezRelaunch``, used together with a restore identifier:
 /// the manager's work is done by the user's keeper process, `bluezkit-keeper`, which continues while the app is not
 /// running. What happens meanwhile is kept, and the app is started for it. Its next process gets `willRestoreState`,
 /// the state, and then each event that it has missed, once and in order. See <doc:Keeper>.
@@ -95,10 +96,50 @@ public let BluezManagerOptionNotificationSocketsKey: String = "BluezManagerOptio
 /// If there is no keeper and none can be started, the log says so, and the manager restores as without this option.
 public let BluezManagerOptionKeeperKey: String = "BluezManagerOptionKeeper"
 
-/// **BluezKit addition.** Option of a `CBCentralManager`, Bool, used together with ``BluezManagerOptionKeeperKey``:
-/// whether the callback that was running when the app's process ended is not called again by the next one. The default
-/// is false: it is called again, because the app may not have acted on it.
+/// **BluezKit addition.** Manager option, Bool, used together with ``BluezManagerOptionKeeperKey``: whether the
+/// callback that was running when the app's process ended is not called again by the next one. The default is false: it
+/// is called again, because the app may not have acted on it.
 public let BluezManagerOptionAtMostOnceKey: String = "BluezManagerOptionAtMostOnce"
+
+/// **BluezKit addition.** Manager option, Int, used together with ``BluezManagerOptionKeeperKey``: how many events the
+/// keeper keeps for the app at most, from 1 to 1,000,000. When there are more, the oldest values, requests and reports
+/// of a scan are dropped, and counted in ``BluezRestoration/kept``; other events never are. The default is 10,000.
+public let BluezManagerOptionKeptEventsKey: String = "BluezManagerOptionKeptEvents"
+
+/// **BluezKit addition.** Manager option, Int: likewise, how many bytes they may take, up to 256 MiB. The default is
+/// 1 MiB.
+public let BluezManagerOptionKeptBytesKey: String = "BluezManagerOptionKeptBytes"
+
+extension KeeperHello {
+    /// Nil: the app does not ask for a keeper.
+    init?(
+        _ role: Snapshot.Role, identifier: String?, options: [String: Any]?, _ book: IntentBook?,
+        _ preserved: Snapshot?
+    ) {
+        var option = options?[BluezManagerOptionKeeperKey]
+        var statePath = book?.path
+        #if DEBUG
+        if BorderFormat.isHosted { (option, statePath) = (BluezRelaunch.never, statePath ?? "/\(UUID())") }
+        #endif
+        guard let option else { return nil }
+        guard let relaunch = option as? BluezRelaunch, identifier != nil || statePath != nil else {
+            Log.misuse("BluezManagerOptionKeeperKey needs a BluezRelaunch and a restore identifier, and is ignored")
+            return nil
+        }
+        // Without a file to preserve state in, the log has said why.
+        guard let statePath else { return nil }
+        func number(_ key: String) -> Int? { (options?[key] as? NSNumber)?.intValue }
+        let key = Session.Key(options: options)
+        var limits = EventLog.Limits()
+        limits.events = number(BluezManagerOptionKeptEventsKey) ?? limits.events
+        limits.bytes = number(BluezManagerOptionKeptBytesKey) ?? limits.bytes
+        self.init(
+            role: role, statePath: statePath, app: StateDirectory.app,
+            address: key.address.rawValue, adapter: key.adapter?.text, preserved: preserved, relaunch: relaunch,
+            limits: limits.bounded,
+            isAtMostOnce: (options?[BluezManagerOptionAtMostOnceKey] as? NSNumber)?.boolValue ?? false)
+    }
+}
 
 extension Session.Key {
     init(options: [String: Any]?) {

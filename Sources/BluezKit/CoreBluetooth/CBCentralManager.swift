@@ -112,7 +112,8 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     ///     ``BluezManagerOptionAdapterKey``, ``BluezManagerOptionStateDirectoryKey``,
     ///     ``BluezManagerOptionResumeAfterResetKey``, ``BluezManagerOptionClaimPeriodKey``,
     ///     ``BluezManagerOptionMayPowerCycleKey``, ``BluezManagerOptionNotificationSocketsKey``,
-    ///     ``BluezManagerOptionKeeperKey`` and ``BluezManagerOptionAtMostOnceKey``. Unknown keys are ignored.
+    ///     ``BluezManagerOptionKeeperKey``, ``BluezManagerOptionAtMostOnceKey``,
+    ///     ``BluezManagerOptionKeptEventsKey`` and ``BluezManagerOptionKeptBytesKey``. Unknown keys are ignored.
     public init(delegate: (any CBCentralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil) {
         let identifier = options?[CBCentralManagerOptionRestoreIdentifierKey] as? String
         let (book, preserved) = IntentBook.open(.central, identifier: identifier, options: options)
@@ -127,57 +128,15 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         configuration.mayPowerCycle = bool(options?[BluezManagerOptionMayPowerCycleKey])
         configuration.usesNotificationSockets = bool(options?[BluezManagerOptionNotificationSocketsKey])
         let place = callbackPlace(queue, options)
-        if let kept = Self.kept(options, book, preserved, configuration, place, mirror) {
-            backend = kept
-            super.init(state: .unknown)
-            self.delegate = delegate
-            mirror.manager = self
-            if !kept.start() { Log.warning("the process may have no more threads: the manager hears nothing") }
-            return
-        }
-        let session = Session.shared(Session.Key(options: options))
-        let core = CentralManagerCore(
-            central: session.central, of: session, receiver: mirror, place: place, preserved: preserved,
-            configuration: configuration)
-        backend = core
+        var hello = KeeperHello(.central, identifier: identifier, options: options, book, preserved)
+        hello?.central = configuration
+        let start: () -> Void
+        (backend, start) = CentralSide.backend(
+            hello, book?.path, Session.Key(options: options), configuration, preserved, place, mirror.receive)
         super.init(state: .unknown)
         self.delegate = delegate
         mirror.manager = self
-        session.run { session.add(core) }
-    }
-
-    /// The way to a core in a keeper; nil: the app does not ask for one, or there is none.
-    private static func kept(
-        _ options: [String: Any]?, _ book: IntentBook?, _ preserved: Snapshot?,
-        _ configuration: CentralManagerCore.Configuration, _ place: any CallbackPlace, _ mirror: CentralMirror
-    ) -> KeptCentral? {
-        guard let option = options?[BluezManagerOptionKeeperKey] else { return nil }
-        guard let relaunch = option as? BluezRelaunch, let statePath = book?.path else {
-            Log.misuse(
-                "BluezManagerOptionKeeperKey needs a BluezRelaunch, and a manager that preserves its state; it is ignored"
-            )
-            return nil
-        }
-        let first: KeeperSocket
-        do throws(Keeper.Failure) { first = try Keeper.connectOrStart() } catch {
-            Log.warning("there is no keeper, so \(statePath) is restored without one: \(error)")
-            return nil
-        }
-        let given = Protected<KeeperSocket?>(first)
-        let key = Session.Key(options: options)
-        let hello = KeeperHello(
-            role: .central, statePath: statePath, address: key.address.rawValue, adapter: key.adapter?.text,
-            central: configuration, preserved: preserved, relaunch: relaunch,
-            isAtMostOnce: bool(options?[BluezManagerOptionAtMostOnceKey]))
-        return KeptCentral(
-            hello, side: KeptCentralSide(), place: place, timing: BlueZTiming(),
-            connect: {
-                let socket = given.withLock { first in
-                    defer { first = nil }
-                    return first
-                }
-                return socket ?? (try? Keeper.connectOrStart())
-            }, receive: { mirror.receive($0) })
+        start()
     }
 
     deinit {

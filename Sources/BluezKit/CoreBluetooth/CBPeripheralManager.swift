@@ -105,23 +105,28 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     ///     (`RunLoop.main.run()` or `dispatchMain()`). A concurrent queue is used for one callback at a time.
     ///   - options: `CBPeripheralManagerOption…` keys, and the BluezKit additions ``BluezManagerOptionBusAddressKey``,
     ///     ``BluezManagerOptionAdapterKey``, ``BluezManagerOptionAllowSystemServicesKey``,
-    ///     ``BluezManagerOptionAllowJustWorksPairingKey``, ``BluezManagerOptionStateDirectoryKey`` and
-    ///     ``BluezManagerOptionResumeAfterResetKey``. Unknown keys are ignored.
+    ///     ``BluezManagerOptionAllowJustWorksPairingKey``, ``BluezManagerOptionStateDirectoryKey``,
+    ///     ``BluezManagerOptionResumeAfterResetKey``, ``BluezManagerOptionKeeperKey``,
+    ///     ``BluezManagerOptionAtMostOnceKey``, ``BluezManagerOptionKeptEventsKey`` and
+    ///     ``BluezManagerOptionKeptBytesKey``. Unknown keys are ignored.
     public init(delegate: (any CBPeripheralManagerDelegate)?, queue: DispatchQueue?, options: [String: Any]? = nil) {
-        let session = Session.shared(Session.Key(options: options))
         func isSet(_ key: String) -> Bool { (options?[key] as? NSNumber)?.boolValue ?? false }
         let identifier = options?[CBPeripheralManagerOptionRestoreIdentifierKey] as? String
         let (book, preserved) = IntentBook.open(.peripheral, identifier: identifier, options: options)
         self.book = book
-        let core = PeripheralManagerCore(
-            role: session.peripheral, of: session, receiver: mirror, place: callbackPlace(queue, options),
+        let configuration = PeripheralManagerCore.Configuration(
             allowsSystemServices: isSet(BluezManagerOptionAllowSystemServicesKey),
-            allowsJustWorks: isSet(BluezManagerOptionAllowJustWorksPairingKey), preserved: preserved)
-        backend = core
+            allowsJustWorks: isSet(BluezManagerOptionAllowJustWorksPairingKey))
+        let place = callbackPlace(queue, options)
+        var hello = KeeperHello(.peripheral, identifier: identifier, options: options, book, preserved)
+        hello?.peripheral = configuration
+        let start: () -> Void
+        (backend, start) = PublishSide.backend(
+            hello, book?.path, Session.Key(options: options), configuration, preserved, place, mirror.receive)
         super.init(state: .unknown)
         self.delegate = delegate
         mirror.manager = self
-        session.run { session.add(core) }
+        start()
     }
 
     deinit {
@@ -382,7 +387,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     open func unpublishL2CAPChannel(_ PSM: CBL2CAPPSM) {
         guard accepts("unpublishL2CAPChannel", whileRestoring: true) else { return }
         forgetPublished(PSM)
-        if isTellingRestored { return }
+        if isTellingRestored { return }  // those that a keeper has are taken back when the callback returns
         backend.send(.unpublishChannel(PSM))
         mirror.endChannels(PSM)
     }

@@ -7,7 +7,7 @@ import Synchronization
 /// Where a central manager's app and the core meet: turns the core's events into changes of the app's objects and into
 /// callbacks, on the app's queue and in the order in which they come.
 // holds: `manager` and `onRequest` are set before others see this; the rest is safe
-final class CentralMirror: CentralEventReceiver, @unchecked Sendable {
+final class CentralMirror: @unchecked Sendable {
     weak var manager: CBCentralManager?
     /// For tests, which compare what an app asks with what it is answered: set before the first callback, and called
     /// in the app's call.
@@ -83,7 +83,7 @@ final class CentralMirror: CentralEventReceiver, @unchecked Sendable {
             let peripheral = manager.peripheral(identity)
             if let name { _ = peripheral.updateName(name) }
             manager.delegate?.centralManager(manager, connectionEventDidOccur: event.value, for: peripheral)
-        case .bondRemoved: break  // above
+        case .bondRemoved, .checkpoint: break  // above, and not for an app
         }
     }
 

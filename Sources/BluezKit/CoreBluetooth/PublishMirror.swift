@@ -5,7 +5,7 @@ import Synchronization
 /// Where a peripheral manager's app and the core meet: turns the core's events into changes of the app's objects and
 /// into callbacks, on the app's queue and in the order in which they come.
 // holds: `manager` is set before others see this; the rest is under a lock
-final class PublishMirror: PublishEventReceiver, @unchecked Sendable {
+final class PublishMirror: @unchecked Sendable {
     weak var manager: CBPeripheralManager?
 
     typealias Answer = @Sendable (Result<CBL2CAPPSM, CBError>) -> Void
@@ -30,6 +30,8 @@ final class PublishMirror: PublishEventReceiver, @unchecked Sendable {
         var channels: [UInt32: OpenChannel] = [:]
         var lastTicket: UInt32 = 0
         var answers: [UInt32: (answer: Answer, isRefused: Bool)] = [:]
+        /// The app has unpublished these before it could hear of that.
+        var silent: Set<CBL2CAPPSM> = []
     }
 
     private let shared = Protected(Shared())
@@ -75,6 +77,21 @@ final class PublishMirror: PublishEventReceiver, @unchecked Sendable {
         }
     }
 
+    /// A keeper has gone on with what the app publishes.
+    func takeOver(_ kept: KeptPublications) {
+        shared.withLock { $0.lastTicket = max($0.lastTicket, kept.lastTicket) }
+        for subscribers in kept.subscribers {
+            guard let characteristic = characteristic(subscribers.characteristic) else { continue }
+            for info in subscribers.centrals { characteristic.setSubscribed(true, central(info)) }
+        }
+    }
+
+    /// The app has given up this channel before it could hear of it: it hears of no answer.
+    func unpublishSilently(_ psm: CBL2CAPPSM, _ manager: CBPeripheralManager) {
+        shared.withLock { _ = $0.silent.insert(psm) }
+        manager.backend.send(.unpublishChannel(psm))
+    }
+
     /// The app has released the manager: nothing is published any more, and no event tells of it.
     func end() {
         let services = shared.withLock { shared in
@@ -99,6 +116,7 @@ final class PublishMirror: PublishEventReceiver, @unchecked Sendable {
     func forgetAnswers() {
         let answers = shared.withLock { shared in
             defer { shared.answers = shared.answers.filter(\.value.isRefused) }
+            shared.silent = []
             return shared.answers
         }
         withExtendedLifetime(answers) {}
@@ -143,6 +161,7 @@ final class PublishMirror: PublishEventReceiver, @unchecked Sendable {
             let gone = shared.withLock { $0.centrals.removeValue(forKey: identifier) }
             withExtendedLifetime(gone) {}
         case .ready: manager.delegate?.peripheralManagerIsReady(toUpdateSubscribers: manager)
+        case .sent, .checkpoint: break  // for the two sides of a keeper
         case .forgetSubscribers(let id): characteristic(id)?.forgetSubscribers()
         case .state(let state, let servicesGeneration, let adapterGeneration):
             if state.value == .poweredOn {
@@ -153,22 +172,33 @@ final class PublishMirror: PublishEventReceiver, @unchecked Sendable {
             if state.value != .poweredOn, state.value != .poweredOff { forgetAnswers() }
             manager.enter(state.value)
         case .restored(let plan): manager.restore(plan)
+        case .handedOver(let snapshot, let handOver): manager.takeOver(snapshot, handOver)
         case .added(let call, let error, let isResumed): added(call, error?.error, isResumed, manager)
         case .placed(let call, let placement): service(call)?.placement.withLock { $0 = placement }
         case .withdrawn(let call, let isForgotten):
-            if isForgotten { manager.forget(call: call) }
+            if isForgotten { takeBack(call, manager) }
             forget(call: call)
         case .advertising(let isOnAir, let token, let error, let isResumed):
             if isResumed, let error { Log.warning("the advertisement cannot be restarted: \(error.error)") }
-            guard manager.setAdvertising(isOnAir, token), !isResumed else { return }
+            guard manager.setAdvertising(isOnAir, token) else { return }
+            // A keeper may have told it to another process, and have started again for this one.
+            if !isOnAir, manager.backend.isKept {
+                manager.backend.send(.stopAdvertising(token: manager.endAdvertising()))
+            }
+            if isResumed { return }
             manager.delegate?.peripheralManagerDidStartAdvertising(manager, error: error?.error)
         case .notAdvertised(let error, let token):
             guard manager.isCurrent(token) else { return }  // as with a start that was undone
             manager.delegate?.peripheralManagerDidStartAdvertising(manager, error: error.error)
         case .advertisingReleased(let token): manager.advertisingReleased(token)
         case .channelPublished(let channel, let old, let ticket):
+            let answer = ticket.flatMap(takeAnswer)
+            if manager.backend.isKept, ticket != nil && answer == nil || old.map(manager.hasPublished) == false {
+                // What waited for it has ended with an earlier process, or the app has given it up since.
+                return unpublishSilently(channel.psm, manager)
+            }
             manager.recordPublished(channel, old: old)
-            if let ticket { return takeAnswer(ticket)?(.success(channel.psm)) ?? () }
+            if ticket != nil { return answer?(.success(channel.psm)) ?? () }
             manager.delegate?.peripheralManager(manager, didPublishL2CAPChannel: channel.psm, error: nil)
         case .channelNotPublished(let error, let ticket):
             if let ticket {
@@ -176,6 +206,7 @@ final class PublishMirror: PublishEventReceiver, @unchecked Sendable {
             }
             manager.delegate?.peripheralManager(manager, didPublishL2CAPChannel: 0, error: error.error)
         case .channelUnpublished(let psm, let error):
+            guard shared.withLock({ $0.silent.remove(psm) }) == nil else { return }
             manager.delegate?.peripheralManager(manager, didUnpublishL2CAPChannel: psm, error: error?.error)
         case .channelOpened(let number, let psm, let info, let passed):
             opened(number, psm, central(info), passed.socket, manager)
@@ -201,10 +232,17 @@ final class PublishMirror: PublishEventReceiver, @unchecked Sendable {
             manager.preserveServices()  // with its handle
         } else {
             if isResumed { service.markLost() }
-            manager.forget(call: call)
+            takeBack(call, manager)
             forget(call: call)
         }
         if !isResumed { manager.delegate?.peripheralManager(manager, didAdd: service, error: error) }
+    }
+
+    /// The core has nothing of the service, and the app hears so.
+    private func takeBack(_ call: UInt64, _ manager: CBPeripheralManager) {
+        manager.forget(call: call)
+        // A keeper may have told it to another process, and have tried again for this one.
+        if manager.backend.isKept { manager.backend.send(.remove(call: call)) }
     }
 
     private func takeAnswer(_ ticket: UInt32) -> Answer? {

@@ -5,8 +5,15 @@ struct EventLog {
     enum Kind: Equatable {
         case value
         case discovery(DeviceIdentity)
+        /// Of a central, which does not wait long for the answer: its ticket.
+        case request(UInt64)
+        /// A subscription, and its end: together they mean nothing to an app that was not there.
+        case begin(String)
+        case end(String)
         /// Means nothing to another process of the app.
         case passing
+        /// Likewise, and it has no place in the order.
+        case unnumbered
         /// Is never dropped.
         case other
     }
@@ -15,19 +22,30 @@ struct EventLog {
         let number: UInt64
         let kind: Kind
         let frame: Frame
-        /// Whether an app that has died is started for it.
-        let startsApp: Bool
-        var mayBeDropped: Bool { kind != .other && kind != .passing }
+        /// Why an app that has died is started for it; nil: it is not.
+        let startsApp: String?
+        var isRequest: Bool { if case .request = kind { true } else { false } }
+        var mayBeDropped: Bool {
+            switch kind {
+            case .value, .discovery, .request: true
+            case .begin, .end, .passing, .unnumbered, .other: false
+            }
+        }
+        /// Whether another process of the app needs it.
+        var isOfUse: Bool { startsApp != nil || mayBeDropped }
         /// As it counts for ``Limits/bytes``.
         var size: Int { Frame.headSize + frame.body.count }
     }
 
-    struct Limits {
+    struct Limits: Codable, Equatable, Sendable {
         var events = 10_000
         var bytes = 1 << 20
+
+        /// What an app may ask for.
+        var bounded: Limits { Limits(events: min(max(events, 1), 1_000_000), bytes: min(max(bytes, 1), 256 << 20)) }
     }
 
-    let limits: Limits
+    var limits: Limits
     private(set) var entries: [Entry] = []
     private(set) var size = 0
     /// The number of the last event.
@@ -47,7 +65,9 @@ struct EventLog {
         entries.append(entry)
         size += entry.size
         while entries.count > limits.events || size > limits.bytes {
-            guard let oldest = entries.firstIndex(where: \.mayBeDropped) else { return }
+            // Requests are refused after some seconds.
+            let found = entries.firstIndex(where: \.isRequest) ?? entries.firstIndex(where: \.mayBeDropped)
+            guard let oldest = found else { return }
             dropped = (dropped.count + 1, entries[oldest].number)
             remove(at: oldest)
         }
@@ -103,6 +123,38 @@ struct EventLog {
     /// An earlier report of the peripheral that a new one replaces, while there is no app.
     mutating func forgetDiscovery(of identity: DeviceIdentity) {
         if let index = entries.lastIndex(where: { $0.kind == .discovery(identity) }) { remove(at: index) }
+    }
+
+    /// What has begun, and ended, while there is no app.
+    /// - Parameter begun: The app may have been told of the events up to this one.
+    /// - Returns: Whether there was a beginning, which is gone now.
+    mutating func forgetBegin(_ key: String, after begun: UInt64) -> Bool {
+        guard let index = entries.lastIndex(where: { $0.kind == .begin(key) }), entries[index].number > begun else {
+            return false
+        }
+        remove(at: index)
+        return true
+    }
+
+    /// The app has ended its scan.
+    mutating func forgetDiscoveries() {
+        func isOne(_ entry: Entry) -> Bool { if case .discovery = entry.kind { true } else { false } }
+        for entry in entries where isOne(entry) { forget(entry) }
+        entries.removeAll(where: isOne)
+    }
+
+    /// Requests of centrals that cannot be answered any more.
+    mutating func forgetRequests(but tickets: Set<UInt64>) {
+        func isOver(_ entry: Entry) -> Bool {
+            if case .request(let ticket) = entry.kind { !tickets.contains(ticket) } else { false }
+        }
+        for entry in entries where isOver(entry) { forget(entry) }
+        entries.removeAll(where: isOver)
+    }
+
+    mutating func removeAll() {
+        for entry in entries { forget(entry) }
+        entries = []
     }
 
     /// How many events after this one did not fit.

@@ -11,12 +11,16 @@ struct Frame {
         case query = 3
         /// The app has released the manager.
         case release = 4
+        // By a program that asks what the keeper does.
+        case status = 5
+        /// Ends what it does for the app with the state file at this path.
+        case discard = 6
         // By the keeper.
         /// Its version (4 bytes), before anything else.
         case greeting = 15
         case welcome = 16
         case refusal = 17
-        /// An event, after its number (8 bytes).
+        /// An event, after its number (8 bytes; 0: it has none).
         case event = 18
         /// Likewise, ``CentralEvent/value(_:_:_:_:)`` in a form of its own.
         case value = 19

@@ -19,6 +19,8 @@ package enum Keeper {
         case noProgram
         case notStarted(String)
         case otherVersion(Int)
+        case noAnswer
+        case refused(String)
 
         var description: String {
             switch self {
@@ -28,8 +30,17 @@ package enum Keeper {
             case .notStarted(let reason): "bluezkit-keeper cannot be started: \(reason)"
             case .otherVersion(let version):
                 "the one that runs has version \(version), and this program \(BorderFormat.version)"
+            case .noAnswer: "it does not answer"
+            case .refused(let reason): reason
             }
         }
+    }
+
+    /// A connection to the keeper; nil: there is none.
+    /// - Parameter isOfAnyVersion: Whether it may have another version.
+    static func running(isOfAnyVersion: Bool = false) throws(Failure) -> KeeperSocket? {
+        guard let path else { return nil }
+        return try connect(path, isOfAnyVersion: isOfAnyVersion)
     }
 
     /// A connection to the keeper, which is started if there is none.
@@ -46,25 +57,49 @@ package enum Keeper {
     }
 
     /// - Returns: Nil: none listens there.
-    private static func connect(_ path: String) throws(Failure) -> KeeperSocket? {
+    private static func connect(_ path: String, isOfAnyVersion: Bool = false) throws(Failure) -> KeeperSocket? {
         guard let socket = reach(path), socket.peerUser == geteuid() else { return nil }
-        // It says first which version it has.
-        socket.limitWaiting(to: .seconds(10), receiving: .seconds(10))
+        return try greeted(socket, isOfAnyVersion)
+    }
+
+    /// The keeper says first which version it has.
+    private static func greeted(
+        _ socket: KeeperSocket, _ isOfAnyVersion: Bool = false
+    ) throws(Failure) -> KeeperSocket? {
         var reader = FrameReader()
-        while case .bytes = socket.receive(into: &reader, upTo: Frame.greetingSize, waits: true) {
+        while true {
+            switch socket.receive(into: &reader, upTo: Frame.greetingSize, waits: true) {
+            case .bytes: break
+            case .notReady: throw .noAnswer
+            case .ended: return nil  // it is just ending
+            }
             guard let frame = try? reader.next() else { continue }
             let version = frame.greeting
-            guard version == BorderFormat.version else { throw .otherVersion(version) }
+            guard version == BorderFormat.version || isOfAnyVersion else { throw .otherVersion(version) }
             return socket
         }
-        return nil
     }
+
+    #if DEBUG
+    private static let inProcess = KeeperHost()
+
+    /// Test builds with `BLUEZKIT_BORDER=keeper` have each manager hosted by a keeper in the same process.
+    static func connectInProcess() -> KeeperSocket? {
+        guard let (app, keeper) = KeeperSocket.pair() else { return nil }
+        inProcess.take(keeper)
+        return try? greeted(app)
+    }
+    #endif
+
+    /// How long it may take to answer.
+    private static let patience: Duration = .seconds(5)
 
     /// - Returns: Nil: none listens there.
     private static func reach(_ path: String) -> KeeperSocket? {
         let descriptor = Glibc.socket(AF_UNIX, streamKind, 0)
         guard descriptor >= 0 else { return nil }
         let socket = KeeperSocket(descriptor: descriptor)
+        socket.limitWaiting(to: patience, receiving: patience)
         return withAddress(of: path) { Glibc.connect(descriptor, $0, $1) } == 0 ? socket : nil
     }
 
@@ -84,7 +119,8 @@ package enum Keeper {
         guard status == 0 else { throw .notStarted("\(program): exit status \(status >> 8 & 0xFF)") }
     }
 
-    private static var program: String? {
+    /// The first that there is. Nil: there is none.
+    package static var program: String? {
         let beside = (StateDirectory.app as NSString).deletingLastPathComponent + "/bluezkit-keeper"
         let places = [environment("BLUEZKIT_KEEPER"), beside, "/usr/libexec/bluezkit-keeper"].compactMap { $0 }
         return places.first { access($0, X_OK) == 0 }

@@ -3,6 +3,7 @@ import Foundation
 
 /// A keeper's end of the connection to an app, which never waits for the app. Confined to its queue.
 final class KeeperConnection: @unchecked Sendable {  // holds: confined to the queue
+    let process: AppProcess
     private let socket: KeeperSocket
     private let queue: DispatchQueue
     private var reader = FrameReader()
@@ -17,7 +18,9 @@ final class KeeperConnection: @unchecked Sendable {  // holds: confined to the q
     var onEnd: (() -> Void)?
     var onRoom: (() -> Void)?
 
-    init(_ socket: KeeperSocket, on queue: DispatchQueue) { (self.socket, self.queue) = (socket, queue) }
+    init(_ socket: KeeperSocket, on queue: DispatchQueue) {
+        (process, self.socket, self.queue) = (AppProcess(at: socket), socket, queue)
+    }
 
     /// Begins to read.
     func start() {

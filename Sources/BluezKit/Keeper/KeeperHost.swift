@@ -7,15 +7,27 @@ import Foundation
 /// Hosts the cores of managers for the apps of one user, and continues with them when an app has died.
 package final class KeeperHost: @unchecked Sendable {  // holds: confined to `queue`, but for constants
     private let queue = DispatchQueue(label: "bluezkit.keeper.host")
-    private let limits: EventLog.Limits
     /// By role and state file.
-    private var managers: [String: HostedCentral] = [:]
+    private var managers: [String: any HostedApp] = [:]
     /// Those that have not said yet what they are.
     private var strangers: [ObjectIdentifier: KeeperConnection] = [:]
 
-    package convenience init() { self.init(limits: EventLog.Limits()) }
+    private let journal: KeeperJournal?
 
-    init(limits: EventLog.Limits) { self.limits = limits }
+    /// - Parameter journal: Where what it hosts is written down; nil: nowhere.
+    package init(journal: KeeperJournal? = nil) { self.journal = journal }
+
+    /// Continues what an earlier keeper has left that was killed, for apps that are not running. Before it listens.
+    package func resume() {
+        queue.async { [self] in
+            for hello in journal?.orphans() ?? [] {
+                guard let manager = make(hello) else { continue }
+                add(manager)
+                manager.beginWithoutApp()
+            }
+            managersChanged()
+        }
+    }
 
     /// Takes a connection of an app. Any thread.
     func take(_ socket: KeeperSocket) { queue.async { [self] in greet(socket) } }
@@ -77,34 +89,74 @@ package final class KeeperHost: @unchecked Sendable {  // holds: confined to `qu
         connection.onFrame = { [weak self, weak connection] frame in
             defer { frame.closeDescriptors() }
             guard let self, let connection else { return }
-            strangers[ObjectIdentifier(connection)] = nil
-            do {
-                guard frame.kind == .hello else { throw FrameReader.Failure.malformed }
-                try host(BorderFormat.decode(KeeperHello.self, from: frame.body), connection)
-            } catch { refuse(connection, "it does not understand the app: \(error)") }
+            do { try answer(frame, connection) } catch { refuse(connection, "it does not understand: \(error)") }
         }
         connection.start()
         connection.send(.greeting)
     }
 
+    private func answer(_ frame: Frame, _ connection: KeeperConnection) throws {
+        switch frame.kind {
+        case .hello:
+            strangers[ObjectIdentifier(connection)] = nil
+            var hello = try BorderFormat.decode(KeeperHello.self, from: frame.body)
+            hello.app = connection.process.program ?? hello.app
+            host(hello, connection)
+        case .status:
+            let all = managers.values.map(\.status).sorted { $0.statePath < $1.statePath }
+            connection.send(Frame(kind: .answer, body: try BorderFormat.encode(all).bytes))
+        case .discard:
+            let path = String(decoding: frame.body, as: UTF8.self)
+            let found = managers.values.filter { $0.hello.statePath == path }
+            for manager in found { manager.readAll() }
+            guard found.allSatisfy({ !$0.hasApp }) else { return refuse(connection, "the app is running") }
+            for manager in found { manager.end() }
+            connection.send(Frame(kind: .answer, body: Data()))
+        default: throw FrameReader.Failure.malformed
+        }
+    }
+
     private func host(_ hello: KeeperHello, _ connection: KeeperConnection) {
-        let name = "\(hello.role.rawValue) \(hello.statePath)"
+        let name = hello.name
         managers[name]?.readAll()
         if let known = managers[name] {
             guard !known.hasApp else { return refuse(connection, "another process of the app has this manager") }
-            if known.isFor(hello), !hello.resumes { return known.handOver(to: connection, hello) }
+            // One that has come from another keeper, and was not told so, has the numbers of that.
+            let isOlder = known.hello.resumes && known.isUnheard
+            if hello.continues(known.hello), !hello.resumes, !isOlder {
+                known.handOver(to: connection, hello)
+                return managersChanged()
+            }
             known.end()
         }
-        guard let new = HostedCentral(hello, on: queue, limits: limits) else {
-            return refuse(connection, "there is no memory to share with the app")
+        guard let new = make(hello) else {
+            return refuse(connection, "there is no memory to share with the app, or it is of another role")
         }
-        managers[name] = new
-        new.onEnd = { [weak self, weak new] in
-            guard let self, managers[name] === new else { return }
-            managers[name] = nil
-            idleChanged()
-        }
+        add(new)
         new.begin(with: connection)
+    }
+
+    private func add(_ manager: any HostedApp) {
+        let name = manager.hello.name
+        managers[name] = manager
+        manager.onEnd = { [weak self, weak manager] in
+            guard let self, managers[name] === manager else { return }
+            managers[name] = nil
+            managersChanged()
+        }
+        managersChanged()
+    }
+
+    private func managersChanged() {
+        journal?.write(managers.values.map(\.hello))
+        idleChanged()
+    }
+
+    private func make(_ hello: KeeperHello) -> (any HostedApp)? {
+        switch hello.role {
+        case .central: HostedManager<HostedCentral>(hello, on: queue)
+        case .peripheral: HostedManager<HostedPublisher>(hello, on: queue)
+        }
     }
 
     private func refuse(_ connection: KeeperConnection, _ reason: String) {

@@ -2,11 +2,9 @@ import BluezKitRestore
 import Foundation
 
 /// A central manager's app, with its core in a keeper.
-typealias KeptCentral = KeptManager<CentralRequest, CentralEvent>
+typealias KeptCentral = KeptManager<CentralSide>
 
-extension KeptManager: Backend where Request == CentralRequest, Event == CentralEvent {}
-
-extension KeptManager: CentralBackend where Request == CentralRequest, Event == CentralEvent {
+extension KeptManager: CentralBackend where Side == CentralSide {
     /// What is asked of BlueZ is with the keeper when this returns.
     func sendHere(_ request: CentralRequest, generation: UInt64?) { send(request, generation: generation) }
 
@@ -15,10 +13,38 @@ extension KeptManager: CentralBackend where Request == CentralRequest, Event == 
         return nil
     }
 
-    func knownDevices(_ query: DeviceQuery) -> [KnownDevice] { ask(query, [KnownDevice].self) ?? [] }
+    func knownDevices(_ query: DeviceQuery) -> [KnownDevice] {
+        own.map { $0.knownDevices(query) } ?? ask(query, [KnownDevice].self) ?? []
+    }
 }
 
-struct KeptCentralSide: KeptSide {
+struct CentralSide: KeptSide {
+    static func configuration(in hello: KeeperHello) -> CentralManagerCore.Configuration? { hello.central }
+
+    static func core(
+        _ configuration: CentralManagerCore.Configuration, in session: Session, preserved: Snapshot?,
+        place: any CallbackPlace, isHosted: Bool, receive: @escaping @Sendable (CentralEvent) -> Void
+    ) -> (core: CentralManagerCore, start: @Sendable () -> Void) {
+        let core = CentralManagerCore(
+            central: session.central, of: session, receive: receive, place: place, preserved: preserved,
+            configuration: configuration)
+        return (core, { session.run { session.add(core) } })
+    }
+
+    /// Where the manager's core is. Call `start` when the manager is ready for events.
+    static func backend(
+        _ hello: KeeperHello?, _ statePath: String?, _ key: Session.Key,
+        _ configuration: CentralManagerCore.Configuration, _ preserved: Snapshot?, _ place: any CallbackPlace,
+        _ receive: @escaping @Sendable (CentralEvent) -> Void
+    ) -> (any CentralBackend, start: () -> Void) {
+        if let kept = KeptCentral.make(hello, statePath, side: Self(), place: place, receive: receive) {
+            return (kept, kept.start)
+        }
+        return core(
+            configuration, in: .shared(key), preserved: preserved, place: place, isHosted: false,
+            receive: receive)
+    }
+
     func lastingKind(of request: CentralRequest) -> String? {
         switch request {
         case .setPairing: "pairing"
@@ -28,11 +54,12 @@ struct KeptCentralSide: KeptSide {
     }
 
     func taken(over handOver: HandOver, _ preserved: Snapshot?) -> [CentralEvent] {
-        // Nothing is preserved: all that the keeper still does is to end.
-        let nothing = Snapshot(
-            role: .central, identifier: "", app: StateDirectory.app, boot: StateDirectory.boot, saved: Date())
-        return [.handedOver(preserved ?? nothing, handOver), handOver.state].compactMap { $0 }
+        guard case .central(let work) = handOver.work else { return [] }
+        return [.handedOver(preserved ?? .nothing(.central), handOver), work.state].compactMap { $0 }
     }
+
+    func passed(_ event: CentralEvent) -> CentralEvent? { event }
+    func begins() {}
 
     var lost: CentralEvent { .state(Coded(.resetting), generation: 0, stack: nil, adapter: nil) }
 }

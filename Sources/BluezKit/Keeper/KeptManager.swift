@@ -7,9 +7,18 @@ import Foundation
 ///
 /// A request is with the kernel when the call returns: it is carried out even if the process ends in the next line. A
 /// thread reads what the keeper sends, and the inbox delivers it. If the keeper is lost, the app hears what it hears
-/// when bluetoothd restarts, and everything is asked for again of the next one.
+/// when bluetoothd restarts, and everything is asked for again of the next one, or of a core in this process if there
+/// is none.
 // holds: constants, and what is locked or confined to `queue`
-final class KeptManager<Request: Codable & Sendable, Event: Codable & Sendable>: @unchecked Sendable {
+final class KeptManager<Side: KeptSide>: Backend, @unchecked Sendable {
+    typealias Request = Side.Request
+    typealias Event = Side.Event
+
+    /// How often in a row a keeper may be missing, refuse the manager or end at once, and how long one lasts that
+    /// does not.
+    private static var mostFailures: Int { 4 }
+    private static var lasting: Duration { .seconds(10) }
+
     let timing: BlueZTiming
     let isOnMainQueue: Bool
     let isKept = true
@@ -18,13 +27,15 @@ final class KeptManager<Request: Codable & Sendable, Event: Codable & Sendable>:
     private let queue = DispatchQueue(label: "bluezkit.keeper")
     private let delivery: KeptDelivery<Event>
     private let inbox: Inbox<KeptDelivery<Event>>
-    private let side: any KeptSide<Request, Event>
+    let side: Side
     private let state: Protected<State>
 
     private struct State {
         var hello: KeeperHello
         /// Nil: there is no keeper at present.
         var socket: KeeperSocket?
+        /// In this process, as there is no keeper any more.
+        var own: Side.Core?
         /// Whether it has taken the manager.
         var isWelcome = false
         var isReleased = false
@@ -42,7 +53,7 @@ final class KeptManager<Request: Codable & Sendable, Event: Codable & Sendable>:
 
     /// - Parameter connect: Makes a connection to a keeper, which is started if there is none.
     init(
-        _ hello: KeeperHello, side: any KeptSide<Request, Event>, place: any CallbackPlace, timing: BlueZTiming,
+        _ hello: KeeperHello, side: Side, place: any CallbackPlace, timing: BlueZTiming,
         connect: @escaping @Sendable () -> KeeperSocket?, receive: @escaping @Sendable (Event) -> Void
     ) {
         (self.side, self.timing, self.connect) = (side, timing, connect)
@@ -54,29 +65,56 @@ final class KeptManager<Request: Codable & Sendable, Event: Codable & Sendable>:
 
     deinit { inbox.end() }
 
-    /// The manager is ready for events. - Returns: whether the process may have one more thread.
-    func start() -> Bool {
-        startThread(named: "bluezkit.keeper") { [self] in
-            var tries = 0
+    /// The manager is ready for events.
+    func start() {
+        let hasThread = startThread(named: "bluezkit.keeper") { [self] in
+            var failures = 0
             repeat {
-                let socket = open()
-                if let socket, read(from: socket) { tries = 0 } else { tries += 1 }
+                let began = DispatchTime.now()
+                if let socket = open() { read(from: socket) }
                 close()
-                if tries > 0 { usleep(useconds_t(50_000 << min(tries, 6))) }
-            } while !state.withLock({ $0.isReleased })
+                // One that ends at once is not there: the app may ask for what it cannot bear.
+                failures = began.later(by: Self.lasting) < .now() ? 1 : failures + 1
+                if failures > 1 { usleep(useconds_t(50_000 << failures)) }
+            } while failures < Self.mostFailures && !state.withLock { $0.isReleased }
+            continueAlone()
         }
+        if !hasThread { Log.warning("the process may have no more threads: the manager hears nothing") }
     }
+
+    /// There is no keeper: the manager restores, or resumes, as one that has not asked for one.
+    private func continueAlone() {
+        let hello = state.withLock { $0.isReleased ? nil : $0.hello }
+        guard let hello, let configuration = Side.configuration(in: hello) else { return }
+        Log.warning("\(hello.statePath) does without a keeper until its next process")
+        Keeper.leave(hello.statePath)
+        let (core, start) = Side.core(
+            configuration, in: .shared(hello.session), preserved: hello.preserved, place: queue, isHosted: false
+        ) { [self] event in post(KeptEvent(event: event)) }
+        let lasting = state.withLock { state -> [RequestMessage<Request>]? in
+            guard !state.isReleased else { return nil }
+            state.own = core
+            return Array(state.lasting.values)
+        }
+        guard let lasting else { return }
+        for message in lasting { core.send(message.request, generation: message.generation) }
+        start()
+    }
+
+    var own: Side.Core? { state.withLock { $0.own } }
 
     // MARK: Requests
 
     func send(_ request: Request, generation: UInt64?) {
         let message = RequestMessage(request: request, generation: generation)
         let kind = side.lastingKind(of: request)
-        state.withLock { state in
+        let own = state.withLock { state in
             if let kind { state.lasting[kind] = message }
             // Without a keeper it is lost, as what follows the end of Bluetooth.
             if let socket = state.socket { Self.send(.request, message, to: socket) }
+            return state.own
         }
+        own?.send(request, generation: generation)
     }
 
     /// - Returns: Whether it was taken. If not, the end of the connection is found by who reads.
@@ -85,6 +123,10 @@ final class KeptManager<Request: Codable & Sendable, Event: Codable & Sendable>:
         guard let (bytes, descriptors) = try? BorderFormat.encode(message) else { return false }
         let frame = Frame(kind: kind, body: bytes, descriptors: descriptors)
         defer { frame.closeDescriptors() }
+        guard bytes.count <= Frame.longestBody else {
+            Log.warning("\(bytes.count) bytes are too many to be sent to the keeper")
+            return false
+        }
         if socket.sendAll(frame) { return true }
         socket.shutDown()
         return false
@@ -112,11 +154,13 @@ final class KeptManager<Request: Codable & Sendable, Event: Codable & Sendable>:
 
     func release() {
         inbox.abandon()
-        state.withLock { state in
+        let own = state.withLock { state in
             state.isReleased = true
-            guard let socket = state.socket else { return }
-            _ = socket.sendAll(Frame(kind: .release, body: Data()))
+            _ = state.socket?.sendAll(Frame(kind: .release, body: Data()))
+            defer { state.own = nil }
+            return state.own
         }
+        own?.release()
     }
 
     // MARK: The keeper
@@ -125,6 +169,7 @@ final class KeptManager<Request: Codable & Sendable, Event: Codable & Sendable>:
     private func open() -> KeeperSocket? {
         guard let socket = connect() else { return nil }
         socket.limitWaiting(to: .seconds(10), receiving: .zero)
+        side.begins()
         let isOpen = state.withLock { state in
             guard Self.send(.hello, state.hello, to: socket) else { return false }
             if state.isReleased {
@@ -138,12 +183,11 @@ final class KeptManager<Request: Codable & Sendable, Event: Codable & Sendable>:
         return isOpen ? socket : nil
     }
 
-    /// Reads until the connection ends. - Returns: whether there was a keeper that has taken the manager.
-    private func read(from socket: KeeperSocket) -> Bool {
+    /// Reads until the connection ends.
+    private func read(from socket: KeeperSocket) {
         var reader = FrameReader()
         defer { reader.end() }
         var page: DeliveryPage?
-        var isSound = true
         do {
             while case .bytes = socket.receive(into: &reader, waits: true) {
                 var events: [KeptEvent<Event>] = []
@@ -153,9 +197,7 @@ final class KeptManager<Request: Codable & Sendable, Event: Codable & Sendable>:
             }
         } catch {
             Log.warning(from: "the keeper", "the keeper has sent what cannot be read, and is left: \(error)")
-            isSound = false
         }
-        return page != nil && isSound
     }
 
     private func take(_ frame: Frame, _ page: inout DeliveryPage?, _ events: inout [KeptEvent<Event>]) throws {
@@ -166,15 +208,14 @@ final class KeptManager<Request: Codable & Sendable, Event: Codable & Sendable>:
             }
             page = new
             let welcome = try BorderFormat.decode(KeeperWelcome.self, from: frame.body)
-            let hello = state.withLock { state in
-                defer { (state.hello.preserved, state.hello.resumes, state.isWelcome) = (nil, true, true) }
-                return state.hello
-            }
-            guard let handOver = welcome.handOver, !hello.resumes else { return }
-            events += side.taken(over: handOver, hello.preserved).map { KeptEvent(event: $0) }
+            guard let handOver = welcome.handOver else { return }
+            let hello = taken()
+            if !hello.resumes { events += side.taken(over: handOver, hello.preserved).map { KeptEvent(event: $0) } }
         case .event, .value:
             let (number, event) = try frame.event(Event.self)
-            events.append(KeptEvent(event: event, number: number, page: page))
+            _ = taken()
+            guard let heard = side.passed(event) else { return }
+            events.append(KeptEvent(event: heard, number: number == 0 ? nil : number, page: page))
         case .answer:
             let ticket = try BorderFormat.decode(KeeperTicket.self, from: frame.body).ticket
             let question = state.withLock { $0.questions.removeValue(forKey: ticket) }
@@ -184,9 +225,21 @@ final class KeptManager<Request: Codable & Sendable, Event: Codable & Sendable>:
             frame.closeDescriptors()
             let reason = String(decoding: frame.body, as: UTF8.self)
             Log.warning(from: "the keeper", "the keeper refuses the manager: \(reason)")
-        case .greeting, .hello, .request, .query, .release:
+        case .greeting, .hello, .request, .query, .release, .status, .discard:
             frame.closeDescriptors()
             throw FrameReader.Failure.malformed
+        }
+    }
+
+    /// The keeper has the manager, and what an earlier process has left is in its hands. - Returns: the hello before.
+    private func taken() -> KeeperHello {
+        state.withLock { state in
+            defer {
+                if !state.isWelcome {
+                    (state.hello.preserved, state.hello.resumes, state.isWelcome) = (nil, true, true)
+                }
+            }
+            return state.hello
         }
     }
 
@@ -214,16 +267,78 @@ final class KeptManager<Request: Codable & Sendable, Event: Codable & Sendable>:
     private func flush() { queue.sync { _ = inbox.flush(to: delivery) { false } } }
 }
 
+extension KeptManager {
+    /// The way to a keeper; nil: there is none, and the log says why.
+    /// - Parameter hello: Nil: the app does not ask for one.
+    static func make(
+        _ hello: KeeperHello?, _ statePath: String?, side: Side, place: any CallbackPlace,
+        receive: @escaping @Sendable (Event) -> Void
+    ) -> KeptManager? {
+        guard let hello else {
+            // An earlier version of the app may have asked for one.
+            if let statePath { Keeper.leave(statePath) }
+            return nil
+        }
+        #if DEBUG
+        if BorderFormat.isHosted {
+            return KeptManager(
+                hello, side: side, place: place, timing: Session.timing(on: hello.session.address),
+                connect: Keeper.connectInProcess, receive: receive)
+        }
+        #endif
+        let first: KeeperSocket
+        do throws(Keeper.Failure) { first = try Keeper.connectOrStart() } catch {
+            Log.warning("there is no keeper, so \(hello.statePath) is restored without one: \(error)")
+            if case .noAnswer = error { return nil }
+            Keeper.leave(hello.statePath)
+            return nil
+        }
+        let given = Protected<KeeperSocket?>(first)
+        return KeptManager(
+            hello, side: side, place: place, timing: BlueZTiming(),
+            connect: {
+                let socket = given.withLock { first in
+                    defer { first = nil }
+                    return first
+                }
+                return socket ?? (try? Keeper.connectOrStart())
+            }, receive: receive)
+    }
+}
+
 /// What is particular to a role.
 protocol KeptSide<Request, Event>: Sendable {
-    associatedtype Request
-    associatedtype Event
+    associatedtype Request: Codable & Sendable
+    associatedtype Event: Codable & Sendable
+    associatedtype Core: Backend<Request, Event>
+    associatedtype Configuration
+    /// What the app has set; nil: it is of another role.
+    static func configuration(in hello: KeeperHello) -> Configuration?
+    /// A core in this process. Call `start` when its events can be received.
+    /// - Parameters:
+    ///   - isHosted: Whether the app is another process.
+    ///   - receive: Gets its events, at `place`.
+    static func core(
+        _ configuration: Configuration, in session: Session, preserved: Snapshot?, place: any CallbackPlace,
+        isHosted: Bool, receive: @escaping @Sendable (Event) -> Void
+    ) -> (core: Core, start: @Sendable () -> Void)
     /// Nil: a new keeper need not hear of the request; otherwise what the next one of this kind replaces.
     func lastingKind(of request: Request) -> String?
     /// What the app hears first of a manager that the keeper has kept.
     func taken(over: HandOver, _ preserved: Snapshot?) -> [Event]
+    /// What the app hears of an event; nil: nothing.
+    func passed(_ event: Event) -> Event?
+    /// There is another keeper.
+    func begins()
     /// The keeper is gone, and with it all that it did.
     var lost: Event { get }
+}
+
+extension Snapshot {
+    /// All that a keeper does is to end.
+    static func nothing(_ role: Role) -> Snapshot {
+        Snapshot(role: role, identifier: "", app: StateDirectory.app, boot: StateDirectory.boot, saved: Date())
+    }
 }
 
 struct KeeperTicket: Codable { let ticket: UInt32 }

@@ -22,6 +22,9 @@ final class Advertiser {
 
     init(of core: PeripheralManagerCore) { (self.core, bus, adapter) = (core, core.bus, core.role.adapter) }
 
+    /// Whether the app wants it on the air.
+    var isWanted: Bool { machine.phase != .off }
+
     /// Whether it asks who connects for services.
     var isSoliciting: Bool { machine.phase != .off && content?.solicitedServices.isEmpty == false }
 
@@ -30,6 +33,11 @@ final class Advertiser {
     /// - Parameter isResumed: The app did not ask, and hears of no answer.
     func start(_ request: AdvertisementRequest, token: UInt64, isResumed: Bool) {
         guard adapter.state == .poweredOn, token >= firstToken else { return }
+        if isResumed, isWanted {
+            // A keeper has it already, and the app's next process does not know.
+            self.token = token
+            return
+        }
         let content: Advertisement
         do throws(CBError) { content = try Advertisement(request) } catch {
             return core.post(

@@ -26,6 +26,21 @@ final class GATTServer {
     var services: [PublishedService] { applications.flatMap(\.services) }
     var characteristics: [PublishedCharacteristic] { services.flatMap(\.characteristics) }
 
+    /// Those that have added services, or are about to.
+    var calls: Set<UInt64> {
+        Set(services.map(\.call)).union(
+            commands.compactMap { command in
+                if case .add(let service) = command { service.call } else { nil }
+            })
+    }
+
+    /// Whether an advertisement waits for services before it.
+    var willAdvertise: Bool {
+        commands.contains { command in
+            if case .advertise = command { true } else { false }
+        }
+    }
+
     func characteristic(_ id: LocalAttributeID) -> PublishedCharacteristic? {
         let service = applications.lazy.flatMap(\.services).first { $0.call == id.call }
         guard let service, service.characteristics.indices.contains(id.index) else { return nil }
@@ -59,7 +74,9 @@ final class GATTServer {
             // Bluetooth has gone since the app asked, and the app hears of that (MIS-1).
             return core.post(.withdrawn(call: service.call, isForgotten: !service.isResumed))
         }
-        if let flaw = service.flaw(allowsSystemServices: core.allowsSystemServices) { return answer(service, flaw) }
+        if let flaw = service.flaw(allowsSystemServices: core.configuration.allowsSystemServices) {
+            return answer(service, flaw)
+        }
         var homes: [GATTApplication] = []
         for included in service.includes {
             guard let home = applications.first(where: { $0.contains(call: included.call) }) else {

@@ -8,12 +8,19 @@ final class PeripheralManagerCore: PublishBackend, EventSource, Recipient, @unch
     let role: PeripheralRole
     private let session: AnyObject
     private let inbox: Inbox<PeripheralManagerCore>
-    private let receiver: any PublishEventReceiver
+    private let receive: @Sendable (PublishEvent) -> Void
 
-    /// Whether the app may publish services that Apple reserves for the system (PB-7).
-    let allowsSystemServices: Bool
-    /// Whether centrals may pair although the app is not asked.
-    let allowsJustWorks: Bool
+    /// What the app has set when it made the manager.
+    struct Configuration: Codable, Equatable, Sendable {
+        /// Whether the app may publish services that Apple reserves for the system (PB-7).
+        var allowsSystemServices = false
+        /// Whether centrals may pair although the app is not asked.
+        var allowsJustWorks = false
+    }
+
+    let configuration: Configuration
+    /// Whether the app is another process, which counts its own updates.
+    let isHosted: Bool
 
     /// Any thread.
     let updatesInFlight = UpdatesInFlight()
@@ -28,11 +35,12 @@ final class PeripheralManagerCore: PublishBackend, EventSource, Recipient, @unch
 
     /// - Parameter session: Kept while the app has the manager, or work is under way.
     init(
-        role: PeripheralRole, of session: AnyObject, receiver: any PublishEventReceiver, place: any CallbackPlace,
-        allowsSystemServices: Bool, allowsJustWorks: Bool, preserved: Snapshot?
+        role: PeripheralRole, of session: AnyObject, receive: @escaping @Sendable (PublishEvent) -> Void,
+        place: any CallbackPlace,
+        preserved: Snapshot?, configuration: Configuration, isHosted: Bool = false
     ) {
-        (self.role, self.session, self.receiver, self.preserved) = (role, session, receiver, preserved)
-        (self.allowsSystemServices, self.allowsJustWorks) = (allowsSystemServices, allowsJustWorks)
+        (self.role, self.session, self.receive, self.preserved) = (role, session, receive, preserved)
+        (self.configuration, self.isHosted) = (configuration, isHosted)
         inbox = Inbox(place)
     }
 
@@ -57,14 +65,16 @@ final class PeripheralManagerCore: PublishBackend, EventSource, Recipient, @unch
         let isUndone = message.generation.map { $0 != role.adapter.servicesGeneration } ?? false
         switch message.request {
         case .add(let service, let isResumed):
-            if !isUndone { gattServer.perform(.add(PublishedService(service, core: self, isResumed: isResumed))) }
+            // A keeper has it already, and the app's next process does not know.
+            if isUndone || isResumed && gattServer.calls.contains(service.call) { return }
+            gattServer.perform(.add(PublishedService(service, core: self, isResumed: isResumed)))
         case .remove(let call): gattServer.perform(.remove(call: call))
         case .removeAll: gattServer.perform(.removeAll)
         case .advertise(let request, let start, let isResumed):
             gattServer.perform(.advertise(request, start, isResumed: isResumed))
         case .stopAdvertising(let token): advertiser.stop(before: token)
         case .update(let id, let value, let centrals): role.updates.update(id, to: value, for: centrals, by: self)
-        case .respond(let ticket, let code, let value): role.requests.respond(ticket, code.value, value)
+        case .respond(let ticket, let code, let value): role.requests.respond(ticket, code.value, value, by: self)
         case .publishChannel(let isEncrypted, let psm, let ticket):
             if !isUndone { channels.publish(isEncrypted: isEncrypted, psm: psm, ticket: ticket) }
         case .unpublishChannel(let psm): channels.unpublish(psm)
@@ -94,7 +104,34 @@ final class PeripheralManagerCore: PublishBackend, EventSource, Recipient, @unch
 
     static func outlivesManager(_ event: PublishEvent) -> Bool { false }
 
-    func deliver(_ event: PublishEvent) { receiver.receive(BorderFormat.passed(event)) }
+    func deliver(_ event: PublishEvent) { receive(BorderFormat.passed(event)) }
+
+    // MARK: A keeper
+
+    /// What continues for an app that has died.
+    struct Kept: Sendable {
+        let publications: KeptPublications
+        /// Of the requests that the app can still answer.
+        let tickets: Set<UInt64>
+        /// The app has not heard yet what an earlier process left.
+        let isRestoring: Bool
+
+        /// Whether anything is under way that the app has asked for.
+        var continues: Bool {
+            isRestoring || publications.isAdvertising || !publications.calls.isEmpty || !publications.channels.isEmpty
+        }
+    }
+
+    /// The events so far are followed by this one. For a keeper.
+    func postCheckpoint(_ number: UInt32) { post(.checkpoint(number)) }
+
+    func kept() -> Kept {
+        let isAdvertising = advertiser.isWanted || gattServer.willAdvertise
+        return Kept(
+            publications: KeptPublications(
+                calls: gattServer.calls, isAdvertising: isAdvertising, channels: channels.wanted),
+            tickets: role.requests.tickets, isRestoring: preserved != nil)
+    }
 
     // MARK: The state
 

@@ -74,7 +74,7 @@ final class PeripheralRole {
 // MARK: - Pairing
 
 extension PeripheralRole: PairingRole {
-    var needsAgent: Bool { managers.contains(where: \.allowsJustWorks) }
+    var needsAgent: Bool { managers.contains(where: \.configuration.allowsJustWorks) }
     var abilities: [PairingAbilities] { [] }
     func pairingPeers(at path: ObjectPath) -> [any PairingPeer]? { nil }
     func pairingAccepted(at path: ObjectPath) {}
@@ -84,7 +84,7 @@ extension PeripheralRole: PairingRole {
     func mayPairUnasked(at path: ObjectPath) -> Bool {
         guard let adapterPath = adapter.path, path.parent == adapterPath else { return false }
         return managers.contains {
-            $0.allowsJustWorks
+            $0.configuration.allowsJustWorks
                 && (!$0.gattServer.services.isEmpty || !$0.channels.isEmpty || $0.advertiser.isSoliciting)
         }
     }

@@ -9,7 +9,8 @@ final class PublishedChannels: @unchecked Sendable {  // holds: confined to the 
 
     /// Those that centrals have opened, and the app has not let go of, with their PSMs. The app has the sockets.
     private var open: [UInt32: CBL2CAPPSM] = [:]
-    private var count: UInt32 = 0
+    /// From a number that another process is unlikely to have given, as with ``RequestBroker``'s tickets.
+    private var count = UInt32.random(in: 0..<1 << 30)
     /// Changes when everything has been withdrawn: answers to earlier requests are not wanted any more.
     private var generation = 0
     /// Requests to publish are carried out one after the other, so that they are answered in order.
@@ -36,6 +37,11 @@ final class PublishedChannels: @unchecked Sendable {  // holds: confined to the 
 
     var isEmpty: Bool { listeners.isEmpty }
 
+    /// The PSMs that the app has, or has asked for again.
+    var wanted: Set<CBL2CAPPSM> {
+        Set(listeners.map(\.psm) + waiting.compactMap(\.psm) + [current?.psm].compactMap(\.self))
+    }
+
     // MARK: Publishing
 
     /// Begins to listen.
@@ -44,6 +50,11 @@ final class PublishedChannels: @unchecked Sendable {  // holds: confined to the 
     ///   - ticket: What waits for the answer; nil: the delegate.
     func publish(isEncrypted: Bool, psm: CBL2CAPPSM? = nil, ticket: UInt32? = nil) {
         bus.assertOnQueue()
+        if let psm, core.isHosted, wanted.contains(psm) {
+            // A keeper has it already, or soon, and the app's next process does not know.
+            guard listeners.contains(where: { $0.psm == psm }) else { return }
+            return core.post(.channelPublished(.init(psm: psm, isEncrypted: isEncrypted), old: psm, ticket: ticket))
+        }
         waiting.append(Request(isEncrypted: isEncrypted, psm: psm, ticket: ticket))
         publishNext()
     }

@@ -19,12 +19,16 @@ final class RequestBroker {
     private let remoteCentrals: RemoteCentrals
     /// By their tickets, which the app's answers carry.
     private var requests: [UInt64: PendingRequest] = [:]
-    private var lastTicket: UInt64 = 0
+    /// From a number that another process is unlikely to have given: an app may outlive its keeper.
+    private var lastTicket = UInt64.random(in: 0..<1 << 48)
 
     init(_ bus: BlueZBus, _ remoteCentrals: RemoteCentrals) { (self.bus, self.remoteCentrals) = (bus, remoteCentrals) }
 
     /// How many have yet to be answered.
     var count: Int { requests.count }
+
+    /// Of those.
+    var tickets: Set<UInt64> { Set(requests.keys) }
 
     // MARK: BlueZ's calls
 
@@ -111,9 +115,12 @@ final class RequestBroker {
     }
 
     /// `respond(to:withResult:)`.
-    func respond(_ ticket: UInt64, _ result: CBATTError.Code, _ value: Data?) {
+    /// - Parameter core: Whose app answers.
+    func respond(_ ticket: UInt64, _ result: CBATTError.Code, _ value: Data?, by core: PeripheralManagerCore) {
         bus.assertOnQueue()
-        guard let request = requests.removeValue(forKey: ticket), let server = bus.exportedObjects else {
+        guard requests[ticket]?.characteristic.core === core, let request = requests.removeValue(forKey: ticket),
+            let server = bus.exportedObjects
+        else {
             // Its central has gone meanwhile, or BlueZ waited no longer.
             return Log.debug("an answer to a request that is over is ignored")
         }

@@ -17,8 +17,11 @@ final class UpdatesInFlight: Sendable {
     }
 
     /// BlueZ has taken one. - Returns: whether the app must be told that there is room.
-    func release(_ characteristic: LocalAttributeID, of generation: Int) -> Bool {
-        state.withLock { $0.generation == generation && $0.windows.release(characteristic) }
+    /// - Parameter generation: When it was admitted; nil: that is known to be the present one.
+    func release(_ characteristic: LocalAttributeID, of generation: Int? = nil) -> Bool {
+        state.withLock { state in
+            (generation ?? state.generation) == state.generation && state.windows.release(characteristic)
+        }
     }
 
     /// Bluetooth is not on any more.
@@ -45,7 +48,11 @@ final class Delivery {
     /// Done by one way.
     func finish() {
         openWays -= 1
-        guard openWays == 0, core.updatesInFlight.release(characteristic, of: generation) else { return }
-        core.post(.ready)
+        guard openWays == 0 else { return }
+        if core.isHosted {
+            if core.updatesInFlight.generation == generation { core.post(.sent(characteristic)) }
+        } else if core.updatesInFlight.release(characteristic, of: generation) {
+            core.post(.ready)
+        }
     }
 }

@@ -42,14 +42,16 @@ public struct BluezRestoration: Sendable, CustomStringConvertible {
 
     /// What a keeper has done for the manager while the app was not running (``BluezManagerOptionKeeperKey``).
     public struct Kept: Sendable {
-        /// How many values and reports of a scan did not fit, and are not delivered.
+        /// How many events follow that the app has missed.
+        public let missedEvents: Int
+        /// How many values, requests of centrals and reports of a scan did not fit, and are not delivered.
         public let droppedEvents: Int
         /// Whether the first event is one whose callback was running when the app ended.
         public let repeatsFirst: Bool
     }
 
     /// Nil: there was no keeper, or it had nothing of the manager.
-    public private(set) var kept: Kept?
+    public let kept: Kept?
     /// Whether the scan resumes.
     public let isScanning: Bool
     /// All preserved peripherals, in the order in which the app connected to them.
@@ -61,17 +63,19 @@ public struct BluezRestoration: Sendable, CustomStringConvertible {
     public private(set) var outdatedServices: [CBUUID] = []
     /// Whether advertising resumes.
     public let isAdvertising: Bool
-    /// The centrals that were subscribed. BlueZ ended the subscriptions together with the process: the centrals must
-    /// subscribe again, and connected ones are informed that services have changed.
+    /// The centrals that were subscribed, and are not: BlueZ ended the subscriptions together with the process.
+    /// They must subscribe again, and connected ones are informed that services have changed. With a keeper they stay
+    /// subscribed.
     public let lostSubscribers: [UUID]
     /// The PSMs of the L2CAP channels that are published again, under the same PSM where that is free.
     public let channels: [CBL2CAPPSM]
 
-    init(_ plan: RestorationPlan) {
+    init(_ plan: RestorationPlan, kept: Kept? = nil) {
+        self.kept = kept
         isScanning = plan.scan != nil
         services = plan.services.map(\.uuid.cbUUID)
         isAdvertising = plan.advertisement != nil
-        let subscribers = plan.services.flatMap(\.characteristics).flatMap(\.subscribers)
+        let subscribers = kept == nil ? plan.services.flatMap(\.characteristics).flatMap(\.subscribers) : []
         lostSubscribers = Set(subscribers).sorted { $0.uuidString < $1.uuidString }
         peripherals = plan.items.map { item in
             Peripheral(
@@ -84,7 +88,10 @@ public struct BluezRestoration: Sendable, CustomStringConvertible {
 
     /// A keeper has gone on.
     init(_ snapshot: Snapshot, _ handOver: HandOver) {
-        let links = Set(handOver.peripherals.filter(\.isUp).map(\.identity.identifier))
+        var links: Set<UUID> = []
+        if case .central(let work) = handOver.work {
+            links = Set(work.peripherals.filter(\.isUp).map(\.identity.identifier))
+        }
         let bluetooth = snapshot.bluetooth ?? ""
         let live = snapshot.peripherals.map { record in
             (
@@ -94,10 +101,12 @@ public struct BluezRestoration: Sendable, CustomStringConvertible {
         }
         var same = snapshot
         same.bluetooth = bluetooth
+        let plan = RestorationPlan(
+            same, .init(bluetooth: bluetooth, adapter: nil, peripherals: Dictionary(live) { first, _ in first }))
         self.init(
-            RestorationPlan(
-                same, .init(bluetooth: bluetooth, adapter: nil, peripherals: Dictionary(live) { first, _ in first })))
-        kept = Kept(droppedEvents: handOver.dropped, repeatsFirst: handOver.repeatsFirst)
+            plan,
+            kept: Kept(
+                missedEvents: handOver.missed, droppedEvents: handOver.dropped, repeatsFirst: handOver.repeatsFirst))
     }
 
     mutating func withdraw(_ outdated: [CBUUID]) {
@@ -108,9 +117,11 @@ public struct BluezRestoration: Sendable, CustomStringConvertible {
     /// A line for the keeper, for the scan, for each peripheral and its channels, for each service, for the
     /// advertisement, for each lost subscriber and for each published channel.
     public var description: String {
-        var lines = isScanning ? ["scan: resumes"] : []
+        let (resumes, isBack) = kept == nil ? ("resumes", "published again") : ("continues", "still published")
+        var lines = isScanning ? ["scan: \(resumes)"] : []
         if let kept {
-            lines.insert("a keeper has gone on; events that it had no room for: \(kept.droppedEvents)", at: 0)
+            lines.insert(
+                "a keeper has continued; \(kept.missedEvents) events follow, \(kept.droppedEvents) did not fit", at: 0)
             if kept.repeatsFirst { lines.insert("the first event is repeated: the app ended in its callback", at: 1) }
         }
         for peripheral in peripherals {
@@ -120,15 +131,15 @@ public struct BluezRestoration: Sendable, CustomStringConvertible {
                 "\(name): the channel with the PSM \($0.hex) ended with the process"
             }
         }
-        lines += services.map { "\($0): published again" }
+        lines += services.map { "\($0): \(isBack)" }
         lines += outdatedServices.map {
             "\($0): not published again, because this version of the app has other contents"
         }
-        if isAdvertising { lines.append("advertisement: resumes") }
+        if isAdvertising { lines.append("advertisement: \(resumes)") }
         lines += lostSubscribers.map {
             "central \($0): no longer subscribed, because BlueZ ended the subscription with the process"
         }
-        lines += channels.map { "L2CAP channel \($0.hex): published again" }
+        lines += channels.map { "L2CAP channel \($0.hex): \(isBack)" }
         return lines.joined(separator: "\n")
     }
 }
@@ -207,7 +218,8 @@ public struct BluezPreservedState: Sendable {
     /// central = CBCentralManager(
     ///     delegate: self, queue: queue, options: [CBCentralManagerOptionRestoreIdentifierKey: "heart"])
     /// ```
-    /// A manager that exists keeps its state: to end its work, cancel its connections and stop its scan, or release it.
+    /// What a keeper does for the manager ends as well. A manager that exists keeps its state: to end its work, cancel
+    /// its connections and stop its scan, or release it.
     /// Links that BlueZ still has are ended when a process makes its first manager, as those of a program without a
     /// restore identifier.
     /// - Parameters:
@@ -221,7 +233,9 @@ public struct BluezPreservedState: Sendable {
             access(directory.file(role.snapshotRole, identifier), F_OK) == 0
         else { return false }
         do throws(SnapshotStore.Failure) {
-            try SnapshotStore(directory, role.snapshotRole, identifier).remove()
+            let store = try SnapshotStore(directory, role.snapshotRole, identifier)
+            Keeper.leave(store.path)
+            try store.remove()
             return true
         } catch {
             Log.warning("the preserved state of \"\(identifier)\" could not be discarded: \(error)")

@@ -128,46 +128,55 @@ extension CBCentralManager {
     /// What a keeper has gone on with: the objects are made as the app had them. What it asked for without reaching the
     /// keeper is asked for again.
     func takeOver(_ snapshot: Snapshot, _ handOver: HandOver) {
+        guard case .central(let work) = handOver.work else { return }
         let records = snapshot.peripherals.compactMap { record in
             DeviceIdentity(identifier: record.identifier).map { (identity: $0, record: record) }
         }
         let last = records.compactMap { $0.record.connectionID?.request }.max() ?? 0
-        mirror.skip(to: ConnectionID(request: max(last, handOver.lastRequest)))
+        mirror.skip(to: ConnectionID(request: max(last, work.lastRequest)))
+        let kept = Dictionary(work.peripherals.map { ($0.identity, $0) }) { first, _ in first }
         let restored = records.map { identity, record in
             let peripheral = peripheral(identity)
             record.resolved.map { register(peripheral, under: $0) }
             peripheral.restore(
                 record, isConnected: record.state == .connected,
                 connectionID: record.connectionID ?? mirror.newConnectionID(), isKept: true)
+            if record.state == .connected, let bytes = kept[identity]?.mtuBytes {
+                peripheral.shared.withLock { $0.mtuBytes = bytes }
+            }
             return peripheral
         }
-        shared.withLock { ($0.scan, $0.scanToken) = (snapshot.scan, handOver.scanToken) }
+        shared.withLock { ($0.scan, $0.scanToken) = (snapshot.scan, work.scanToken) }
         if !snapshot.isEmpty { book?.record { [.writer(app: StateDirectory.app, boot: StateDirectory.boot)] } }
         if !snapshot.isEmpty { shared.withLock { $0.restoration = BluezRestoration(snapshot, handOver) } }
         tell(snapshot.scan, restored, records.map(\.record))
-        reconcile(records.map(\.record), handOver)
+        reconcile(records.map(\.record), work, kept)
     }
 
-    private func reconcile(_ records: [Snapshot.Peripheral], _ handOver: HandOver) {
-        let kept = Dictionary(handOver.peripherals.map { ($0.identity, $0) }) { first, _ in first }
-        for record in records {
-            guard let identity = DeviceIdentity(identifier: record.identifier), let connectionID = record.connectionID,
-                (kept[identity]?.newest.request ?? 0) < connectionID.request
-            else { continue }
-            backend.send(.resume(identity, connectionID, record.options))
-        }
+    private func reconcile(
+        _ records: [Snapshot.Peripheral], _ work: KeptCentralWork, _ kept: [DeviceIdentity: KeptPeripheral]
+    ) {
         let wanted = Set(records.map(\.identifier))
-        for peripheral in handOver.peripherals
+        for peripheral in work.peripherals
         where peripheral.isWanted && !wanted.contains(peripheral.identity.identifier) {
             backend.send(.release(peripheral.identity, peripheral.newest))
         }
         let scan = shared.withLock { $0.scan }
-        guard scan != handOver.scan else { return }
+        if scan == nil, work.scan != nil { backend.send(.endScan) }
+        // Otherwise the app resumes when it hears that Bluetooth is on, as after a reset.
+        guard case .state(let state, let generation, _, _)? = work.state, state.value == .poweredOn else { return }
+        for record in records {
+            guard let identity = DeviceIdentity(identifier: record.identifier), let connectionID = record.connectionID,
+                known(identity) != nil, (kept[identity]?.newest.request ?? 0) < connectionID.request
+            else { continue }
+            backend.send(.resume(identity, connectionID, record.options), generation: generation)
+        }
+        guard let scan, scan != work.scan else { return }
         let token = shared.withLock { shared in
             shared.scanToken += 1
             return shared.scanToken
         }
-        backend.send(scan.map { .startScan($0, token: token) } ?? .endScan)
+        backend.send(.startScan(scan, token: token), generation: generation)
     }
 
     private func tell(_ scan: ScanRequest?, _ restored: [CBPeripheral], _ records: [Snapshot.Peripheral]) {

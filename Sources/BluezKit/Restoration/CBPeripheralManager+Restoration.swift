@@ -13,10 +13,14 @@ extension CBPeripheralManager {
     /// May be called on any thread; the record is on disk when it returns.
     func preserveServices() {
         book?.record { [self] in
-            let services = shared.withLock { $0.services }
+            let added = shared.withLock { $0.added }
+            let services = added.map(\.service)
             // A service that includes another must follow it, even if the app's order was different, because BlueZ
             // requires that.
-            return [.services(are: services.compactMap { Snapshot.LocalService($0, among: services) })]
+            let records = added.compactMap { service, call in
+                Snapshot.LocalService(service, among: services, call: backend.isKept ? call : nil)
+            }
+            return [.services(are: records)]
         }
     }
 
@@ -36,12 +40,16 @@ extension CBPeripheralManager {
     /// - Parameter old: The PSM that it had in an earlier process.
     func recordPublished(_ channel: Snapshot.PublishedChannel, old: CBL2CAPPSM?) {
         shared.withLock { shared in
-            // The first: one that has got its PSM since comes later.
-            if let index = shared.channels.firstIndex(where: { $0.psm == old }) { shared.channels.remove(at: index) }
+            // The first: one that has got its PSM since comes later. A keeper may tell of one twice.
+            let known = old ?? channel.psm
+            if let index = shared.channels.firstIndex(where: { $0.psm == known }) { shared.channels.remove(at: index) }
             shared.channels.append(channel)
         }
         preserveChannels()
     }
+
+    /// Whether the app has a channel with this PSM.
+    func hasPublished(_ psm: CBL2CAPPSM) -> Bool { shared.withLock { $0.channels.contains { $0.psm == psm } } }
 
     /// The app has unpublished it.
     func forgetPublished(_ psm: CBL2CAPPSM) {
@@ -111,16 +119,24 @@ extension CBPeripheralManager {
         guard let book else { return }
         let wasSwitchedOff = book.commitPowerOffReset()
         defer { if previous != .unknown { preserveAll() } }
-        let (services, channels, advertisement, start) = shared.withLock { shared in
+        let (services, channels, advertisement, start, generation) = shared.withLock { shared in
             defer { shared.resumesAtPowerOn = false }
             if wasSwitchedOff { (shared.advertisement, shared.isAdvertising) = (nil, false) }
             let start = AdvertisingStart(token: shared.advertisingToken, adapterGeneration: shared.adapterGeneration)
-            let (services, channels) = shared.resumesAtPowerOn ? (shared.added, shared.channels) : ([], [])
-            return (services, channels, shared.advertisement, start)
+            let isDue = shared.resumesAtPowerOn
+            return (
+                isDue ? shared.added : [], isDue ? shared.channels : [], isDue ? shared.advertisement : nil, start,
+                shared.servicesGeneration
+            )
         }
-        for (service, call) in services { backend.send(.add(published(service, call: call), isResumed: true)) }
+        // What has ended meanwhile resumes when the app hears of that.
+        for (service, call) in services {
+            backend.send(.add(published(service, call: call), isResumed: true), generation: generation)
+        }
         for channel in channels {
-            backend.send(.publishChannel(isEncrypted: channel.isEncrypted, psm: channel.psm, ticket: nil))
+            backend.send(
+                .publishChannel(isEncrypted: channel.isEncrypted, psm: channel.psm, ticket: nil),
+                generation: generation)
         }
         if let advertisement { backend.send(.advertise(advertisement, start, isResumed: true)) }
     }
@@ -153,6 +169,43 @@ extension CBPeripheralManager {
         preserveServices()
         preserveAdvertisement()
         tellRestored()
+    }
+
+    /// What a keeper has continued: the objects are made as the app had them, with the centrals that are subscribed.
+    /// When Bluetooth is on, everything is asked for again, also what never reached the keeper, which ignores what it
+    /// has. What the app has taken back without reaching it ends.
+    func takeOver(_ snapshot: Snapshot, _ handOver: HandOver) {
+        guard case .peripheral(let kept) = handOver.work else { return }
+        let plan = RestorationPlan(snapshot, .init(bluetooth: nil, adapter: nil, peripherals: [:]))
+        var added: [Shared.Added] = []
+        for (index, record) in plan.services.enumerated() {
+            added.append((record.service(including: added.map(\.service)), record.call ?? UInt64(index) + 1))
+        }
+        shared.withLock { shared in
+            (shared.added, shared.adds) = (added, max(kept.lastCall, added.map(\.call).max() ?? 0))
+            (shared.advertisement, shared.channels) = (plan.advertisement, plan.channels)
+            (shared.isAdvertising, shared.advertisingToken) = (plan.advertisement != nil, kept.advertisingToken)
+            shared.resumesAtPowerOn = true
+            if !snapshot.isEmpty { shared.restoration = BluezRestoration(snapshot, handOver) }
+        }
+        for (service, call) in added { _ = published(service, call: call) }
+        mirror.takeOver(kept)
+        if !snapshot.isEmpty { book?.record { [.writer(app: StateDirectory.app, boot: StateDirectory.boot)] } }
+        tellRestored()
+        endWhatIsNotWanted(of: kept, added.map(\.call))
+    }
+
+    private func endWhatIsNotWanted(of kept: KeptPublications, _ restored: [UInt64]) {
+        let (calls, channels, advertisement) = shared.withLock { shared in
+            (Set(shared.added.map(\.call)), shared.channels.map(\.psm), shared.advertisement)
+        }
+        for call in kept.calls.union(restored).subtracting(calls) {
+            // What a central has written to it meanwhile is not for this version of the app.
+            mirror.forget(call: call)
+            backend.send(.remove(call: call))
+        }
+        for psm in kept.channels.subtracting(channels) { mirror.unpublishSilently(psm, self) }
+        if advertisement == nil, kept.isAdvertising { backend.send(.stopAdvertising(token: endAdvertising())) }
     }
 
     private func tellRestored() {
@@ -233,7 +286,7 @@ extension CBMutableService {
 // MARK: Records
 
 extension Snapshot.LocalService {
-    fileprivate init?(_ service: CBMutableService, among services: [CBMutableService]) {
+    fileprivate init?(_ service: CBMutableService, among services: [CBMutableService], call: UInt64? = nil) {
         guard let uuid = AttributeUUID(service.uuid.uuidString) else { return nil }
         let included = (service.includedServices ?? []).compactMap { included in
             services.firstIndex { $0 === included }
@@ -241,7 +294,7 @@ extension Snapshot.LocalService {
         self.init(
             uuid: uuid, isPrimary: service.isPrimary, includedServices: included,
             characteristics: (service.characteristics ?? []).compactMap { Snapshot.LocalCharacteristic($0) },
-            placement: service.placement.withLock(\.self))
+            placement: service.placement.withLock(\.self), call: call)
     }
 
     /// - Parameter others: The services that precede it.

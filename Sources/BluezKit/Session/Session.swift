@@ -48,6 +48,10 @@ final class Session: @unchecked Sendable {  // holds: constants; what is below t
         timings.withLock { $0[address] = timing }
     }
 
+    static func timing(on address: BusAddress) -> BlueZTiming {
+        timings.withLock { $0[address] } ?? BlueZTiming()
+    }
+
     /// How many there are. Any thread.
     static var count: Int {
         let all = sessions.withLock { $0 }  // none must end under the lock
@@ -56,7 +60,7 @@ final class Session: @unchecked Sendable {  // holds: constants; what is below t
 
     /// The session for `key`, which all managers share. Any thread.
     static func shared(_ key: Key) -> Session {
-        let timing = timings.withLock { $0[key.address] } ?? BlueZTiming()
+        let timing = timing(on: key.address)
         return sessions.withLock { sessions in
             if let session = sessions[key]?.session { return session }
             sessions = sessions.filter { $0.value.session != nil }

@@ -18,12 +18,11 @@ struct RelaunchMachine {
     private var phase = Phase.running
     private var failures = 0
     private var cameAt: Duration = .zero
-    private var isDue = false
     /// How often it was started, and when last.
     private(set) var starts = 0
 
     /// The app has made its manager.
-    mutating func appCame(at now: Duration) { (phase, cameAt, isDue) = (.running, now, false) }
+    mutating func appCame(at now: Duration) { (phase, cameAt) = (.running, now) }
 
     /// - Parameter isDue: Whether something waits for its next process.
     mutating func appDied(at now: Duration, isDue: Bool) -> Action? {

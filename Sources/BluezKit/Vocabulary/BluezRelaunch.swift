@@ -12,10 +12,11 @@ import Foundation
 ///     ])
 /// ```
 /// An app is started when something has happened that it waits for: a connect has completed, a link has ended, a value
-/// has come, or a scan has found something. That is once for all that happens until the app has made its manager again;
-/// an app that dies again and again is started less and less often, and finally not any more, which the keeper's log
-/// says. Nothing that a peripheral has sent has any part in what is started.
-public struct BluezRelaunch: Codable, Hashable, Sendable {
+/// has come, a scan has found something, a central reads, writes, subscribes or unsubscribes. That is once for all that
+/// happens until the app has made its manager again; an app that dies again and again is started less and less often,
+/// and finally not any more, which the keeper's log says. Nothing that a remote device has sent has any part in what is
+/// started.
+public struct BluezRelaunch: Codable, Hashable, Sendable, CustomStringConvertible {
     enum Way: Codable, Hashable, Sendable {
         case never
         case command([String], directory: String, environment: [String: String])
@@ -24,6 +25,14 @@ public struct BluezRelaunch: Codable, Hashable, Sendable {
     }
 
     let way: Way
+
+    /// Whether two programs that are started in this way are one app.
+    var namesApp: Bool {
+        switch way {
+        case .unit, .busName: true
+        case .never, .command: false
+        }
+    }
 
     /// It is not started: what happens waits until someone starts it.
     public static let never = BluezRelaunch(way: .never)
@@ -51,5 +60,15 @@ public struct BluezRelaunch: Codable, Hashable, Sendable {
     /// This program as it was started: its arguments, directory and environment.
     public static var thisProgram: BluezRelaunch {
         .command([StateDirectory.app] + CommandLine.arguments.dropFirst())
+    }
+
+    /// Such as `unit heart-rate.service`.
+    public var description: String {
+        switch way {
+        case .never: "never"
+        case .command(let words, _, _): "command \(words.joined(separator: " "))"
+        case .unit(let name): "unit \(name)"
+        case .busName(let name): "bus name \(name)"
+        }
     }
 }

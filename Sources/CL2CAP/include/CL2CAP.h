@@ -52,6 +52,12 @@ ssize_t cl2cap_receive(int socket, void *bytes, size_t length, int *descriptors,
 /// The user of the process at the other end of a Unix socket, or -1.
 int64_t cl2cap_peer_user(int socket);
 
+/// The process there, or 0.
+pid_t cl2cap_peer_process(int socket);
+
+/// `pidfd_open`: a descriptor that can be read when the process has ended, or -1.
+int cl2cap_process_end(pid_t process);
+
 /// The program that is started runs in that directory.
 int cl2cap_spawn_in(posix_spawn_file_actions_t *actions, const char *directory);
 

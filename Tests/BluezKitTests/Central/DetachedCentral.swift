@@ -16,7 +16,7 @@ final class DetachedCentral {
     /// A manager's, without the manager.
     func manager() -> CentralManagerCore {
         CentralManagerCore(
-            central: role, of: self, receiver: DeafApp(), place: DispatchQueue(label: "test"), preserved: nil,
+            central: role, of: self, receive: { _ in }, place: DispatchQueue(label: "test"), preserved: nil,
             configuration: .init())
     }
 

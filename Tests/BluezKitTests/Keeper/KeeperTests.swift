@@ -15,7 +15,7 @@ import Testing
 
     private func entry(_ log: inout BluezKit.EventLog, _ kind: BluezKit.EventLog.Kind, _ bytes: Int = 1) throws {
         let number = log.newNumber()
-        log.append(.init(number: number, kind: kind, frame: try .event(number, value(bytes)), startsApp: false))
+        log.append(.init(number: number, kind: kind, frame: try .event(number, value(bytes)), startsApp: nil))
     }
 
     // MARK: Frames
@@ -130,6 +130,27 @@ import Testing
         log.forgetDiscovery(of: Self.heart)
         #expect(log.entries.map(\.number) == [3, 4, 6])
         #expect(log.size == log.entries.map(\.size).reduce(0, +))
+    }
+
+    @Test("R-20 a subscription that ends while there is no app leaves nothing, unless the app may have heard of it")
+    func forgetsPairs() throws {
+        var log = BluezKit.EventLog()
+        for kind: BluezKit.EventLog.Kind in [.begin("a"), .end("a"), .begin("a"), .begin("b")] { try entry(&log, kind) }
+        let cancelled = [("a", UInt64(1)), ("a", 1), ("c", 0)].map { log.forgetBegin($0, after: $1) }
+        #expect(cancelled == [true, false, false], "the app may have heard of the first")
+        #expect(log.entries.map(\.number) == [1, 2, 4])
+        #expect(log.size == log.entries.map(\.size).reduce(0, +))
+    }
+
+    @Test("RQ-7 requests that cannot be answered any more are gone, and make room before values do")
+    func requests() throws {
+        var log = BluezKit.EventLog(limits: .init(events: 4))
+        for kind: BluezKit.EventLog.Kind in [.value, .request(1), .other, .request(2), .value] { try entry(&log, kind) }
+        #expect(log.entries.map(\.number) == [1, 3, 4, 5])
+        log.forgetRequests(but: [1])
+        #expect(log.entries.map(\.number) == [1, 3, 5])
+        log.removeAll()
+        #expect(log.entries.isEmpty && log.size == 0)
     }
 
     // MARK: Starting the app

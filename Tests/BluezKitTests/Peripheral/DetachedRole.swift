@@ -16,8 +16,8 @@ final class DetachedRole {
     /// A manager's, without the manager.
     func core() -> PeripheralManagerCore {
         PeripheralManagerCore(
-            role: role, of: self, receiver: DeafApp(), place: DispatchQueue(label: "test"),
-            allowsSystemServices: false, allowsJustWorks: false, preserved: nil)
+            role: role, of: self, receive: { _ in }, place: DispatchQueue(label: "test"), preserved: nil,
+            configuration: .init())
     }
 
     /// Does `body` in a turn of the bus queue.

@@ -5,13 +5,13 @@ import Testing
 /// contract.
 extension Scenarios {
     @Suite struct PeripheralRestorationScenarios {
-        private static let services =
+        static let services =
             Probe.isAsync
             ? "0101[0112(0)];0100[0110(0),0111(0)]"
             : "0101[0112:2:1=30313132(0)];0100+0101[0110:2:1=30313130(0),0111:26:3/2901=Level(0)]"
-        private static let central = "426C7A4B-0100-8000-8000-F0F1F2000004"
+        static let central = "426C7A4B-0100-8000-8000-F0F1F2000004"
 
-        private struct Stage {
+        struct Stage {
             let world: any World
             let directory: TemporaryDirectory
 
@@ -21,12 +21,16 @@ extension Scenarios {
             }
 
             func launch(with launcher: [String] = [], _ arguments: String...) throws -> Probe {
+                try launch(with: launcher, arguments)
+            }
+
+            func launch(with launcher: [String] = [], _ arguments: [String]) throws -> Probe {
                 try Probe(world, ["--publish", "app", "--state-dir", directory.path] + arguments, launcher: launcher)
             }
 
             /// An app with its services in BlueZ's table, and on air.
-            func launchPublishing() async throws -> Probe {
-                let probe = try launch()
+            func launchPublishing(_ arguments: [String] = []) async throws -> Probe {
+                let probe = try launch(arguments)
                 try await probe.next("state poweredOn")
                 probe.send("publish")
                 try await probe.next("added 0101 error=none")

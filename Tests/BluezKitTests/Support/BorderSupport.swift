@@ -25,12 +25,6 @@ extension CBPeripheral {
     }
 }
 
-/// An app that hears nothing.
-final class DeafApp: CentralEventReceiver, PublishEventReceiver {
-    func receive(_ event: CentralEvent) {}
-    func receive(_ event: PublishEvent) {}
-}
-
 extension PublishedService {
     /// As the app's only call would add it.
     convenience init(

@@ -284,7 +284,7 @@ extension ScriptedBus {
     /// A manager's core, without the manager.
     func manager() -> CentralManagerCore {
         let core = CentralManagerCore(
-            central: central, of: session, receiver: DeafApp(), place: DispatchQueue(label: "test"), preserved: nil,
+            central: central, of: session, receive: { _ in }, place: DispatchQueue(label: "test"), preserved: nil,
             configuration: .init())
         turn { central.add(core) }
         return core

@@ -1,0 +1,35 @@
+import BluezKitRestore
+import CBluezL2CAP
+import Dispatch
+import Foundation
+
+/// The process at the other end of a socket, as the kernel knows it.
+final class AppProcess: Sendable {
+    /// 0: not known.
+    let number: Int32
+    /// The path of its program.
+    let program: String?
+    /// Can be read when it has ended; -1: that is not told.
+    private let descriptor: Int32
+
+    init(at socket: KeeperSocket) {
+        number = cl2cap_peer_process(socket.descriptor)
+        descriptor = number > 0 ? cl2cap_process_end(number) : -1
+        program = number > 0 ? StateDirectory.program(of: "/proc/\(number)") : nil
+    }
+
+    deinit { if descriptor >= 0 { close(descriptor) } }
+
+    /// Calls `body` once, on `queue`, when it has ended: who has started it has been told by then. Its sockets are
+    /// closed before that.
+    func whenEnded(on queue: DispatchQueue, _ body: @escaping @Sendable () -> Void) {
+        guard descriptor >= 0 else { return queue.async(execute: body) }
+        let source = DispatchSource.makeReadSource(fileDescriptor: descriptor, queue: queue)
+        source.setEventHandler {
+            source.cancel()
+            body()
+        }
+        source.setCancelHandler { [self] in withExtendedLifetime(self) {} }
+        source.activate()
+    }
+}

@@ -1,0 +1,323 @@
+import BluezDBus
+import BluezKitRestore
+import Dispatch
+import Foundation
+
+/// One app's manager in a keeper, whichever role it has.
+protocol HostedApp: AnyObject, Sendable {
+    /// Whether a process of the app is there.
+    var hasApp: Bool { get }
+    /// Called when there is nothing left to do for the app.
+    var onEnd: (@Sendable () -> Void)? { get set }
+    var status: KeeperStatus { get }
+    /// Whether no process of the app has delivered an event.
+    var isUnheard: Bool { get }
+    var hello: KeeperHello { get }
+    /// The first process of the app.
+    func begin(with connection: KeeperConnection)
+    /// In place of a keeper that was killed.
+    func beginWithoutApp()
+    /// The next process of the app, after one has died.
+    func handOver(to connection: KeeperConnection, _ hello: KeeperHello)
+    /// Notices the end of an app that has died, and what it asked for before.
+    func readAll()
+    func end()
+}
+
+/// The core of one app's manager in a keeper: it continues when the app has died, and what the app has not heard waits
+/// for its next process. Confined to the host's queue.
+final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  // holds: confined to `queue`
+    private let queue: DispatchQueue
+    private let page: DeliveryPage
+    /// Nil: it has ended.
+    private var role: Role?
+    private let core: Role.Side.Core
+    /// Whether Bluetooth is on, and whether the app has ever asked for anything.
+    private var known = (isOn: false, hasAsked: false)
+    private var log: EventLog
+    private(set) var hello: KeeperHello
+    private var relaunching = RelaunchMachine()
+    /// That of the app; nil: it has died.
+    private var connection: KeeperConnection?
+    /// Whether the app has been told what there is: events follow that.
+    private var isWelcome = false
+    /// The number of the last event that was handed to the connection.
+    private var sent: UInt64 = 0
+    /// That of the event which tells what was restored.
+    private var restored: UInt64 = 0
+    /// The noted events in the log.
+    private var noted: [(number: UInt64, event: Role.Event)] = []
+    /// For people who ask.
+    private var history = History()
+    var onEnd: (@Sendable () -> Void)?
+
+    private struct History {
+        var since = Date()
+        /// Why the app is to be started, since it has died.
+        var reason: String?
+        var lastStart: (date: Date, reason: String)?
+        var hasGivenUp = false
+    }
+
+    init?(_ hello: KeeperHello, on queue: DispatchQueue) {
+        guard let page = DeliveryPage(), let configuration = Role.Side.configuration(in: hello) else { return nil }
+        (self.queue, self.page, log, self.hello) = (queue, page, EventLog(limits: hello.limits.bounded), hello)
+        let session = Session.shared(hello.session)
+        let receiver = Receiver()
+        let (core, start) = Role.Side.core(
+            configuration, in: session, preserved: hello.preserved, place: queue, isHosted: true,
+            receive: receiver.receive)
+        (self.core, role) = (core, Role(core, in: session))
+        known.hasAsked = hello.preserved != nil
+        self.hello.preserved = nil
+        receiver.manager = self
+        start()
+    }
+
+    /// The core's way to this.
+    private final class Receiver: @unchecked Sendable {  // holds: set before there are events
+        weak var manager: HostedManager?
+        @Sendable func receive(_ event: Role.Event) { manager?.receive(event) }
+    }
+
+    var hasApp: Bool { connection != nil }
+    var isUnheard: Bool { delivered == 0 }
+
+    // MARK: The app
+
+    func begin(with connection: KeeperConnection) {
+        attach(connection)
+        welcome(nil)
+    }
+
+    func beginWithoutApp() { _ = relaunching.appDied(at: Self.now, isDue: false) }
+
+    func readAll() { connection?.readAll() }
+
+    private func attach(_ connection: KeeperConnection) {
+        relaunching.appCame(at: Self.now)
+        (self.connection, isWelcome) = (connection, false)
+        (history.since, history.reason, history.hasGivenUp) = (Date(), nil, false)
+        connection.onFrame = { [weak self] in self?.receive($0) }
+        connection.onEnd = { [weak self, weak connection] in self?.appDied(connection) }
+        connection.onRoom = { [weak self] in self?.pump() }
+    }
+
+    func handOver(to connection: KeeperConnection, _ hello: KeeperHello) {
+        guard role != nil else { return }
+        attach(connection)
+        self.hello = hello
+        self.hello.preserved = nil
+        log.limits = hello.limits.bounded
+        let begun = min(page.begun, sent)
+        if hello.isAtMostOnce, begun > page.delivered { page.delivered = begun }
+        trim()
+        look { [self] state in
+            guard self.connection === connection, let role = self.role else { return }
+            // The app has heard nothing: it hears of what was restored from the beginning.
+            guard !state.isRestoring, restored <= delivered else { return welcome(nil) }
+            log.forgetRequests(but: state.tickets)
+            // It may have been replaced, or have been of interest to that process alone.
+            let repeatsFirst = begun > page.delivered && log.entries.first?.number == begun
+            welcome(
+                HandOver(
+                    missed: log.entries.count, dropped: log.dropped(after: delivered), repeatsFirst: repeatsFirst,
+                    work: role.work(state)))
+        }
+    }
+
+    /// Looks at the core: `body` is called when all events that had happened by then have come.
+    private func look(_ body: @escaping (HostedState) -> Void) {
+        looks.count &+= 1
+        let (number, found) = (looks.count, looks.found)
+        looks.waiting[number] = body
+        role?.look(number) { state in found.withLock { $0[number] = state } }
+    }
+
+    private func looked(_ number: UInt32) {
+        let state = looks.found.withLock { $0.removeValue(forKey: number) }
+        let body = looks.waiting.removeValue(forKey: number)
+        if let state { body?(state) }
+    }
+
+    private var looks = Looks()
+    private struct Looks {
+        var count: UInt32 = 0
+        var waiting: [UInt32: (HostedState) -> Void] = [:]
+        let found = Protected<[UInt32: HostedState]>([:])
+    }
+
+    private func welcome(_ handOver: HandOver?) {
+        guard let (bytes, _) = try? BorderFormat.encode(KeeperWelcome(handOver: handOver)) else { return }
+        sent = delivered
+        connection?.send(Frame(kind: .welcome, body: bytes, descriptors: [page.descriptor]))
+        isWelcome = true
+        pump()
+    }
+
+    private func receive(_ frame: Frame) {
+        guard let role else { return frame.closeDescriptors() }
+        do {
+            if frame.kind != .request { frame.closeDescriptors() }
+            switch frame.kind {
+            case .request:
+                let message = try BorderFormat.decode(
+                    RequestMessage<Role.Request>.self, from: frame.body, frame.descriptors)
+                role.asked(message.request)
+                known.hasAsked = true
+                core.send(message.request, generation: message.generation)
+                trim()
+            case .query:
+                let connection = connection
+                try role.answer(frame) { [queue] answer in queue.async { connection?.send(answer) } }
+            case .release: end()
+            default: throw FrameReader.Failure.malformed
+            }
+        } catch {
+            Log.warning("an app has sent what cannot be read, and is left: \(error)")
+            connection?.end()
+        }
+    }
+
+    private func appDied(_ ended: KeeperConnection?) {
+        guard let ended, ended === connection, let role else { return }
+        connection = nil
+        history.since = Date()
+        trim()
+        log.appDied()
+        role.appDied()
+        // If it is started before systemd has noticed its end, nothing is started.
+        ended.process.whenEnded(on: queue) { [weak self] in self?.processEnded() }
+    }
+
+    private func processEnded() {
+        look { [self] state in
+            guard !hasApp else { return }
+            log.forgetRequests(but: state.tickets)
+            if !state.isScanning { log.forgetDiscoveries() }
+            // The app had nothing under way: it makes its manager again.
+            let mayReturn = !known.isOn && known.hasAsked
+            guard state.continues || mayReturn || log.entries.contains(where: \.isOfUse) else { return end() }
+            history.reason = log.entries.lazy.compactMap(\.startsApp).first
+            act(relaunching.appDied(at: Self.now, isDue: history.reason != nil))
+        }
+    }
+
+    // MARK: Starting the app
+
+    private static var now: Duration { .nanoseconds(Int64(DispatchTime.now().uptimeNanoseconds)) }
+
+    private func act(_ action: RelaunchMachine.Action?) {
+        guard let action, hello.relaunch != .never else { return }
+        switch action {
+        case .start:
+            let reason = history.reason ?? "an event"
+            history.lastStart = (Date(), reason)
+            Log.debug("starting the app of \(hello.statePath) for \(reason)")
+            Launcher.start(hello.relaunch) { [weak self, queue] reason in
+                Log.warning("an app cannot be started: \(reason)")
+                queue.async { [weak self] in
+                    guard let self else { return }
+                    act(relaunching.startFailed())
+                }
+            }
+            wake(after: RelaunchMachine.starting)
+        case .wait(let pause): wake(after: pause)
+        case .giveUp:
+            history.hasGivenUp = true
+            Log.warning("the app of \(hello.statePath) is not started any more, as it has ended at once too often")
+        }
+    }
+
+    private func wake(after delay: Duration) {
+        let starts = relaunching.starts
+        queue.asyncAfter(deadline: .now().later(by: delay)) { [weak self] in
+            guard let self, !hasApp, relaunching.starts == starts else { return }
+            act(relaunching.timerFired())
+        }
+    }
+
+    func end() {
+        if role != nil { core.release() }
+        role = nil
+        connection?.end()
+        connection = nil
+        log.removeAll()
+        looks = Looks()
+        onEnd?()
+    }
+
+    // MARK: Events
+
+    private func receive(_ event: Role.Event) {
+        guard let role else { return }
+        if let number = role.checkpoint(in: event) { return looked(number) }
+        role.happened(event, hasApp: hasApp)
+        if let state = role.state(in: event) { known.isOn = state == .poweredOn }
+        let kind = role.kind(of: event)
+        if !hasApp {
+            switch kind {
+            case .passing, .unnumbered: return role.decline(event)
+            case .discovery(let identity): log.forgetDiscovery(of: identity)
+            case .end(let key) where log.forgetBegin(key, after: max(sent, page.begun)): return
+            default: break
+            }
+        }
+        do {
+            if kind == .unnumbered { return pass(try Frame.event(0, event)) }
+            trim()
+            let number = log.newNumber()
+            let reason = role.reason(of: event)
+            log.append(
+                EventLog.Entry(number: number, kind: kind, frame: try Frame.event(number, event), startsApp: reason))
+            if role.isNoted(event) { noted.append((number, event)) }
+            if role.isRestoration(event) { restored = number }
+            pump()
+            if !hasApp, let reason {
+                history.reason = history.reason ?? reason
+                act(relaunching.somethingHappened())
+            }
+        } catch { Log.warning("an event cannot be passed to the app: \(error)") }
+    }
+
+    /// An event that means nothing to another process, and overtakes others.
+    private func pass(_ frame: Frame) {
+        if isWelcome { connection?.send(frame) }
+    }
+
+    /// How far the app has come. What it writes is not believed beyond what it can have.
+    private var delivered: UInt64 {
+        let isWhole = connection?.hasRoom ?? true
+        return min(page.delivered, isWhole || sent == 0 ? sent : sent - 1)
+    }
+
+    /// The app has delivered some.
+    private func trim() {
+        let delivered = delivered
+        log.trim(upTo: delivered)
+        while let first = noted.first, first.number <= delivered {
+            role?.heard(first.event)
+            noted.removeFirst()
+        }
+    }
+
+    /// Hands the connection what it has room for.
+    private func pump() {
+        guard let connection, isWelcome else { return }
+        while connection.hasRoom, let next = log.entry(after: sent) {
+            sent = next.number
+            connection.send(next.frame)
+        }
+    }
+
+    // MARK: For people who ask
+
+    var status: KeeperStatus {
+        trim()
+        return KeeperStatus(
+            role: hello.role.rawValue, statePath: hello.statePath, app: connection?.process.number,
+            since: history.since, events: log.entries.count, bytes: log.size, dropped: log.dropped(after: delivered),
+            starts: relaunching.starts, lastStart: history.lastStart?.date, lastReason: history.lastStart?.reason,
+            relaunch: "\(hello.relaunch)", isGivenUp: history.hasGivenUp)
+    }
+}

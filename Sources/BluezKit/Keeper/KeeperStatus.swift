@@ -1,0 +1,71 @@
+import Foundation
+
+/// What a keeper does for one manager.
+package struct KeeperStatus: Codable, Sendable {
+    /// `central` or `peripheral`.
+    package let role: String
+    /// The manager's state file.
+    package let statePath: String
+    /// The process of the app; nil: it is not running.
+    package let app: Int32?
+    /// When the app's process came, or ended.
+    package let since: Date
+    /// How many events wait for the app, and their size.
+    package let events: Int
+    package let bytes: Int
+    /// How many did not fit.
+    package let dropped: Int
+    /// How often the app was started.
+    package let starts: Int
+    package let lastStart: Date?
+    /// Why: "a value".
+    package let lastReason: String?
+    /// How the app is started, in words.
+    package let relaunch: String
+    /// It has ended at once too often, and is not started any more.
+    package let isGivenUp: Bool
+}
+
+extension Keeper {
+    /// - Returns: Nil: no keeper runs.
+    package static func status() throws -> [KeeperStatus]? {
+        guard let socket = try running() else { return nil }
+        return try BorderFormat.decode([KeeperStatus].self, from: ask(socket, Frame(kind: .status, body: Data())))
+    }
+
+    /// Ends what the keeper does for the app that has this state file. Does nothing if there is no keeper.
+    /// - Throws: Why not: the app is running.
+    package static func discard(_ statePath: String) throws {
+        guard let socket = try running(isOfAnyVersion: true) else { return }
+        _ = try ask(socket, Frame(kind: .discard, body: Data(statePath.utf8)))
+    }
+
+    /// The app's manager has its core in this process from now on. Starts no keeper.
+    static func leave(_ statePath: String) {
+        guard let path else { return }
+        let lock = open(path + ".lock", O_RDWR | O_CLOEXEC)
+        guard lock >= 0 else { return }  // there has never been one
+        defer { close(lock) }
+        // One that was killed has left a journal for the next one.
+        if flock(lock, LOCK_EX | LOCK_NB) == 0 { return KeeperJournal(socket: path).strike(statePath) }
+        do { try discard(statePath) } catch {
+            Log.warning("what a keeper does for \(statePath) could not be ended: \(error)")
+        }
+    }
+
+    private static func ask(_ socket: KeeperSocket, _ question: Frame) throws -> Data {
+        var reader = FrameReader()
+        defer { reader.end() }
+        guard socket.sendAll(question) else { throw Failure.noAnswer }
+        while case .bytes = socket.receive(into: &reader, waits: true) {
+            guard let frame = try reader.next() else { continue }
+            frame.closeDescriptors()
+            switch frame.kind {
+            case .answer: return frame.body
+            case .refusal: throw Failure.refused(String(decoding: frame.body, as: UTF8.self))
+            default: throw Failure.noAnswer
+            }
+        }
+        throw Failure.noAnswer
+    }
+}
