@@ -22,7 +22,7 @@ final class PeripheralDelegate: NSObject, CBPeripheralDelegate {
 
     private var attributes: [UInt64: CBAttribute] = [:]
     private var numbers: [ObjectIdentifier: UInt64] = [:]
-    private var values: [UInt64: EventHub<Data, any Error>] = [:]
+    private var values = ValueHubs()
     /// Subscribed to by `setNotifyValue` with success, whether or not there are consumers of values.
     private var subscribed: Set<UInt64> = []
     private var serviceChanges = EventHub<[Service], Never>()
@@ -133,7 +133,8 @@ final class PeripheralDelegate: NSObject, CBPeripheralDelegate {
 
     private func endLink(_ error: any Error) {
         for lane in Lane.allCases { perform(lanes[lane.rawValue].end(), lane, .failure(error)) }
-        for number in values.keys { endValues(number, error) }
+        for number in values.numbers { values.end(number, error) }
+        values.forgetEarly()
         (attributes, numbers, subscribed) = ([:], [:], [])
     }
 
@@ -197,7 +198,7 @@ final class PeripheralDelegate: NSObject, CBPeripheralDelegate {
                 case (.setNotify(true, let number), .cancelled, _):
                     // If it was made, it is not wanted any more.
                     if lanes[lane.rawValue].made?.number == request.number { add(.followConsumers(number)) }
-                case (.followConsumers(let number), .failed, .failure(let error)): endValues(number, error)
+                case (.followConsumers(let number), .failed, .failure(let error)): values.end(number, error)
                 default: break
                 }
             }
@@ -257,13 +258,16 @@ final class PeripheralDelegate: NSObject, CBPeripheralDelegate {
             peripheral.writeValue(data, for: descriptor)
         case .setNotify(let enabled, let number):
             let characteristic: CBCharacteristic = try attribute(number)
-            if !enabled { subscribed.remove(number) }
+            if !enabled {
+                subscribed.remove(number)
+                values.forgetEarly(number)
+            }
             // Consumers of values still need it.
-            if !enabled, values[number] != nil { return .done }
+            if !enabled, values.hasConsumers(number) { return .done }
             peripheral.setNotifyValue(enabled, for: characteristic)
         case .followConsumers(let number):
             let characteristic: CBCharacteristic = try attribute(number)
-            let isWanted = values[number] != nil || subscribed.contains(number)
+            let isWanted = values.hasConsumers(number) || subscribed.contains(number)
             if isWanted == characteristic.isNotifying { return .done }
             peripheral.setNotifyValue(isWanted, for: characteristic)
         case .readRSSI: peripheral.readRSSI()
@@ -331,22 +335,12 @@ final class PeripheralDelegate: NSObject, CBPeripheralDelegate {
         let number = characteristic.number
         guard attributes[number] != nil else { return subscription.finish(throwing: CBError(.invalidHandle)) }
         if subscription.isEnded { return }
-        let isFirst = values[number] == nil
-        values[number, default: EventHub()].add(subscription)
-        if isFirst { add(.followConsumers(number)) }
+        if values.add(subscription, number) { add(.followConsumers(number)) }
     }
 
     func pruneValues(of characteristic: Characteristic) {
         let number = characteristic.number
-        values[number]?.prune()
-        guard let hub = values[number], hub.isEmpty else { return }
-        values[number] = nil
-        if connection.isConnected { add(.followConsumers(number)) }
-    }
-
-    private func endValues(_ number: UInt64, _ error: any Error) {
-        var hub = values.removeValue(forKey: number)
-        hub?.finish(throwing: error)
+        if values.prune(number), connection.isConnected { add(.followConsumers(number)) }
     }
 
     func addServiceChanges(_ subscription: EventSubscription<[Service], Never>) { serviceChanges.add(subscription) }
@@ -359,7 +353,8 @@ final class PeripheralDelegate: NSObject, CBPeripheralDelegate {
         guard let number = numbers.removeValue(forKey: ObjectIdentifier(attribute)) else { return }
         attributes[number] = nil
         subscribed.remove(number)
-        endValues(number, CBError(.invalidHandle))
+        values.forgetEarly(number)
+        values.end(number, CBError(.invalidHandle))
         for request in lanes[Lane.attributes.rawValue].all where request.content.attribute == number {
             perform(
                 lanes[Lane.attributes.rawValue].fail(request.number), .attributes, .failure(CBError(.invalidHandle)))
@@ -368,12 +363,19 @@ final class PeripheralDelegate: NSObject, CBPeripheralDelegate {
 
     func notificationsEnded(_ characteristic: CBCharacteristic) {
         guard let number = numbers[ObjectIdentifier(characteristic)] else { return }
+        values.forgetEarly(number)
         // A consumer that is not told its end is subscribed.
-        if values[number] != nil { add(.followConsumers(number)) } else { subscribed.remove(number) }
+        if values.hasConsumers(number) { add(.followConsumers(number)) } else { subscribed.remove(number) }
     }
 
     func send(_ value: Data, of characteristic: CBCharacteristic) {
-        if let number = numbers[ObjectIdentifier(characteristic)] { values[number]?.send(value) }
+        if let number = numbers[ObjectIdentifier(characteristic)] { values.send(value, number) }
+    }
+
+    /// It was restored with these subscriptions.
+    func keepEarlyValues() {
+        for characteristic in peripheral.services?.flatMap({ $0.characteristics ?? [] }) ?? []
+        where characteristic.isNotifying { values.keepEarly(number(characteristic)) }
     }
 
     func send(changes: [Service]) { serviceChanges.send(changes) }
