@@ -1,6 +1,6 @@
 # Each target runs the script of the same name in scripts/, which can also be run directly.
 .DEFAULT_GOAL := help
-.PHONY: help build test test-all test-matrix model storm fuzz soak sanitize kill-anywhere demo demo-restore examples gtk gtk-test bench docs lint format rules structure api-check clean
+.PHONY: help build test test-all test-matrix model storm fuzz soak sanitize kill-anywhere demo demo-restore demo-keeper examples gtk gtk-test bench docs lint format rules structure api-check clean
 
 help: ## list the targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -41,6 +41,9 @@ demo: ## show a heart-rate sensor: a real one if there is an adapter, otherwise 
 
 demo-restore: ## kill the demo while measurements arrive, restart it, and check that it resumes
 	@scripts/demo-restore
+
+demo-keeper: ## kill the demo again and again; a keeper starts it again, and no measurement is missing
+	@scripts/demo-keeper
 
 examples: ## build the programs in Examples, and test each of them in the simulator
 	@scripts/examples

@@ -21,8 +21,8 @@ enum Program {
         // The command reports what matters; the library's own log is shown only if requested, or if it says that what
         // the user has asked for is not done.
         BluezKitLog.handler = { level, text in
-            if preserves, text.contains("Preservation is disabled") || level == .warning && text.contains("cannot be ")
-            {
+            let isRefusal = level == .warning && (text.contains("cannot be ") || text.contains("keeper"))
+            if preserves, isRefusal || text.contains("Preservation is disabled") {
                 DispatchQueue.main.async { Self.output?.complain(text) }
             } else if level == .misuse || BluezKitLog.level == .debug {
                 BluezKitLog.writeToStandardError(level, text)

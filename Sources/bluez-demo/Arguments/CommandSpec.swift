@@ -61,16 +61,30 @@ extension CommandSpec {
             OptionSpec(
                 name: "--restore", value: "IDENTIFIER", defaultValue: "heart-rate",
                 help: "continue where a killed process with this restore identifier was"),
+            keeper,
+            OptionSpec(
+                name: "--keeper-unit", value: "NAME",
+                help: "likewise, as this unit of the user's systemd, such as heart-rate.service"),
+            OptionSpec(
+                name: "--log", value: "FILE",
+                help: "append what --json prints to FILE, also when a keeper has started this program"),
         ] + common,
         notes: """
             When the link is lost the sensor is waited for, and its measurements go on. With --restore also after a
-            crash, SIGTERM, kill -9 or a reboot, as soon as it is started again; Ctrl-C ends it for good.
+            crash, SIGTERM, kill -9 or a reboot, as soon as it is started again; Ctrl-C ends it for good. With --keeper
+            it is started again at once, and misses nothing; it has no terminal then, so combine that with --log.
+            `bluez-demo state` shows its process, and `kill -INT` ends it for good.
             """)
 
+    static let keeper = OptionSpec(
+        name: "--keeper", help: "let bluezkit-keeper continue when this program is killed, and start it again")
+
     static let state = CommandSpec(
-        name: "state", summary: "show what is preserved for the next start, or delete it",
+        name: "state", summary: "show what is preserved for the next start, and what a keeper does, or end it",
         options: [
-            OptionSpec(name: "--discard", value: "IDENTIFIER", help: "delete the state of this restore identifier"),
+            OptionSpec(
+                name: "--discard", value: "IDENTIFIER",
+                help: "delete the state of this restore identifier, and end what a keeper does for it"),
             OptionSpec(
                 name: "--directory", value: "PATH", help: "show the state of another program in this directory"),
             json, help,

@@ -158,15 +158,25 @@ struct HeartRateOptions: Equatable {
     var timeout: Double?
     /// The restore identifier.
     var restore: String?
+    /// How a keeper starts this program; nil: there is none.
+    var keeper: BluezRelaunch?
+    /// The file that every event is appended to.
+    var log: String?
 
     init(_ parsed: ParsedArguments) throws(UsageError) {
         count = try parsed.count("--count")
         timeout = try parsed.seconds("--timeout")
         if let text = parsed.first("--device") { device = try parsed.device(text) }
-        restore = parsed.first("--restore")
+        log = parsed.first("--log")
+        let unit = parsed.first("--keeper-unit")
+        if let unit, !unit.contains(".") {
+            throw parsed.error("--keeper-unit needs the name of a unit such as heart-rate.service, not '\(unit)'")
+        }
+        if unit != nil || parsed.has(CommandSpec.keeper) { keeper = unit.map { .unit($0) } ?? .thisProgram }
+        restore = parsed.first("--restore") ?? (keeper == nil ? nil : "heart-rate")
         if restore != nil, parsed.has(CommandSpec.simulated) {
             throw parsed.error(
-                "--restore needs devices that outlive this program, and those of --simulated do not: "
+                "\(keeper == nil ? "--restore" : "--keeper") needs devices that outlive this program, and those of --simulated do not: "
                     + "run `bluez-demo simulate` in another terminal")
         }
     }

@@ -1,6 +1,8 @@
 /// A simulated environment.
 enum Scenario: Equatable, Sendable {
     case heartRate
+    /// For `scripts/demo-keeper`.
+    case counter
     case kitchenSink
     case card
     case phone
@@ -14,7 +16,9 @@ enum Scenario: Equatable, Sendable {
 
     static let largestCrowd = 10_000
 
-    static let all: [Scenario] = [.heartRate, .kitchenSink, .card, .phone, .twoAdapters, .examples, .crowd(20)]
+    static let all: [Scenario] = [
+        .heartRate, .counter, .kitchenSink, .card, .phone, .twoAdapters, .examples, .crowd(20),
+    ]
 
     init?(name: String) {
         guard let known = Self.all.first(where: { $0.name == name }) else { return nil }
@@ -24,6 +28,7 @@ enum Scenario: Equatable, Sendable {
     var name: String {
         switch self {
         case .heartRate: "heart-rate"
+        case .counter: "counter"
         case .kitchenSink: "kitchen-sink"
         case .card: "card"
         case .phone: "phone"
@@ -40,6 +45,7 @@ enum Scenario: Equatable, Sendable {
     var summary: String {
         switch self {
         case .heartRate: "a heart-rate sensor that sends measurements"
+        case .counter: "a heart-rate sensor that numbers its measurements, ten a second, in their field for energy"
         case .kitchenSink: "a device with every kind of service, characteristic and descriptor"
         case .card: "a device that shares a business card"
         case .phone: "an iPhone that shows its notifications to an accessory that asks for them"

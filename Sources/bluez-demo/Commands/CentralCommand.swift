@@ -13,6 +13,9 @@ class CentralCommand: ManagerCommand, CBCentralManagerDelegate {
         central = CBCentralManager(delegate: self, queue: queue, options: options)
     }
 
+    /// Releases the manager, which ends all that it does.
+    func releaseManager() { central = nil }
+
     func centralManagerDidUpdateState(_ central: CBCentralManager) { take(central.state) }
 
     override func bluetoothIsOn() {

@@ -28,6 +28,13 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     override var timeLimit: Double? { options.timeout }
 
     override func start() {
+        if let path = options.log {
+            if let error = output.append(to: path) {
+                output.complain("'\(path)' cannot be written: \(String(cString: strerror(error)))")
+                return stop(.failure)
+            }
+            output.report(.started(process: getpid()))
+        }
         super.start()
         limitWaiting()
     }
@@ -35,6 +42,7 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     override func makeManager(_ options: [String: Any]) {
         var options = options
         options[CBCentralManagerOptionRestoreIdentifierKey] = self.options.restore
+        options[BluezManagerOptionKeeperKey] = self.options.keeper
         super.makeManager(options)
     }
 
@@ -108,9 +116,21 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
         let state = RestoredState(dict)
         output.report(.restored(state))
         for line in state.lines { output.say(line) }
+        if let kept = central.restoration?.kept { tell(of: kept) }
         guard let restored = state.peripherals.first?.peripheral else { return }
         (sensor, identifier, hasMeasured) = (restored, restored.identifier, true)
         restored.delegate = self
+    }
+
+    private func tell(of kept: BluezRestoration.Kept) {
+        output.report(
+            .handedOver(
+                missed: kept.missedEvents, dropped: kept.droppedEvents, repeatsFirst: kept.repeatsFirst))
+        output.say(
+            Line("A keeper has continued meanwhile; \(kept.missedEvents) events follow", .green)
+                + Line(kept.droppedEvents == 0 ? "; nothing was dropped" : "; it had no room for ")
+                + Line(kept.droppedEvents == 0 ? "" : "\(kept.droppedEvents) values", .yellow)
+                + Line(kept.repeatsFirst ? "; the first event comes again" : ""))
     }
 
     /// The sensor was restored from an earlier process, or after a reset: continue after the last completed step.
@@ -197,6 +217,14 @@ final class HeartRateCommand: CentralCommand, CBPeripheralDelegate {
     override func end() -> Bool {
         // A service manager's SIGTERM does not end the work: the next process continues.
         if options.restore != nil, ending == .terminated { return false }
+        if options.keeper != nil {
+            // The keeper ends the link. Later, because a callback may be running, which keeps the manager.
+            after(0) { [self] _ in
+                releaseManager()
+                quit()
+            }
+            return true
+        }
         if options.restore != nil, central?.state == .poweredOn { central?.stopScan() }
         guard let sensor, let central, central.state == .poweredOn, sensor.state != .disconnected else { return false }
         central.cancelPeripheralConnection(sensor)

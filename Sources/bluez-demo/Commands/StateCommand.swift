@@ -1,7 +1,7 @@
 import BluezKit
 import Foundation
 
-/// Shows, or deletes, preserved state.
+/// Shows preserved state and what a keeper does, or ends both.
 final class StateCommand: Command {
     private let options: StateOptions
     private let output: Output
@@ -26,10 +26,30 @@ final class StateCommand: Command {
             output.report(.preserved(state))
             for line in state.text { output.say(line) }
         }
-        Program.quit(states.contains { $0.identifier == nil } ? .failure : .success)
+        let isAnswered = showKeeper()
+        Program.quit(isAnswered && states.allSatisfy { $0.identifier != nil } ? .success : .failure)
+    }
+
+    /// - Returns: Whether that could be found out.
+    private func showKeeper() -> Bool {
+        do {
+            let kept = try Keeper.status()
+            if kept == nil { output.say("No keeper is running.") }
+            for status in kept ?? [] where options.directory.map(status.isIn) ?? true {
+                let report = KeeperReport(status)
+                output.report(.keeps(report))
+                for line in report.text { output.say(line) }
+            }
+            return true
+        } catch {
+            output.complain("the keeper cannot be asked: \(error)")
+            return false
+        }
     }
 
     private func discard(_ identifier: String, _ place: [String: Any]) -> Never {
+        func paths() -> Set<String> { Set(BluezPreservedState.all(options: place).map(\.path)) }
+        let before = paths()
         var isDone = false
         for role in BluezPreservedState.Role.allCases {
             isDone = BluezPreservedState.discard(identifier, role, options: place) || isDone
@@ -40,12 +60,28 @@ final class StateCommand: Command {
                     + "`bluez-demo state` lists all")
             Program.quit(.failure)
         }
+        do {
+            let removed = before.subtracting(paths())
+            for status in try Keeper.status() ?? [] where removed.contains(status.statePath) {
+                try Keeper.discard(status.statePath)
+            }
+        } catch {
+            output.complain("the state was deleted, but a keeper may continue: \(error)")
+            Program.quit(.failure)
+        }
         output.report(.discarded(identifier))
         output.say(Line("The state of \(identifier.harmless) was deleted."))
         Program.quit(.success)
     }
 
     func stop(_ status: ExitStatus) { Program.quit(status) }
+}
+
+extension KeeperStatus {
+    fileprivate func isIn(_ directory: String) -> Bool {
+        func plain(_ path: String) -> String { URL(fileURLWithPath: path).standardizedFileURL.path }
+        return plain((statePath as NSString).deletingLastPathComponent) == plain(directory)
+    }
 }
 
 /// One file of preserved state.

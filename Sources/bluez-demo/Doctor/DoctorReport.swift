@@ -11,6 +11,11 @@ struct DoctorReport: Equatable {
     static let testedVersion = BlueZVersion(5, 66)
 
     init(_ found: Surroundings) {
+        checkBluetooth(found)
+        checkKeeper(found)
+    }
+
+    private mutating func checkBluetooth(_ found: Surroundings) {
         guard checkBus(found) else { return }
         // The rfkill switch precedes the adapters because it is the reason why they are off.
         if checkDaemon(found) {
@@ -24,7 +29,7 @@ struct DoctorReport: Equatable {
         checkSockets(found)
     }
 
-    private mutating func add(
+    mutating func add(
         _ name: String, _ verdict: DoctorCheck.Verdict, _ finding: String, _ remedy: String? = nil
     ) {
         checks.append(DoctorCheck(name: name, verdict: verdict, finding: finding, remedy: remedy))

@@ -12,7 +12,7 @@ extension Surroundings {
             || environment("container") != nil
         hasSystemd = access("/run/systemd/system", F_OK) == 0
         isDaemonInstalled = Self.installedDaemons.contains { access($0, X_OK) == 0 }
-        if !onlyBus { sockets = Self.socketFamily() }
+        if !onlyBus { (sockets, keeper) = (Self.socketFamily(), Self.keeper()) }
     }
 
     static let installedDaemons = [

@@ -39,6 +39,23 @@ struct Surroundings: Equatable, Sendable {
         case refused(message: String)
     }
 
+    struct KeeperFindings: Equatable, Sendable {
+        enum Process: Equatable, Sendable {
+            case none
+            case running(managers: Int)
+            /// It has another version, or does not answer.
+            case unusable(message: String)
+        }
+
+        /// Nil: `XDG_RUNTIME_DIR` is not set.
+        var socket: String?
+        /// Nil: there is none.
+        var program: String?
+        var process = Process.none
+        /// The directory of the socket, if others can put one there.
+        var sharedDirectory: String?
+    }
+
     var busAddress = ""
     /// By `DBUS_SYSTEM_BUS_ADDRESS`.
     var isBusChosenByEnvironment = false
@@ -57,6 +74,8 @@ struct Surroundings: Equatable, Sendable {
     var rfkill: [RFKill] = []
     /// Nil: not tried.
     var sockets: SocketFamily?
+    /// Nil: not examined.
+    var keeper: KeeperFindings?
     var isContainer = false
     /// Whether services are systemd's.
     var hasSystemd = true

@@ -3,7 +3,9 @@ import Foundation
 
 /// Events, as reported to programs by `--json`. Documented in Docs/DEMO.md: names and keys do not change.
 enum DemoEvent: Equatable {
+    case started(process: Int32)
     case restored(RestoredState)
+    case handedOver(missed: Int, dropped: Int, repeatsFirst: Bool)
     case state(String)
     case discovered(Advertisement)
     case connecting(UUID, name: String?)
@@ -19,6 +21,7 @@ enum DemoEvent: Equatable {
     case scenario(Scenario)
     case simulating(Scenario, address: String)
     case preserved(PreservedReport)
+    case keeps(KeeperReport)
     case discarded(String)
     case advertising(name: String?, services: [String])
     case subscribed(UUID, String)
@@ -41,8 +44,15 @@ enum DemoEvent: Equatable {
 
     var json: JSONValue {
         switch self {
+        case .started(let process): ["event": "started", "process": .int(Int(process))]
         case .restored(let state): state.json
+        case .handedOver(let missed, let dropped, let repeatsFirst):
+            [
+                "event": "handedOver", "missed": .int(missed), "dropped": .int(dropped),
+                "repeatsFirst": .bool(repeatsFirst),
+            ]
         case .preserved(let report): report.json
+        case .keeps(let report): report.json
         case .discarded(let identifier): ["event": "discarded", "identifier": .string(identifier)]
         case .state(let state): ["event": "state", "state": .string(state)]
         case .discovered(let advertisement): advertisement.json

@@ -16,6 +16,8 @@ final class Output {
     private let errorColour: Bool
     private let isErrorTerminal = isatty(STDERR_FILENO) == 1
     private var isClosed = false
+    /// The file that gets every event.
+    private var log: Int32?
     private var latestBlock: [Line] = []
     /// How often the size of the terminal has changed a moment ago.
     private var resizes = 0
@@ -30,9 +32,24 @@ final class Output {
         self.init(mode: isJSON ? .json : Terminal.isCapable ? .live : .plain, colour: !isJSON && Terminal.wantsColour)
     }
 
+    /// From now on each event is appended to a file as well, in any mode.
+    /// - Returns: The error number if it cannot be opened.
+    func append(to path: String) -> Int32? {
+        let file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o666)
+        guard file >= 0 else { return errno }
+        log = file
+        return nil
+    }
+
     /// For programs: one line of JSON. Nothing in the other modes.
     func report(_ event: DemoEvent) {
-        if mode == .json { write(event.json.description + "\n") }
+        guard mode == .json || log != nil else { return }
+        let line = event.json.description + "\n"
+        if let log, case let error = Terminal.write(line, to: log), error != 0 {
+            self.log = nil
+            close(because: error)
+        }
+        if mode == .json { write(line) }
     }
 
     /// For people: a permanent line. On a terminal it is broken between words where it has to be.

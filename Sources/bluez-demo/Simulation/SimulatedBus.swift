@@ -43,7 +43,8 @@ final class SimulatedBus: @unchecked Sendable {  // holds: never changes, and th
         let devices = Self.devices(of: scenario)
         for device in devices { simulator.add(device) }
         devices.first { $0.address == Self.heartAddress }?.notifyRepeatedly(
-            "2A37", every: .milliseconds(900), value: SimulatedHeart.measurement)
+            "2A37", every: .milliseconds(scenario == .counter ? 100 : 900),
+            value: scenario == .counter ? SimulatedHeart.numbered : SimulatedHeart.measurement)
         if case .crowd(let size) = scenario, size > SimulatedNeighbour.all.count {
             simulator.setCrowd(size - SimulatedNeighbour.all.count)
         }
@@ -68,7 +69,7 @@ final class SimulatedBus: @unchecked Sendable {  // holds: never changes, and th
 
     private static func devices(of scenario: Scenario) -> [VirtualPeripheral] {
         switch scenario {
-        case .heartRate: [SimulatedHeart.peripheral(heartAddress)]
+        case .heartRate, .counter: [SimulatedHeart.peripheral(heartAddress)]
         case .kitchenSink: [.sink()]
         case .card: [SimulatedCard.peripheral()]
         case .examples: [SimulatedHeart.peripheral(heartAddress)] + SimulatedExamples.devices

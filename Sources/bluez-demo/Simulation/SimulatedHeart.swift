@@ -27,12 +27,18 @@ enum SimulatedHeart {
     /// The value of 2A37 for the beat with this number: rate, skin contact, one RR interval, and the energy with every
     /// tenth.
     @Sendable static func measurement(_ beat: Int) -> [UInt8] {
+        measurement(beat, energy: beat % 10 == 9 ? beat / 3 : nil)
+    }
+
+    /// Likewise, with the number of the beat in place of the energy.
+    @Sendable static func numbered(_ beat: Int) -> [UInt8] { measurement(beat, energy: beat) }
+
+    private static func measurement(_ beat: Int, energy: Int?) -> [UInt8] {
         let time = Double(beat)
         let rate = 82 + 13 * sin(time / 19) + 4 * sin(time / 4.3) + 1.5 * sin(time * 1.7)
         let interval = Int((60 / rate * 1024).rounded())
-        let hasEnergy = beat % 10 == 9
-        var value: [UInt8] = [hasEnergy ? 0x1E : 0x16, UInt8(rate.rounded())]
-        if hasEnergy { value += bytes(beat / 3) }
+        var value: [UInt8] = [energy == nil ? 0x16 : 0x1E, UInt8(rate.rounded())]
+        if let energy { value += bytes(energy) }
         return value + bytes(interval)
     }
 

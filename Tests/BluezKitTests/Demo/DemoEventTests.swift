@@ -50,6 +50,29 @@ import Testing
         #expect(DemoEvent.discarded("mine").json.description == #"{"event":"discarded","identifier":"mine"}"#)
     }
 
+    @Test("a program says which process it is, and what a keeper has handed over to it")
+    func writesHandOver() {
+        #expect(DemoEvent.started(process: 7).json.description == #"{"event":"started","process":7}"#)
+        #expect(
+            DemoEvent.handedOver(missed: 5, dropped: 3, repeatsFirst: true).json.description
+                == #"{"event":"handedOver","missed":5,"dropped":3,"repeatsFirst":true}"#)
+    }
+
+    @Test("events are appended to a file, whatever else the output is")
+    func appends() throws {
+        let directory = try TemporaryDirectory()
+        let path = directory.path + "/log"
+        for process: Int32 in [1, 2] {
+            let output = Output(mode: .plain, colour: false)
+            #expect(output.append(to: path) == nil)
+            output.report(.started(process: process))
+        }
+        #expect(
+            try String(contentsOfFile: path, encoding: .utf8)
+                == "{\"event\":\"started\",\"process\":1}\n{\"event\":\"started\",\"process\":2}\n")
+        #expect(Output(mode: .plain, colour: false).append(to: directory.path) == EISDIR)
+    }
+
     @Test("a received card is included in hexadecimal, unless it was written to a file")
     func writesCards() {
         let card = Data([0x41, 0xFF])

@@ -128,6 +128,41 @@ import Testing
         #expect(central.isUsable && central.checks.contains { $0.name == "peripheral" && $0.verdict == .warning })
     }
 
+    @Test("a keeper that cannot be used is a warning with its remedy, since few programs need one")
+    func examinesKeeper() throws {
+        func check(_ change: (inout Surroundings.KeeperFindings) -> Void) throws -> [DoctorCheck] {
+            var keeper = Surroundings.KeeperFindings(socket: "/run/user/7/bluezkit/keeper", program: "/x/keeper")
+            change(&keeper)
+            let report = report { $0.keeper = keeper }
+            let checks = report.checks.filter { $0.name == "keeper" }
+            #expect(report.isUsable && !checks.isEmpty)
+            for check in checks { #expect((check.verdict == .ok) == (check.remedy == nil), "\(check)") }
+            return checks
+        }
+        #expect(try check { _ in }.map(\.finding) == ["bluezkit-keeper is started when an app needs it (/x/keeper)"])
+        #expect(
+            try check { $0.process = .running(managers: 1) }.map(\.finding) == [
+                "bluezkit-keeper runs, for 1 manager"
+            ])
+        #expect(try check { $0.socket = nil }.first?.finding.hasPrefix("XDG_RUNTIME_DIR is not set") == true)
+        #expect(try check { $0.program = nil }.first?.finding == "bluezkit-keeper is not installed")
+        let other = try check { $0.process = .unusable(message: "it has version 1") }
+        #expect(other.first?.finding == "the bluezkit-keeper that runs cannot be used (it has version 1)")
+        #expect(other.first?.remedy?.hasPrefix("kill $(cat /run/user/7/bluezkit/keeper.lock)") == true)
+        let shared = try check { $0.sharedDirectory = "/tmp" }
+        #expect(shared.map(\.verdict) == [.ok, .warning])
+        #expect(shared.last?.finding == "other users can write to /tmp, where it listens")
+    }
+
+    @Test("a keeper's directory that others can write to is found, also before it is made")
+    func keeperDirectory() throws {
+        let directory = try TemporaryDirectory()
+        #expect(Surroundings.sharedDirectory(of: directory.path + "/keeper") == nil)
+        #expect(Surroundings.sharedDirectory(of: directory.path + "/bluezkit/keeper") == nil)
+        chmod(directory.path, 0o777)
+        #expect(Surroundings.sharedDirectory(of: directory.path + "/bluezkit/keeper") != nil)
+    }
+
     @Test("known faults of the versions of BlueZ and Linux come with their cure, as in Docs/COMPATIBILITY.md")
     func knowsFaults() throws {
         let root = URL(fileURLWithPath: #filePath).appending(path: "../../../..").standardized

@@ -111,6 +111,7 @@ import Testing
         #expect(try scenario("simulate") == .heartRate)
         #expect(try scenario("simulate kitchen-sink") == .kitchenSink)
         #expect(try scenario("simulate crowd 300") == .crowd(300))
+        #expect(try scenario("simulate counter") == .counter)
         #expect(complaint("simulate crowd 0") == "crowd needs a number from 1 to 10000, not '0'")
         #expect(complaint("simulate crowd 1 2") == "simulate does not take '2'")
         #expect(complaint("simulate heart-rate 3") == "simulate does not take '3'")
@@ -158,6 +159,20 @@ import Testing
             return
         }
         #expect(options.discard == "mine" && options.directory == "/x" && common.isJSON)
+    }
+
+    @Test("with a keeper there is a restore identifier; it starts this program, or a unit")
+    func readsKeeper() throws {
+        func options(_ line: String) throws -> HeartRateOptions? {
+            guard case .heartRate(let options, _) = try parse("heart-rate " + line) else { return nil }
+            return options
+        }
+        #expect(try options("--restore")?.keeper == nil)
+        let plain = try options("--keeper --log beats.json")
+        #expect(plain?.keeper != nil && plain?.restore == "heart-rate" && plain?.log == "beats.json")
+        let unit = try options("--keeper-unit heart.service --restore mine")
+        #expect(unit?.keeper == .unit("heart.service") && unit?.restore == "mine" && unit?.log == nil)
+        #expect(try options("--keeper --keeper-unit heart.service")?.keeper == .unit("heart.service"))
     }
 
     @Test(
@@ -219,6 +234,16 @@ import Testing
                 "--restore needs devices that outlive this program, and those of --simulated do not: "
                     + "run `bluez-demo simulate` in another terminal"
             ),
+            (
+                "heart-rate --simulated --keeper",
+                "--keeper needs devices that outlive this program, and those of --simulated do not: "
+                    + "run `bluez-demo simulate` in another terminal"
+            ),
+            (
+                "heart-rate --keeper-unit heart",
+                "--keeper-unit needs the name of a unit such as heart-rate.service, not 'heart'"
+            ),
+            ("heart-rate --keeper=heart.service", "--keeper takes no value"),
             ("state mine", "state does not take 'mine'"),
             ("state --simulated", "state has no option --simulated; it needs no Bluetooth"),
             ("simulate --simulated", "simulate has no option --simulated; it needs no Bluetooth"),

@@ -13,4 +13,12 @@ import Testing
             #expect(measurement.contact == .detected && measurement.rrIntervals.count == 1)
         }
     }
+
+    @Test("numbered measurements have the number of the beat in place of the energy")
+    func numbers() throws {
+        for beat in [0, 1, 10, 255, 256, 65_535] {
+            let measurement = try HeartRateMeasurement(Data(SimulatedHeart.numbered(beat)))
+            #expect(measurement.energyExpended.map(Int.init) == beat && measurement.rrIntervals.count == 1)
+        }
+    }
 }
