@@ -23,7 +23,11 @@ final class CentralManagerCore: CentralBackend, EventSource, Recipient, @uncheck
 
         struct Claims: Codable, Equatable, Sendable {
             let directory: StateDirectory
-            let period: Duration
+            /// Not a `Duration`: any number may come from another process.
+            private let seconds: Double
+            var period: Duration { .seconds(seconds.isFinite ? min(max(seconds, 0), 1e6) : 0) }
+
+            init(directory: StateDirectory, seconds: Double) { (self.directory, self.seconds) = (directory, seconds) }
         }
     }
 

@@ -122,8 +122,8 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         configuration.statePath = book?.path
         if let directory = book?.directory {
             let choice = (options?[BluezManagerOptionClaimPeriodKey] as? NSNumber)?.doubleValue
-            let period = choice.flatMap { $0.isFinite ? Duration.seconds(min(max($0, 0), 1e6)) : nil }
-            configuration.claims = .init(directory: directory, period: period ?? BlueZTiming.Preservation().claims)
+            let seconds = choice.flatMap { $0.isFinite ? $0 : nil } ?? BlueZTiming.Preservation().claims / .seconds(1)
+            configuration.claims = .init(directory: directory, seconds: seconds)
         }
         configuration.mayPowerCycle = bool(options?[BluezManagerOptionMayPowerCycleKey])
         configuration.usesNotificationSockets = bool(options?[BluezManagerOptionNotificationSocketsKey])

@@ -22,8 +22,12 @@ final class AppProcess: Sendable {
 
     /// Calls `body` once, on `queue`, when it has ended: who has started it has been told by then. Its sockets are
     /// closed before that.
-    func whenEnded(on queue: DispatchQueue, _ body: @escaping @Sendable () -> Void) {
-        guard descriptor >= 0 else { return queue.async(execute: body) }
+    /// - Returns: To be cancelled if that is of no interest any more; nil: it cannot be.
+    func whenEnded(on queue: DispatchQueue, _ body: @escaping @Sendable () -> Void) -> (any DispatchSourceRead)? {
+        guard descriptor >= 0 else {
+            queue.async(execute: body)
+            return nil
+        }
         let source = DispatchSource.makeReadSource(fileDescriptor: descriptor, queue: queue)
         source.setEventHandler {
             source.cancel()
@@ -31,5 +35,6 @@ final class AppProcess: Sendable {
         }
         source.setCancelHandler { [self] in withExtendedLifetime(self) {} }
         source.activate()
+        return source
     }
 }

@@ -46,8 +46,13 @@ struct EventLog {
     }
 
     var limits: Limits
-    private(set) var entries: [Entry] = []
+    /// In the order of their numbers. Those before `start` are gone.
+    private var all: [Entry] = []
+    private var start = 0
+    var entries: ArraySlice<Entry> { all[start...] }
     private(set) var size = 0
+    /// Of the entries.
+    private var requests = 0
     /// The number of the last event.
     private(set) var last: UInt64 = 0
     /// Values and discoveries that did not fit, and the number of the last of them.
@@ -62,36 +67,57 @@ struct EventLog {
     }
 
     mutating func append(_ entry: Entry) {
-        entries.append(entry)
+        all.append(entry)
         size += entry.size
+        if entry.isRequest { requests += 1 }
         while entries.count > limits.events || size > limits.bytes {
             // Requests are refused after some seconds.
-            let found = entries.firstIndex(where: \.isRequest) ?? entries.firstIndex(where: \.mayBeDropped)
-            guard let oldest = found else { return }
-            dropped = (dropped.count + 1, entries[oldest].number)
+            let found = requests > 0 ? entries.firstIndex(where: \.isRequest) : nil
+            guard let oldest = found ?? entries.firstIndex(where: \.mayBeDropped) else { return }
+            dropped = (dropped.count + 1, all[oldest].number)
             remove(at: oldest)
         }
     }
 
-    private mutating func remove(at index: Int) { forget(entries.remove(at: index)) }
+    /// Most often it is one of the first.
+    private mutating func remove(at index: Int) {
+        forget(all[index])
+        for place in stride(from: index, to: start, by: -1) { all[place] = all[place - 1] }
+        removeFirst(1)
+    }
+
+    /// They are gone; their memory goes when they are the greater part.
+    private mutating func removeFirst(_ count: Int) {
+        start += count
+        guard start > 256, start > all.count / 2 else { return }
+        all.removeFirst(start)
+        start = 0
+    }
+
+    private mutating func removeAll(where isGone: (Entry) -> Bool) {
+        let rest = entries.filter { !isGone($0) }
+        for entry in entries where isGone(entry) { forget(entry) }
+        (all, start) = (rest, 0)
+    }
 
     private mutating func forget(_ entry: Entry) {
         size -= entry.size
+        if entry.isRequest { requests -= 1 }
         entry.frame.closeDescriptors()
     }
 
     /// The first event after that number.
     func entry(after number: UInt64) -> Entry? {
         let index = index(after: number)
-        return index < entries.count ? entries[index] : nil
+        return index < all.count ? all[index] : nil
     }
 
     /// Numbers rise, with gaps.
     private func index(after number: UInt64) -> Int {
-        var (low, high) = (0, entries.count)
+        var (low, high) = (start, all.count)
         while low < high {
             let middle = (low + high) / 2
-            if entries[middle].number > number { high = middle } else { low = middle + 1 }
+            if all[middle].number > number { high = middle } else { low = middle + 1 }
         }
         return low
     }
@@ -99,25 +125,25 @@ struct EventLog {
     /// The callbacks of the events up to this one have returned.
     mutating func trim(upTo delivered: UInt64) {
         if delivered >= dropped.last { dropped = (0, 0) }
-        let count = index(after: delivered)
-        guard count > 0 else { return }
-        for entry in entries[..<count] { forget(entry) }
-        entries.removeFirst(count)
+        let end = index(after: delivered)
+        guard end > start else { return }
+        for entry in all[start..<end] { forget(entry) }
+        removeFirst(end - start)
     }
 
     /// The app has died: what only that process could have used is gone, and of each peripheral that was discovered the
     /// last report counts.
     mutating func appDied() {
         var seen: Set<DeviceIdentity> = []
-        var kept: [Entry] = []
+        var old: Set<UInt64> = []
         for entry in entries.reversed() {
             switch entry.kind {
-            case .passing: forget(entry)
-            case .discovery(let identity) where !seen.insert(identity).inserted: forget(entry)
-            default: kept.append(entry)
+            case .passing: old.insert(entry.number)
+            case .discovery(let identity) where !seen.insert(identity).inserted: old.insert(entry.number)
+            default: break
             }
         }
-        entries = kept.reversed()
+        if !old.isEmpty { removeAll { old.contains($0.number) } }
     }
 
     /// An earlier report of the peripheral that a new one replaces, while there is no app.
@@ -138,24 +164,16 @@ struct EventLog {
 
     /// The app has ended its scan.
     mutating func forgetDiscoveries() {
-        func isOne(_ entry: Entry) -> Bool { if case .discovery = entry.kind { true } else { false } }
-        for entry in entries where isOne(entry) { forget(entry) }
-        entries.removeAll(where: isOne)
+        removeAll { if case .discovery = $0.kind { true } else { false } }
     }
 
     /// Requests of centrals that cannot be answered any more.
     mutating func forgetRequests(but tickets: Set<UInt64>) {
-        func isOver(_ entry: Entry) -> Bool {
-            if case .request(let ticket) = entry.kind { !tickets.contains(ticket) } else { false }
-        }
-        for entry in entries where isOver(entry) { forget(entry) }
-        entries.removeAll(where: isOver)
+        if requests == 0 { return }
+        removeAll { if case .request(let ticket) = $0.kind { !tickets.contains(ticket) } else { false } }
     }
 
-    mutating func removeAll() {
-        for entry in entries { forget(entry) }
-        entries = []
-    }
+    mutating func removeAll() { removeAll { _ in true } }
 
     /// How many events after this one did not fit.
     func dropped(after delivered: UInt64) -> Int {

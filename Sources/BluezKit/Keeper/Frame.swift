@@ -28,8 +28,8 @@ struct Frame {
     }
 
     static let headSize = 6
-    /// In bytes. More is not believed.
-    static let longestBody = 64 << 20
+    /// In bytes: a hello has all that an app has preserved. More is not believed.
+    static let longestBody = 24 << 20
 
     let kind: Kind
     var body: Data
@@ -51,6 +51,8 @@ struct Frame {
 struct FrameReader {
     enum Failure: Error { case malformed }
 
+    private static let mostDescriptors = 256
+
     private var bytes = Data()
     /// How many of the bytes were cut off already.
     private var start = 0
@@ -70,6 +72,8 @@ struct FrameReader {
     /// The next frame that is complete.
     mutating func next() throws(Failure) -> Frame? {
         let rest = bytes.dropFirst(start)
+        // Those of a few frames.
+        guard descriptors.count <= Self.mostDescriptors else { throw .malformed }
         guard rest.count >= Frame.headSize else { return nil }
         let (length, count) = (Int(clamping: rest.littleEndian(UInt32.self, at: 0)), Int(rest[rest.startIndex + 5]))
         guard length <= Frame.longestBody, let kind = Frame.Kind(rawValue: rest[rest.startIndex + 4]) else {

@@ -96,6 +96,8 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
 
     private func attach(_ connection: KeeperConnection) {
         relaunching.appCame(at: Self.now)
+        looks.ending?.cancel()
+        looks.ending = nil
         (self.connection, isWelcome) = (connection, false)
         (history.since, history.reason, history.hasGivenUp) = (Date(), nil, false)
         connection.onFrame = { [weak self] in self?.receive($0) }
@@ -145,6 +147,8 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
         var count: UInt32 = 0
         var waiting: [UInt32: (HostedState) -> Void] = [:]
         let found = Protected<[UInt32: HostedState]>([:])
+        /// Waits for the end of a process.
+        var ending: (any DispatchSourceRead)?
     }
 
     private func welcome(_ handOver: HandOver?) {
@@ -187,7 +191,7 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
         log.appDied()
         role.appDied()
         // If it is started before systemd has noticed its end, nothing is started.
-        ended.process.whenEnded(on: queue) { [weak self] in self?.processEnded() }
+        looks.ending = ended.process.whenEnded(on: queue) { [weak self] in self?.processEnded() }
     }
 
     private func processEnded() {
@@ -243,6 +247,7 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
         connection?.end()
         connection = nil
         log.removeAll()
+        looks.ending?.cancel()
         looks = Looks()
         onEnd?()
     }

@@ -48,11 +48,13 @@ package enum Keeper {
         guard let path else { throw .noDirectory }
         // Another program may be starting it at the same time, and then it may not listen yet; or one that was idle is
         // ending.
-        for attempt in 0..<150 {
-            if attempt > 1 { usleep(20_000) }
+        let end = DispatchTime.now().later(by: patience)
+        repeat {
             if let socket = try connect(path) { return socket }
-            try start()
-        }
+            try start(until: end)
+            if let socket = try connect(path) { return socket }
+            usleep(20_000)
+        } while .now() < end
         throw .notStarted("it does not listen at \(path)")
     }
 
@@ -73,8 +75,9 @@ package enum Keeper {
             case .notReady: throw .noAnswer
             case .ended: return nil  // it is just ending
             }
-            guard let frame = try? reader.next() else { continue }
-            let version = frame.greeting
+            let frame: Frame?
+            do throws(FrameReader.Failure) { frame = try reader.next() } catch { throw .noAnswer }
+            guard let version = frame?.greeting else { continue }
             guard version == BorderFormat.version || isOfAnyVersion else { throw .otherVersion(version) }
             return socket
         }
@@ -107,14 +110,21 @@ package enum Keeper {
     package static func isServed(_ path: String) -> Bool { reach(path) != nil }
 
     /// Starts it, and waits until it listens.
-    private static func start() throws(Failure) {
+    private static func start(until end: DispatchTime) throws(Failure) {
         guard let program else { throw .noProgram }
         let pid: pid_t
         do throws(POSIXError) { pid = try spawn([program, "--detach"]) } catch {
             throw .notStarted("\(program): \(error.localizedDescription)")
         }
         var status: Int32 = 0
-        while waitpid(pid, &status, 0) < 0, errno == EINTR {}
+        while case let ended = waitpid(pid, &status, WNOHANG), ended == 0 || ended < 0 && errno == EINTR {
+            if .now() > end {
+                kill(pid, SIGKILL)
+                waitpid(pid, nil, 0)
+                throw .notStarted("\(program): it does not say that it listens")
+            }
+            usleep(2000)
+        }
         // An app that waits for all of its children may have taken the status.
         guard status == 0 else { throw .notStarted("\(program): exit status \(status >> 8 & 0xFF)") }
     }

@@ -14,6 +14,7 @@ final class KeeperConnection: @unchecked Sendable {  // holds: confined to the q
     private var waiting: [Frame] = []
     /// The other side has ended. What it has sent before is still to be read.
     private var takesNothing = false
+    private var endsWhenSent = false
     var onFrame: ((Frame) -> Void)?
     var onEnd: (() -> Void)?
     var onRoom: (() -> Void)?
@@ -64,10 +65,16 @@ final class KeeperConnection: @unchecked Sendable {  // holds: confined to the q
         if rest == nil { write() }
     }
 
+    /// Likewise, and the connection ends after it.
+    func sendLast(_ frame: Frame) {
+        (onFrame, endsWhenSent) = (nil, true)
+        send(frame)
+    }
+
     private func write() {
         while reading != nil, !takesNothing {
             if rest == nil {
-                guard !waiting.isEmpty else { return roomAgain() }
+                guard !waiting.isEmpty else { return endsWhenSent ? end() : roomAgain() }
                 let frame = waiting.removeFirst()
                 rest = (frame.bytes[...], frame.descriptors)
             }
@@ -78,6 +85,8 @@ final class KeeperConnection: @unchecked Sendable {  // holds: confined to the q
             case .ended:
                 writing?.cancel()
                 (writing, rest, waiting, takesNothing) = (nil, nil, [], true)
+                // All that it has sent is there.
+                queue.async { [self] in readAll() }
             }
         }
     }

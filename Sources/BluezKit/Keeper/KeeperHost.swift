@@ -13,6 +13,7 @@ package final class KeeperHost: @unchecked Sendable {  // holds: confined to `qu
     private var strangers: [ObjectIdentifier: KeeperConnection] = [:]
 
     private let journal: KeeperJournal?
+    private var isWriting = false
 
     /// - Parameter journal: Where what it hosts is written down; nil: nowhere.
     package init(journal: KeeperJournal? = nil) { self.journal = journal }
@@ -104,14 +105,14 @@ package final class KeeperHost: @unchecked Sendable {  // holds: confined to `qu
             host(hello, connection)
         case .status:
             let all = managers.values.map(\.status).sorted { $0.statePath < $1.statePath }
-            connection.send(Frame(kind: .answer, body: try BorderFormat.encode(all).bytes))
+            connection.sendLast(Frame(kind: .answer, body: try BorderFormat.encode(all).bytes))
         case .discard:
             let path = String(decoding: frame.body, as: UTF8.self)
             let found = managers.values.filter { $0.hello.statePath == path }
             for manager in found { manager.readAll() }
             guard found.allSatisfy({ !$0.hasApp }) else { return refuse(connection, "the app is running") }
             for manager in found { manager.end() }
-            connection.send(Frame(kind: .answer, body: Data()))
+            connection.sendLast(Frame(kind: .answer, body: Data()))
         default: throw FrameReader.Failure.malformed
         }
     }
@@ -148,8 +149,14 @@ package final class KeeperHost: @unchecked Sendable {  // holds: confined to `qu
     }
 
     private func managersChanged() {
-        journal?.write(managers.values.map(\.hello))
         idleChanged()
+        guard let journal, !isWriting else { return }
+        isWriting = true
+        // Once for all that are waiting.
+        queue.async { [self] in
+            isWriting = false
+            journal.write(managers.values.map(\.hello))
+        }
     }
 
     private func make(_ hello: KeeperHello) -> (any HostedApp)? {
@@ -160,7 +167,6 @@ package final class KeeperHost: @unchecked Sendable {  // holds: confined to `qu
     }
 
     private func refuse(_ connection: KeeperConnection, _ reason: String) {
-        connection.send(Frame(kind: .refusal, body: Data(reason.utf8)))
-        connection.end()
+        connection.sendLast(Frame(kind: .refusal, body: Data(reason.utf8)))
     }
 }

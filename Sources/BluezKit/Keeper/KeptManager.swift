@@ -18,6 +18,8 @@ final class KeptManager<Side: KeptSide>: Backend, @unchecked Sendable {
     /// does not.
     private static var mostFailures: Int { 4 }
     private static var lasting: Duration { .seconds(10) }
+    /// How long it may take to answer, and to take what it is sent.
+    private static var patience: Duration { .seconds(10) }
 
     let timing: BlueZTiming
     let isOnMainQueue: Bool
@@ -61,6 +63,8 @@ final class KeptManager<Side: KeptSide>: Backend, @unchecked Sendable {
         state = Protected(State(hello: hello))
         delivery = KeptDelivery(receive)
         inbox = Inbox(place)
+        // libdispatch ends a process that has no descriptor for its first timer: it gets it while there are some.
+        queue.asyncAfter(deadline: .now().later(by: .milliseconds(1))) {}
     }
 
     deinit { inbox.end() }
@@ -168,7 +172,8 @@ final class KeptManager<Side: KeptSide>: Backend, @unchecked Sendable {
     /// Connects, and tells of the manager.
     private func open() -> KeeperSocket? {
         guard let socket = connect() else { return nil }
-        socket.limitWaiting(to: .seconds(10), receiving: .zero)
+        // Once it has taken the manager, it may be silent.
+        socket.limitWaiting(to: Self.patience, receiving: Self.patience)
         side.begins()
         let isOpen = state.withLock { state in
             guard Self.send(.hello, state.hello, to: socket) else { return false }
@@ -191,7 +196,9 @@ final class KeptManager<Side: KeptSide>: Backend, @unchecked Sendable {
         do {
             while case .bytes = socket.receive(into: &reader, waits: true) {
                 var events: [KeptEvent<Event>] = []
+                let isNew = page == nil
                 while let frame = try reader.next() { try take(frame, &page, &events) }
+                if isNew, page != nil { socket.limitWaiting(to: Self.patience, receiving: .zero) }
                 queue.sync { for event in events { add(event) } }
                 flush()
             }

@@ -1,3 +1,4 @@
+import BluezKitRestore
 import CBluezL2CAP
 import Foundation
 import Testing
@@ -91,6 +92,31 @@ import Testing
         #expect(DeliveryPage(descriptor: -1) == nil)
         let page = try #require(DeliveryPage())
         #expect(ftruncate(page.descriptor, 0) != 0, "it is sealed")
+    }
+
+    @Test("what an app says of its time limit is bounded", arguments: [-1e300, 1e300, .infinity, .nan, 30])
+    func claims(seconds: Double) throws {
+        var configuration = CentralManagerCore.Configuration()
+        configuration.claims = .init(directory: StateDirectory(path: "/"), seconds: seconds)
+        let (bytes, _) = try BorderFormat.encode(configuration)
+        let period = try #require(try BorderFormat.decode(CentralManagerCore.Configuration.self, from: bytes).claims)
+            .period
+        #expect(period >= .zero && period <= .seconds(1_000_000))
+    }
+
+    @Test("a full log of many thousand events is kept in order, however it fills and empties")
+    func turnsOver() throws {
+        var log = BluezKit.EventLog(limits: .init(events: 500))
+        try entry(&log, .other)
+        for _ in 0..<3000 { try entry(&log, .value) }
+        #expect(log.entries.count == 500 && log.entries.first?.number == 1 && log.entries.last?.number == 3001)
+        #expect(log.entries.dropFirst().map(\.number) == Array(2503...3001))
+        for delivered in stride(from: UInt64(2510), through: 3001, by: 7) {
+            log.trim(upTo: delivered)
+            #expect(log.entries.first.map { $0.number == delivered + 1 } ?? (delivered == 3001))
+            #expect(log.entry(after: 0)?.number == log.entries.first?.number)
+        }
+        #expect(log.size == log.entries.map(\.size).reduce(0, +))
     }
 
     // MARK: The log
