@@ -12,7 +12,8 @@ extension Scenarios {
     @Suite struct AbandonedCallScenarios {
         // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.
         @Test(
-            "CN-15 O-45 a manager is released while bluetoothd hangs: what it has asked for ends, and pairings are not refused"
+            "CN-15 O-45 a manager is released while bluetoothd hangs: what it has asked for ends, and pairings are not refused",
+            seesCore
         )
         func released() async throws {
             let world = try await Worlds.make()
@@ -25,7 +26,7 @@ extension Scenarios {
         }
 
         // BlueZ answers no `RegisterApplication` that `UnregisterApplication` overtakes.
-        @Test("PB-6 O-45 managers that are released while they add a service leave no connection to the bus")
+        @Test("PB-6 O-45 managers that are released while they add a service leave no connection to the bus", seesCore)
         func releasedWhileAdding() async throws {
             let world = try await Worlds.make()
             var connections: [WeakConnection] = []

@@ -311,6 +311,7 @@ extension Scenarios {
         /// The simulator makes our first attempt fail as well.
         @Test(
             "O-43 CN-2 our attempt conflicts with another program's: the link is that program's, and left alone",
+            seesCore,
             arguments: Worlds.isRig ? [false] : [false, true])
         func foreignAttempt(afterFailure: Bool) async throws {
             let world = try await Worlds.make()
@@ -419,7 +420,7 @@ extension Scenarios {
             #expect(watcher.count { if case .connectionEvent = $0 { true } else { false } } == 3)
         }
 
-        @Test("O-43 two programs on one link: cancelling one keeps the other's; the last cancel ends it")
+        @Test("O-43 two programs on one link: cancelling one keeps the other's; the last cancel ends it", seesCore)
         func twoPrograms() async throws {
             let world = try await Worlds.make()
             let one = Central(world)

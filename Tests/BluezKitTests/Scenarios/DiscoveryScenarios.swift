@@ -139,7 +139,9 @@ extension Scenarios {
             try await second.disconnect(peripheral)
         }
 
-        @Test("D10 SC-4 ST-6 a controller falls silent: a restart, then a power cycle, and devices are heard again")
+        @Test(
+            "D10 SC-4 ST-6 a controller falls silent: a restart, then a power cycle, and devices are heard again",
+            seesCore)
         func deafController() async throws {
             let world = try await Worlds.make()
             LogCapture.shared.forget()

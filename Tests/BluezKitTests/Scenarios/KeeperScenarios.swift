@@ -6,7 +6,7 @@ private let beforeTasks: Comment = "a value that waits for a task of CoreBluetoo
 
 /// What a keeper does for an app that has died.
 extension Scenarios {
-    @Suite(.serialized) struct KeeperScenarios {
+    @Suite(.serialized, .enabled(if: !isHosted, "it has keepers of its own")) struct KeeperScenarios {
         /// A world, a directory for the state, and a keeper.
         private struct Stage {
             let stage: RestorationScenarios.Stage

@@ -217,7 +217,7 @@ extension Scenarios {
         }
 
         // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.
-        @Test("CN-14 both devices show a number, and the app confirms it", arguments: [true, false])
+        @Test("CN-14 both devices show a number, and the app confirms it", seesCore, arguments: [true, false])
         func compares(areEqual: Bool) async throws {
             let shown = EventLog<String>()
             var pairing = BluezPairing()
@@ -236,7 +236,9 @@ extension Scenarios {
             #expect(shown.all.count == 1 && shown.all.allSatisfy { $0.count == 6 })
         }
 
-        @Test("CN-14 the peripheral refuses to pair: the link ends, an error or the log says why, and there is no bond")
+        @Test(
+            "CN-14 the peripheral refuses to pair: the link ends, an error or the log says why, and there is no bond",
+            seesCore)
         func peripheralRefuses() async throws {
             let setting = try await prepare("reject", .justWorks)
             try await setting.expectFailedPairing(isKnown: setting.hasReasons)

@@ -3,7 +3,7 @@ import Testing
 
 /// What a keeper does for a peripheral that has died.
 extension Scenarios {
-    @Suite(.serialized) struct PublishingKeeperScenarios {
+    @Suite(.serialized, .enabled(if: !isHosted, "it has keepers of its own")) struct PublishingKeeperScenarios {
         private typealias Peripheral = PeripheralRestorationScenarios
 
         /// A world, a directory for the state, and a keeper.

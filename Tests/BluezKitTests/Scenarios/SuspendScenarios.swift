@@ -48,6 +48,7 @@ extension Scenarios {
         // Slow: in the rig, both peripherals are connected again, one after the other, only seconds after the resume.
         @Test(
             "CN-9 CN-12 AR-2 AR-4 links end with peripheralDisconnected, once; with auto-reconnect they are back after resume",
+            seesCore,
             arguments: signalsDisconnectReason)
         func links(signalsDisconnectReason: Bool) async throws {
             let world = try await makeWorld(signalsDisconnectReason: signalsDisconnectReason)

@@ -1,7 +1,14 @@
 import BluezKitRestore
 import Foundation
+import Testing
 
 @testable import BluezKit
+
+/// Whether each manager has a keeper, in the same process.
+let isHosted = ProcessInfo.processInfo.environment["BLUEZKIT_BORDER"] == "keeper"
+
+/// Of a test that looks into the core of a manager.
+let seesCore: ConditionTrait = .enabled(if: !isHosted, "the core is in a keeper")
 
 /// The core of a manager that has it in this process.
 extension CBCentralManager {
