@@ -11,7 +11,8 @@ import Foundation
 let usage = """
     usage: bluezkit-bench MODE [OPTION...] [main [runloop | glib] | context]
       start                    until Bluetooth is on
-      notify COUNT             options: sockets; restore: with a restore identifier; go: ask for the values by a write;
+      notify COUNT             options: sockets; restore: with a restore identifier; keeper: and with a keeper; go: ask for
+                               the values by a write;
                                latency: how late each comes; managers=N; subscriptions=N
       idle                     subscribe, say so, and stay; options as for notify
       scan [duplicates]
@@ -54,6 +55,7 @@ func makeApps() -> [App] {
 let apps = makeApps()
 var options: [String: Any] = [BluezManagerOptionNotificationSocketsKey: arguments.contains("sockets")]
 if arguments.contains("restore") { options[CBCentralManagerOptionRestoreIdentifierKey] = "bluezkit-bench" }
+if arguments.contains("keeper") { options[BluezManagerOptionKeeperKey] = BluezRelaunch.never }
 for app in apps { app.start(inContext: arguments.contains("context"), options: options) }
 if arguments.contains("runloop") { RunLoop.main.run() }
 if arguments.contains("glib") || arguments.contains("context") {
