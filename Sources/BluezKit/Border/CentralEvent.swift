@@ -12,7 +12,7 @@ enum CentralEvent: Codable, Sendable {
     /// What an earlier process left. The connect of the item at `index` of the plan is that of
     /// ``RestorationPlan/connectionID(at:)``, and the token of its scan is 1.
     indirect case restored(RestorationPlan, adapter: String?)
-    /// What an earlier process left with a keeper, which has gone on with it. Of the app's own side.
+    /// What an earlier process left with a keeper, which has continued. Of the app's own side.
     indirect case handedOver(Snapshot, HandOver)
     indirect case connectionEvent(Coded<CBConnectionEvent>, DeviceIdentity, name: String?)
     /// What comes before it has happened before a keeper asked. Not for an app.

@@ -39,7 +39,7 @@ enum PublishEvent: Codable, Sendable {
     indirect case state(Coded<CBManagerState>, servicesGeneration: UInt64, adapterGeneration: UInt64)
     /// What an earlier process left. Its services have the calls from 1 on, in the order of the plan.
     indirect case restored(RestorationPlan)
-    /// What an earlier process left with a keeper, which has gone on with it. Of the app's own side.
+    /// What an earlier process left with a keeper, which has continued. Of the app's own side.
     indirect case handedOver(Snapshot, HandOver)
     /// What has become of a service.
     /// - isResumed: The app did not add it: it hears of no answer.

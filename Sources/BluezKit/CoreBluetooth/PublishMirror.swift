@@ -77,7 +77,7 @@ final class PublishMirror: @unchecked Sendable {
         }
     }
 
-    /// A keeper has gone on with what the app publishes.
+    /// A keeper has continued what the app publishes.
     func takeOver(_ kept: KeptPublications) {
         shared.withLock { $0.lastTicket = max($0.lastTicket, kept.lastTicket) }
         for subscribers in kept.subscribers {

@@ -127,10 +127,9 @@ final class KeptManager<Side: KeptSide>: Backend, @unchecked Sendable {
         guard let (bytes, descriptors) = try? BorderFormat.encode(message) else { return false }
         let frame = Frame(kind: kind, body: bytes, descriptors: descriptors)
         defer { frame.closeDescriptors() }
-        guard bytes.count <= Frame.longestBody else {
-            Log.warning("\(bytes.count) bytes are too many to be sent to the keeper")
-            return false
-        }
+        // A hello with too much preserved state: the manager does without a keeper, and the log says so then. Not here,
+        // under the lock.
+        guard bytes.count <= Frame.longestBody else { return false }
         if socket.sendAll(frame) { return true }
         socket.shutDown()
         return false

@@ -86,7 +86,7 @@ public struct BluezRestoration: Sendable, CustomStringConvertible {
         channels = plan.channels.map(\.psm)
     }
 
-    /// A keeper has gone on.
+    /// A keeper has continued.
     init(_ snapshot: Snapshot, _ handOver: HandOver) {
         var links: Set<UUID> = []
         if case .central(let work) = handOver.work {

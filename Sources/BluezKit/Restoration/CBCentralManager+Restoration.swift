@@ -125,7 +125,7 @@ extension CBCentralManager {
         tell(plan.scan, restored, plan.items.filter { $0.outcome != .dropped }.map(\.peripheral))
     }
 
-    /// What a keeper has gone on with: the objects are made as the app had them. What it asked for without reaching the
+    /// What a keeper has continued: the objects are made as the app had them. What it asked for without reaching the
     /// keeper is asked for again.
     func takeOver(_ snapshot: Snapshot, _ handOver: HandOver) {
         guard case .central(let work) = handOver.work else { return }
