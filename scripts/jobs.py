@@ -26,6 +26,7 @@ class Job:
         self.alone, self.what, self.check, self.guess = alone, what, check, guess
         self.repeat = repeat or (lambda job: f'scripts/test {job.name}')
         self.state, self.seconds, self.process, self.problem, self.began = 'waiting', 0.0, None, None, 0.0
+        self.processor = 0.0  # seconds of processor time, with that of its processes that have ended
         self.tries, self.second_try = 0, second_try
 
 
@@ -120,7 +121,7 @@ class Runner:
             self.display.say(f'{self.at()} {job.name}: begins{", " + job.what if job.what else ""}')
 
     def look_after(self, job):
-        status, job.seconds = job.process.poll(), time.monotonic() - job.began
+        status, job.seconds = self.status_of(job), time.monotonic() - job.began
         if status is None:
             if job.seconds < job.limit:
                 return
@@ -147,6 +148,15 @@ class Runner:
         self.display.say(f'{self.at()} {mark} {job.name}{self.display.plain}'
                          f' {"FAILED: " + job.problem if job.problem else "passed"} ({duration(job.seconds)})')
 
+    def status_of(self, job):
+        """The exit status, as Popen.poll() returns it, and with it the processor time."""
+        if job.process.returncode is None:
+            ended, status, usage = os.wait4(job.process.pid, os.WNOHANG)
+            if ended:
+                job.process.returncode = os.waitstatus_to_exitcode(status)
+                job.processor += usage.ru_utime + usage.ru_stime
+        return job.process.returncode
+
     def end(self, job):
         for sign in (signal.SIGTERM, signal.SIGKILL):
             try:
@@ -154,7 +164,7 @@ class Runner:
             except (ProcessLookupError, PermissionError):
                 return
             for _ in range(20):
-                if job.process.poll() is not None:
+                if self.status_of(job) is not None:
                     break
                 time.sleep(0.1)
 
