@@ -44,9 +44,10 @@ struct MessageStreamTests {
     // libdbus' time, in which the bus dropped values of peripherals.
     @Test("no message costs much more to check than libdbus takes for it, however it is made")
     func cost() {
-        /// An array with as many of these elements as fit in 2 MB; its elements begin at multiples of 8.
+        /// An array with as many of these elements as fit in 2 MB, or 200 kB; its elements begin at multiples of 8.
         func array(_ element: String, of bytes: [UInt8], padding: Int = 0) -> [UInt8] {
-            let elements = Array(repeatElement(bytes, count: 2_000_000 / bytes.count).joined()).dropLast(padding)
+            let elements = Array(repeatElement(bytes, count: thorough(2_000_000) / bytes.count).joined()).dropLast(
+                padding)
             let length = withUnsafeBytes(of: UInt32(elements.count).littleEndian, Array.init)
             return RandomMessage.signal(signature: "a" + element, body: length + [0, 0, 0, 0] + elements)
         }

@@ -88,7 +88,7 @@ import Testing
             _ = peripheral.beginConnecting(.test())  // the end of one that has had a connection takes locks
             return peripheral
         }
-        for round in 0..<500 {
+        for round in 0..<100 {
             let first = round * 1000
             let living = ProtectedBox((first..<first + 60).map(peripheral))
             DispatchQueue.concurrentPerform(iterations: 2) { thread in
