@@ -6,13 +6,15 @@ import Foundation
 let usage = """
     bluezkit-keeper: Bluetooth continues for apps that are not running.
 
-    USAGE: bluezkit-keeper [--detach]
+    USAGE: bluezkit-keeper [--detach] [--replace]
 
     Apps with BluezKit that ask for a keeper (BluezManagerOptionKeeperKey) start it when they need it, and it ends when
     none does. For apps that are units of systemd, have systemd start it (Packaging/systemd in the source): otherwise it
     is a part of the unit that has started it, and ends with that.
 
       --detach     begin, and return when it listens
+      --replace    end the one that runs first, unless it is newer: apps hear what a restart of bluetoothd tells them,
+                   and what is done for those that are not running is begun again
       --help       this text
       --version    the version
 
@@ -79,7 +81,7 @@ func run(ready: Int32?) throws -> Never {
     try FileManager.default.createDirectory(
         atPath: (path as NSString).deletingLastPathComponent, withIntermediateDirectories: true,
         attributes: [.posixPermissions: 0o700])
-    let host = KeeperHost(journal: KeeperJournal(socket: path))
+    let host = KeeperHost(journal: KeeperJournal(socket: path)) { end("another one takes its place") }
     let isOnly: Bool
     if let socket = givenSocket() {
         // One that an app has started before this socket was there notices that, and ends.
@@ -98,9 +100,13 @@ func run(ready: Int32?) throws -> Never {
         _ = write(ready, "!", 1)
         close(ready)
     }
-    guard isOnly else { exit(ready == nil ? 1 : 0) }
+    guard isOnly else { ready == nil ? fail("another one listens at \(path)") : exit(0) }
     host.whenIdle(for: .seconds(10)) { exit(0) }
     dispatchMain()
+}
+
+func misunderstood() -> Never {
+    fail("\(words.joined(separator: " ")) is not understood; --help shows what is", status: 64)
 }
 
 signal(SIGPIPE, SIG_IGN)
@@ -109,8 +115,10 @@ umask(0o077)
 let words = Array(CommandLine.arguments.dropFirst())
 do {
     switch words.first {
-    case nil: try run(ready: nil)
-    case "--detach" where words.count == 1: try detach()
+    case nil, "--detach", "--replace":
+        guard Set(words).isSubset(of: ["--detach", "--replace"]) else { misunderstood() }
+        if words.contains("--replace") { try Keeper.endRunning() }
+        if words.contains("--detach") { try detach() } else { try run(ready: nil) }
     case "--ready" where words.count == 2:
         setsid()
         closeOthers(but: Int32(words[1]))
@@ -118,6 +126,6 @@ do {
         try run(ready: Int32(words[1]))
     case "--help" where words.count == 1, "-h" where words.count == 1: print(usage)
     case "--version" where words.count == 1: print("bluezkit-keeper \(Keeper.version)")
-    default: fail("\(words.joined(separator: " ")) is not understood; --help shows what is", status: 64)
+    default: misunderstood()
     }
 } catch { fail(error.localizedDescription) }

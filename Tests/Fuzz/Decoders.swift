@@ -119,9 +119,11 @@ enum Decoders {
             rest = rest.dropFirst(Int(first) + 1)
             do {
                 while let frame = try reader.next() {
-                    _ = frame.greeting
+                    _ = frame.version(as: .greeting)
                     _ = try? frame.event(CentralEvent.self)
                     _ = try? frame.event(PublishEvent.self)
+                    _ = try? frame.request(CentralRequest.self)
+                    _ = try? frame.request(PublishRequest.self)
                     _ = try? BorderFormat.decode([KeeperHello].self, from: frame.body)
                     _ = try? BorderFormat.decode(KeeperHello.self, from: frame.body)
                     _ = try? BorderFormat.decode(KeeperWelcome.self, from: frame.body)

@@ -15,6 +15,11 @@ struct Frame {
         case status = 5
         /// Ends what it does for the app with the state file at this path.
         case discard = 6
+        /// Ends the keeper, so that one of the version in it (4 bytes) can take its place.
+        case replace = 7
+        // Requests in a form of their own.
+        case write = 8
+        case update = 9
         // By the keeper.
         /// Its version (4 bytes), before anything else.
         case greeting = 15
@@ -22,9 +27,11 @@ struct Frame {
         case refusal = 17
         /// An event, after its number (8 bytes; 0: it has none).
         case event = 18
-        /// Likewise, ``CentralEvent/value(_:_:_:_:)`` in a form of its own.
-        case value = 19
         case answer = 20
+        // Events in a form of their own, after their numbers.
+        case value = 19
+        case written = 21
+        case sent = 22
     }
 
     static let headSize = 6
@@ -116,54 +123,15 @@ extension Data {
 extension Frame {
     static let greetingSize = headSize + 4
 
-    static var greeting: Frame {
+    /// Of the kind `greeting` or `replace`, with this program's version.
+    static func version(as kind: Kind) -> Frame {
         var body = Data()
         body.append(littleEndian: UInt32(BorderFormat.version))
-        return Frame(kind: .greeting, body: body)
+        return Frame(kind: kind, body: body)
     }
 
-    /// The version in it; 0: there is none.
-    var greeting: Int {
-        kind == .greeting && body.count == 4 ? Int(clamping: body.littleEndian(UInt32.self, at: 0)) : 0
-    }
-
-    /// A value: its number, the attribute, the connect, the link, the peripheral, and the bytes.
-    private static let valueHead = 8 + 4 + 4 + 4 + 8
-
-    /// The event with this number.
-    static func event(_ number: UInt64, _ event: some Codable) throws -> Frame {
-        if case .value(let value, let attribute, let identity, let connectionID)? = event as? CentralEvent {
-            var body = Data(capacity: valueHead + value.count)
-            body.append(littleEndian: number)
-            body.append(littleEndian: attribute.rawValue)
-            body.append(littleEndian: connectionID.request)
-            body.append(littleEndian: connectionID.link)
-            body.append(littleEndian: identity.address | (identity.isRandom ? 1 << 48 : 0))
-            body.append(value)
-            return Frame(kind: .value, body: body)
-        }
-        let (bytes, descriptors) = try BorderFormat.encode(event)
-        var body = Data(capacity: 8 + bytes.count)
-        body.append(littleEndian: number)
-        body.append(bytes)
-        return Frame(kind: .event, body: body, descriptors: descriptors)
-    }
-
-    /// The event in a frame of the kind `event` or `value`. The descriptors are taken over.
-    func event<Event: Codable>(_ type: Event.Type) throws -> (number: UInt64, event: Event) {
-        guard body.count >= 8 else { throw FrameReader.Failure.malformed }
-        let number = body.littleEndian(UInt64.self, at: 0)
-        guard kind == .value else {
-            return (number, try BorderFormat.decode(Event.self, from: Data(body.dropFirst(8)), descriptors))
-        }
-        guard body.count >= Self.valueHead else { throw FrameReader.Failure.malformed }
-        let peer = body.littleEndian(UInt64.self, at: 20)
-        let event = CentralEvent.value(
-            Data(body.dropFirst(Self.valueHead)), AttributeID(rawValue: body.littleEndian(UInt32.self, at: 8)),
-            DeviceIdentity(address: peer, isRandom: peer >> 48 & 1 == 1),
-            ConnectionID(
-                request: body.littleEndian(UInt32.self, at: 12), link: body.littleEndian(UInt32.self, at: 16)))
-        guard let event = event as? Event else { throw FrameReader.Failure.malformed }
-        return (number, event)
+    /// The version in a frame of that kind; 0: there is none.
+    func version(as kind: Kind) -> Int {
+        self.kind == kind && body.count == 4 ? Int(clamping: body.littleEndian(UInt32.self, at: 0)) : 0
     }
 }

@@ -16,6 +16,8 @@ final class HostedCentral: HostedRole, @unchecked Sendable {  // holds: confined
     // What ends with a process of the app: the questions that it was asked, and its channels.
     private var questions: [Int: DeviceIdentity] = [:]
     private var channels: [UInt32: DeviceIdentity] = [:]
+    /// What has become of the writes without response that have come at once.
+    private var gathered: [DeviceIdentity: GatheredProgress] = [:]
 
     init(_ core: CentralManagerCore, in session: Session) { (self.core, self.session) = (core, session) }
 
@@ -68,6 +70,25 @@ final class HostedCentral: HostedRole, @unchecked Sendable {  // holds: confined
             last.request = max(last.request, id.request)
         case .startScan(_, let token): last.scanToken = max(last.scanToken, token)
         default: break
+        }
+    }
+
+    func carryOut(_ message: CentralMessage) {
+        guard case .perform(.writeWithoutResponse, let identity, let connectionID) = message.request else {
+            return core.send(message.request, generation: message.generation)
+        }
+        // On this queue, where the bus is not busy.
+        guard let progress = core.write(message.request, on: connectionID), progress != CommandProgress() else {
+            return
+        }
+        gathered[identity, default: GatheredProgress()].add(progress, connectionID)
+    }
+
+    func answers() -> [CentralEvent] {
+        defer { gathered.removeAll(keepingCapacity: true) }
+        return gathered.compactMap { identity, progress in
+            var progress = progress
+            return progress.take().map { .peripheral(identity, .written($0, $1)) }
         }
     }
 

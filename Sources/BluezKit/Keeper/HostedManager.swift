@@ -101,6 +101,7 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
         (self.connection, isWelcome) = (connection, false)
         (history.since, history.reason, history.hasGivenUp) = (Date(), nil, false)
         connection.onFrame = { [weak self] in self?.receive($0) }
+        connection.onPause = { [weak self] in self?.paused() }
         connection.onEnd = { [weak self, weak connection] in self?.appDied(connection) }
         connection.onRoom = { [weak self] in self?.pump() }
     }
@@ -164,12 +165,11 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
         do {
             if frame.kind != .request { frame.closeDescriptors() }
             switch frame.kind {
-            case .request:
-                let message = try BorderFormat.decode(
-                    RequestMessage<Role.Request>.self, from: frame.body, frame.descriptors)
+            case .request, .write, .update:
+                let message = try frame.request(Role.Request.self)
                 role.asked(message.request)
                 known.hasAsked = true
-                core.send(message.request, generation: message.generation)
+                role.carryOut(message)
                 trim()
             case .query:
                 let connection = connection
@@ -182,6 +182,9 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
             connection?.end()
         }
     }
+
+    /// All that the app has sent by now is carried out.
+    private func paused() { for event in role?.answers() ?? [] { receive(event) } }
 
     private func appDied(_ ended: KeeperConnection?) {
         guard let ended, ended === connection, let role else { return }

@@ -80,6 +80,9 @@ final class HostedPublisher: HostedRole, @unchecked Sendable {  // holds: confin
         }
     }
 
+    func carryOut(_ message: PublishMessage) { core.send(message.request, generation: message.generation) }
+    func answers() -> [PublishEvent] { [] }
+
     func happened(_ event: PublishEvent, hasApp: Bool) {
         switch event {
         case .subscribed(let central, let id): subscribers[id, default: []].append(central)

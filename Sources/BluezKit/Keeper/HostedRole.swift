@@ -25,6 +25,9 @@ protocol HostedRole: AnyObject, Sendable {
     // What becomes of the app.
     /// The app asks for something.
     func asked(_ request: Request)
+    func carryOut(_ message: RequestMessage<Request>)
+    /// What has become by now of what the app has asked for.
+    func answers() -> [Event]
     /// Something has happened, which the app hears now or later.
     func happened(_ event: Event, hasApp: Bool)
     /// The app has delivered a noted event.

@@ -14,7 +14,7 @@ package enum Keeper {
     }
 
     /// Why there is no keeper.
-    enum Failure: Error, CustomStringConvertible {
+    enum Failure: LocalizedError, CustomStringConvertible {
         case noDirectory
         case noProgram
         case notStarted(String)
@@ -34,6 +34,8 @@ package enum Keeper {
             case .refused(let reason): reason
             }
         }
+
+        var errorDescription: String? { description }
     }
 
     /// A connection to the keeper; nil: there is none.
@@ -43,15 +45,22 @@ package enum Keeper {
         return try connect(path, isOfAnyVersion: isOfAnyVersion)
     }
 
-    /// A connection to the keeper, which is started if there is none.
+    /// A connection to the keeper, which is started if there is none, and replaced if it is older.
     static func connectOrStart() throws(Failure) -> KeeperSocket {
         guard let path else { throw .noDirectory }
         // Another program may be starting it at the same time, and then it may not listen yet; or one that was idle is
         // ending.
         let end = DispatchTime.now().later(by: patience)
+        var hasReplaced = false
         repeat {
-            if let socket = try connect(path) { return socket }
-            try start(until: end)
+            do throws(Failure) {
+                if let socket = try connect(path) { return socket }
+                try start(until: end)
+            } catch {
+                guard case .otherVersion(1..<BorderFormat.version) = error, !hasReplaced else { throw error }
+                hasReplaced = true
+                try start("--replace", until: end)
+            }
             if let socket = try connect(path) { return socket }
             usleep(20_000)
         } while .now() < end
@@ -77,7 +86,7 @@ package enum Keeper {
             }
             let frame: Frame?
             do throws(FrameReader.Failure) { frame = try reader.next() } catch { throw .noAnswer }
-            guard let version = frame?.greeting else { continue }
+            guard let version = frame?.version(as: .greeting) else { continue }
             guard version == BorderFormat.version || isOfAnyVersion else { throw .otherVersion(version) }
             return socket
         }
@@ -110,10 +119,10 @@ package enum Keeper {
     package static func isServed(_ path: String) -> Bool { reach(path) != nil }
 
     /// Starts it, and waits until it listens.
-    private static func start(until end: DispatchTime) throws(Failure) {
+    private static func start(_ options: String..., until end: DispatchTime) throws(Failure) {
         guard let program else { throw .noProgram }
         let pid: pid_t
-        do throws(POSIXError) { pid = try spawn([program, "--detach"]) } catch {
+        do throws(POSIXError) { pid = try spawn([program, "--detach"] + options) } catch {
             throw .notStarted("\(program): \(error.localizedDescription)")
         }
         var status: Int32 = 0

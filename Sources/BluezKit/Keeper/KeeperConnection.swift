@@ -16,6 +16,8 @@ final class KeeperConnection: @unchecked Sendable {  // holds: confined to the q
     private var takesNothing = false
     private var endsWhenSent = false
     var onFrame: ((Frame) -> Void)?
+    /// The frames that have come by now were handed over.
+    var onPause: (() -> Void)?
     var onEnd: (() -> Void)?
     var onRoom: (() -> Void)?
 
@@ -51,6 +53,7 @@ final class KeeperConnection: @unchecked Sendable {  // holds: confined to the q
             while reading != nil, let frame = try reader.next() {
                 if let onFrame { onFrame(frame) } else { frame.closeDescriptors() }
             }
+            onPause?()
         } catch { end() }
         return reading != nil
     }
@@ -115,7 +118,7 @@ final class KeeperConnection: @unchecked Sendable {  // holds: confined to the q
         (self.reading, writing, rest, waiting) = (nil, nil, nil, [])
         reader.end()
         let ended = onEnd
-        (onFrame, onEnd, onRoom) = (nil, nil, nil)
+        (onFrame, onPause, onEnd, onRoom) = (nil, nil, nil, nil)
         ended?()
     }
 }

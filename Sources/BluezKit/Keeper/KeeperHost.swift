@@ -14,9 +14,14 @@ package final class KeeperHost: @unchecked Sendable {  // holds: confined to `qu
 
     private let journal: KeeperJournal?
     private var isWriting = false
+    private let replaced: (@Sendable () -> Void)?
 
-    /// - Parameter journal: Where what it hosts is written down; nil: nowhere.
-    package init(journal: KeeperJournal? = nil) { self.journal = journal }
+    /// - Parameters:
+    ///   - journal: Where what it hosts is written down; nil: nowhere.
+    ///   - replaced: Called when another keeper is to take its place; nil: none can.
+    package init(journal: KeeperJournal? = nil, replaced: (@Sendable () -> Void)? = nil) {
+        (self.journal, self.replaced) = (journal, replaced)
+    }
 
     /// Continues what an earlier keeper has left that was killed, for apps that are not running. Before it listens.
     package func resume() {
@@ -93,7 +98,7 @@ package final class KeeperHost: @unchecked Sendable {  // holds: confined to `qu
             do { try answer(frame, connection) } catch { refuse(connection, "it does not understand: \(error)") }
         }
         connection.start()
-        connection.send(.greeting)
+        connection.send(.version(as: .greeting))
     }
 
     private func answer(_ frame: Frame, _ connection: KeeperConnection) throws {
@@ -113,6 +118,13 @@ package final class KeeperHost: @unchecked Sendable {  // holds: confined to `qu
             guard found.allSatisfy({ !$0.hasApp }) else { return refuse(connection, "the app is running") }
             for manager in found { manager.end() }
             connection.sendLast(Frame(kind: .answer, body: Data()))
+        case .replace:
+            guard let replaced, frame.version(as: .replace) >= BorderFormat.version else {
+                return refuse(connection, "the keeper that runs is newer")
+            }
+            journal?.write(managers.values.map(\.hello))
+            connection.send(Frame(kind: .answer, body: Data()))
+            replaced()
         default: throw FrameReader.Failure.malformed
         }
     }

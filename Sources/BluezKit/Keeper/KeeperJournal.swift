@@ -10,7 +10,7 @@ package struct KeeperJournal: Sendable {
     /// What each manager's app has told last.
     func write(_ managers: [KeeperHello]) {
         do {
-            let (bytes, _) = try BorderFormat.encode(managers)
+            let bytes = try JSONEncoder().encode(managers)
             let descriptor = open(path + ".new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
             guard descriptor >= 0 else { throw POSIXError(POSIXErrorCode(rawValue: errno) ?? .EACCES) }
             let file = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
@@ -21,7 +21,13 @@ package struct KeeperJournal: Sendable {
 
     private func read() -> [KeeperHello] {
         guard let content = try? SnapshotStore.content(of: path, mustBeOurs: true) else { return [] }
-        return (try? BorderFormat.decode([KeeperHello].self, from: content)) ?? []
+        // By a keeper of another version, perhaps: what can be read counts.
+        return ((try? JSONDecoder().decode([Readable].self, from: content)) ?? []).compactMap(\.manager)
+    }
+
+    private struct Readable: Decodable {
+        let manager: KeeperHello?
+        init(from decoder: any Decoder) { manager = try? KeeperHello(from: decoder) }
     }
 
     /// No keeper is to continue with this one.

@@ -40,6 +40,16 @@ extension Keeper {
         _ = try ask(socket, Frame(kind: .discard, body: Data(statePath.utf8)))
     }
 
+    /// Ends the keeper that runs, so that this program can take its place. - Throws: Why not: it is newer.
+    package static func endRunning() throws {
+        guard let socket = try running(isOfAnyVersion: true) else { return }
+        _ = try ask(socket, .version(as: .replace))
+        // Its lock is free when its sockets are closed.
+        var reader = FrameReader()
+        defer { reader.end() }
+        while case .bytes = socket.receive(into: &reader, waits: true) {}
+    }
+
     /// The app's manager has its core in this process from now on. Starts no keeper.
     static func leave(_ statePath: String) {
         guard let path else { return }

@@ -106,6 +106,7 @@ final class KeptManager<Side: KeptSide>: Backend, @unchecked Sendable {
     }
 
     var own: Side.Core? { state.withLock { $0.own } }
+    var hello: KeeperHello { state.withLock { $0.hello } }
 
     // MARK: Requests
 
@@ -115,7 +116,7 @@ final class KeptManager<Side: KeptSide>: Backend, @unchecked Sendable {
         let own = state.withLock { state in
             if let kind { state.lasting[kind] = message }
             // Without a keeper it is lost, as what follows the end of Bluetooth.
-            if let socket = state.socket { Self.send(.request, message, to: socket) }
+            if let socket = state.socket { Self.send(try? .request(message), to: socket) }
             return state.own
         }
         own?.send(request, generation: generation)
@@ -123,13 +124,12 @@ final class KeptManager<Side: KeptSide>: Backend, @unchecked Sendable {
 
     /// - Returns: Whether it was taken. If not, the end of the connection is found by who reads.
     @discardableResult
-    private static func send(_ kind: Frame.Kind, _ message: some Codable, to socket: KeeperSocket) -> Bool {
-        guard let (bytes, descriptors) = try? BorderFormat.encode(message) else { return false }
-        let frame = Frame(kind: kind, body: bytes, descriptors: descriptors)
+    private static func send(_ frame: Frame?, to socket: KeeperSocket) -> Bool {
+        guard let frame else { return false }
         defer { frame.closeDescriptors() }
         // A hello with too much preserved state: the manager does without a keeper, and the log says so then. Not here,
         // under the lock.
-        guard bytes.count <= Frame.longestBody else { return false }
+        guard frame.body.count <= Frame.longestBody else { return false }
         if socket.sendAll(frame) { return true }
         socket.shutDown()
         return false
@@ -143,7 +143,7 @@ final class KeptManager<Side: KeptSide>: Backend, @unchecked Sendable {
             guard let socket = state.socket else { return nil }
             state.lastTicket &+= 1
             state.questions[state.lastTicket] = question
-            Self.send(.query, KeeperQuery(ticket: state.lastTicket, query: query), to: socket)
+            Self.send(try? .message(.query, KeeperQuery(ticket: state.lastTicket, query: query)), to: socket)
             return state.lastTicket
         }
         guard let ticket else { return nil }
@@ -175,12 +175,12 @@ final class KeptManager<Side: KeptSide>: Backend, @unchecked Sendable {
         socket.limitWaiting(to: Self.patience, receiving: Self.patience)
         side.begins()
         let isOpen = state.withLock { state in
-            guard Self.send(.hello, state.hello, to: socket) else { return false }
+            guard Self.send(try? .message(.hello, state.hello), to: socket) else { return false }
             if state.isReleased {
                 _ = socket.sendAll(Frame(kind: .release, body: Data()))
                 return false
             }
-            for request in state.lasting.values { Self.send(.request, request, to: socket) }
+            for request in state.lasting.values { Self.send(try? .request(request), to: socket) }
             state.socket = socket
             return true
         }
@@ -217,7 +217,7 @@ final class KeptManager<Side: KeptSide>: Backend, @unchecked Sendable {
             guard let handOver = welcome.handOver else { return }
             let hello = taken()
             if !hello.resumes { events += side.taken(over: handOver, hello.preserved).map { KeptEvent(event: $0) } }
-        case .event, .value:
+        case .event, .value, .written, .sent:
             let (number, event) = try frame.event(Event.self)
             _ = taken()
             guard let heard = side.passed(event) else { return }
@@ -231,7 +231,7 @@ final class KeptManager<Side: KeptSide>: Backend, @unchecked Sendable {
             frame.closeDescriptors()
             let reason = String(decoding: frame.body, as: UTF8.self)
             Log.warning(from: "the keeper", "the keeper refuses the manager: \(reason)")
-        case .greeting, .hello, .request, .query, .release, .status, .discard:
+        case .greeting, .hello, .request, .write, .update, .query, .release, .status, .discard, .replace:
             frame.closeDescriptors()
             throw FrameReader.Failure.malformed
         }

@@ -83,15 +83,20 @@ extension Scenarios {
             "RS-15 killed again and again while numbered values come: each number once, but for the callback that ran",
             Probe.onlyCallbacks(beforeTasks))
         func numbers() async throws {
+            // scripts/keeper-kills asks for more kills, and for a rate.
+            let environment = ProcessInfo.processInfo.environment
+            let rounds = environment["BLUEZKIT_KILLS"].flatMap { Int($0) } ?? 5
+            let rate = environment["BLUEZKIT_KILL_RATE"].flatMap { Int($0) }
+            let count = rate.map { max(10, $0 / 2) } ?? 80
             let stage = try await Stage()
-            let (rounds, count) = (5, 80)
             var probe = try await stage.launchCounting()
             let world = stage.world
             var runs: [[Int]] = []
             for first in stride(from: 0, to: rounds * count, by: count) {
-                async let sent: Void = send(first..<first + count, in: world)
-                try await eventually("\(first + 30) came, after \(runs)") { [probe] in
-                    (numbers(of: probe).last ?? 0) >= first + 30
+                async let sent: Void = send(first..<first + count, rate, in: world)
+                let last = first + Int.random(in: 0..<count - 1)
+                try await eventually("\(last) came, after \(runs.suffix(2))") { [probe] in
+                    (numbers(of: probe).last ?? 0) >= last
                 }
                 try await probe.kill()
                 runs.append(numbers(of: probe))
@@ -100,20 +105,31 @@ extension Scenarios {
             }
             let last = rounds * count - 1
             // On a slow machine a process may hear all that there is before it is killed.
-            try await eventually("\(last) came, after \(runs)") { [probe] in
+            try await eventually("\(last) came, after \(runs.suffix(2))") { [probe] in
                 (numbers(of: probe).last ?? runs.last?.last) == last
             }
             runs.append(numbers(of: probe))
             try await probe.next("state poweredOn")
-            var all: [Int] = []
-            for run in runs { all += run.first == all.last ? Array(run.dropFirst()) : run }
+            var (all, repeated): ([Int], Int) = ([], 0)
+            for run in runs {
+                let isRepeated = run.first != nil && run.first == all.last
+                all += isRepeated ? Array(run.dropFirst()) : run
+                repeated += isRepeated ? 1 : 0
+            }
             #expect(all == Array(0...last), "\(runs)")
+            if rate != nil { print("\(rounds) kills, \(all.count) values, \(repeated) of them twice") }
             try await stage.end(probe, Self.sink, "sink")
         }
 
         /// The sink sends these, each in four bytes, the lowest first.
-        private func send(_ numbers: Range<Int>, in world: any World) async throws {
+        /// - Parameter rate: A second; nil: as fast as it can.
+        private func send(_ numbers: Range<Int>, _ rate: Int?, in world: any World) async throws {
+            let clock = ContinuousClock()
+            let start = clock.now
             for number in numbers {
+                if let rate {
+                    try await clock.sleep(until: start + .seconds(Double(number - numbers.lowerBound) / Double(rate)))
+                }
                 let text = String(UInt32(number).byteSwapped, radix: 16)
                 try await world.control("sink notify 0013 \(String(repeating: "0", count: 8 - text.count))\(text)")
             }
@@ -225,6 +241,42 @@ extension Scenarios {
             }
             try await stage.end(again, heart, "heart")
         }
+
+        #if DEBUG  // where a program can have another version
+        @Test("D10 an app with a newer keeper replaces the one that runs, which continues for the others")
+        func replacedByNewer() async throws {
+            let stage = try await Stage()
+            let starts = stage.stage.directory.path + "/starts"
+            let probe = try await stage.stage.launchFresh(
+                "app", ["--keeper", stage.keeper.socket, "--started", starts])
+            try await stage.stage.beginBeating(probe)
+            try await probe.kill()
+            let newer = ["--border-version", "2"]
+            let other = try stage.stage.launch("other", ["--keeper", stage.keeper.socket] + newer)
+            try await other.next("state poweredOn")
+            try await eventually("the newer keeper starts the dead app") { access(starts, F_OK) == 0 }
+            #expect(!other.all.contains { $0.contains("keeper") }, "the log has nothing to say")
+            let again = try stage.launch(newer)
+            #expect(try await again.next("restored").contains(heart))
+            try await eventually("a value comes") {
+                _ = try await stage.world.control("heart notify 2a37 \(measurement(80))")
+                return again.all.contains { $0.hasPrefix("value 2A37 \(measurement(80))") }
+            }
+            try await stage.end(again, heart, "heart")
+        }
+
+        @Test("an app that is older than the keeper which runs does without it, and the log says why")
+        func newerKeeper() async throws {
+            let stage = try await Stage()
+            let newer = try stage.stage.launch(
+                "newer", ["--keeper", stage.keeper.socket, "--border-version", "2"])
+            try await newer.next("state poweredOn")
+            let probe = try await stage.launchBeating()
+            #expect(probe.all.contains { $0.contains("the one that runs has version 2, and this program 1") })
+            #expect(!newer.all.contains { $0.contains("state resetting") }, "and its keeper is still there")
+            try await stage.end(probe, heart, "heart")
+        }
+        #endif
 
         @Test("without a keeper that can be started the manager restores on its own, and the log says why")
         func noKeeper() async throws {

@@ -17,7 +17,10 @@ extension CBCentralManager {
         return core
     }
 
-    var session: Session { BluezKitTests.session(core.central.bus) }
+    var session: Session {
+        if let kept = backend as? KeptManager<CentralSide> { return .shared(kept.hello.session) }
+        return BluezKitTests.session(core.central.bus)
+    }
 }
 
 extension CBPeripheral {
