@@ -1,7 +1,7 @@
 // Kills a program at the N-th system call that it enters, in whatever thread, counted from the first line that begins
-// with "begin " on its standard output.
+// with "begin " on its standard output, or, where N has a plus sign, from the first one on.
 //
-//     kill-at N PROGRAM [ARGUMENT...]
+//     kill-at [+]N PROGRAM [ARGUMENT...]
 //
 // When the program ends before that, a last line on standard output says "calls M": how many there were.
 #define _GNU_SOURCE
@@ -24,7 +24,7 @@ static int begins_counting(pid_t thread, const struct __ptrace_syscall_info *cal
 }
 
 int main(int argc, char **argv) {
-    if (argc < 3) return fprintf(stderr, "usage: kill-at N PROGRAM [ARGUMENT...]\n"), 64;
+    if (argc < 3) return fprintf(stderr, "usage: kill-at [+]N PROGRAM [ARGUMENT...]\n"), 64;
     const long last = atol(argv[1]);
     const pid_t program = fork();
     if (program == 0) {
@@ -38,7 +38,7 @@ int main(int argc, char **argv) {
     ptrace(PTRACE_SETOPTIONS, program, 0, PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACECLONE | PTRACE_O_EXITKILL);
     ptrace(PTRACE_SYSCALL, program, 0, 0);
 
-    long calls = -1;  // not counting yet
+    long calls = argv[1][0] == '+' ? 0 : -1;  // not counting yet
     for (;;) {
         const pid_t thread = waitpid(-1, &status, __WALL);
         if (thread < 0 && errno == EINTR) continue;
