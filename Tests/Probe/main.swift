@@ -8,7 +8,7 @@ import Foundation
 //     restoration-probe [--restore ID] [--bus ADDRESS] [--state-dir DIR] [--claim SECONDS] [--resume yes|no]
 //                       [--second ID] [--let-go] [--scan-early] [--background] [--follow SERVICE,CHARACTERISTIC]
 //                       [--pair] [--keeper SOCKET [--started FILE | --relaunch unit:NAME | --relaunch bus:NAME]
-//                       [--border-version N]]
+//                       [--border-version N] [--kept-events N]]
 //     restoration-probe --publish ID [--bus ADDRESS] [--state-dir DIR] [--revised] [--keeper SOCKET …]
 //
 // `--async` makes it an app with CoreBluetoothAsync (AsyncProbe.swift), which has
@@ -19,7 +19,8 @@ import Foundation
 // it a peripheral (PublishingProbe.swift), `--revised` a later version of that, which wants encryption. `--keeper` is
 // where a keeper listens that the manager is to have, `--started` a file that gets an x each time that the keeper
 // starts the app, `--relaunch` the unit of the app, or its name on the session bus, which it then takes,
-// `--border-version` that of the library, and of a keeper that this starts (in a debug build).
+// `--border-version` that of the library, and of a keeper that this starts (in a debug build), `--kept-events` how many
+// events a keeper may have for it.
 
 setvbuf(stdout, nil, _IONBF, 0)
 
@@ -52,6 +53,7 @@ func probeOptions(_ arguments: Arguments) -> [String: Any] {
     if let socket = arguments["--keeper"] {
         setenv("BLUEZKIT_KEEPER_SOCKET", socket, 1)
         if let version = arguments["--border-version"] { setenv("BLUEZKIT_BORDER_VERSION", version, 1) }
+        options[BluezManagerOptionKeptEventsKey] = arguments["--kept-events"].flatMap { Int($0) }
         options[BluezManagerOptionKeeperKey] =
             arguments["--started"].map { .command(["/bin/sh", "-c", "printf x >> \($0)"]) }
             ?? arguments.relaunch("unit").map(BluezRelaunch.unit) ?? arguments.relaunch("bus").map(

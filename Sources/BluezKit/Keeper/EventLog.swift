@@ -60,6 +60,9 @@ struct EventLog {
 
     init(limits: Limits = Limits()) { self.limits = limits }
 
+    /// Connects and ends of links are not dropped, and there may be any number of them.
+    var isOverfull: Bool { entries.count > 4 * limits.events || size > 4 * limits.bytes }
+
     /// A number for the next event.
     mutating func newNumber() -> UInt64 {
         last += 1

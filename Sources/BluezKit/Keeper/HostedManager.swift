@@ -12,6 +12,8 @@ protocol HostedApp: AnyObject, Sendable {
     var status: KeeperStatus { get }
     /// Whether no process of the app has delivered an event.
     var isUnheard: Bool { get }
+    /// Whether so much has happened that the next process of the app begins again.
+    var isOverfull: Bool { get }
     var hello: KeeperHello { get }
     /// The first process of the app.
     func begin(with connection: KeeperConnection)
@@ -35,6 +37,7 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
     /// Whether Bluetooth is on, and whether the app has ever asked for anything.
     private var known = (isOn: false, hasAsked: false)
     private var log: EventLog
+    private(set) var isOverfull = false
     private(set) var hello: KeeperHello
     private var relaunching = RelaunchMachine()
     /// That of the app; nil: it has died.
@@ -262,6 +265,7 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
         if let number = role.checkpoint(in: event) { return looked(number) }
         role.happened(event, hasApp: hasApp)
         if let state = role.state(in: event) { known.isOn = state == .poweredOn }
+        if isOverfull { return role.decline(event) }
         let kind = role.kind(of: event)
         if !hasApp {
             switch kind {
@@ -280,12 +284,21 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
                 EventLog.Entry(number: number, kind: kind, frame: try Frame.event(number, event), startsApp: reason))
             if role.isNoted(event) { noted.append((number, event)) }
             if role.isRestoration(event) { restored = number }
+            if log.isOverfull { return beginAgain() }
             pump()
             if !hasApp, let reason {
                 history.reason = history.reason ?? reason
                 act(relaunching.somethingHappened())
             }
         } catch { Log.warning("an event cannot be passed to the app: \(error)") }
+    }
+
+    /// What has happened is forgotten: the app, if it is there, hears what the end of the keeper would tell it.
+    private func beginAgain() {
+        Log.warning("\(log.entries.count) events wait for the app of \(hello.statePath): it begins again without them")
+        isOverfull = true
+        log.removeAll()
+        connection?.end()
     }
 
     /// An event that means nothing to another process, and overtakes others.

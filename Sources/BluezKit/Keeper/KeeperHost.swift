@@ -136,7 +136,7 @@ package final class KeeperHost: @unchecked Sendable {  // holds: confined to `qu
             guard !known.hasApp else { return refuse(connection, "another process of the app has this manager") }
             // One that has come from another keeper, and was not told so, has the numbers of that.
             let isOlder = known.hello.resumes && known.isUnheard
-            if hello.continues(known.hello), !hello.resumes, !isOlder {
+            if hello.continues(known.hello), !hello.resumes, !isOlder, !known.isOverfull {
                 known.handOver(to: connection, hello)
                 return managersChanged()
             }

@@ -178,6 +178,9 @@ import Testing
         let dropped = 22 - log.entries.count
         #expect(log.dropped(after: 0) == dropped)
         #expect(log.dropped(after: 20) <= 1 && log.dropped(after: 22) == 0)
+        #expect(!log.isOverfull)
+        while !log.isOverfull, log.entries.count < 100 { try entry(&log, .other) }
+        #expect(log.isOverfull && log.entries.count < (bySize ? 60 : 26))
     }
 
     @Test("an app dies: what only that process could use is gone, and of a peripheral's reports the last one stays")

@@ -182,6 +182,32 @@ extension Scenarios {
             #expect(again.all.filter { $0.hasPrefix("disconnected") }.count == 1)
         }
 
+        // Connects and ends of links are never dropped one by one.
+        @Test("RS-15 a link ends and is back without an end while the app is dead: that does not fill the keeper")
+        func flaps() async throws {
+            let stage = try await Stage()
+            let probe = try await stage.stage.launchFresh(
+                "app", ["--keeper", stage.keeper.socket, "--kept-events", "3"])
+            probe.send("scan all")
+            try await probe.next("discovered \(heart)")
+            probe.send("stopscan")
+            probe.send("connect \(heart) reconnect")
+            try await probe.next("connected \(heart)")
+            try await probe.kill()
+            for _ in 0..<6 {
+                try await stage.world.control("heart vanish")
+                try await stage.world.awaitConnections("heart", 0)
+                try await stage.world.control("heart return")
+                try await stage.world.awaitConnections("heart", 1)
+            }
+            let again = try stage.launch()
+            try await again.next("restored", heart)
+            try await again.next("state poweredOn")
+            try await eventually("it is connected") { try await again.now().contains("\(heart):connected") }
+            #expect(!again.callbacks.contains("disconnected"), "it begins as without a keeper")
+            try await stage.end(again, heart, "heart")
+        }
+
         @Test(
             "CN-7 an app cancels and exits in the next line: the link ends, although a keeper continues",
             arguments: 0..<3)
