@@ -28,8 +28,18 @@ extension SnapshotStore {
         return lock
     }
 
+    /// Whether a manager of a process has the file at this path. Does not lock it, which would be in the way of one that
+    /// is just beginning.
+    package static func isInUse(_ path: String) -> Bool {
+        var status = stat()
+        guard lstat(lockPath(path), &status) == 0,
+            let locks = try? String(contentsOfFile: "/proc/locks", encoding: .utf8)
+        else { return false }
+        return locks.split(separator: "\n").contains { $0.contains(" FLOCK ") && $0.contains(":\(status.st_ino) ") }
+    }
+
     /// Creates all missing levels, accessible to this user only.
-    static func makeDirectory(_ path: String) throws(Failure) {
+    package static func makeDirectory(_ path: String) throws(Failure) {
         var missing: [String] = []
         var path = path
         while !path.isEmpty, path != "/", mkdir(path, 0o700) != 0, errno == ENOENT {
@@ -56,7 +66,7 @@ extension SnapshotStore {
         }
     }
 
-    static func isOurs(_ status: stat) -> Bool { status.st_uid == geteuid() && status.st_mode & 0o022 == 0 }
+    package static func isOurs(_ status: stat) -> Bool { status.st_uid == geteuid() && status.st_mode & 0o022 == 0 }
 
     static func failure(_ what: String) -> Failure {
         Failure(description: "\(what): \(String(cString: strerror(errno)))")

@@ -6,15 +6,16 @@ import Foundation
 let usage = """
     bluezkit-keeper: Bluetooth continues for apps that are not running.
 
-    USAGE: bluezkit-keeper [--detach] [--replace]
+    USAGE: bluezkit-keeper [--detach] [--replace | --replace-older]
 
     Apps with BluezKit that ask for a keeper (BluezManagerOptionKeeperKey) start it when they need it, and it ends when
     none does. For apps that are units of systemd, have systemd start it (Packaging/systemd in the source): otherwise it
     is a part of the unit that has started it, and ends with that.
 
       --detach     begin, and return when it listens
-      --replace    end the one that runs first, unless it is newer: apps hear what a restart of bluetoothd tells them,
-                   and what is done for those that are not running is begun again
+      --replace    end the one that runs first, unless it is newer, or started by systemd: apps hear what a restart of
+                   bluetoothd tells them, and what is done for those that are not running is begun again
+      --replace-older  the same, but only if it is older
       --help       this text
       --version    the version
 
@@ -50,6 +51,13 @@ func detach() throws {
     guard read(ready[0], &byte, 1) == 1 else { exit(1) }  // it has said why
 }
 
+/// Programs that list processes show the name, which is that of the link by which it was started.
+func rename() {
+    let name = open("/proc/self/comm", O_WRONLY | O_CLOEXEC)
+    _ = write(name, "bluezkit-keeper", 15)
+    close(name)
+}
+
 /// Nothing of the program that has started this one is kept open; the log goes to the system's.
 func leaveTerminal() {
     let null = open("/dev/null", O_RDWR)
@@ -76,20 +84,26 @@ func closeOthers(but ready: Int32?) {
     for descriptor in names.compactMap({ Int32($0) }) where descriptor > 2 && descriptor != ready { close(descriptor) }
 }
 
+/// Where it will listen: in a directory that only this user can write to.
+func preparedPath() throws -> String {
+    guard let path = Keeper.path else { fail("XDG_RUNTIME_DIR is not set, or not absolute") }
+    try Keeper.makeDirectory(of: path)
+    return path
+}
+
 func run(ready: Int32?) throws -> Never {
-    guard let path = Keeper.path else { fail("XDG_RUNTIME_DIR is not set") }
-    try FileManager.default.createDirectory(
-        atPath: (path as NSString).deletingLastPathComponent, withIntermediateDirectories: true,
-        attributes: [.posixPermissions: 0o700])
-    let host = KeeperHost(journal: KeeperJournal(socket: path)) { end("another one takes its place") }
+    let path = try preparedPath()
+    let socket = givenSocket()
+    let host = KeeperHost(
+        journal: KeeperJournal(socket: path), replaced: socket == nil ? { end("another one takes its place") } : nil)
     let isOnly: Bool
-    if let socket = givenSocket() {
+    if let socket {
         // One that an app has started before this socket was there notices that, and ends.
         isOnly = try Keeper.claim(path, waits: true)
         host.resume()
         host.listen(on: socket)
     } else {
-        isOnly = try Keeper.claim(path) && !Keeper.isServed(path)
+        isOnly = try Keeper.claim(path) && !(try Keeper.isServed(path))
         if isOnly {
             host.resume()
             try Keeper.listen(at: path, for: host) { end("\(path), where it has listened, is gone") }
@@ -115,12 +129,16 @@ umask(0o077)
 let words = Array(CommandLine.arguments.dropFirst())
 do {
     switch words.first {
-    case nil, "--detach", "--replace":
-        guard Set(words).isSubset(of: ["--detach", "--replace"]) else { misunderstood() }
-        if words.contains("--replace") { try Keeper.endRunning() }
+    case nil, "--detach", "--replace", "--replace-older":
+        guard Set(words).isSubset(of: ["--detach", "--replace", "--replace-older"]) else { misunderstood() }
+        if words.contains(where: { $0 != "--detach" }) {
+            _ = try preparedPath()
+            try Keeper.endRunning(ifOlder: !words.contains("--replace"))
+        }
         if words.contains("--detach") { try detach() } else { try run(ready: nil) }
     case "--ready" where words.count == 2:
         setsid()
+        rename()
         closeOthers(but: Int32(words[1]))
         chdir("/")
         try run(ready: Int32(words[1]))

@@ -60,6 +60,8 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
         var reason: String?
         var lastStart: (date: Date, reason: String)?
         var hasGivenUp = false
+        /// The app was to be started, and a process that has not come had its file.
+        var isElsewhere = false
     }
 
     init?(_ hello: KeeperHello, on queue: DispatchQueue) {
@@ -102,7 +104,7 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
         looks.ending?.cancel()
         looks.ending = nil
         (self.connection, isWelcome) = (connection, false)
-        (history.since, history.reason, history.hasGivenUp) = (Date(), nil, false)
+        (history.since, history.reason, history.hasGivenUp, history.isElsewhere) = (Date(), nil, false, false)
         connection.onFrame = { [weak self] in self?.receive($0) }
         connection.onPause = { [weak self] in self?.paused() }
         connection.onEnd = { [weak self, weak connection] in self?.appDied(connection) }
@@ -221,6 +223,12 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
         guard let action, hello.relaunch != .never else { return }
         switch action {
         case .start:
+            if SnapshotStore.isInUse(hello.statePath) {
+                // The app's next process is about to come; or this keeper had hung, and it continues without.
+                if history.isElsewhere { return end() }
+                history.isElsewhere = true
+                return wake(after: RelaunchMachine.starting)
+            }
             let reason = history.reason ?? "an event"
             history.lastStart = (Date(), reason)
             Log.debug("starting the app of \(hello.statePath) for \(reason)")

@@ -10,21 +10,49 @@ package enum Keeper {
 
     /// The socket; nil: there is no directory of the user's that ends with the session.
     package static var path: String? {
-        environment("BLUEZKIT_KEEPER_SOCKET") ?? environment("XDG_RUNTIME_DIR").map { $0 + "/bluezkit/keeper" }
+        let path =
+            environment("BLUEZKIT_KEEPER_SOCKET") ?? environment("XDG_RUNTIME_DIR").map { $0 + "/bluezkit/keeper" }
+        return path?.hasPrefix("/") == true ? path : nil
+    }
+
+    /// Makes the directory in which it is to listen. - Throws: Why it cannot listen there.
+    package static func makeDirectory(of path: String) throws {
+        let directory = (path as NSString).deletingLastPathComponent
+        try SnapshotStore.makeDirectory(directory)
+        _ = try checkDirectory(of: path)
+        guard access(directory, W_OK) == 0 else { throw Failure.refused("\(directory) cannot be written to") }
+    }
+
+    /// Nothing is believed or written where another user can replace it.
+    /// - Returns: False: there is no directory.
+    package static func checkDirectory(of path: String) throws(Failure) -> Bool {
+        let directory = (path as NSString).deletingLastPathComponent
+        let parent = (directory as NSString).deletingLastPathComponent
+        var (own, above) = (stat(), stat())
+        guard lstat(directory, &own) == 0, stat(parent, &above) == 0 else { return false }
+        guard own.st_mode & S_IFMT == S_IFDIR, SnapshotStore.isOurs(own) else { throw .unsafeDirectory(directory) }
+        // /tmp is everyone's, but only owners replace what is in it.
+        guard [0, geteuid()].contains(above.st_uid), above.st_mode & 0o022 == 0 || above.st_mode & S_ISVTX != 0 else {
+            throw .unsafeDirectory(parent)
+        }
+        return true
     }
 
     /// Why there is no keeper.
-    enum Failure: LocalizedError, CustomStringConvertible {
+    package enum Failure: LocalizedError, CustomStringConvertible {
         case noDirectory
+        case unsafeDirectory(String)
         case noProgram
         case notStarted(String)
         case otherVersion(Int)
         case noAnswer
         case refused(String)
 
-        var description: String {
+        package var description: String {
             switch self {
             case .noDirectory: "XDG_RUNTIME_DIR is not set"
+            case .unsafeDirectory(let path):
+                "\(path) is not a directory that only this user (\(geteuid())) can write to"
             case .noProgram:
                 "bluezkit-keeper is neither beside this program nor in /usr/libexec (BLUEZKIT_KEEPER names another place)"
             case .notStarted(let reason): "bluezkit-keeper cannot be started: \(reason)"
@@ -35,7 +63,7 @@ package enum Keeper {
             }
         }
 
-        var errorDescription: String? { description }
+        package var errorDescription: String? { description }
     }
 
     /// A connection to the keeper; nil: there is none.
@@ -51,25 +79,27 @@ package enum Keeper {
         // Another program may be starting it at the same time, and then it may not listen yet; or one that was idle is
         // ending.
         let end = DispatchTime.now().later(by: patience)
-        var hasReplaced = false
+        var attempts = 0
         repeat {
             do throws(Failure) {
                 if let socket = try connect(path) { return socket }
                 try start(until: end)
             } catch {
-                guard case .otherVersion(1..<BorderFormat.version) = error, !hasReplaced else { throw error }
-                hasReplaced = true
-                try start("--replace", until: end)
+                guard case .otherVersion(1..<BorderFormat.version) = error, attempts < 3 else { throw error }
+                // Nothing happens if the program is not newer, or if systemd starts the keeper.
+                guard (try? start("--replace-older", until: end)) != nil else { throw error }
             }
-            if let socket = try connect(path) { return socket }
-            usleep(20_000)
+            if attempts > 0 { usleep(20_000) }
+            attempts += 1
         } while .now() < end
         throw .notStarted("it does not listen at \(path)")
     }
 
     /// - Returns: Nil: none listens there.
     private static func connect(_ path: String, isOfAnyVersion: Bool = false) throws(Failure) -> KeeperSocket? {
-        guard let socket = reach(path), socket.peerUser == geteuid() else { return nil }
+        guard try checkDirectory(of: path), let socket = try reach(path), socket.peerUser == geteuid() else {
+            return nil
+        }
         return try greeted(socket, isOfAnyVersion)
     }
 
@@ -107,16 +137,19 @@ package enum Keeper {
     private static let patience: Duration = .seconds(5)
 
     /// - Returns: Nil: none listens there.
-    private static func reach(_ path: String) -> KeeperSocket? {
+    private static func reach(_ path: String) throws(Failure) -> KeeperSocket? {
         let descriptor = Glibc.socket(AF_UNIX, streamKind, 0)
         guard descriptor >= 0 else { return nil }
         let socket = KeeperSocket(descriptor: descriptor)
         socket.limitWaiting(to: patience, receiving: patience)
-        return withAddress(of: path) { Glibc.connect(descriptor, $0, $1) } == 0 ? socket : nil
+        if withAddress(of: path, { Glibc.connect(descriptor, $0, $1) }) == 0 { return socket }
+        // It listens, and has taken no connection for that long.
+        if errno == EAGAIN { throw .noAnswer }
+        return nil
     }
 
     /// Whether connections are taken there: by a keeper, or by systemd, which starts one.
-    package static func isServed(_ path: String) -> Bool { reach(path) != nil }
+    package static func isServed(_ path: String) throws(Failure) -> Bool { try reach(path)?.peerUser == geteuid() }
 
     /// Starts it, and waits until it listens.
     private static func start(_ options: String..., until end: DispatchTime) throws(Failure) {
@@ -149,7 +182,7 @@ package enum Keeper {
     /// - Parameter waits: Until it is the only one.
     /// - Returns: False: another one does.
     package static func claim(_ path: String, waits: Bool = false) throws -> Bool {
-        let descriptor = open(path + ".lock", O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+        let descriptor = open(path + ".lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0o600)
         guard descriptor >= 0 else { throw POSIXError(POSIXErrorCode(rawValue: errno) ?? .EACCES) }
         while flock(descriptor, waits ? LOCK_EX : LOCK_EX | LOCK_NB) != 0 {
             guard errno == EINTR else {
@@ -187,9 +220,9 @@ package enum Keeper {
     private static func makeSocket(at path: String) throws -> Int32 {
         let descriptor = Glibc.socket(AF_UNIX, streamKind, 0)
         guard descriptor >= 0 else { throw POSIXError(.EMFILE) }
-        unlink(path)
-        guard let bound = withAddress(of: path, { bind(descriptor, $0, $1) }), bound == 0,
-            chmod(path, 0o600) == 0, Glibc.listen(descriptor, 64) == 0
+        guard unlink(path) == 0 || errno == ENOENT, fchmod(descriptor, 0o600) == 0,
+            let bound = withAddress(of: path, { bind(descriptor, $0, $1) }), bound == 0,
+            Glibc.listen(descriptor, 64) == 0
         else {
             let reason = POSIXErrorCode(rawValue: errno) ?? .EINVAL
             close(descriptor)

@@ -83,7 +83,7 @@ package final class KeeperHost: @unchecked Sendable {  // holds: confined to `qu
 
     private func greet(_ socket: KeeperSocket) {
         guard socket.peerUser == geteuid() else {
-            return Log.warning("a program of another user has asked for the keeper, and is refused")
+            return Log.warning(from: "others", "a program of another user has asked for the keeper, and is refused")
         }
         let connection = KeeperConnection(socket, on: queue)
         strangers[ObjectIdentifier(connection)] = connection
@@ -119,7 +119,8 @@ package final class KeeperHost: @unchecked Sendable {  // holds: confined to `qu
             for manager in found { manager.end() }
             connection.sendLast(Frame(kind: .answer, body: Data()))
         case .replace:
-            guard let replaced, frame.version(as: .replace) >= BorderFormat.version else {
+            guard let replaced else { return refuse(connection, "systemd starts the keeper: restart its unit") }
+            guard frame.version(as: .replace) >= BorderFormat.version else {
                 return refuse(connection, "the keeper that runs is newer")
             }
             journal?.write(managers.values.map(\.hello))

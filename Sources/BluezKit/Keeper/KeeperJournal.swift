@@ -11,7 +11,8 @@ package struct KeeperJournal: Sendable {
     func write(_ managers: [KeeperHello]) {
         do {
             let bytes = try JSONEncoder().encode(managers)
-            let descriptor = open(path + ".new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0o600)
+            unlink(path + ".new")
+            let descriptor = open(path + ".new", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o600)
             guard descriptor >= 0 else { throw POSIXError(POSIXErrorCode(rawValue: errno) ?? .EACCES) }
             let file = FileHandle(fileDescriptor: descriptor, closeOnDealloc: true)
             try file.write(contentsOf: bytes)

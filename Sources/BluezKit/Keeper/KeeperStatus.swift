@@ -40,20 +40,36 @@ extension Keeper {
         _ = try ask(socket, Frame(kind: .discard, body: Data(statePath.utf8)))
     }
 
-    /// Ends the keeper that runs, so that this program can take its place. - Throws: Why not: it is newer.
-    package static func endRunning() throws {
+    /// Ends the keeper that runs, so that this program can take its place. - Throws: Why not.
+    /// - Parameter isOlder: Only if that is so.
+    package static func endRunning(ifOlder isOlder: Bool) throws {
+        do throws(Failure) {
+            if try running() == nil || isOlder { return }
+        } catch {
+            guard case .otherVersion(1..<BorderFormat.version) = error else { throw error }
+        }
         guard let socket = try running(isOfAnyVersion: true) else { return }
-        _ = try ask(socket, .version(as: .replace))
-        // Its lock is free when its sockets are closed.
         var reader = FrameReader()
         defer { reader.end() }
-        while case .bytes = socket.receive(into: &reader, waits: true) {}
+        // Its lock is free when its sockets are closed. Another one may have asked for that before.
+        guard socket.sendAll(.version(as: .replace)) else { return }
+        while true {
+            switch socket.receive(into: &reader, waits: true) {
+            case .ended: return
+            case .notReady: throw Failure.noAnswer
+            case .bytes: break
+            }
+            while let frame = try reader.next() {
+                frame.closeDescriptors()
+                if frame.kind == .refusal { throw Failure.refused(String(decoding: frame.body, as: UTF8.self)) }
+            }
+        }
     }
 
     /// The app's manager has its core in this process from now on. Starts no keeper.
     static func leave(_ statePath: String) {
-        guard let path else { return }
-        let lock = open(path + ".lock", O_RDWR | O_CLOEXEC)
+        guard let path, (try? checkDirectory(of: path)) == true else { return }
+        let lock = open(path + ".lock", O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
         guard lock >= 0 else { return }  // there has never been one
         defer { close(lock) }
         // One that was killed has left a journal for the next one.

@@ -19,6 +19,58 @@ import Testing
         log.append(.init(number: number, kind: kind, frame: try .event(number, value(bytes)), startsApp: nil))
     }
 
+    // MARK: Other users
+
+    @Test("a keeper and its apps use no directory that others can write to, or replace")
+    func refusesSharedDirectory() throws {
+        let temporary = try TemporaryDirectory()
+        let (parent, directory) = (temporary.path + "/run", temporary.path + "/run/bluezkit")
+        try FileManager.default.createDirectory(atPath: directory, withIntermediateDirectories: true)
+        func isUsed(_ path: String) throws -> Bool { try Keeper.checkDirectory(of: path + "/keeper") }
+        for (mode, isSafe) in [(0o700, true), (0o755, true), (0o777, false), (0o1777, false), (0o720, false)] {
+            chmod(directory, mode_t(mode))
+            if isSafe {
+                #expect(try isUsed(directory))
+            } else {
+                #expect(throws: Keeper.Failure.self) { try isUsed(directory) }
+            }
+        }
+        chmod(directory, 0o700)
+        // In one like /tmp others can make files, and replace none.
+        for (mode, isSafe) in [(0o1777, true), (0o777, false), (0o700, true)] {
+            chmod(parent, mode_t(mode))
+            if isSafe {
+                #expect(try isUsed(directory))
+            } else {
+                #expect(throws: Keeper.Failure.self) { try isUsed(directory) }
+            }
+        }
+        symlink(directory, temporary.path + "/link")
+        #expect(throws: Keeper.Failure.self) { try isUsed(temporary.path + "/link") }
+        #expect(try !isUsed(temporary.path + "/nowhere"))
+    }
+
+    @Test("a symbolic link in the place of the keeper's lock or journal is not followed")
+    func followsNoLink() throws {
+        let directory = try TemporaryDirectory()
+        let (socket, precious) = (directory.path + "/keeper", directory.path + "/precious")
+        try Data("precious".utf8).write(to: URL(fileURLWithPath: precious))
+        for end in [".lock", ".managers.new"] { symlink(precious, socket + end) }
+        #expect(throws: POSIXError.self) { try Keeper.claim(socket) }
+        KeeperJournal(socket: socket).write([])
+        #expect(FileManager.default.contents(atPath: precious) == Data("precious".utf8))
+        #expect(FileManager.default.contents(atPath: socket + ".managers") == Data("[]".utf8))
+    }
+
+    @Test("whether a process has a manager's file is seen without locking it")
+    func seesUse() throws {
+        let directory = try TemporaryDirectory()
+        let store = try SnapshotStore(StateDirectory(path: directory.path), .central, "app")
+        #expect(SnapshotStore.isInUse(store.path))
+        store.close()
+        #expect(!SnapshotStore.isInUse(store.path) && !SnapshotStore.isInUse(directory.path + "/central-no.json"))
+    }
+
     // MARK: Frames
 
     @Test("frames arrive as they were sent, however the bytes are cut")
