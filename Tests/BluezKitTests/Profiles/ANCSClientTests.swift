@@ -14,7 +14,8 @@ final class NotificationReader: @unchecked Sendable {
     init(_ central: Central) { self.central = central }
 
     /// Reads the notifications of a connected phone.
-    func start(_ phone: CBPeripheral) async {
+    /// - Parameter isTwice: Whether it is started again before anything can have come of that.
+    func start(_ phone: CBPeripheral, twice isTwice: Bool = false) async {
         await central.perform { [self] in
             client = ANCSClient(phone, queue: central.queue) { [log, handlers, weak self] event in
                 let line = Self.line(event)
@@ -22,6 +23,7 @@ final class NotificationReader: @unchecked Sendable {
                 if let client = self?.client { handlers.withLock { $0[line] }?(client) }
             }
             client?.start()
+            if isTwice { client?.start() }
         }
     }
 
@@ -115,8 +117,7 @@ struct ANCSClientHandlerTests {
         let reader = NotificationReader(accessory.central)
         let first = "added, 1, earlier, Messages, Ada, , Hello"
         reader.on(first) { $0.stop() }
-        await reader.start(phone)
-        await reader.startAgain()
+        await reader.start(phone, twice: true)
         try await reader.expect(first)
         // What was not written is not waited for.
         await reader.startAgain()
