@@ -12,12 +12,12 @@ let usage = """
     none does. For apps that are units of systemd, have systemd start it (Packaging/systemd in the source): otherwise it
     is a part of the unit that has started it, and ends with that.
 
-      --detach     begin, and return when it listens
-      --replace    end the one that runs first, unless it is newer, or started by systemd: apps hear what a restart of
-                   bluetoothd tells them, and what is done for those that are not running is begun again
+      --detach         begin, and return when it listens
+      --replace        end the one that runs first, unless it is newer, or started by systemd: apps hear what a restart
+                       of bluetoothd tells them, and what is done for those that are not running is begun again
       --replace-older  the same, but only if it is older
-      --help       this text
-      --version    the version
+      --help           this text
+      --version        the version of the connection between it and apps
 
     ENVIRONMENT
       XDG_RUNTIME_DIR          it listens at bluezkit/keeper in there
