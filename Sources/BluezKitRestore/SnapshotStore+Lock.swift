@@ -28,8 +28,8 @@ extension SnapshotStore {
         return lock
     }
 
-    /// Whether a manager of a process has the file at this path. Does not lock it, which would be in the way of one that
-    /// is just beginning.
+    /// Whether a manager has the file at this path. Does not lock it, which would be in the way of one that is just
+    /// beginning.
     package static func isInUse(_ path: String) -> Bool {
         var status = stat()
         guard lstat(lockPath(path), &status) == 0,
