@@ -292,12 +292,16 @@ extension KeptManager {
                 connect: Keeper.connectInProcess, receive: receive)
         }
         #endif
-        let first: KeeperSocket
+        let first: KeeperSocket?
         do throws(Keeper.Failure) { first = try Keeper.connectOrStart() } catch {
-            Log.warning("there is no keeper, so \(hello.statePath) is restored without one: \(error)")
-            if case .noAnswer = error { return nil }
-            Keeper.leave(hello.statePath)
-            return nil
+            // systemd may be starting it, and everything else: the manager waits for it, and the app does not.
+            if case .noAnswer = error {
+                first = nil
+            } else {
+                Log.warning("there is no keeper, so \(hello.statePath) is restored without one: \(error)")
+                Keeper.leave(hello.statePath)
+                return nil
+            }
         }
         let given = Protected<KeeperSocket?>(first)
         return KeptManager(

@@ -414,7 +414,10 @@ extension Scenarios {
             try await eventually("the service is gone") { try await countOfServices(world) == 0 }
         }
 
-        @Test("L2-1 a restored channel that is withdrawn before it is published again is never open", arguments: 0...2)
+        @Test(
+            "L2-1 a restored channel that is withdrawn before it is published again is never open",
+            .enabled(if: !isHosted, "a keeper may still have the first manager's, so that they get other PSMs"),
+            arguments: 0...2)
         func unpublishesEarly(_ kind: Int) async throws {
             let world = try await Worlds.make()
             try await world.prepareChannels()
