@@ -52,7 +52,7 @@ func detach() throws {
 }
 
 /// Programs that list processes show the name, which is that of the link by which it was started.
-func rename() {
+func nameProcess() {
     let name = open("/proc/self/comm", O_WRONLY | O_CLOEXEC)
     _ = write(name, "bluezkit-keeper", 15)
     close(name)
@@ -138,7 +138,7 @@ do {
         if words.contains("--detach") { try detach() } else { try run(ready: nil) }
     case "--ready" where words.count == 2:
         setsid()
-        rename()
+        nameProcess()
         closeOthers(but: Int32(words[1]))
         chdir("/")
         try run(ready: Int32(words[1]))
