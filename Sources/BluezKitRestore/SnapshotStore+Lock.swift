@@ -1,4 +1,4 @@
-import Foundation
+package import Foundation
 
 /// The directory of the files, and who may use them.
 extension SnapshotStore {

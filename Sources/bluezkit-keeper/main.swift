@@ -94,8 +94,8 @@ func preparedPath() throws -> String {
 func run(ready: Int32?) throws -> Never {
     let path = try preparedPath()
     let socket = givenSocket()
-    let host = KeeperHost(
-        journal: KeeperJournal(socket: path), replaced: socket == nil ? { end("another one takes its place") } : nil)
+    let makesWay: @Sendable () -> Void = { end("another one takes its place") }
+    let host = KeeperHost(journal: KeeperJournal(socket: path), replaced: socket == nil ? makesWay : nil)
     let isOnly: Bool
     if let socket {
         // One that an app has started before this socket was there notices that, and ends.
@@ -114,7 +114,10 @@ func run(ready: Int32?) throws -> Never {
         _ = write(ready, "!", 1)
         close(ready)
     }
-    guard isOnly else { ready == nil ? fail("another one listens at \(path)") : exit(0) }
+    guard isOnly else {
+        if ready == nil { fail("another one listens at \(path)") }
+        exit(0)
+    }
     host.whenIdle(for: .seconds(10)) { exit(0) }
     dispatchMain()
 }

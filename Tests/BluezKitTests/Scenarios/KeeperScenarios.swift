@@ -204,7 +204,8 @@ extension Scenarios {
             try await again.next("restored", heart)
             try await again.next("state poweredOn")
             try await eventually("it is connected") { try await again.now().contains("\(heart):connected") }
-            #expect(!again.callbacks.contains("disconnected"), "it begins as without a keeper")
+            // As without a keeper, it may hear that the link is another one.
+            #expect(again.callbacks.count { $0 == "disconnected" } <= 1)
             try await stage.end(again, heart, "heart")
         }
 

@@ -26,11 +26,14 @@ func eventually(
     _ what: @autoclosure () -> String, within seconds: Double = world_deadline, _ condition: () async throws -> Bool
 ) async throws {
     let deadline = ContinuousClock.now + .seconds(seconds)
+    var pause = Duration.milliseconds(2)
     while try await !condition() {
         guard ContinuousClock.now < deadline else {
             throw DeadlineExceeded(description: "not within \(seconds) s: \(what())")
         }
-        try await Task.sleep(for: .milliseconds(2))
+        try await Task.sleep(for: pause)
+        // Many tests wait beside each other, and in the rig each look is a question to another program.
+        pause = min(pause * 2, .milliseconds(30))
     }
 }
 
