@@ -361,6 +361,7 @@ extension Scenarios {
             #expect(heart.state == .disconnected)
         }
 
+        // Slow: in the rig, BlueZ makes a link and ends it.
         @Test(
             "R-19 R-13 restored objects are not lost with a consumer that ends before it takes them", arguments: 0...2)
         func cancelledConsumer(_ kind: Int) async throws {

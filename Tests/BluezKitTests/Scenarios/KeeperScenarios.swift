@@ -51,6 +51,7 @@ extension Scenarios {
 
         private func measurement(_ number: Int) -> String { "06" + String(number, radix: 16) }
 
+        // Slow: in the rig, two processes of an app start, and it connects and subscribes.
         @Test(
             "RS-15 R-9 killed while values come: the next process gets what it has missed, in order, each once")
         func values() async throws {
@@ -79,6 +80,7 @@ extension Scenarios {
             try await stage.end(again, heart, "heart")
         }
 
+        // Slow: six processes of an app, which hear 400 values.
         @Test(
             "RS-15 killed again and again while numbered values come: each number once, but for the callback that ran",
             Probe.onlyCallbacks(beforeTasks))
@@ -148,6 +150,7 @@ extension Scenarios {
             }
         }
 
+        // Slow: in the rig, an app starts, connects and subscribes.
         @Test("RS-5 RS-8 R-7 a pending connect completes while the app is dead: the next process hears of it, once")
         func connects() async throws {
             let stage = try await Stage()
@@ -209,6 +212,7 @@ extension Scenarios {
             try await stage.end(again, heart, "heart")
         }
 
+        // Slow: in the rig, BlueZ ends each link two to three seconds after it was asked to.
         @Test(
             "CN-7 an app cancels and exits in the next line: the link ends, although a keeper continues",
             arguments: 0..<3)
@@ -227,6 +231,7 @@ extension Scenarios {
             try await stage.end(again, heart, "heart")
         }
 
+        // Slow: in the rig, BlueZ ends the link two to three seconds after it was asked to.
         @Test("RS-16 a manager that is released is kept no longer")
         func releases() async throws {
             let stage = try await Stage()
@@ -235,6 +240,7 @@ extension Scenarios {
             try await stage.world.awaitConnections("heart", 0)
         }
 
+        // Slow: in the rig, an app starts, connects and subscribes.
         @Test(
             "D10 the keeper is killed: the app hears what a restart of bluetoothd tells it, and continues with another",
             Probe.onlyCallbacks(endsWithReset))
@@ -248,6 +254,7 @@ extension Scenarios {
             try await stage.end(probe, heart, "heart")
         }
 
+        // Slow: in the rig, an app starts, connects and subscribes.
         @Test("D10 RS-15 the keeper is killed while the app is dead: the next keeper continues, and starts the app")
         func bothDie() async throws {
             let stage = try await Stage()
@@ -305,6 +312,7 @@ extension Scenarios {
         }
         #endif
 
+        // Slow: in the rig, an app starts, connects and subscribes.
         @Test("without a keeper that can be started the manager restores on its own, and the log says why")
         func noKeeper() async throws {
             let stage = try await RestorationScenarios.Stage()
@@ -317,6 +325,7 @@ extension Scenarios {
             try await stage.world.awaitConnections("heart", 0)
         }
 
+        // Slow: in the rig, an app starts, connects and subscribes.
         @Test(
             "RS-5 the keeper starts the app for a value, once for all that come until it is there")
         func relaunches() async throws {

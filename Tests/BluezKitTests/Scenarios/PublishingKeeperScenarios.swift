@@ -36,6 +36,7 @@ extension Scenarios {
         private static let dynamic = sinkUUID(0x111).line
         private static let fixed = sinkUUID(0x110).line
 
+        // Slow: in the rig, a central subscribes, and an app starts twice.
         @Test("R-20 R-23 killed while a central is subscribed: it stays so, and reads, and hears of the next process")
         func subscriberStays() async throws {
             let stage = try await Stage()
@@ -91,6 +92,7 @@ extension Scenarios {
             try await again.next("end release")
         }
 
+        // Slow: in the rig, an app publishes three times, and a central looks what is there.
         @Test("RS-16 what the app withdraws has ended, also if it exits in the next line; a release ends everything")
         func withdraws() async throws {
             let stage = try await Stage()
@@ -107,6 +109,7 @@ extension Scenarios {
             try await eventually("the services have gone") { try await !stage.central("discover").contains("0100") }
         }
 
+        // Slow: in the rig, a central opens two channels.
         @Test(
             "L2-1 R-19 a channel stays published, the one that a central has opened ends, and another one can be opened"
         )
@@ -183,6 +186,7 @@ extension Scenarios {
             try await again.next("end release")
         }
 
+        // Slow: in the rig, bluetoothd starts again, and a central looks what is there.
         @Test(
             "D10 an app that does not resume after a reset: of what was published before one, nothing is there",
             Probe.onlyCallbacks(endsWithReset))
