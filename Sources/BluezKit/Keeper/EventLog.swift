@@ -62,6 +62,8 @@ struct EventLog {
 
     /// Connects and ends of links are not dropped, and there may be any number of them.
     var isOverfull: Bool { entries.count > 4 * limits.events || size > 4 * limits.bytes }
+    /// There were so many that all are forgotten.
+    private(set) var isGivenUp = false
 
     /// A number for the next event.
     mutating func newNumber() -> UInt64 {
@@ -177,6 +179,11 @@ struct EventLog {
     }
 
     mutating func removeAll() { removeAll { _ in true } }
+
+    mutating func giveUp() {
+        removeAll()
+        isGivenUp = true
+    }
 
     /// How many events after this one did not fit.
     func dropped(after delivered: UInt64) -> Int {

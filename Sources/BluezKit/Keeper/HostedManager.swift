@@ -37,7 +37,6 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
     /// Whether Bluetooth is on, and whether the app has ever asked for anything.
     private var known = (isOn: false, hasAsked: false)
     private var log: EventLog
-    private(set) var isOverfull = false
     private(set) var hello: KeeperHello
     private var relaunching = RelaunchMachine()
     /// That of the app; nil: it has died.
@@ -86,6 +85,7 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
     }
 
     var hasApp: Bool { connection != nil }
+    var isOverfull: Bool { log.isGivenUp }
     var isUnheard: Bool { delivered == 0 }
 
     // MARK: The app
@@ -304,8 +304,7 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
     /// What has happened is forgotten: the app, if it is there, hears what the end of the keeper would tell it.
     private func beginAgain() {
         Log.warning("\(log.entries.count) events wait for the app of \(hello.statePath): it begins again without them")
-        isOverfull = true
-        log.removeAll()
+        log.giveUp()
         connection?.end()
     }
 

@@ -24,7 +24,7 @@ extension DoctorReport {
         }
         if let directory = keeper.sharedDirectory {
             add(
-                "keeper", .warning, "other users can write to \(directory), where it listens",
+                "keeper", .warning, "other users can write to \(directory), so that no keeper listens there",
                 "set XDG_RUNTIME_DIR or BLUEZKIT_KEEPER_SOCKET to a place that only you can write to")
         }
     }

@@ -7,10 +7,11 @@ extension Surroundings {
         var found = KeeperFindings()
         found.socket = Keeper.path
         found.program = Keeper.program
+        found.sharedDirectory = found.socket.flatMap(sharedDirectory)
+        guard found.sharedDirectory == nil else { return found }  // what is there is not believed
         do {
             if let managers = try Keeper.status()?.count { found.process = .running(managers: managers) }
         } catch { found.process = .unusable(message: "\(error)") }
-        found.sharedDirectory = found.socket.flatMap(sharedDirectory)
         return found
     }
 

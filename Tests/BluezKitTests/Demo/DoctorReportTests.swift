@@ -151,7 +151,7 @@ import Testing
         #expect(other.first?.remedy?.hasPrefix("kill $(cat /run/user/7/bluezkit/keeper.lock)") == true)
         let shared = try check { $0.sharedDirectory = "/tmp" }
         #expect(shared.map(\.verdict) == [.ok, .warning])
-        #expect(shared.last?.finding == "other users can write to /tmp, where it listens")
+        #expect(shared.last?.finding == "other users can write to /tmp, so that no keeper listens there")
     }
 
     @Test("a keeper's directory that others can write to is found, also before it is made")
