@@ -78,7 +78,7 @@ package enum Keeper {
         guard let path else { throw .noDirectory }
         // Another program may be starting it at the same time, and then it may not listen yet; or one that was idle is
         // ending.
-        let end = DispatchTime.now().later(by: patience)
+        let end = DispatchTime.now().later(by: .seconds(20))
         var attempts = 0
         repeat {
             do throws(Failure) {
