@@ -34,12 +34,24 @@ enum BorderFormat {
         }
     }
 
-    /// - Returns: The descriptors belong to the caller, who hands them over beside the bytes.
-    static func encode(_ message: some Codable) throws -> (bytes: Data, descriptors: [Int32]) {
-        let descriptors = Descriptors([])
+    static func encoder() -> JSONEncoder {
         let encoder = JSONEncoder()
         encoder.nonConformingFloatEncodingStrategy = .convertToString(
             positiveInfinity: infinity, negativeInfinity: "-" + infinity, nan: notANumber)
+        return encoder
+    }
+
+    static func decoder() -> JSONDecoder {
+        let decoder = JSONDecoder()
+        decoder.nonConformingFloatDecodingStrategy = .convertFromString(
+            positiveInfinity: infinity, negativeInfinity: "-" + infinity, nan: notANumber)
+        return decoder
+    }
+
+    /// - Returns: The descriptors belong to the caller, who hands them over beside the bytes.
+    static func encode(_ message: some Codable) throws -> (bytes: Data, descriptors: [Int32]) {
+        let descriptors = Descriptors([])
+        let encoder = encoder()
         encoder.userInfo[.descriptors] = descriptors
         do { return (try encoder.encode(Envelope(message)), descriptors.list) } catch {
             for descriptor in descriptors.list { close(descriptor) }
@@ -53,9 +65,7 @@ enum BorderFormat {
     ) throws -> Message {
         let descriptors = Descriptors(descriptors)
         defer { for descriptor in descriptors.list where descriptor >= 0 { close(descriptor) } }
-        let decoder = JSONDecoder()
-        decoder.nonConformingFloatDecodingStrategy = .convertFromString(
-            positiveInfinity: infinity, negativeInfinity: "-" + infinity, nan: notANumber)
+        let decoder = decoder()
         decoder.userInfo[.descriptors] = descriptors
         return try decoder.decode(Envelope<Message>.self, from: bytes).message
     }

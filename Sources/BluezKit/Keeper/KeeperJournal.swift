@@ -10,7 +10,7 @@ package struct KeeperJournal: Sendable {
     /// What each manager's app has told last.
     func write(_ managers: [KeeperHello]) {
         do {
-            let bytes = try JSONEncoder().encode(managers)
+            let bytes = try BorderFormat.encoder().encode(managers)
             unlink(path + ".new")
             let descriptor = open(path + ".new", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0o600)
             guard descriptor >= 0 else { throw POSIXError(POSIXErrorCode(rawValue: errno) ?? .EACCES) }
@@ -20,10 +20,10 @@ package struct KeeperJournal: Sendable {
         } catch { Log.warning("\(path) cannot be written: \(error.localizedDescription)") }
     }
 
-    private func read() -> [KeeperHello] {
+    func read() -> [KeeperHello] {
         guard let content = try? SnapshotStore.content(of: path, mustBeOurs: true) else { return [] }
         // By a keeper of another version, perhaps: what can be read counts.
-        return ((try? JSONDecoder().decode([Readable].self, from: content)) ?? []).compactMap(\.manager)
+        return ((try? BorderFormat.decoder().decode([Readable].self, from: content)) ?? []).compactMap(\.manager)
     }
 
     private struct Readable: Decodable {

@@ -62,6 +62,24 @@ import Testing
         #expect(FileManager.default.contents(atPath: socket + ".managers") == Data("[]".utf8))
     }
 
+    @Test("a keeper's journal has whatever an app may ask for, and what a newer keeper has written is left out")
+    func journal() throws {
+        let directory = try TemporaryDirectory()
+        let journal = KeeperJournal(socket: directory.path + "/keeper")
+        var hello = KeeperHello(
+            role: .central, statePath: directory.path + "/central-app.json", app: "app", address: "unix:path=/bus",
+            adapter: nil, relaunch: .never)
+        hello.central = .init(
+            claims: .init(directory: StateDirectory(path: directory.path), seconds: .infinity))
+        journal.write([hello])
+        #expect(journal.read().map(\.name) == [hello.name] && journal.read().first?.central == hello.central)
+        let path = directory.path + "/keeper.managers"
+        let text = try #require(FileManager.default.contents(atPath: path).map { String(decoding: $0, as: UTF8.self) })
+        try Data("[{\"role\":\"mesh\"},\(text.dropFirst())".utf8).write(to: URL(fileURLWithPath: path))
+        chmod(path, 0o600)
+        #expect(journal.read().map(\.name) == [hello.name])
+    }
+
     @Test("whether a process has a manager's file is seen without locking it")
     func seesUse() throws {
         let directory = try TemporaryDirectory()
