@@ -18,8 +18,11 @@ package enum Keeper {
     /// Makes the directory in which it is to listen. - Throws: Why it cannot listen there.
     package static func makeDirectory(of path: String) throws {
         let directory = (path as NSString).deletingLastPathComponent
-        try SnapshotStore.makeDirectory(directory)
-        _ = try checkDirectory(of: path)
+        // Not where it would be of no use: one that root makes for itself keeps the user's own keeper out.
+        if try !checkDirectory(of: path) {
+            try SnapshotStore.makeDirectory(directory)
+            _ = try checkDirectory(of: path)
+        }
         guard access(directory, W_OK) == 0 else { throw Failure.refused("\(directory) cannot be written to") }
     }
 
@@ -29,12 +32,13 @@ package enum Keeper {
         let directory = (path as NSString).deletingLastPathComponent
         let parent = (directory as NSString).deletingLastPathComponent
         var (own, above) = (stat(), stat())
-        guard lstat(directory, &own) == 0, stat(parent, &above) == 0 else { return false }
-        guard own.st_mode & S_IFMT == S_IFDIR, SnapshotStore.isOurs(own) else { throw .unsafeDirectory(directory) }
+        guard stat(parent, &above) == 0 else { return false }
         // /tmp is everyone's, but only owners replace what is in it.
         guard [0, geteuid()].contains(above.st_uid), above.st_mode & 0o022 == 0 || above.st_mode & S_ISVTX != 0 else {
             throw .unsafeDirectory(parent)
         }
+        guard lstat(directory, &own) == 0 else { return false }
+        guard own.st_mode & S_IFMT == S_IFDIR, SnapshotStore.isOurs(own) else { throw .unsafeDirectory(directory) }
         return true
     }
 

@@ -45,6 +45,11 @@ import Testing
                 #expect(throws: Keeper.Failure.self) { try isUsed(directory) }
             }
         }
+        // None is made there either.
+        chmod(parent, 0o777)
+        #expect(throws: Keeper.Failure.self) { try Keeper.makeDirectory(of: parent + "/new/keeper") }
+        #expect(access(parent + "/new", F_OK) != 0)
+        chmod(parent, 0o700)
         symlink(directory, temporary.path + "/link")
         #expect(throws: Keeper.Failure.self) { try isUsed(temporary.path + "/link") }
         #expect(try !isUsed(temporary.path + "/nowhere"))
