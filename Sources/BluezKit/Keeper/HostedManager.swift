@@ -292,7 +292,7 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
                 EventLog.Entry(number: number, kind: kind, frame: try Frame.event(number, event), startsApp: reason))
             if role.isNoted(event) { noted.append((number, event)) }
             if role.isRestoration(event) { restored = number }
-            if log.isOverfull { return beginAgain() }
+            if !hasApp, log.isOverfull { return beginAgain() }
             pump()
             if !hasApp, let reason {
                 history.reason = history.reason ?? reason
@@ -301,11 +301,11 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
         } catch { Log.warning("an event cannot be passed to the app: \(error)") }
     }
 
-    /// What has happened is forgotten: the app, if it is there, hears what the end of the keeper would tell it.
+    /// What has happened is forgotten, and the app's next process restores what is in its file. Not while one is there,
+    /// which may have set a limit that is smaller than a single answer.
     private func beginAgain() {
         Log.warning("\(log.entries.count) events wait for the app of \(hello.statePath): it begins again without them")
         log.giveUp()
-        connection?.end()
     }
 
     /// An event that means nothing to another process, and overtakes others.
