@@ -525,17 +525,12 @@ extension Scenarios {
         func daemonStopped() async throws {
             let stage = try await Stage()
             let probe = try await stage.launchBeating()
+            let losses = try await LossWatch()
             try await stage.world.control("bluetoothd stop")
             try await probe.next("state resetting")
             try await stage.world.control("bluetoothd start")
-            if lossCameFirst(probe) { probe.send("connect \(heart)") }
+            if losses.isEarly, probe.callbacks.contains("disconnected") { probe.send("connect \(heart)") }
             try await probe.next("connected \(heart)", "same=true")
-        }
-
-        /// bluetoothd ends its links before it says that Bluetooth is off. Guests that share a processor with many may
-        /// need longer than the 200 ms for which the library waits (Docs/BLUEZ.md): then it is a loss like any other.
-        private func lossCameFirst(_ probe: Probe) -> Bool {
-            Worlds.isRig && probe.callbacks.contains("disconnected")
         }
 
         // Slow: the bus and bluetoothd restart, and connecting takes seconds while a scan is running.
@@ -579,11 +574,12 @@ extension Scenarios {
             let stage = try await Stage()
             let probe = try await stage.launchBeating()
             probe.send("scan 180D")
+            let losses = try await LossWatch()
             try await stage.world.control("rig power off")
             try await probe.next("state poweredOff", "scanning=false", "\(heart):disconnected:-")
             try await stage.world.control("rig power on")
             try await probe.next("state poweredOn", "scanning=false", "\(heart):disconnected:-")
-            #expect(!probe.callbacks.contains("disconnected") || lossCameFirst(probe))
+            #expect(losses.isEarly || !probe.callbacks.contains("disconnected"))
             // The handle still works.
             probe.send("connect \(heart)")
             try await probe.next("connected \(heart)")
