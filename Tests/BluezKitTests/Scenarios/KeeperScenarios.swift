@@ -37,6 +37,16 @@ extension Scenarios {
                 return probe
             }
 
+            /// Gets an x each time that the keeper starts the app.
+            var starts: String { stage.directory.path + "/starts" }
+
+            /// An app that the keeper is to start has been killed while it was subscribed.
+            func leaveDead() async throws {
+                let probe = try await stage.launchFresh("app", options + ["--started", starts])
+                try await stage.beginBeating(probe)
+                try await probe.kill()
+            }
+
             /// The app ends its link, for the tests that follow.
             func end(_ probe: Probe, _ identifier: String, _ name: String) async throws {
                 probe.send("cancel \(identifier)")
@@ -50,6 +60,13 @@ extension Scenarios {
         private var heart: String { Self.heart }
 
         private func measurement(_ number: Int) -> String { "06" + String(number, radix: 16) }
+
+        private func awaitValue(_ stage: Stage, _ probe: Probe) async throws {
+            try await eventually("a value comes") {
+                _ = try await stage.world.control("heart notify 2a37 \(measurement(80))")
+                return probe.all.contains { $0.hasPrefix("value 2A37 \(measurement(80))") }
+            }
+        }
 
         // Slow: in the rig, two processes of an app start, and it connects and subscribes.
         @Test(
@@ -258,21 +275,14 @@ extension Scenarios {
         @Test("D10 RS-15 the keeper is killed while the app is dead: the next keeper continues, and starts the app")
         func bothDie() async throws {
             let stage = try await Stage()
-            let starts = stage.stage.directory.path + "/starts"
-            let probe = try await stage.stage.launchFresh(
-                "app", ["--keeper", stage.keeper.socket, "--started", starts])
-            try await stage.stage.beginBeating(probe)
-            try await probe.kill()
+            try await stage.leaveDead()
             try await stage.keeper.restart()
-            try await eventually("the app is started") { access(starts, F_OK) == 0 }
+            try await eventually("the app is started") { access(stage.starts, F_OK) == 0 }
             let again = try stage.launch()
             #expect(try await again.next("restored").contains(heart))
             try await again.next("state poweredOn")
             // The next keeper may still be subscribing.
-            try await eventually("a value comes") {
-                _ = try await stage.world.control("heart notify 2a37 \(measurement(80))")
-                return again.all.contains { $0.hasPrefix("value 2A37 \(measurement(80))") }
-            }
+            try await awaitValue(stage, again)
             try await stage.end(again, heart, "heart")
         }
 
@@ -280,22 +290,15 @@ extension Scenarios {
         @Test("D10 an app with a newer keeper replaces the one that runs, which continues for the others")
         func replacedByNewer() async throws {
             let stage = try await Stage()
-            let starts = stage.stage.directory.path + "/starts"
-            let probe = try await stage.stage.launchFresh(
-                "app", ["--keeper", stage.keeper.socket, "--started", starts])
-            try await stage.stage.beginBeating(probe)
-            try await probe.kill()
+            try await stage.leaveDead()
             let newer = ["--border-version", "2"]
             let other = try stage.stage.launch("other", ["--keeper", stage.keeper.socket] + newer)
             try await other.next("state poweredOn")
-            try await eventually("the newer keeper starts the dead app") { access(starts, F_OK) == 0 }
+            try await eventually("the newer keeper starts the dead app") { access(stage.starts, F_OK) == 0 }
             #expect(other.all.filter { $0.contains("keeper") } == [], "the log has nothing to say")
             let again = try stage.launch(newer)
             #expect(try await again.next("restored").contains(heart))
-            try await eventually("a value comes") {
-                _ = try await stage.world.control("heart notify 2a37 \(measurement(80))")
-                return again.all.contains { $0.hasPrefix("value 2A37 \(measurement(80))") }
-            }
+            try await awaitValue(stage, again)
             try await stage.end(again, heart, "heart")
         }
 
@@ -311,6 +314,26 @@ extension Scenarios {
             try await stage.end(probe, heart, "heart")
         }
         #endif
+
+        // Slow: an app waits 5 s for the keeper before the rest of it begins.
+        @Test("RS-15 a keeper that does not answer for seconds is waited for: nothing is lost, and nothing started")
+        func hangs() async throws {
+            let stage = try await Stage()
+            let probe = try await stage.stage.launchFresh(
+                "app", ["--keeper", stage.keeper.socket, "--started", stage.starts])
+            try await stage.stage.beginBeating(probe)
+            stage.keeper.pause()
+            try await probe.kill()
+            for number in 80..<84 { try await stage.world.control("heart notify 2a37 \(measurement(number))") }
+            let again = try stage.launch(["--started", stage.starts])
+            _ = try await again.now()
+            #expect(!again.all.contains { $0.hasPrefix("restored") || $0.hasPrefix("state poweredOn") })
+            stage.keeper.resume()
+            #expect(try await again.next("restored").contains(heart))
+            for number in 80..<84 { try await again.next("value 2A37 \(measurement(number))") }
+            #expect(access(stage.starts, F_OK) != 0)
+            try await stage.end(again, heart, "heart")
+        }
 
         // Slow: in the rig, an app starts, connects and subscribes.
         @Test("without a keeper that can be started the manager restores on its own, and the log says why")
@@ -330,17 +353,15 @@ extension Scenarios {
             "RS-5 the keeper starts the app for a value, once for all that come until it is there")
         func relaunches() async throws {
             let stage = try await Stage()
-            let starts = stage.stage.directory.path + "/starts"
-            let probe = try await stage.stage.launchFresh(
-                "app", ["--keeper", stage.keeper.socket, "--started", starts])
-            try await stage.stage.beginBeating(probe)
-            try await probe.kill()
+            try await stage.leaveDead()
             // Perhaps for the last value already, if its callback had not returned: that counts as well.
             for number in 80..<90 { try await stage.world.control("heart notify 2a37 \(measurement(number))") }
-            try await eventually("the app is started") { (try? String(contentsOfFile: starts, encoding: .utf8)) == "x" }
+            try await eventually("the app is started") {
+                (try? String(contentsOfFile: stage.starts, encoding: .utf8)) == "x"
+            }
             let again = try stage.launch()
             for number in 80..<90 { try await again.next("value 2A37 \(measurement(number))") }
-            #expect(try String(contentsOfFile: starts, encoding: .utf8) == "x")
+            #expect(try String(contentsOfFile: stage.starts, encoding: .utf8) == "x")
             try await stage.end(again, heart, "heart")
         }
     }

@@ -42,6 +42,9 @@ final class KeeperProcess: Sendable {
         return try #require(output.split(separator: " ").last.flatMap { Int($0.trimmingCharacters(in: .newlines)) })
     }
 
+    /// It does nothing until it is resumed.
+    func pause() { Glibc.kill(process.withLock { $0 }, SIGSTOP) }
+    func resume() { Glibc.kill(process.withLock { $0 }, SIGCONT) }
     func kill() { Glibc.kill(process.withLock { $0 }, SIGKILL) }
 
     /// It is killed, and there is another one.
