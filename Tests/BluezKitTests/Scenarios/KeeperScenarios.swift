@@ -103,9 +103,8 @@ extension Scenarios {
             Probe.onlyCallbacks(beforeTasks))
         func numbers() async throws {
             // scripts/keeper-kills asks for more kills, and for a rate.
-            let environment = ProcessInfo.processInfo.environment
-            let rounds = environment["BLUEZKIT_KILLS"].flatMap { Int($0) } ?? 5
-            let rate = environment["BLUEZKIT_KILL_RATE"].flatMap { Int($0) }
+            let rounds = Worlds.kills ?? 5
+            let rate = ProcessInfo.processInfo.environment["BLUEZKIT_KILL_RATE"].flatMap { Int($0) }
             let count = rate.map { max(10, $0 / 2) } ?? 80
             let stage = try await Stage()
             var probe = try await stage.launchCounting()
@@ -200,6 +199,86 @@ extension Scenarios {
             try await again.next("disconnected \(heart)")
             try await stage.world.control("heart return")
             #expect(again.all.filter { $0.hasPrefix("disconnected") }.count == 1)
+        }
+
+        // Slow: in the rig, a device vanishes and returns for each process of the app.
+        @Test(
+            "RS-15 R-12 killed again and again while a link ends and is back: each end and connect once, in order",
+            Probe.onlyCallbacks(beforeTasks))
+        func linksComeAndGo() async throws {
+            let stage = try await Stage()
+            var probe = try await stage.launchFresh()
+            try await stage.stage.connect(probe, heart, "reconnect")
+            let world = stage.world
+            let steps: [() async throws -> Void] = [
+                { _ = try await world.control("heart vanish") }, { try await world.awaitConnections("heart", 0) },
+                { _ = try await world.control("heart return") }, { try await world.awaitConnections("heart", 1) },
+            ]
+            var (heard, told): ([String], [String]) = ([], [])
+            var repeated = 0
+            /// What `probe` adds to what was heard, and whether the callback that ran was called again.
+            func news(_ probe: Probe) -> (events: ArraySlice<String>, isRepeated: Bool) {
+                let events = probe.callbacks.filter { ["connected", "disconnected"].contains($0) }
+                let isRepeated = events.first != nil && events.first == heard.last
+                return (events.dropFirst(isRepeated ? 1 : 0), isRepeated)
+            }
+            func collect(_ probe: Probe) {
+                let (events, isRepeated) = news(probe)
+                heard += events
+                told.append("hears \(events)")
+                if isRepeated { repeated += 1 }
+            }
+            let rounds = Worlds.kills ?? 3
+            for round in 1...rounds {
+                let (death, absence) = (Int.random(in: 0..<4), Int.random(in: 0..<3))
+                for (number, step) in steps.enumerated() {
+                    if number == death {
+                        try await probe.kill()
+                        collect(probe)
+                        told.append("dies in step \(death), for \(absence)")
+                    }
+                    try await step()
+                    if number == min(death + absence, 3) { probe = try stage.launch() }
+                }
+                try await probe.next("state poweredOn")
+                // The device may have a link, and lose it again, before BlueZ has told of either.
+                try await eventually("all is heard, of round \(round); \(told.suffix(4))") { [probe] in
+                    heard.count + news(probe).events.count > 2 * round
+                }
+            }
+            let expected = ["connected"] + (0..<rounds).flatMap { _ in ["disconnected", "connected"] }
+            collect(probe)
+            #expect(heard == expected, "\(told)")
+            if Worlds.kills != nil { print("\(rounds) kills, \(heard.count) events, \(repeated) of them twice") }
+            try await stage.end(probe, heart, "heart")
+        }
+
+        // Slow: in the rig, a device vanishes and returns for each process of the app.
+        @Test("RS-8 R-7 killed again and again with a scan and a pending connect: both go on, and it completes once")
+        func connectsAgain() async throws {
+            let stage = try await Stage()
+            var probe = try await stage.launchFresh()
+            probe.send("scan all")
+            try await probe.next("discovered \(heart)")
+            for round in 0..<(Worlds.kills ?? 2) {
+                try await stage.world.control("heart vanish")
+                probe.send("connect \(heart)")
+                try await probe.next("end connect")
+                let isBack = Bool.random()
+                if isBack { try await stage.world.control("heart return") }
+                try await probe.kill()
+                if !isBack { try await stage.world.control("heart return") }
+                let before = probe.callbacks.count { $0 == "connected" }
+                probe = try stage.launch()
+                try await probe.next("restored", heart)
+                try await probe.next("state poweredOn", "scanning=true")
+                try await eventually("it is connected, in round \(round)") { [probe] in
+                    try await probe.now().contains("\(heart):connected")
+                }
+                #expect(probe.callbacks.count { $0 == "connected" } + before <= 2)
+                try await stage.end(probe, heart, "heart")
+                try await probe.next("disconnected \(heart)")
+            }
         }
 
         // Connects and ends of links are never dropped one by one.

@@ -67,6 +67,30 @@ extension Scenarios {
             try await again.next("end release")
         }
 
+        // Slow: an app starts for each time that it is killed.
+        @Test("R-20 killed again and again directly after an update: the central stays subscribed, and gets each")
+        func updates() async throws {
+            let stage = try await Stage()
+            var probe = try await stage.launchPublishing()
+            try await stage.stage.awaitService()
+            _ = try await stage.central("subscribe \(Self.dynamic)")
+            try await probe.next("subscribed 0111 \(Peripheral.central)")
+            for round in 0..<(Worlds.kills ?? 3) {
+                let text = String(round, radix: 16)
+                let value = String(repeating: "0", count: 4 - text.count) + text
+                async let notified: Void = stage.awaitNotification(value)
+                probe.send("update \(value)")
+                try await probe.next("updated true")
+                try await probe.kill()
+                try await notified
+                probe = try stage.launch()
+                try await probe.next("state poweredOn")
+                #expect(!probe.callbacks.contains("subscribed") && !probe.callbacks.contains("unsubscribed"))
+            }
+            probe.send("release")
+            try await probe.next("end release")
+        }
+
         @Test("RS-5 RS-15 a central writes and subscribes while the app is dead: the app is started, and answers")
         func startsApp() async throws {
             let stage = try await Stage()

@@ -34,6 +34,9 @@ let world_deadline: Double = Worlds.isRig ? 90 : 20
 enum Worlds {
     static let isRig = ProcessInfo.processInfo.environment["BLUEZKIT_WORLD"] == "rig"
 
+    /// How often a test is to kill an app; nil: as often as it has time for (scripts/keeper-kills).
+    static let kills = ProcessInfo.processInfo.environment["BLUEZKIT_KILLS"].flatMap { Int($0) }
+
     /// How much a test of bulk data moves, in bytes. The rig carries 50 to 100 KB/s: `BLUEZKIT_BULK` says more.
     static let bulkBytes =
         ProcessInfo.processInfo.environment["BLUEZKIT_BULK"].flatMap { Int($0) } ?? (isRig ? 300_000 : 2_000_000)
