@@ -3,13 +3,14 @@ import Glibc
 
 /// What a connection waits for: its socket, and other descriptors. ``wait(leads:)`` and ``release()`` are called on the
 /// threads that wait, which hold the connection and thereby this; everything else on the connection's queue.
-final class EventLoop: @unchecked Sendable {  // holds: `raw` permits both, and the rest is confined to the queue
+// holds: `raw` permits both, and the rest is confined to the queue
+package final class EventLoop: @unchecked Sendable {
     private let raw: OpaquePointer
     /// Who reads from the other descriptors.
     private var readers: [Int32: () -> Int] = [:]
     var pacing = TurnPacing()
 
-    init() throws(BusError) {
+    package init() throws(BusError) {
         guard let raw = cdbus_loop_new() else {
             throw .limit("no memory or no file descriptor for an event loop")
         }
@@ -22,10 +23,14 @@ final class EventLoop: @unchecked Sendable {  // holds: `raw` permits both, and 
         guard cdbus_loop_attach(raw, connection) == 0 else { throw .limit("out of memory") }
     }
 
-    /// Ends every wait.
     func detach(_ connection: OpaquePointer) {
-        unwatchAll()
         cdbus_loop_detach(raw, connection)
+        end()
+    }
+
+    /// Ends every wait.
+    package func end() {
+        unwatchAll()
         cdbus_loop_end(raw)
     }
 
@@ -78,13 +83,13 @@ final class EventLoop: @unchecked Sendable {  // holds: `raw` permits both, and 
         }
     }
 
-    func watch(_ descriptor: Int32, _ body: @escaping () -> Int) -> Bool {
+    package func watch(_ descriptor: Int32, _ body: @escaping () -> Int) -> Bool {
         guard cdbus_loop_watch(raw, descriptor) == 0 else { return false }
         readers[descriptor] = body
         return true
     }
 
-    func unwatch(_ descriptor: Int32) {
+    package func unwatch(_ descriptor: Int32) {
         if readers.removeValue(forKey: descriptor) != nil { cdbus_loop_unwatch(raw, descriptor) }
     }
 
@@ -94,7 +99,7 @@ final class EventLoop: @unchecked Sendable {  // holds: `raw` permits both, and 
     }
 
     /// Lets those read whose descriptors are ready.
-    func handleReaders() {
+    package func handleReaders() {
         guard !readers.isEmpty else { return }
         var index: Int32 = 0
         while case let descriptor = cdbus_loop_ready(raw, index), descriptor >= 0 {

@@ -126,7 +126,7 @@ enum Decoders {
                     _ = try? frame.request(PublishRequest.self)
                     _ = try? BorderFormat.decode([KeeperHello].self, from: frame.body)
                     _ = try? BorderFormat.decode(KeeperHello.self, from: frame.body)
-                    _ = try? BorderFormat.decode(KeeperWelcome.self, from: frame.body)
+                    _ = try? BorderFormat.decode(HandOver.self, from: frame.body)
                     _ = try? BorderFormat.decode([KeeperStatus].self, from: frame.body)
                 }
             } catch { break }

@@ -135,11 +135,7 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
         guard !outgoing.isEmpty else { return nil }
         let sources = outgoing
         outgoing = []
-        var delivery: (() -> Void)?
-        for source in sources {
-            if let own = source.flush(mayDeliver: { delivery == nil && mayDeliver() }) { delivery = own }
-        }
-        return delivery
+        return sources.flush(mayDeliver: mayDeliver)
     }
 
     // MARK: The connection

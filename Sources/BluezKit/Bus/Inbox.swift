@@ -10,11 +10,23 @@ protocol EventSource: AnyObject {
     func flush(mayDeliver: () -> Bool) -> (() -> Void)?
 }
 
+extension [any EventSource] {
+    /// - Parameter mayDeliver: Whether the caller can make one delivery itself.
+    /// - Returns: The delivery to make; nil: all are made by others.
+    func flush(mayDeliver: () -> Bool) -> (() -> Void)? {
+        var delivery: (() -> Void)?
+        for source in self {
+            if let own = source.flush(mayDeliver: { delivery == nil && mayDeliver() }) { delivery = own }
+        }
+        return delivery
+    }
+}
+
 /// Gets the events of one manager.
 protocol Recipient: AnyObject, Sendable {
     associatedtype Event
-    /// Called on the app's queue. Has no effect if the manager has been released (CN-15).
-    func deliver(_ event: Event)
+    /// Called on the app's queue, with all that have come. Has no effect once the manager has been released (CN-15).
+    func deliver(_ events: [Event])
     /// Whether the event means something without the manager.
     static func outlivesManager(_ event: Event) -> Bool
 }
@@ -239,7 +251,6 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
             defer { state.events = [] }
             return state.events
         }
-        // The app may release its manager in any callback.
-        for event in events { recipient.deliver(event) }
+        recipient.deliver(events)
     }
 }

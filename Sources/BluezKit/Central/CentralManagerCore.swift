@@ -8,7 +8,7 @@ final class CentralManagerCore: CentralBackend, EventSource, Recipient, @uncheck
     let central: CentralRole
     private let session: AnyObject
     let inbox: Inbox<CentralManagerCore>
-    private let receive: @Sendable (CentralEvent) -> Void
+    private let receive: @Sendable ([CentralEvent]) -> Void
     let isOnMainQueue: Bool
 
     /// What the app has set when it made the manager.
@@ -50,7 +50,7 @@ final class CentralManagerCore: CentralBackend, EventSource, Recipient, @uncheck
 
     /// - Parameter session: Kept while the app has any of the manager's objects.
     init(
-        central: CentralRole, of session: AnyObject, receive: @escaping @Sendable (CentralEvent) -> Void,
+        central: CentralRole, of session: AnyObject, receive: @escaping @Sendable ([CentralEvent]) -> Void,
         place: any CallbackPlace,
         preserved: Snapshot?, configuration: Configuration
     ) {
@@ -216,5 +216,5 @@ final class CentralManagerCore: CentralBackend, EventSource, Recipient, @uncheck
 
     static func outlivesManager(_ event: CentralEvent) -> Bool { event.outlivesManager }
 
-    func deliver(_ event: CentralEvent) { receive(BorderFormat.passed(event)) }
+    func deliver(_ events: [CentralEvent]) { receive(BorderFormat.passed(events)) }
 }

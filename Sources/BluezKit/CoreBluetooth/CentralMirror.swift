@@ -52,6 +52,8 @@ final class CentralMirror: @unchecked Sendable {
 
     // MARK: Events
 
+    func receive(_ events: [CentralEvent]) { for event in events { receive(event) } }
+
     func receive(_ event: CentralEvent) {
         if case .bondRemoved(let ticket, let error) = event {
             let waiting = answers.withLock { $0.waiting.removeValue(forKey: ticket) }

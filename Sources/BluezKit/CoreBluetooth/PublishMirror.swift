@@ -138,6 +138,8 @@ final class PublishMirror: @unchecked Sendable {
 
     // MARK: Events
 
+    func receive(_ events: [PublishEvent]) { for event in events { receive(event) } }
+
     func receive(_ event: PublishEvent) {
         guard let manager else { return }
         switch event {

@@ -34,7 +34,7 @@ struct EventLog {
         /// Whether another process of the app needs it.
         var isOfUse: Bool { startsApp != nil || mayBeDropped }
         /// As it counts for ``Limits/bytes``.
-        var size: Int { Frame.headSize + frame.body.count }
+        var size: Int { frame.size }
     }
 
     struct Limits: Codable, Equatable, Sendable {
@@ -75,6 +75,10 @@ struct EventLog {
         all.append(entry)
         size += entry.size
         if entry.isRequest { requests += 1 }
+    }
+
+    /// Drops the oldest of what does not fit.
+    mutating func shorten() {
         while entries.count > limits.events || size > limits.bytes {
             // Requests are refused after some seconds.
             let found = requests > 0 ? entries.firstIndex(where: \.isRequest) : nil
@@ -111,10 +115,16 @@ struct EventLog {
         entry.frame.closeDescriptors()
     }
 
-    /// The first event after that number.
-    func entry(after number: UInt64) -> Entry? {
-        let index = index(after: number)
-        return index < all.count ? all[index] : nil
+    /// The next events after that number: about `bytes` of them at most, and none after one with descriptors.
+    func batch(after number: UInt64, bytes: Int) -> ArraySlice<Entry> {
+        let first = index(after: number)
+        var (end, size) = (first, 0)
+        while end < all.count, size < bytes {
+            size += all[end].size
+            end += 1
+            if !all[end - 1].frame.descriptors.isEmpty { break }
+        }
+        return all[first..<end]
     }
 
     /// Numbers rise, with gaps.

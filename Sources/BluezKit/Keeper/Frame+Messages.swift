@@ -58,14 +58,12 @@ extension Frame {
             switch event {
             case .value(let value, let attribute, let identity, let connectionID):
                 var body = Data(capacity: 8 + Place.size + value.count)
-                body.append(littleEndian: number)
-                body.append(Place(attribute, identity, connectionID))
+                body.append(Place(attribute, identity, connectionID), after: number)
                 body.append(value)
                 return Frame(kind: .value, body: body)
             case .peripheral(let identity, .written(let progress, let connectionID)):
                 var body = Data(capacity: 8 + Place.size + 13)
-                body.append(littleEndian: number)
-                body.append(Place(.none, identity, connectionID))
+                body.append(Place(.none, identity, connectionID), after: number)
                 for count in [progress.writes, progress.bytes, progress.dropped] {
                     body.append(littleEndian: UInt32(clamping: count))
                 }
@@ -127,14 +125,26 @@ private struct Place {
     init(_ attribute: AttributeID, _ identity: DeviceIdentity, _ connectionID: ConnectionID) {
         (self.attribute, self.identity, self.connectionID) = (attribute, identity, connectionID)
     }
+
+    fileprivate func write(to bytes: UnsafeMutableRawBufferPointer, at offset: Int) {
+        bytes.storeBytes(of: attribute.rawValue.littleEndian, toByteOffset: offset, as: UInt32.self)
+        bytes.storeBytes(of: connectionID.request.littleEndian, toByteOffset: offset + 4, as: UInt32.self)
+        bytes.storeBytes(of: connectionID.link.littleEndian, toByteOffset: offset + 8, as: UInt32.self)
+        let peer = identity.address | (identity.isRandom ? 1 << 48 : 0)
+        bytes.storeBytes(of: peer.littleEndian, toByteOffset: offset + 12, as: UInt64.self)
+    }
 }
 
 extension Data {
-    fileprivate mutating func append(_ place: Place) {
-        append(littleEndian: place.attribute.rawValue)
-        append(littleEndian: place.connectionID.request)
-        append(littleEndian: place.connectionID.link)
-        append(littleEndian: place.identity.address | (place.identity.isRandom ? 1 << 48 : 0))
+    /// - Parameter number: Of an event, which goes before the place; nil: of a request.
+    fileprivate mutating func append(_ place: Place, after number: UInt64? = nil) {
+        // As one piece: to append one costs more than to make it.
+        let start = number == nil ? 0 : 8
+        withUnsafeTemporaryAllocation(byteCount: start + Place.size, alignment: 8) { bytes in
+            if let number { bytes.storeBytes(of: number.littleEndian, as: UInt64.self) }
+            place.write(to: bytes, at: start)
+            append(contentsOf: UnsafeRawBufferPointer(bytes))
+        }
     }
 
     fileprivate mutating func append(_ attribute: LocalAttributeID) {

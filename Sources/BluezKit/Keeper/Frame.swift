@@ -23,6 +23,7 @@ struct Frame {
         // By the keeper.
         /// Its version (4 bytes), before anything else.
         case greeting = 15
+        /// What the keeper has of the manager, or nothing, with the page.
         case welcome = 16
         case refusal = 17
         /// An event, after its number (8 bytes; 0: it has none).
@@ -45,12 +46,20 @@ struct Frame {
 
     /// As it is sent.
     var bytes: Data {
-        var bytes = Data(capacity: Self.headSize + body.count)
-        bytes.append(littleEndian: UInt32(body.count))
-        bytes.append(kind.rawValue)
-        bytes.append(UInt8(descriptors.count))
-        bytes.append(body)
+        var bytes = Data(capacity: size)
+        write(to: &bytes)
         return bytes
+    }
+
+    /// In bytes.
+    var size: Int { Self.headSize + body.count }
+
+    func write(to bytes: inout Data) {
+        let count = UInt32(body.count).littleEndian
+        Swift.withUnsafeBytes(of: (count, kind.rawValue, UInt8(descriptors.count))) {
+            bytes.append(contentsOf: UnsafeRawBufferPointer(rebasing: $0[..<Self.headSize]))
+        }
+        bytes.append(body)
     }
 }
 

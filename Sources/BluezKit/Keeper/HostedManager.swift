@@ -81,7 +81,7 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
     /// The core's way to this.
     private final class Receiver: @unchecked Sendable {  // holds: set before there are events
         weak var manager: HostedManager?
-        @Sendable func receive(_ event: Role.Event) { manager?.receive(event) }
+        @Sendable func receive(_ events: [Role.Event]) { manager?.receive(events) }
     }
 
     var hasApp: Bool { connection != nil }
@@ -158,7 +158,7 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
     }
 
     private func welcome(_ handOver: HandOver?) {
-        guard let (bytes, _) = try? BorderFormat.encode(KeeperWelcome(handOver: handOver)) else { return }
+        guard let bytes = try? handOver.map({ try BorderFormat.encode($0).bytes }) ?? Data() else { return }
         sent = delivered
         connection?.send(Frame(kind: .welcome, body: bytes, descriptors: [page.descriptor]))
         isWelcome = true
@@ -189,7 +189,7 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
     }
 
     /// All that the app has sent by now is carried out.
-    private func paused() { for event in role?.answers() ?? [] { receive(event) } }
+    private func paused() { if let answers = role?.answers(), !answers.isEmpty { receive(answers) } }
 
     private func appDied(_ ended: KeeperConnection?) {
         guard let ended, ended === connection, let role else { return }
@@ -268,6 +268,15 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
 
     // MARK: Events
 
+    private func receive(_ events: [Role.Event]) {
+        trim()
+        for event in events { receive(event) }
+        pump()
+        // Not before: what the connection has is not lost for the app.
+        log.shorten()
+        if !hasApp, log.isOverfull { beginAgain() }
+    }
+
     private func receive(_ event: Role.Event) {
         guard let role else { return }
         if let number = role.checkpoint(in: event) { return looked(number) }
@@ -285,15 +294,12 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
         }
         do {
             if kind == .unnumbered { return pass(try Frame.event(0, event)) }
-            trim()
             let number = log.newNumber()
             let reason = role.reason(of: event)
             log.append(
                 EventLog.Entry(number: number, kind: kind, frame: try Frame.event(number, event), startsApp: reason))
             if role.isNoted(event) { noted.append((number, event)) }
             if role.isRestoration(event) { restored = number }
-            if !hasApp, log.isOverfull { return beginAgain() }
-            pump()
             if !hasApp, let reason {
                 history.reason = history.reason ?? reason
                 act(relaunching.somethingHappened())
@@ -313,7 +319,8 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
         if isWelcome { connection?.send(frame) }
     }
 
-    /// How far the app has come. What it writes is not believed beyond what it can have.
+    /// How far the app has come. What it writes is not believed beyond what it can have: the descriptors of the last
+    /// event are kept until they are sent.
     private var delivered: UInt64 {
         let isWhole = connection?.hasRoom ?? true
         return min(page.delivered, isWhole || sent == 0 ? sent : sent - 1)
@@ -332,9 +339,11 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
     /// Hands the connection what it has room for.
     private func pump() {
         guard let connection, isWelcome else { return }
-        while connection.hasRoom, let next = log.entry(after: sent) {
-            sent = next.number
-            connection.send(next.frame)
+        while connection.hasRoom {
+            let batch = log.batch(after: sent, bytes: KeeperConnection.most)
+            guard let last = batch.last else { return }
+            sent = last.number
+            connection.send(batch.lazy.map(\.frame))
         }
     }
 

@@ -4,13 +4,18 @@ import Foundation
 /// A keeper's end of the connection to an app, which never waits for the app. Confined to its queue.
 final class KeeperConnection: @unchecked Sendable {  // holds: confined to the queue
     let process: AppProcess
+    /// About how many bytes are sent at once.
+    static let most = 65_536
+
     private let socket: KeeperSocket
     private let queue: DispatchQueue
     private var reader = FrameReader()
     private var reading: (any DispatchSourceRead)?
     private var writing: (any DispatchSourceWrite)?
-    /// What is left of the frame that is being sent; its descriptors go with its first byte.
-    private var rest: (bytes: Data.SubSequence, descriptors: [Int32])?
+    /// What is being sent, and how much of it the socket has taken; the descriptors go with its first byte.
+    private var outgoing = (bytes: Data(), taken: 0, descriptors: [Int32]())
+    private var isSending: Bool { outgoing.taken < outgoing.bytes.count }
+    /// What follows that.
     private var waiting: [Frame] = []
     /// The other side has ended. What it has sent before is still to be read.
     private var takesNothing = false
@@ -59,13 +64,29 @@ final class KeeperConnection: @unchecked Sendable {  // holds: confined to the q
     }
 
     /// Whether the socket has taken everything so far.
-    var hasRoom: Bool { reading != nil && !takesNothing && rest == nil && waiting.isEmpty }
+    var hasRoom: Bool { reading != nil && !takesNothing && !isSending && waiting.isEmpty }
 
-    /// The descriptors stay the caller's, who has to keep them until it is sent.
-    func send(_ frame: Frame) {
+    func send(_ frame: Frame) { send(CollectionOfOne(frame)) }
+
+    /// The descriptors stay the caller's, who has to keep them until they are sent.
+    func send(_ frames: some Sequence<Frame>) {
         guard reading != nil, !takesNothing else { return }
-        waiting.append(frame)
-        if rest == nil { write() }
+        for frame in frames where !gather(frame) { waiting.append(frame) }
+        if writing == nil { write() }
+    }
+
+    /// Adds it to what goes at once: a call of the kernel costs more than a frame.
+    /// - Returns: Whether it can be added.
+    private func gather(_ frame: Frame) -> Bool {
+        if !isSending {
+            guard waiting.isEmpty else { return false }
+            outgoing.bytes.removeAll(keepingCapacity: outgoing.bytes.count <= 2 * Self.most)
+            (outgoing.taken, outgoing.descriptors) = (0, frame.descriptors)
+        } else {
+            guard waiting.isEmpty, frame.descriptors.isEmpty, outgoing.bytes.count < Self.most else { return false }
+        }
+        frame.write(to: &outgoing.bytes)
+        return true
     }
 
     /// Likewise, and the connection ends after it.
@@ -76,22 +97,31 @@ final class KeeperConnection: @unchecked Sendable {  // holds: confined to the q
 
     private func write() {
         while reading != nil, !takesNothing {
-            if rest == nil {
-                guard !waiting.isEmpty else { return endsWhenSent ? end() : roomAgain() }
-                let frame = waiting.removeFirst()
-                rest = (frame.bytes[...], frame.descriptors)
+            if !isSending {
+                let frames = waiting
+                waiting = []
+                for frame in frames where !gather(frame) { waiting.append(frame) }
+                guard isSending else { return endsWhenSent ? end() : roomAgain() }
             }
-            guard let (bytes, descriptors) = rest else { return }
-            switch socket.send(bytes, descriptors, waits: false) {
-            case .bytes(let count): rest = count == bytes.count ? nil : (bytes.dropFirst(count), [])
+            switch socket.send(outgoing.bytes.dropFirst(outgoing.taken), outgoing.descriptors, waits: false) {
+            case .bytes(let count):
+                outgoing.taken += count
+                outgoing.descriptors = []
             case .notReady: return awaitRoom()
             case .ended:
                 writing?.cancel()
-                (writing, rest, waiting, takesNothing) = (nil, nil, [], true)
+                writing = nil
+                takesNothing = true
+                forget()
                 // All that it has sent is there.
                 queue.async { [self] in readAll() }
             }
         }
+    }
+
+    private func forget() {
+        outgoing = (Data(), 0, [])
+        waiting = []
     }
 
     private func roomAgain() {
@@ -115,7 +145,8 @@ final class KeeperConnection: @unchecked Sendable {  // holds: confined to the q
         socket.shutDown()
         reading.cancel()
         writing?.cancel()
-        (self.reading, writing, rest, waiting) = (nil, nil, nil, [])
+        (self.reading, writing) = (nil, nil)
+        forget()
         reader.end()
         let ended = onEnd
         (onFrame, onPause, onEnd, onRoom) = (nil, nil, nil, nil)

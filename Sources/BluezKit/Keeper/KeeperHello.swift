@@ -40,9 +40,3 @@ struct KeeperHello: Codable, Sendable {
             && peripheral == other.peripheral
     }
 }
-
-/// What the keeper answers. The page goes beside it.
-struct KeeperWelcome: Codable, Sendable {
-    /// Nil: the keeper had nothing of the manager.
-    let handOver: HandOver?
-}

@@ -23,7 +23,7 @@ struct CentralSide: KeptSide {
 
     static func core(
         _ configuration: CentralManagerCore.Configuration, in session: Session, preserved: Snapshot?,
-        place: any CallbackPlace, isHosted: Bool, receive: @escaping @Sendable (CentralEvent) -> Void
+        place: any CallbackPlace, isHosted: Bool, receive: @escaping @Sendable ([CentralEvent]) -> Void
     ) -> (core: CentralManagerCore, start: @Sendable () -> Void) {
         let core = CentralManagerCore(
             central: session.central, of: session, receive: receive, place: place, preserved: preserved,
@@ -35,7 +35,7 @@ struct CentralSide: KeptSide {
     static func backend(
         _ hello: KeeperHello?, _ statePath: String?, _ key: Session.Key,
         _ configuration: CentralManagerCore.Configuration, _ preserved: Snapshot?, _ place: any CallbackPlace,
-        _ receive: @escaping @Sendable (CentralEvent) -> Void
+        _ receive: @escaping @Sendable ([CentralEvent]) -> Void
     ) -> (any CentralBackend, start: () -> Void) {
         if let kept = KeptCentral.make(hello, statePath, side: Self(), place: place, receive: receive) {
             return (kept, kept.start)

@@ -5,12 +5,12 @@ import Foundation
 
 /// The way from one manager's app to its core in a keeper, in place of that core. Any thread.
 ///
-/// A request is with the kernel when the call returns: it is carried out even if the process ends in the next line. A
-/// thread reads what the keeper sends, and the inbox delivers it. If the keeper is lost, the app hears what it hears
-/// when bluetoothd restarts, and everything is asked for again of the next one, or of a core in this process if there
-/// is none.
+/// A request is with the kernel when the call returns: it is carried out even if the process ends in the next line.
+/// What the keeper sends is read by the ``KeeperLoop``, and the inbox delivers it. If the keeper is lost, the app hears
+/// what it hears when bluetoothd restarts, and everything is asked for again of the next one, or of a core in this
+/// process if there is none.
 // holds: constants, and what is locked or confined to `queue`
-final class KeptManager<Side: KeptSide>: Backend, @unchecked Sendable {
+final class KeptManager<Side: KeptSide>: Backend, EventSource, @unchecked Sendable {
     typealias Request = Side.Request
     typealias Event = Side.Event
 
@@ -25,8 +25,7 @@ final class KeptManager<Side: KeptSide>: Backend, @unchecked Sendable {
     let isOnMainQueue: Bool
     let isKept = true
     private let connect: @Sendable () -> KeeperSocket?
-    /// In place of the bus queue.
-    private let queue = DispatchQueue(label: "bluezkit.keeper")
+    private var queue: DispatchQueue { KeeperLoop.shared.queue }
     private let delivery: KeptDelivery<Event>
     private let inbox: Inbox<KeptDelivery<Event>>
     let side: Side
@@ -56,7 +55,7 @@ final class KeptManager<Side: KeptSide>: Backend, @unchecked Sendable {
     /// - Parameter connect: Makes a connection to a keeper, which is started if there is none.
     init(
         _ hello: KeeperHello, side: Side, place: any CallbackPlace, timing: BlueZTiming,
-        connect: @escaping @Sendable () -> KeeperSocket?, receive: @escaping @Sendable (Event) -> Void
+        connect: @escaping @Sendable () -> KeeperSocket?, receive: @escaping @Sendable ([Event]) -> Void
     ) {
         (self.side, self.timing, self.connect) = (side, timing, connect)
         isOnMainQueue = (place as? DispatchQueue)?.isMain ?? false
@@ -70,20 +69,38 @@ final class KeptManager<Side: KeptSide>: Backend, @unchecked Sendable {
     deinit { inbox.end() }
 
     /// The manager is ready for events.
-    func start() {
+    func start() { begin(after: 0) }
+
+    /// Finds a keeper that takes the manager, in a thread of its own, as that may take seconds.
+    private func begin(after failures: Int) {
         let hasThread = startThread(named: "bluezkit.keeper") { [self] in
-            var failures = 0
-            repeat {
-                let began = DispatchTime.now()
-                if let socket = open() { read(from: socket) }
-                close()
-                // One that ends at once is not there: the app may ask for what it cannot bear.
-                failures = began.later(by: Self.lasting) < .now() ? 1 : failures + 1
+            var failures = failures
+            while failures < Self.mostFailures, !isReleased {
                 if failures > 1 { usleep(useconds_t(50_000 << failures)) }
-            } while failures < Self.mostFailures && !state.withLock { $0.isReleased }
+                let attempt = Attempt(failures: failures)
+                if let socket = open(), awaitWelcome(socket, attempt), follow(socket, attempt) { return }
+                close()
+                failures = attempt.failuresAtEnd
+            }
             continueAlone()
         }
         if !hasThread { Log.warning("the process may have no more threads: the manager hears nothing") }
+    }
+
+    /// One keeper, from the connect on. Confined to the thread that begins, then to `queue`.
+    private final class Attempt: @unchecked Sendable {  // holds: see above
+        private let failures: Int
+        private let began = DispatchTime.now()
+        var reader = FrameReader()
+        /// Nil: the keeper has not taken the manager yet.
+        var page: DeliveryPage?
+
+        init(failures: Int) { self.failures = failures }
+
+        deinit { reader.end() }
+
+        /// One that ends at once is not there: the app may ask for what it cannot bear.
+        var failuresAtEnd: Int { began.later(by: KeptManager.lasting) < .now() ? 1 : failures + 1 }
     }
 
     /// There is no keeper: the manager restores, or resumes, as one that has not asked for one.
@@ -94,7 +111,7 @@ final class KeptManager<Side: KeptSide>: Backend, @unchecked Sendable {
         Keeper.leave(hello.statePath)
         let (core, start) = Side.core(
             configuration, in: .shared(hello.session), preserved: hello.preserved, place: queue, isHosted: false
-        ) { [self] event in post(KeptEvent(event: event)) }
+        ) { [self] events in post(events.map { KeptEvent(event: $0) }) }
         let lasting = state.withLock { state -> [RequestMessage<Request>]? in
             guard !state.isReleased else { return nil }
             state.own = core
@@ -105,6 +122,7 @@ final class KeptManager<Side: KeptSide>: Backend, @unchecked Sendable {
         start()
     }
 
+    private var isReleased: Bool { state.withLock { $0.isReleased } }
     var own: Side.Core? { state.withLock { $0.own } }
     var hello: KeeperHello { state.withLock { $0.hello } }
 
@@ -153,7 +171,7 @@ final class KeptManager<Side: KeptSide>: Backend, @unchecked Sendable {
         return question.answer.flatMap { try? BorderFormat.decode(KeeperAnswer<Answer>.self, from: $0).answer }
     }
 
-    func report(_ event: Event) { queue.async { [self] in post(KeptEvent(event: event)) } }
+    func report(_ event: Event) { queue.async { [self] in post([KeptEvent(event: event)]) } }
 
     func release() {
         inbox.abandon()
@@ -187,41 +205,63 @@ final class KeptManager<Side: KeptSide>: Backend, @unchecked Sendable {
         return isOpen ? socket : nil
     }
 
-    /// Reads until the connection ends.
-    private func read(from socket: KeeperSocket) {
-        var reader = FrameReader()
-        defer { reader.end() }
-        var page: DeliveryPage?
-        do {
-            while case .bytes = socket.receive(into: &reader, waits: true) {
-                var events: [KeptEvent<Event>] = []
-                let isNew = page == nil
-                while let frame = try reader.next() { try take(frame, &page, &events) }
-                if isNew, page != nil { socket.limitWaiting(to: Self.patience, receiving: .zero) }
-                queue.sync { for event in events { add(event) } }
-                flush()
+    /// - Returns: Whether the keeper takes the manager.
+    private func awaitWelcome(_ socket: KeeperSocket, _ attempt: Attempt) -> Bool {
+        while case .bytes = socket.receive(into: &attempt.reader, waits: true) {
+            guard let events = take(attempt) else { return false }
+            queue.sync { post(events) }
+            if attempt.page != nil { return true }
+        }
+        return false
+    }
+
+    /// Reads whenever there is something, until the connection ends; then another keeper is looked for.
+    /// - Returns: Whether that is possible.
+    private func follow(_ socket: KeeperSocket, _ attempt: Attempt) -> Bool {
+        queue.sync {
+            KeeperLoop.shared.watch(socket.descriptor) { [self] in
+                switch socket.receive(into: &attempt.reader, waits: false) {
+                case .notReady: return
+                case .bytes:
+                    if let events = take(attempt) { return add(events) }
+                case .ended: break
+                }
+                KeeperLoop.shared.unwatch(socket.descriptor)
+                close()
+                if !isReleased { begin(after: attempt.failuresAtEnd) }
             }
-        } catch {
-            Log.warning(from: "the keeper", "the keeper has sent what cannot be read, and is left: \(error)")
         }
     }
 
-    private func take(_ frame: Frame, _ page: inout DeliveryPage?, _ events: inout [KeptEvent<Event>]) throws {
+    /// - Returns: The events of the frames that have come; nil: what has come is none.
+    private func take(_ attempt: Attempt) -> [KeptEvent<Event>]? {
+        var events: [KeptEvent<Event>] = []
+        do {
+            while let frame = try attempt.reader.next() { try take(frame, attempt, &events) }
+            return events
+        } catch {
+            Log.warning(from: "the keeper", "the keeper has sent what cannot be read, and is left: \(error)")
+            return nil
+        }
+    }
+
+    private func take(_ frame: Frame, _ attempt: Attempt, _ events: inout [KeptEvent<Event>]) throws {
         switch frame.kind {
         case .welcome:
             guard let descriptor = frame.descriptors.first, let new = DeliveryPage(descriptor: descriptor) else {
                 throw FrameReader.Failure.malformed
             }
-            page = new
-            let welcome = try BorderFormat.decode(KeeperWelcome.self, from: frame.body)
-            guard let handOver = welcome.handOver else { return }
+            attempt.page = new
+            // The keeper had nothing of the manager.
+            if frame.body.isEmpty { return }
+            let handOver = try BorderFormat.decode(HandOver.self, from: frame.body)
             let hello = taken()
             if !hello.resumes { events += side.taken(over: handOver, hello.preserved).map { KeptEvent(event: $0) } }
         case .event, .value, .written, .sent:
             let (number, event) = try frame.event(Event.self)
             _ = taken()
             guard let heard = side.passed(event) else { return }
-            events.append(KeptEvent(event: heard, number: number == 0 ? nil : number, page: page))
+            events.append(KeptEvent(event: heard, number: number == 0 ? nil : number, page: attempt.page))
         case .answer:
             let ticket = try BorderFormat.decode(KeeperTicket.self, from: frame.body).ticket
             let question = state.withLock { $0.questions.removeValue(forKey: ticket) }
@@ -263,14 +303,17 @@ final class KeptManager<Side: KeptSide>: Backend, @unchecked Sendable {
 
     // MARK: Events
 
-    private func post(_ event: KeptEvent<Event>) {
-        add(event)
-        _ = inbox.flush(to: delivery) { false }
+    private func post(_ events: [KeptEvent<Event>]) {
+        for event in events { _ = inbox.add(event) }
+        _ = flush { false }
     }
 
-    private func add(_ event: KeptEvent<Event>) { _ = inbox.add(event) }
+    /// They are delivered at the end of this turn of the loop.
+    private func add(_ events: [KeptEvent<Event>]) {
+        for event in events where inbox.add(event) { KeeperLoop.shared.hasOutgoing(self) }
+    }
 
-    private func flush() { queue.sync { _ = inbox.flush(to: delivery) { false } } }
+    func flush(mayDeliver: () -> Bool) -> (() -> Void)? { inbox.flush(to: delivery, mayDeliver: mayDeliver) }
 }
 
 extension KeptManager {
@@ -278,7 +321,7 @@ extension KeptManager {
     /// - Parameter hello: Nil: the app does not ask for one.
     static func make(
         _ hello: KeeperHello?, _ statePath: String?, side: Side, place: any CallbackPlace,
-        receive: @escaping @Sendable (Event) -> Void
+        receive: @escaping @Sendable ([Event]) -> Void
     ) -> KeptManager? {
         guard let hello else {
             // An earlier version of the app may have asked for one.
@@ -316,41 +359,6 @@ extension KeptManager {
     }
 }
 
-/// What is particular to a role.
-protocol KeptSide<Request, Event>: Sendable {
-    associatedtype Request: Codable & Sendable
-    associatedtype Event: Codable & Sendable
-    associatedtype Core: Backend<Request, Event>
-    associatedtype Configuration
-    /// What the app has set; nil: it is of another role.
-    static func configuration(in hello: KeeperHello) -> Configuration?
-    /// A core in this process. Call `start` when its events can be received.
-    /// - Parameters:
-    ///   - isHosted: Whether the app is another process.
-    ///   - receive: Gets its events, at `place`.
-    static func core(
-        _ configuration: Configuration, in session: Session, preserved: Snapshot?, place: any CallbackPlace,
-        isHosted: Bool, receive: @escaping @Sendable (Event) -> Void
-    ) -> (core: Core, start: @Sendable () -> Void)
-    /// Nil: a new keeper need not hear of the request; otherwise what the next one of this kind replaces.
-    func lastingKind(of request: Request) -> String?
-    /// What the app hears first of a manager that the keeper has kept.
-    func taken(over: HandOver, _ preserved: Snapshot?) -> [Event]
-    /// What the app hears of an event; nil: nothing.
-    func passed(_ event: Event) -> Event?
-    /// There is another keeper.
-    func begins()
-    /// The keeper is gone, and with it all that it did.
-    var lost: Event { get }
-}
-
-extension Snapshot {
-    /// All that a keeper does is to end.
-    static func nothing(_ role: Role) -> Snapshot {
-        Snapshot(role: role, identifier: "", app: StateDirectory.app, boot: StateDirectory.boot, saved: Date())
-    }
-}
-
 struct KeeperTicket: Codable { let ticket: UInt32 }
 
 struct KeeperQuery<Query: Codable & Sendable>: Codable, Sendable {
@@ -361,30 +369,4 @@ struct KeeperQuery<Query: Codable & Sendable>: Codable, Sendable {
 struct KeeperAnswer<Answer: Codable & Sendable>: Codable, Sendable {
     let ticket: UInt32
     let answer: Answer
-}
-
-/// An event on its way to the app.
-struct KeptEvent<Event: Sendable>: Sendable {
-    let event: Event
-    /// Nil: of the app's own side.
-    var number: UInt64?
-    /// Where its delivery is noted.
-    var page: DeliveryPage?
-}
-
-/// Delivers what a keeper sends, and notes how far the app has come.
-final class KeptDelivery<Event: Sendable>: Recipient {
-    private let receive: @Sendable (Event) -> Void
-
-    init(_ receive: @escaping @Sendable (Event) -> Void) { self.receive = receive }
-
-    func deliver(_ event: KeptEvent<Event>) {
-        if let number = event.number { event.page?.begun = number }
-        receive(event.event)
-        if let number = event.number { event.page?.delivered = number }
-    }
-
-    static func outlivesManager(_ event: KeptEvent<Event>) -> Bool {
-        (event.event as? CentralEvent)?.outlivesManager ?? false
-    }
 }

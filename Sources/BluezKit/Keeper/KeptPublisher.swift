@@ -21,7 +21,7 @@ struct PublishSide: KeptSide {
 
     static func core(
         _ configuration: PeripheralManagerCore.Configuration, in session: Session, preserved: Snapshot?,
-        place: any CallbackPlace, isHosted: Bool, receive: @escaping @Sendable (PublishEvent) -> Void
+        place: any CallbackPlace, isHosted: Bool, receive: @escaping @Sendable ([PublishEvent]) -> Void
     ) -> (core: PeripheralManagerCore, start: @Sendable () -> Void) {
         let core = PeripheralManagerCore(
             role: session.peripheral, of: session, receive: receive, place: place, preserved: preserved,
@@ -33,7 +33,7 @@ struct PublishSide: KeptSide {
     static func backend(
         _ hello: KeeperHello?, _ statePath: String?, _ key: Session.Key,
         _ configuration: PeripheralManagerCore.Configuration, _ preserved: Snapshot?, _ place: any CallbackPlace,
-        _ receive: @escaping @Sendable (PublishEvent) -> Void
+        _ receive: @escaping @Sendable ([PublishEvent]) -> Void
     ) -> (any PublishBackend, start: () -> Void) {
         if let kept = KeptPublisher.make(hello, statePath, side: Self(), place: place, receive: receive) {
             return (kept, kept.start)

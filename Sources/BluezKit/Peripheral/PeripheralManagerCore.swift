@@ -8,7 +8,7 @@ final class PeripheralManagerCore: PublishBackend, EventSource, Recipient, @unch
     let role: PeripheralRole
     private let session: AnyObject
     private let inbox: Inbox<PeripheralManagerCore>
-    private let receive: @Sendable (PublishEvent) -> Void
+    private let receive: @Sendable ([PublishEvent]) -> Void
 
     /// What the app has set when it made the manager.
     struct Configuration: Codable, Equatable, Sendable {
@@ -35,7 +35,7 @@ final class PeripheralManagerCore: PublishBackend, EventSource, Recipient, @unch
 
     /// - Parameter session: Kept while the app has the manager, or work is under way.
     init(
-        role: PeripheralRole, of session: AnyObject, receive: @escaping @Sendable (PublishEvent) -> Void,
+        role: PeripheralRole, of session: AnyObject, receive: @escaping @Sendable ([PublishEvent]) -> Void,
         place: any CallbackPlace,
         preserved: Snapshot?, configuration: Configuration, isHosted: Bool = false
     ) {
@@ -104,7 +104,7 @@ final class PeripheralManagerCore: PublishBackend, EventSource, Recipient, @unch
 
     static func outlivesManager(_ event: PublishEvent) -> Bool { false }
 
-    func deliver(_ event: PublishEvent) { receive(BorderFormat.passed(event)) }
+    func deliver(_ events: [PublishEvent]) { receive(BorderFormat.passed(events)) }
 
     // MARK: A keeper
 

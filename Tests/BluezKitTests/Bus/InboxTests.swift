@@ -30,9 +30,11 @@ import Testing
         /// Numbers from 100 on.
         static func outlivesManager(_ event: Int) -> Bool { event >= 100 }
 
-        func deliver(_ event: Int) {
-            log.append("\(event)")
-            onEvent?(event)
+        func deliver(_ events: [Int]) {
+            for event in events {
+                log.append("\(event)")
+                onEvent?(event)
+            }
         }
 
         /// One turn of the bus queue.

@@ -17,6 +17,7 @@ import Testing
     private func entry(_ log: inout BluezKit.EventLog, _ kind: BluezKit.EventLog.Kind, _ bytes: Int = 1) throws {
         let number = log.newNumber()
         log.append(.init(number: number, kind: kind, frame: try .event(number, value(bytes)), startsApp: nil))
+        log.shorten()
     }
 
     // MARK: Other users
@@ -193,6 +194,46 @@ import Testing
         #expect(other.receive(into: &reader, waits: true) == .ended)
     }
 
+    @Test("what is sent together arrives in order, each descriptor with its frame, also where there is no room")
+    func batches() async throws {
+        let (app, other) = try #require(KeeperSocket.pair())
+        let queue = DispatchQueue(label: "test.keeper")
+        let connection = KeeperConnection(other, on: queue)
+        let batches = 200
+        let refills = ProtectedBox(0)
+        let page = try #require(DeliveryPage())
+        queue.sync {
+            connection.start()
+            // More than the socket takes: the rest goes when there is room.
+            connection.onRoom = { refills.withLock { $0 += 1 } }
+            for number in 0..<UInt64(batches) {
+                guard var last = try? Frame.event(number << 8 | 0xFF, value(5)), number % 50 == 0 else {
+                    connection.send((0..<20).compactMap { try? Frame.event(number << 8 | $0, value(500)) })
+                    continue
+                }
+                last.descriptors = [page.descriptor]
+                connection.send([last, last])
+            }
+        }
+        let received = try await Task.detached {
+            var (reader, frames) = (FrameReader(), [Frame]())
+            defer { reader.end() }
+            while frames.count < (batches - 4) * 20 + 8, case .bytes = app.receive(into: &reader, waits: true) {
+                while let frame = try reader.next() { frames.append(frame) }
+            }
+            return frames
+        }.value
+        let numbers = try received.map { try $0.event(CentralEvent.self).number }
+        #expect(numbers == numbers.sorted() && received.count == (batches - 4) * 20 + 8)
+        #expect(zip(numbers, received).allSatisfy { ($0 & 0xFF == 0xFF) == ($1.descriptors.count == 1) })
+        for frame in received { frame.closeDescriptors() }
+        try await eventually("there is room again") { refills.withLock { $0 } > 0 }
+        queue.sync {
+            #expect(connection.hasRoom)
+            connection.end()
+        }
+    }
+
     @Test("memory that an app could shorten is not shared")
     func shortPage() throws {
         var ends: [Int32] = [0, 0]
@@ -224,7 +265,7 @@ import Testing
         for delivered in stride(from: UInt64(2510), through: 3001, by: 7) {
             log.trim(upTo: delivered)
             #expect(log.entries.first.map { $0.number == delivered + 1 } ?? (delivered == 3001))
-            #expect(log.entry(after: 0)?.number == log.entries.first?.number)
+            #expect(log.batch(after: 0, bytes: 1).first?.number == log.entries.first?.number)
         }
         #expect(log.size == log.entries.map(\.size).reduce(0, +))
     }
@@ -237,7 +278,7 @@ import Testing
         for _ in 0..<5 { try entry(&log, .other) }
         log.trim(upTo: 2)
         #expect(log.entries.map(\.number) == [3, 4, 5])
-        #expect(log.entry(after: 3)?.number == 4 && log.entry(after: 5) == nil)
+        #expect(log.batch(after: 3, bytes: 1).map(\.number) == [4] && log.batch(after: 5, bytes: 1).isEmpty)
         log.trim(upTo: 9)
         #expect(log.entries.isEmpty && log.size == 0)
     }
