@@ -19,6 +19,7 @@ struct DeadlineTimer {
     init(queue: DispatchQueue) {
         timer = DispatchSource.makeTimerSource(queue: queue)
         timer.schedule(deadline: .distantFuture)
+        timer.setEventHandler {}  // libdispatch complains of none
         timer.activate()
     }
 
