@@ -1,8 +1,9 @@
 import CBluezDBus
 import Glibc
 
-/// What a connection waits for: its socket, and other descriptors. ``wait(leads:)`` and ``release()`` are called on the
-/// threads that wait, which hold the connection and thereby this; everything else on the connection's queue.
+/// What threads wait for: the socket of a connection, if there is one, and other descriptors. ``wait(leads:)`` and
+/// ``release()`` are called on the threads that wait, which hold the owner and thereby this; everything else on the
+/// owner's queue.
 // holds: `raw` permits both, and the rest is confined to the queue
 package final class EventLoop: @unchecked Sendable {
     private let raw: OpaquePointer

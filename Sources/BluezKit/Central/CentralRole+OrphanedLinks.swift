@@ -16,14 +16,23 @@ extension CentralRole {
         }
     }
 
+    /// The same for one file, of an app whose core ends in a keeper.
+    func setUnclaimed(_ path: String, in directory: StateDirectory) {
+        bus.run { [self] in
+            guard let generation = adapter.stackGeneration else { return }
+            DispatchQueue.files.async { _ = Self.release(path, in: directory, generation, of: nil) }
+        }
+    }
+
     /// A connection in a file that no process uses becomes a pending connect for the manager that claims it later.
+    /// - Parameter app: The program that must have written it; nil: any.
     /// - Returns: What was connected or being connected.
     private static func release(
-        _ path: String, in directory: StateDirectory, _ generation: String
+        _ path: String, in directory: StateDirectory, _ generation: String, of app: String? = StateDirectory.app
     ) -> [Snapshot.Peripheral]? {
         // Those of other programs, and those in use, are not ours to end. What cannot be read is left to its owner.
         guard let content = try? SnapshotStore.content(of: path), let found = try? Snapshot(fileContent: content),
-            found.role == .central, found.app == StateDirectory.app, found.bluetooth == generation,
+            found.role == .central, app == nil || found.app == app, found.bluetooth == generation,
             !found.peripherals.isEmpty, let store = try? SnapshotStore(directory, .central, found.identifier),
             var snapshot = try? store.load()
         else { return nil }

@@ -20,6 +20,12 @@ final class AppProcess: Sendable {
 
     deinit { if descriptor >= 0 { close(descriptor) } }
 
+    /// Whether it has not ended, as far as the kernel tells.
+    var isRunning: Bool {
+        var state = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+        return descriptor < 0 || poll(&state, 1, 0) == 0
+    }
+
     /// Calls `body` once, on `queue`, when it has ended: who has started it has been told by then. Its sockets are
     /// closed before that.
     /// - Returns: To be cancelled if that is of no interest any more; nil: it cannot be.

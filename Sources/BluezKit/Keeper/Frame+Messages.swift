@@ -87,7 +87,10 @@ extension Frame {
     /// The event in a frame of the kind `event`, `value`, `written` or `sent`. The descriptors are taken over.
     func event<Event: Codable>(_ type: Event.Type) throws -> (number: UInt64, event: Event) {
         var reader = BodyReader(body)
-        let number = try reader.number(UInt64.self)
+        guard let number = try? reader.number(UInt64.self) else {
+            closeDescriptors()
+            throw FrameReader.Failure.malformed
+        }
         switch kind {
         case .value:
             let place = try reader.place()

@@ -7,6 +7,8 @@ import Foundation
 protocol HostedApp: AnyObject, Sendable {
     /// Whether a process of the app is there.
     var hasApp: Bool { get }
+    /// Whether Bluetooth is on.
+    var isOn: Bool { get }
     /// Called when there is nothing left to do for the app.
     var onEnd: (@Sendable () -> Void)? { get set }
     var status: KeeperStatus { get }
@@ -85,6 +87,7 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
     }
 
     var hasApp: Bool { connection != nil }
+    var isOn: Bool { known.isOn }
     var isOverfull: Bool { log.isGivenUp }
     var isUnheard: Bool { delivered == 0 }
 

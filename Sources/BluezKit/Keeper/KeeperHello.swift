@@ -32,6 +32,13 @@ struct KeeperHello: Codable, Sendable {
         Session.Key(address: BusAddress(address), adapter: adapter.map { AdapterChoice($0) })
     }
 
+    /// Whether it is another central manager of the same app, with its state in the same place.
+    func isBeside(_ other: KeeperHello) -> Bool {
+        // An environment and arguments are those of one start; a unit or a name on the bus is another app's.
+        app == other.app && (relaunch == other.relaunch || !relaunch.namesApp && !other.relaunch.namesApp)
+            && name != other.name && central?.claims?.directory == other.central?.claims?.directory
+    }
+
     /// Whether what was done for `other` is what this one asks for: another version of the app may want another bus or
     /// other permissions, and another program that preserves its state in the same file is not to have its values.
     func continues(_ other: KeeperHello) -> Bool {
@@ -39,4 +46,16 @@ struct KeeperHello: Codable, Sendable {
         return isSameApp && address == other.address && adapter == other.adapter && central == other.central
             && peripheral == other.peripheral
     }
+}
+
+struct KeeperTicket: Codable { let ticket: UInt32 }
+
+struct KeeperQuery<Query: Codable & Sendable>: Codable, Sendable {
+    let ticket: UInt32
+    let query: Query
+}
+
+struct KeeperAnswer<Answer: Codable & Sendable>: Codable, Sendable {
+    let ticket: UInt32
+    let answer: Answer
 }

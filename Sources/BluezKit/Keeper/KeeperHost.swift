@@ -12,6 +12,10 @@ package final class KeeperHost: @unchecked Sendable {  // holds: confined to `qu
     /// Those that have not said yet what they are.
     private var strangers: [ObjectIdentifier: KeeperConnection] = [:]
 
+    /// What the processes of apps have not claimed yet of what earlier ones have left, by name.
+    private var unclaimed: [Int: Set<String>] = [:]
+    private var processes = 0
+
     private let journal: KeeperJournal?
     private var isWriting = false
     private let replaced: (@Sendable () -> Void)?
@@ -132,6 +136,7 @@ package final class KeeperHost: @unchecked Sendable {  // holds: confined to `qu
 
     private func host(_ hello: KeeperHello, _ connection: KeeperConnection) {
         let name = hello.name
+        defer { awaitClaims(of: hello, connection) }
         managers[name]?.readAll()
         if let known = managers[name] {
             guard !known.hasApp else { return refuse(connection, "another process of the app has this manager") }
@@ -148,6 +153,34 @@ package final class KeeperHost: @unchecked Sendable {  // holds: confined to `qu
         }
         add(new)
         new.begin(with: connection)
+    }
+
+    /// The app has another process, which has so long to make the managers again that it does not have yet (RS-6).
+    private func awaitClaims(of hello: KeeperHello, _ connection: KeeperConnection) {
+        for process in unclaimed.keys { unclaimed[process]?.remove(hello.name) }
+        guard let claims = hello.central?.claims else { return }
+        let left = managers.values.filter { !$0.hasApp && $0.hello.isBeside(hello) }
+        guard !left.isEmpty else { return }
+        processes += 1
+        unclaimed[processes] = Set(left.map(\.hello.name))
+        endUnclaimed(processes, of: connection.process, hello.name, claims)
+    }
+
+    private func endUnclaimed(
+        _ number: Int, of process: AppProcess, _ name: String, _ claims: CentralManagerCore.Configuration.Claims
+    ) {
+        queue.asyncAfter(deadline: .now().later(by: claims.period)) { [weak self] in
+            guard let self, let names = unclaimed[number] else { return }
+            // An app may make its other managers when the first one says that Bluetooth is on.
+            if managers[name]?.isOn == false { return endUnclaimed(number, of: process, name, claims) }
+            unclaimed[number] = nil
+            guard process.isRunning else { return }
+            for manager in names.compactMap({ managers[$0] }) {
+                let hello = manager.hello
+                Session.shared(hello.session).central.setUnclaimed(hello.statePath, in: claims.directory)
+                manager.end()
+            }
+        }
     }
 
     private func add(_ manager: any HostedApp) {

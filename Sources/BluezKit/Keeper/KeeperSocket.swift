@@ -87,7 +87,9 @@ final class KeeperSocket: Sendable {
     /// - Parameter receiving: Zero: without a limit.
     func limitWaiting(to sending: Duration, receiving: Duration) {
         for (option, limit) in [(SO_SNDTIMEO, sending), (SO_RCVTIMEO, receiving)] {
-            var time = timeval(tv_sec: Int(clamping: limit.components.seconds), tv_usec: 0)
+            let (seconds, attoseconds) = limit.components
+            var time = timeval(
+                tv_sec: time_t(clamping: seconds), tv_usec: suseconds_t(clamping: attoseconds / 1_000_000_000_000))
             setsockopt(descriptor, SOL_SOCKET, option, &time, socklen_t(MemoryLayout.size(ofValue: time)))
         }
     }

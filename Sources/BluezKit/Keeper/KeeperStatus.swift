@@ -70,7 +70,11 @@ extension Keeper {
     static func leave(_ statePath: String) {
         guard let path, (try? checkDirectory(of: path)) == true else { return }
         let lock = open(path + ".lock", O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
-        guard lock >= 0 else { return }  // there has never been one
+        guard lock >= 0 else {
+            if errno == ENOENT { return }  // there has never been one
+            let error = POSIXError(POSIXErrorCode(rawValue: errno) ?? .EACCES)
+            return Log.warning("what a keeper does for \(statePath) could not be ended: \(error.localizedDescription)")
+        }
         defer { close(lock) }
         // One that was killed has left a journal for the next one.
         if flock(lock, LOCK_EX | LOCK_NB) == 0 { return KeeperJournal(socket: path).strike(statePath) }

@@ -18,13 +18,12 @@ final class KeptManager<Side: KeptSide>: Backend, EventSource, @unchecked Sendab
     /// does not.
     private static var mostFailures: Int { 4 }
     private static var lasting: Duration { .seconds(10) }
-    /// How long it may take to answer, and to take what it is sent.
-    private static var patience: Duration { .seconds(10) }
 
     let timing: BlueZTiming
     let isOnMainQueue: Bool
     let isKept = true
     private let connect: @Sendable () -> KeeperSocket?
+    private let patience: Duration
     private var queue: DispatchQueue { KeeperLoop.shared.queue }
     private let delivery: KeptDelivery<Event>
     private let inbox: Inbox<KeptDelivery<Event>>
@@ -40,6 +39,8 @@ final class KeptManager<Side: KeptSide>: Backend, EventSource, @unchecked Sendab
         /// Whether it has taken the manager.
         var isWelcome = false
         var isReleased = false
+        /// A keeper may have the manager, and does not know of its release.
+        var owesRelease = false
         /// What a new keeper has to be told, by kind.
         var lasting: [String: RequestMessage<Request>] = [:]
         var lastTicket: UInt32 = 0
@@ -52,12 +53,15 @@ final class KeptManager<Side: KeptSide>: Backend, EventSource, @unchecked Sendab
         var answer: Data?
     }
 
-    /// - Parameter connect: Makes a connection to a keeper, which is started if there is none.
+    /// - Parameters:
+    ///   - patience: How long a keeper may take to answer, and to take what it is sent.
+    ///   - connect: Makes a connection to a keeper, which is started if there is none.
     init(
         _ hello: KeeperHello, side: Side, place: any CallbackPlace, timing: BlueZTiming,
-        connect: @escaping @Sendable () -> KeeperSocket?, receive: @escaping @Sendable ([Event]) -> Void
+        patience: Duration = .seconds(10), connect: @escaping @Sendable () -> KeeperSocket?,
+        receive: @escaping @Sendable ([Event]) -> Void
     ) {
-        (self.side, self.timing, self.connect) = (side, timing, connect)
+        (self.side, self.timing, self.patience, self.connect) = (side, timing, patience, connect)
         isOnMainQueue = (place as? DispatchQueue)?.isMain ?? false
         state = Protected(State(hello: hello))
         delivery = KeptDelivery(receive)
@@ -75,32 +79,47 @@ final class KeptManager<Side: KeptSide>: Backend, EventSource, @unchecked Sendab
     private func begin(after failures: Int) {
         let hasThread = startThread(named: "bluezkit.keeper") { [self] in
             var failures = failures
-            while failures < Self.mostFailures, !isReleased {
+            while failures < Self.mostFailures, isWanted {
                 if failures > 1 { usleep(useconds_t(50_000 << failures)) }
-                let attempt = Attempt(failures: failures)
-                if let socket = open(), awaitWelcome(socket, attempt), follow(socket, attempt) { return }
+                // Before a keeper hands over what cannot be handed over again.
+                let attempt = Attempt()
+                if let attempt, let socket = open(), awaitWelcome(socket, attempt), follow(socket, attempt, failures) {
+                    return
+                }
                 close()
-                failures = attempt.failuresAtEnd
+                failures = Self.failures(after: failures, attempt)
             }
             continueAlone()
         }
-        if !hasThread { Log.warning("the process may have no more threads: the manager hears nothing") }
+        if hasThread { return }
+        Log.warning(from: "threads", "the process may have no more threads: the manager hears nothing until it may")
+        queue.asyncAfter(deadline: .now().later(by: .seconds(1))) { [self] in if isWanted { begin(after: failures) } }
+    }
+
+    /// One that ends at once is not there: the app may ask for what it cannot bear.
+    private static func failures(after failures: Int, _ attempt: Attempt?) -> Int {
+        guard let began = attempt?.welcomed, began.later(by: lasting) < .now() else { return failures + 1 }
+        return 1
     }
 
     /// One keeper, from the connect on. Confined to the thread that begins, then to `queue`.
     private final class Attempt: @unchecked Sendable {  // holds: see above
-        private let failures: Int
-        private let began = DispatchTime.now()
         var reader = FrameReader()
         /// Nil: the keeper has not taken the manager yet.
         var page: DeliveryPage?
+        var welcomed: DispatchTime?
+        /// What an earlier process has left is in the keeper's hands.
+        var isTaken = false
 
-        init(failures: Int) { self.failures = failures }
+        /// Nil: the process may not have what it takes to read.
+        private let hasJoined = KeeperLoop.shared.join()
 
-        deinit { reader.end() }
+        init?() { if !hasJoined { return nil } }
 
-        /// One that ends at once is not there: the app may ask for what it cannot bear.
-        var failuresAtEnd: Int { began.later(by: KeptManager.lasting) < .now() ? 1 : failures + 1 }
+        deinit {
+            reader.end()
+            if hasJoined { KeeperLoop.shared.leave() }
+        }
     }
 
     /// There is no keeper: the manager restores, or resumes, as one that has not asked for one.
@@ -122,7 +141,8 @@ final class KeptManager<Side: KeptSide>: Backend, EventSource, @unchecked Sendab
         start()
     }
 
-    private var isReleased: Bool { state.withLock { $0.isReleased } }
+    /// Whether a keeper is to hear of the manager, or of its end.
+    private var isWanted: Bool { state.withLock { !$0.isReleased || $0.owesRelease } }
     var own: Side.Core? { state.withLock { $0.own } }
     var hello: KeeperHello { state.withLock { $0.hello } }
 
@@ -177,7 +197,11 @@ final class KeptManager<Side: KeptSide>: Backend, EventSource, @unchecked Sendab
         inbox.abandon()
         let own = state.withLock { state in
             state.isReleased = true
-            _ = state.socket?.sendAll(Frame(kind: .release, body: Data()))
+            let isSent = state.socket?.sendAll(Frame(kind: .release, body: Data())) ?? false
+            if !isSent, state.own == nil {
+                state.owesRelease = true
+                state.socket?.shutDown()
+            }
             defer { state.own = nil }
             return state.own
         }
@@ -190,12 +214,12 @@ final class KeptManager<Side: KeptSide>: Backend, EventSource, @unchecked Sendab
     private func open() -> KeeperSocket? {
         guard let socket = connect() else { return nil }
         // Once it has taken the manager, it may be silent.
-        socket.limitWaiting(to: Self.patience, receiving: Self.patience)
+        socket.limitWaiting(to: patience, receiving: patience)
         side.begins()
         let isOpen = state.withLock { state in
             guard Self.send(try? .message(.hello, state.hello), to: socket) else { return false }
             if state.isReleased {
-                _ = socket.sendAll(Frame(kind: .release, body: Data()))
+                if socket.sendAll(Frame(kind: .release, body: Data())) { state.owesRelease = false }
                 return false
             }
             for request in state.lasting.values { Self.send(try? .request(request), to: socket) }
@@ -208,8 +232,9 @@ final class KeptManager<Side: KeptSide>: Backend, EventSource, @unchecked Sendab
     /// - Returns: Whether the keeper takes the manager.
     private func awaitWelcome(_ socket: KeeperSocket, _ attempt: Attempt) -> Bool {
         while case .bytes = socket.receive(into: &attempt.reader, waits: true) {
-            guard let events = take(attempt) else { return false }
+            let (events, isReadable) = take(attempt)
             queue.sync { post(events) }
+            guard isReadable else { return false }
             if attempt.page != nil { return true }
         }
         return false
@@ -217,41 +242,48 @@ final class KeptManager<Side: KeptSide>: Backend, EventSource, @unchecked Sendab
 
     /// Reads whenever there is something, until the connection ends; then another keeper is looked for.
     /// - Returns: Whether that is possible.
-    private func follow(_ socket: KeeperSocket, _ attempt: Attempt) -> Bool {
+    private func follow(_ socket: KeeperSocket, _ attempt: Attempt, _ failures: Int) -> Bool {
         queue.sync {
             KeeperLoop.shared.watch(socket.descriptor) { [self] in
                 switch socket.receive(into: &attempt.reader, waits: false) {
                 case .notReady: return
                 case .bytes:
-                    if let events = take(attempt) { return add(events) }
+                    let (events, isReadable) = take(attempt)
+                    add(events)
+                    if isReadable { return }
                 case .ended: break
                 }
                 KeeperLoop.shared.unwatch(socket.descriptor)
+                // Before there is another one, which the keeper would take for that of another process.
+                socket.shutDown()
                 close()
-                if !isReleased { begin(after: attempt.failuresAtEnd) }
+                if isWanted { begin(after: Self.failures(after: failures, attempt)) }
             }
         }
     }
 
-    /// - Returns: The events of the frames that have come; nil: what has come is none.
-    private func take(_ attempt: Attempt) -> [KeptEvent<Event>]? {
+    /// - Returns: The events that have come, up to what cannot be read.
+    private func take(_ attempt: Attempt) -> (events: [KeptEvent<Event>], isReadable: Bool) {
         var events: [KeptEvent<Event>] = []
         do {
             while let frame = try attempt.reader.next() { try take(frame, attempt, &events) }
-            return events
+            return (events, true)
         } catch {
             Log.warning(from: "the keeper", "the keeper has sent what cannot be read, and is left: \(error)")
-            return nil
+            return (events, false)
         }
     }
 
     private func take(_ frame: Frame, _ attempt: Attempt, _ events: inout [KeptEvent<Event>]) throws {
+        // A keeper sends them beside these alone.
+        if frame.kind != .welcome, frame.kind != .event { frame.closeDescriptors() }
         switch frame.kind {
         case .welcome:
+            for descriptor in frame.descriptors.dropFirst() { Glibc.close(descriptor) }
             guard let descriptor = frame.descriptors.first, let new = DeliveryPage(descriptor: descriptor) else {
                 throw FrameReader.Failure.malformed
             }
-            attempt.page = new
+            (attempt.page, attempt.welcomed) = (new, .now())
             // The keeper had nothing of the manager.
             if frame.body.isEmpty { return }
             let handOver = try BorderFormat.decode(HandOver.self, from: frame.body)
@@ -259,7 +291,8 @@ final class KeptManager<Side: KeptSide>: Backend, EventSource, @unchecked Sendab
             if !hello.resumes { events += side.taken(over: handOver, hello.preserved).map { KeptEvent(event: $0) } }
         case .event, .value, .written, .sent:
             let (number, event) = try frame.event(Event.self)
-            _ = taken()
+            if !attempt.isTaken { _ = taken() }
+            attempt.isTaken = true
             guard let heard = side.passed(event) else { return }
             events.append(KeptEvent(event: heard, number: number == 0 ? nil : number, page: attempt.page))
         case .answer:
@@ -268,11 +301,9 @@ final class KeptManager<Side: KeptSide>: Backend, EventSource, @unchecked Sendab
             question?.answer = frame.body
             question?.answered.signal()
         case .refusal:
-            frame.closeDescriptors()
             let reason = String(decoding: frame.body, as: UTF8.self)
             Log.warning(from: "the keeper", "the keeper refuses the manager: \(reason)")
         case .greeting, .hello, .request, .write, .update, .query, .release, .status, .discard, .replace:
-            frame.closeDescriptors()
             throw FrameReader.Failure.malformed
         }
     }
@@ -357,16 +388,4 @@ extension KeptManager {
                 return socket ?? (try? Keeper.connectOrStart())
             }, receive: receive)
     }
-}
-
-struct KeeperTicket: Codable { let ticket: UInt32 }
-
-struct KeeperQuery<Query: Codable & Sendable>: Codable, Sendable {
-    let ticket: UInt32
-    let query: Query
-}
-
-struct KeeperAnswer<Answer: Codable & Sendable>: Codable, Sendable {
-    let ticket: UInt32
-    let answer: Answer
 }

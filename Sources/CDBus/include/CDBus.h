@@ -54,9 +54,10 @@ void cdbus_connection_close(DBusConnection *connection);
 
 // loop.c ------------------------------------------------------------------------------------------------------
 
-/// Waits for events of one connection. Several threads may call `wait`: one of them at a time leads, which is the one that waits
-/// for descriptors, and to which `wait` returns. It handles what is ready, and then calls `wait` again as the one that leads, or
-/// lets another one lead by `release` or `pause`. All else is for the owner of the connection, on one thread at a time.
+/// Waits for events of one connection, or of other descriptors alone. Several threads may call `wait`: one of them at a time
+/// leads, which is the one that waits for descriptors, and to which `wait` returns. It handles what is ready, and then calls
+/// `wait` again as the one that leads, or lets another one lead by `release` or `pause`. All else is for the owner of the loop,
+/// on one thread at a time.
 typedef struct cdbus_loop cdbus_loop_t;
 
 /// So many descriptors at most are found ready at once.

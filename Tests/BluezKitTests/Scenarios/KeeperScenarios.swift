@@ -327,6 +327,30 @@ extension Scenarios {
             try await stage.end(again, heart, "heart")
         }
 
+        // Slow: in the rig, four processes of an app start, and two of them connect.
+        @Test("R-15 RS-6 of two managers one is not created again: the keeper ends what it did after the claim period")
+        func unclaimed() async throws {
+            let stage = try await Stage()
+            let other = try stage.stage.launch("B", ["--keeper", stage.keeper.socket])
+            try await other.next("state poweredOn")
+            try await stage.stage.connect(other, heart)
+            let mine = try stage.launch(["--claim", "0.2"])
+            try await mine.next("state poweredOn")
+            try await stage.stage.connect(mine, Self.sink)
+            try await other.kill()
+            try await mine.kill()
+            let again = try stage.launch(["--claim", "0.2"])
+            try await again.next("restored", "\(Self.sink):connected")
+            try await stage.world.awaitConnections("heart", 0)
+            #expect(try await stage.world.control("sink connections") == "1")
+            // Claimed after all: a pending connect.
+            let late = try stage.stage.launch("B", ["--keeper", stage.keeper.socket])
+            try await late.next("restored", Probe.isAsync ? "\(heart):connect" : "\(heart):connecting")
+            try await late.next("connected \(heart)")
+            try await stage.end(late, heart, "heart")
+            try await stage.end(again, Self.sink, "sink")
+        }
+
         // Slow: in the rig, BlueZ ends the link two to three seconds after it was asked to.
         @Test("RS-16 a manager that is released is kept no longer")
         func releases() async throws {
