@@ -28,6 +28,8 @@ do {
     case .help(let name):
         let spec = CommandSpec.all.first { $0.name == name }
         Program.print(spec.map(HelpText().of) ?? HelpText().general)
+    case .manual: Program.print(ManualPage(version: Program.version).text)
+    case .completions(let shell): Program.print(shell.script)
     case .nothing:
         Terminal.write(HelpText().general + "\n", to: STDERR_FILENO)
         exit(ExitStatus.usage.rawValue)

@@ -6,23 +6,26 @@ struct HelpText {
 
     init(width: Int = min(Terminal.size.columns, 100)) { self.width = width }
 
+    static let about = "a tour of BluezKit, CoreBluetooth for Linux"
+    static let beginning = """
+        Begin with `bluez-demo heart-rate`; without a Bluetooth adapter: `bluez-demo heart-rate --simulated`; with \
+        two machines: `bluez-demo peripheral heart-rate` on one of them, `bluez-demo heart-rate` on the other. \
+        `bluez-demo COMMAND --help` says more. If nothing works: `bluez-demo doctor`.
+        """
+    static let exitStatus = """
+        Exit status: 0 done, 1 failed, 2 wrong usage, 3 Bluetooth not available, 130 interrupted (Ctrl-C).
+        """
+
     /// About all commands.
     var general: String {
         let options = CommandSpec.common + [CommandSpec.version]
         return [
-            text("bluez-demo: a tour of BluezKit, CoreBluetooth for Linux"),
+            text("bluez-demo: " + Self.about),
             "usage: bluez-demo COMMAND [OPTION]...",
             table(CommandSpec.all.map { ($0.name, $0.summary) }),
             text("options of most commands, before or after its name") + "\n"
                 + table(options.map { (Self.usage($0), $0.help) }),
-            text(
-                """
-                Begin with `bluez-demo heart-rate`; without a Bluetooth adapter: `bluez-demo heart-rate --simulated`; with \
-                two machines: `bluez-demo peripheral heart-rate` on one of them, `bluez-demo heart-rate` on the other. \
-                `bluez-demo COMMAND --help` says more. If nothing works: `bluez-demo doctor`.
-                """),
-            text(
-                "Exit status: 0 done, 1 failed, 2 wrong usage, 3 Bluetooth not available, 130 interrupted (Ctrl-C)."),
+            text(Self.beginning), text(Self.exitStatus),
         ].joined(separator: "\n\n")
     }
 

@@ -7,6 +7,8 @@ enum Invocation: Equatable {
     /// No arguments at all.
     case nothing
     case help(command: String?)
+    /// What a package installs beside the program.
+    case manual, completions(Completions)
     case version
     case scan(ScanOptions, CommonOptions)
     case heartRate(HeartRateOptions, CommonOptions)
@@ -82,6 +84,13 @@ enum Invocation: Equatable {
 
     /// About the command that follows, or about all.
     private static func help(_ arguments: inout ArraySlice<String>) throws(UsageError) -> Invocation {
+        if arguments.first == "--manual" { return .manual }
+        if arguments.first == "--completions" {
+            guard let shell = arguments.dropFirst().first.flatMap(Completions.init(rawValue:)) else {
+                throw UsageError(message: "--completions needs a shell: bash, zsh or fish")
+            }
+            return .completions(shell)
+        }
         guard let next = arguments.first, !next.hasPrefix("-"), next != "help" else { return .help(command: nil) }
         // `card` and its like are two commands, which the overview shows.
         let isFamily = CommandSpec.all.contains { $0.name.hasPrefix(next + " ") }
