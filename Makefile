@@ -9,7 +9,7 @@ help: ## list the targets
 build: ## build the package (debug)
 	@scripts/build
 
-test: ## build with warnings as errors; unit tests, simulator, real BlueZ: about ten minutes the first time
+test: ## build with warnings as errors; unit tests, simulator, real BlueZ: 15 minutes the first time
 	@scripts/test $(ARGS)
 
 test-all: ## everything there is: other kernels and toolchains, sanitizers, long random runs: hours
