@@ -7,8 +7,8 @@ import Foundation
 protocol HostedApp: AnyObject, Sendable {
     /// Whether a process of the app is there.
     var hasApp: Bool { get }
-    /// Whether Bluetooth is on.
-    var isOn: Bool { get }
+    /// Calls `body` as soon as Bluetooth is on, in place of what was to be called before.
+    func whenOn(_ body: @escaping () -> Void)
     /// Called when there is nothing left to do for the app.
     var onEnd: (@Sendable () -> Void)? { get set }
     var status: KeeperStatus { get }
@@ -36,8 +36,8 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
     /// Nil: it has ended.
     private var role: Role?
     private let core: Role.Side.Core
-    /// Whether Bluetooth is on, and whether the app has ever asked for anything.
-    private var known = (isOn: false, hasAsked: false)
+    /// Whether Bluetooth is on, who waits for that, and whether the app has ever asked for anything.
+    private var known: (isOn: Bool, whenOn: (() -> Void)?, hasAsked: Bool) = (false, nil, false)
     private var log: EventLog
     private(set) var hello: KeeperHello
     private var relaunching = RelaunchMachine()
@@ -87,7 +87,11 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
     }
 
     var hasApp: Bool { connection != nil }
-    var isOn: Bool { known.isOn }
+
+    func whenOn(_ body: @escaping () -> Void) {
+        if known.isOn { body() } else { known.whenOn = body }
+    }
+
     var isOverfull: Bool { log.isGivenUp }
     var isUnheard: Bool { delivered == 0 }
 
@@ -284,7 +288,7 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
         guard let role else { return }
         if let number = role.checkpoint(in: event) { return looked(number) }
         role.happened(event, hasApp: hasApp)
-        if let state = role.state(in: event) { known.isOn = state == .poweredOn }
+        if let state = role.state(in: event) { stateChanged(isOn: state == .poweredOn) }
         if isOverfull { return role.decline(event) }
         let kind = role.kind(of: event)
         if !hasApp {
@@ -308,6 +312,13 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
                 act(relaunching.somethingHappened())
             }
         } catch { Log.warning("an event cannot be passed to the app: \(error)") }
+    }
+
+    private func stateChanged(isOn: Bool) {
+        known.isOn = isOn
+        guard isOn, let body = known.whenOn else { return }
+        known.whenOn = nil
+        body()
     }
 
     /// What has happened is forgotten, and the app's next process restores what is in its file. Not while one is there,

@@ -12,9 +12,9 @@ package final class KeeperHost: @unchecked Sendable {  // holds: confined to `qu
     /// Those that have not said yet what they are.
     private var strangers: [ObjectIdentifier: KeeperConnection] = [:]
 
-    /// What the processes of apps have not claimed yet of what earlier ones have left, by name.
-    private var unclaimed: [Int: Set<String>] = [:]
-    private var processes = 0
+    /// The managers that processes of apps have not claimed yet of what earlier ones have left, by the name of one that
+    /// they have.
+    private var unclaimed: [String: (process: AppProcess, names: Set<String>)] = [:]
 
     private let journal: KeeperJournal?
     private var isWriting = false
@@ -157,29 +157,28 @@ package final class KeeperHost: @unchecked Sendable {  // holds: confined to `qu
 
     /// The app has another process, which has so long to make the managers again that it does not have yet (RS-6).
     private func awaitClaims(of hello: KeeperHello, _ connection: KeeperConnection) {
-        for process in unclaimed.keys { unclaimed[process]?.remove(hello.name) }
-        guard let claims = hello.central?.claims else { return }
+        for name in unclaimed.keys { unclaimed[name]?.names.remove(hello.name) }
+        guard let claims = hello.central?.claims, let manager = managers[hello.name] else { return }
         let left = managers.values.filter { !$0.hasApp && $0.hello.isBeside(hello) }
         guard !left.isEmpty else { return }
-        processes += 1
-        unclaimed[processes] = Set(left.map(\.hello.name))
-        endUnclaimed(processes, of: connection.process, hello.name, claims)
+        let process = connection.process
+        unclaimed[hello.name] = (process, Set(left.map(\.hello.name)))
+        // An app may make its other managers when the first one says that Bluetooth is on.
+        manager.whenOn { [weak self, queue] in
+            queue.asyncAfter(deadline: .now().later(by: claims.period)) { [weak self] in
+                self?.endUnclaimed(by: hello.name, process, in: claims.directory)
+            }
+        }
     }
 
-    private func endUnclaimed(
-        _ number: Int, of process: AppProcess, _ name: String, _ claims: CentralManagerCore.Configuration.Claims
-    ) {
-        queue.asyncAfter(deadline: .now().later(by: claims.period)) { [weak self] in
-            guard let self, let names = unclaimed[number] else { return }
-            // An app may make its other managers when the first one says that Bluetooth is on.
-            if managers[name]?.isOn == false { return endUnclaimed(number, of: process, name, claims) }
-            unclaimed[number] = nil
-            guard process.isRunning else { return }
-            for manager in names.compactMap({ managers[$0] }) {
-                let hello = manager.hello
-                Session.shared(hello.session).central.setUnclaimed(hello.statePath, in: claims.directory)
-                manager.end()
-            }
+    private func endUnclaimed(by name: String, _ process: AppProcess, in directory: StateDirectory) {
+        guard let found = unclaimed[name], found.process === process else { return }
+        unclaimed[name] = nil
+        guard process.isRunning else { return }
+        for manager in found.names.compactMap({ managers[$0] }) {
+            let hello = manager.hello
+            Session.shared(hello.session).central.setUnclaimed(hello.statePath, in: directory)
+            manager.end()
         }
     }
 

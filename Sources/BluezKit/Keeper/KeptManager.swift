@@ -103,7 +103,7 @@ final class KeptManager<Side: KeptSide>: Backend, EventSource, @unchecked Sendab
     }
 
     /// One keeper, from the connect on. Confined to the thread that begins, then to `queue`.
-    private final class Attempt: @unchecked Sendable {  // holds: see above
+    private final class Attempt: @unchecked Sendable {  // holds: used by one of them at a time
         var reader = FrameReader()
         /// Nil: the keeper has not taken the manager yet.
         var page: DeliveryPage?
