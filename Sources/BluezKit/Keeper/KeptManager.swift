@@ -110,10 +110,9 @@ final class KeptManager<Side: KeptSide>: Backend, EventSource, @unchecked Sendab
         var welcomed: DispatchTime?
         /// What an earlier process has left is in the keeper's hands.
         var isTaken = false
-
-        /// Nil: the process may not have what it takes to read.
         private let hasJoined = KeeperLoop.shared.join()
 
+        /// Nil: the process may not have what it takes to read.
         init?() { if !hasJoined { return nil } }
 
         deinit {
