@@ -243,7 +243,7 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
                 Log.warning("an app cannot be started: \(reason)")
                 queue.async { [weak self] in
                     guard let self else { return }
-                    act(relaunching.startFailed())
+                    self.act(self.relaunching.startFailed())  // Swift 6.0 does not see that `self` is a strong reference
                 }
             }
             wake(after: RelaunchMachine.starting)

@@ -1,4 +1,4 @@
-import Foundation
+package import Foundation
 
 /// What a keeper does for one manager.
 package struct KeeperStatus: Codable, Sendable {
