@@ -52,13 +52,14 @@ func field(_ text: String) -> String {
     let safe = String(
         String.UnicodeScalarView(text.unicodeScalars.filter { $0.properties.generalCategory != .control }))
     // A spreadsheet would calculate what begins like a formula.
-    let plain = safe.first.map { "=+-@".contains($0) } == true && Int(safe) == nil ? "'" + safe : safe
+    let isFormula = safe.first.map { "=+-@".contains($0) } == true && Int(safe) == nil
+    let plain = isFormula ? "'" + safe : safe
     return plain.contains(where: { ",\"".contains($0) }) ? "\"\(plain.replacing("\"", with: "\"\""))\"" : plain
 }
 
 func line(_ found: ScanData) -> String {
     let data = found.advertisementData
-    let fields = [
+    let fields: [String] = [
         Date.now.formatted(.iso8601), found.peripheral.identifier.uuidString,
         data.localName ?? found.peripheral.name ?? "", found.rssi.map { "\($0)" } ?? "",
         data.serviceUUIDs.map(\.uuidString).joined(separator: " "),
