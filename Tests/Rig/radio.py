@@ -6,13 +6,18 @@ Built on the controller model of Google's bumble; class Radio lists what it adds
 import asyncio
 import contextlib
 import dataclasses
+import fcntl
 import os
+import pty
 import random
 import struct
+import termios
 import time
+import tty
 
 from bumble import controller, hci, link, ll
 from bumble.hci import Address
+from bumble.transport.common import PacketParser
 
 ADV_IND, ADV_SCAN_IND, ADV_NONCONN_IND, SCAN_RSP = 0, 2, 3, 4  # event types of an LE Advertising Report
 
@@ -351,24 +356,71 @@ class DualRadio(Radio):
         asyncio.get_running_loop().call_soon(self.host.on_packet, packet)
 
 
-class KernelRadio:
-    """The kernel's controller: a Radio whose host is the kernel, through /dev/vhci.
+class VirtualPort:
+    """The kernel's controller by /dev/vhci: there is an hciN as long as the file is open."""
 
-    The kernel makes an hciN of it as long as the file is open. N is the lowest free number; with Linux 6.12 one is not free
-    before the last socket of the controller that had it is closed."""
+    def __init__(self, on_packet):
+        self.on_packet = on_packet
+        self.fd = os.open('/dev/vhci', os.O_RDWR | os.O_NONBLOCK)
+        os.write(self.fd, bytes([0xFF, 0x00]))  # create a primary controller
+        self.number = struct.unpack('<BBH', os.read(self.fd, 4))[2]  # the answer to that
+        asyncio.get_running_loop().add_reader(self.fd, self.readable)
+
+    def readable(self):
+        if packet := os.read(self.fd, 4096):  # a read returns one whole packet
+            self.on_packet(packet)
+
+    def write(self, packet):
+        os.write(self.fd, packet)
+
+    def close(self):
+        asyncio.get_running_loop().remove_reader(self.fd)
+        os.close(self.fd)
+
+
+class SerialPort:
+    """The same as a controller at a serial line, which is a terminal here: Debian's kernel for arm64 has no /dev/vhci."""
+
+    N_HCI, SET_PROTOCOL, GET_DEVICE, H4 = 15, 0x400455C8, 0x800455CA, 0  # drivers/bluetooth/hci_uart.h
+
+    def __init__(self, on_packet):
+        self.fd, self.line = pty.openpty()
+        tty.setraw(self.line)
+        fcntl.ioctl(self.line, termios.TIOCSETD, struct.pack('i', self.N_HCI))
+        fcntl.ioctl(self.line, self.SET_PROTOCOL, self.H4)
+        self.number = fcntl.ioctl(self.line, self.GET_DEVICE, 0)
+        self.parser = PacketParser(self)
+        self.on_packet = on_packet
+        asyncio.get_running_loop().add_reader(self.fd, self.readable)
+
+    def readable(self):
+        self.parser.feed_data(os.read(self.fd, 4096))
+
+    def write(self, packet):
+        while packet:
+            packet = packet[os.write(self.fd, packet):]
+
+    def close(self):
+        asyncio.get_running_loop().remove_reader(self.fd)
+        os.close(self.line)
+        os.close(self.fd)
+
+
+class KernelRadio:
+    """The kernel's controller: a Radio whose host is the kernel.
+
+    N of its hciN is the lowest free number; with Linux 6.12 one is not free before the last socket of the controller that
+    had it is closed."""
 
     def __init__(self, air, number):
-        self.air, self.number, self.radio, self.fd = air, number, None, None
+        self.air, self.number, self.radio, self.port = air, number, None, None
         self.address = f'00:B1:5E:00:00:{number + 1:02}'
 
     def plug(self, kind=Radio):
         self.radio = kind('kernel', self.air, self.address)
         self.radio.host = self
-        self.fd = os.open('/dev/vhci', os.O_RDWR | os.O_NONBLOCK)
-        os.write(self.fd, bytes([0xFF, 0x00]))  # create a primary controller
-        number = struct.unpack('<BBH', os.read(self.fd, 4))[2]  # the answer to that
-        asyncio.get_running_loop().add_reader(self.fd, self.readable)
-        if number != self.number:
+        self.port = (VirtualPort if os.path.exists('/dev/vhci') else SerialPort)(self.radio.on_packet)
+        if (number := self.port.number) != self.number:
             self.unplug()
             raise RuntimeError(f'the kernel calls it hci{number}: a program has a socket of the last hci{self.number}')
 
@@ -377,14 +429,9 @@ class KernelRadio:
         radio.le_connections.clear()
         radio.le_legacy_advertiser.stop()
         self.air.remove_controller(radio)
-        asyncio.get_running_loop().remove_reader(self.fd)
-        os.close(self.fd)
-        self.radio = self.fd = None
-
-    def readable(self):
-        if packet := os.read(self.fd, 4096):  # a read returns one whole packet
-            self.radio.on_packet(packet)
+        self.port.close()
+        self.radio = self.port = None
 
     def on_packet(self, packet):
-        if self.fd is not None:
-            os.write(self.fd, packet)
+        if self.port is not None:
+            self.port.write(packet)
