@@ -1,6 +1,6 @@
 """Spreads the tests of one program over several processes, by the times that they took last. Imported by scripts/test.
 
-A test has a name, `Suite/function(label:)`, and in each kind of world (`unit`, `rig`) a time.
+A test has a name, `Suite/function(label:)`, and in each kind of world (`unit`, `rig`, `arm64`) a time.
 """
 
 import json
@@ -11,11 +11,11 @@ import subprocess
 DEFAULT = 0.03  # seconds, of a test whose time is not known, and at least of any
 
 
-def listed(program, work):
-    """The tests of a program: name, and the file that it is in."""
+def listed(program, work, prefix=()):
+    """The tests of a program, which is run by the command `prefix`: name, and the file that it is in."""
     stream = work / 'tests.json'
     stream.unlink(missing_ok=True)
-    subprocess.run([program, '--testing-library', 'swift-testing', '--list-tests', '--event-stream-output-path', stream,
+    subprocess.run([*prefix, program, '--testing-library', 'swift-testing', '--list-tests', '--event-stream-output-path', stream,
                     '--event-stream-version', '0'], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                    stderr=subprocess.DEVNULL, check=True)
     return {name(record['payload']['id']): record['payload']['sourceLocation']['_filePath']
