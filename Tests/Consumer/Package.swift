@@ -1,11 +1,11 @@
 // swift-tools-version: 6.0
-// A package of an app that uses CoreBluetooth on Linux. `scripts/consumer` builds and runs it.
+// A package of an app that uses CoreBluetooth on Linux. `scripts/consumer` builds and runs it, outside of this tree.
 import PackageDescription
 
 let package = Package(
     name: "Consumer",
-    // A link that the script makes: the package manager uses the directory's name, and not every clone has this name.
-    dependencies: [.package(name: "BluezKit", path: "../../.build/BluezKit")],
+    // As README.md says. The script has the package manager take a local clone in its place.
+    dependencies: [.package(url: "https://github.com/OWNER/BluezKit.git", from: "0.10.0")],
     targets: [
         .executableTarget(
             name: "Consumer",
