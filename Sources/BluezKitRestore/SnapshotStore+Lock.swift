@@ -40,18 +40,16 @@ extension SnapshotStore {
 
     /// Creates all missing levels, accessible to this user only.
     package static func makeDirectory(_ path: String) throws(Failure) {
-        var missing: [String] = []
-        var path = path
-        while !path.isEmpty, path != "/", mkdir(path, 0o700) != 0, errno == ENOENT {
-            missing.append(path)
-            path = String(path[..<(path.lastIndex(of: "/") ?? path.startIndex)])
+        if mkdir(path, 0o700) == 0 { return }
+        if errno == ENOENT, let slash = path.lastIndex(of: "/"), slash > path.startIndex {
+            try makeDirectory(String(path[..<slash]))
+            if mkdir(path, 0o700) == 0 { return }
         }
-        guard missing.isEmpty || errno == EEXIST || access(path, F_OK) == 0 else {
-            throw failure("cannot create \(path)")
-        }
-        for path in missing.reversed() where mkdir(path, 0o700) != 0 && errno != EEXIST {
-            throw failure("cannot create \(path)")
-        }
+        let reason = errno
+        // It may be there, whatever the file system says of making it.
+        guard reason != EEXIST, access(path, F_OK) != 0 else { return }
+        errno = reason
+        throw failure("cannot create \(path)")
     }
 
     /// A user who can write there decides what this app connects to and publishes.

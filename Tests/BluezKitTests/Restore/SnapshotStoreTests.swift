@@ -126,6 +126,21 @@ import Testing
         }
     }
 
+    // In a container whose root is read-only the log said "cannot create //.local: No such file or directory": the
+    // reason was that of a look at whether it is there. Now it is that of the attempt.
+    @Test(
+        "of several levels that are missing, the error names the one that cannot be created, and why",
+        .enabled(if: access("/sys/kernel", F_OK) == 0))
+    func noParent() throws {
+        #expect { try SnapshotStore.makeDirectory("/sys/kernel/bluezkit/a/b") } throws: {
+            let text = "\($0)"
+            return text.hasPrefix("cannot create /sys/kernel/bluezkit: ") && !text.contains("No such file")
+        }
+        let directory = try TemporaryDirectory()
+        for _ in 1...2 { try SnapshotStore.makeDirectory(directory.path + "/a//b/c/") }
+        #expect(access(directory.path + "/a/b/c", W_OK) == 0)
+    }
+
     @Test("a full disk: the old file is unchanged, and no temporary file is left")
     func fullDisk() throws {
         let directory = try TemporaryDirectory()
