@@ -36,13 +36,15 @@ struct DoctorReport: Equatable {
     }
 
     private mutating func checkBus(_ found: Surroundings) -> Bool {
-        guard let error = found.busError else {
+        switch found.busFailure {
+        case nil:
             add("bus", .ok, "the system bus answers (\(found.busAddress))")
             return true
+        case .unreachable(let message)?:
+            add("bus", .problem, "the system bus cannot be reached (\(message))", Self.busRemedy(found))
+        case .refused(let message, let user)?:
+            add("bus", .problem, "the system bus refuses this program (\(message))", Self.remedy(message, user))
         }
-        add(
-            "bus", .problem, "the system bus cannot be reached (\(error))",
-            Self.busRemedy(found))
         return false
     }
 
@@ -54,8 +56,21 @@ struct DoctorReport: Equatable {
         return found.hasSystemd ? "sudo systemctl start dbus" : "sudo service dbus start; in a container: " + sharedBus
     }
 
-    private static let sharedBus =
-        "start the container with -v /run/dbus/system_bus_socket:/run/dbus/system_bus_socket"
+    private static let sharedBus = "start the container with -v /run/dbus:/run/dbus"
+
+    /// Of a refusal. It says nothing of its reason, unless that is AppArmor's.
+    private static func remedy(_ message: String, _ user: Surroundings.User) -> String {
+        if message.contains("AppArmor") {
+            return "start the container with --security-opt apparmor=unconfined, or with a profile that has the rule "
+                + "`dbus,`"
+        }
+        if user.here != user.outside {
+            return "this user, \(user.here), is \(user.outside) for the bus: start the container with "
+                + "--userns=keep-id, or without a user namespace"
+        }
+        return "the bus takes only users whom it knows: `getent passwd \(user.here)` has to find this one where "
+            + "the bus is"
+    }
 
     private mutating func checkDaemon(_ found: Surroundings) -> Bool {
         switch found.daemon {
@@ -65,7 +80,9 @@ struct DoctorReport: Equatable {
         case .denied?:
             add(
                 "daemon", .problem, "the policy of the bus does not let this user talk to bluetoothd",
-                "sudo usermod -aG bluetooth $USER, then log in again")
+                found.isContainer
+                    ? "start the container with --group-add, and the number of the host's group: getent group bluetooth"
+                    : "sudo usermod -aG bluetooth $USER, then log in again")
         case .silent(let message)?:
             add(
                 "daemon", .problem, "bluetoothd does not answer (\(message))",
@@ -113,13 +130,14 @@ struct DoctorReport: Equatable {
     }
 
     private mutating func checkRFKill(_ found: Surroundings) -> Bool {
-        if let hard = found.rfkill.first(where: \.isHardBlocked) {
+        guard let switches = found.rfkill else { return false }
+        if let hard = switches.first(where: \.isHardBlocked) {
             add(
                 "rfkill", .problem, "Bluetooth (\(hard.name)) is switched off by a switch or key of this computer",
                 "turn that switch on, or leave airplane mode")
             return true
         }
-        if let soft = found.rfkill.first(where: \.isSoftBlocked) {
+        if let soft = switches.first(where: \.isSoftBlocked) {
             add("rfkill", .problem, "Bluetooth (\(soft.name)) is blocked by rfkill", "rfkill unblock bluetooth")
             return true
         }
@@ -181,7 +199,7 @@ struct DoctorReport: Equatable {
             add(
                 "sockets", .warning, "Bluetooth sockets cannot be opened (\(message))",
                 found.isContainer
-                    ? "only L2CAP channels need them; run the container with --network host and a seccomp profile that allows it"
+                    ? "only L2CAP channels need them; Linux has them in the host's network alone: --network host"
                     : "only L2CAP channels need them; sudo modprobe bluetooth")
         case nil: break
         }

@@ -22,7 +22,7 @@ extension Surroundings {
             let bus = try Connection(address: address, queue: .main)
             Examination(bus, found, onlyBus: onlyBus, completion).begin()
         } catch {
-            found.busError = error.message
+            found.busFailure = .unreachable(message: error.message)
             completion(found)
         }
     }
@@ -45,7 +45,7 @@ extension Surroundings {
                 switch result {
                 case .success: askObjects()
                 case .failure(let error):
-                    found.busError = error.message
+                    found.busFailure = .refused(message: error.message, user: Surroundings.user)
                     finish()
                 }
             }

@@ -2,6 +2,19 @@ import BluezKit
 
 /// The environment in which this program runs. Facts only; ``DoctorReport`` interprets them.
 struct Surroundings: Equatable, Sendable {
+    /// Why the bus cannot be used.
+    enum BusFailure: Equatable, Sendable {
+        case unreachable(message: String)
+        /// It is there, and does not take this program, of this user.
+        case refused(message: String, user: User)
+    }
+
+    /// The number of a user, here and outside of the user namespace.
+    struct User: Equatable, Sendable {
+        var here: UInt32
+        var outside: UInt32
+    }
+
     /// The state of `org.bluez` on the bus.
     enum Daemon: Equatable, Sendable {
         case running
@@ -60,7 +73,7 @@ struct Surroundings: Equatable, Sendable {
     /// By `DBUS_SYSTEM_BUS_ADDRESS`.
     var isBusChosenByEnvironment = false
     /// Nil: the bus answers.
-    var busError: String?
+    var busFailure: BusFailure?
     /// Nil: not queried, because there is no bus.
     var daemon: Daemon?
     var daemonVersion: BlueZVersion?
@@ -71,7 +84,8 @@ struct Surroundings: Equatable, Sendable {
     /// The value of `--adapter`, or else of `BLUEZKIT_ADAPTER`.
     var chosenAdapter: AdapterChoice?
     var isChosenByEnvironment = false
-    var rfkill: [RFKill] = []
+    /// Nil: unknown.
+    var rfkill: [RFKill]? = []
     /// Nil: not tried.
     var sockets: SocketFamily?
     /// Nil: not examined.

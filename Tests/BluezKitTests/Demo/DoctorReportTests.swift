@@ -44,23 +44,27 @@ import Testing
 
     @Test("each problem comes with its remedy")
     func knowsRemedies() {
-        #expect(remedy { $0.busError = "no such file" } == "sudo systemctl start dbus")
+        let missing = Surroundings.BusFailure.unreachable(message: "no such file")
+        #expect(remedy { $0.busFailure = missing } == "sudo systemctl start dbus")
         #expect(
-            remedy { ($0.busError, $0.hasSystemd) = ("no such file", false) }
-                == "sudo service dbus start; in a container: start the container with "
-                + "-v /run/dbus/system_bus_socket:/run/dbus/system_bus_socket")
+            remedy { ($0.busFailure, $0.hasSystemd) = (missing, false) }
+                == "sudo service dbus start; in a container: start the container with -v /run/dbus:/run/dbus")
         #expect(
             remedy { ($0.daemon, $0.hasSystemd) = (.notRunning(message: ""), false) } == "sudo service bluetooth start")
         #expect(
-            remedy { ($0.busError, $0.isContainer, $0.isBusChosenByEnvironment) = ("no", true, true) }
+            remedy { ($0.busFailure, $0.isContainer, $0.isBusChosenByEnvironment) = (missing, true, true) }
                 == "start that bus, or unset DBUS_SYSTEM_BUS_ADDRESS, which is unix:path=/run/dbus/system_bus_socket")
-        #expect(remedy { ($0.busError, $0.isContainer) = ("no", true) }?.contains("system_bus_socket") == true)
+        #expect(
+            remedy { ($0.busFailure, $0.isContainer) = (missing, true) }
+                == "start the container with -v /run/dbus:/run/dbus")
         #expect(remedy { $0.daemon = .notRunning(message: "") } == "sudo systemctl enable --now bluetooth")
         #expect(
             remedy { ($0.daemon, $0.isDaemonInstalled) = (.notRunning(message: ""), false) }?
                 .hasPrefix("sudo apt install bluez") == true)
         #expect(
             remedy { $0.daemon = .denied(message: "") } == "sudo usermod -aG bluetooth $USER, then log in again")
+        #expect(
+            remedy { ($0.daemon, $0.isContainer) = (.denied(message: ""), true) }?.contains("--group-add") == true)
         #expect(remedy { $0.daemon = .silent(message: "") } == "sudo systemctl restart bluetooth")
         #expect(remedy { $0.adapters = [] }?.hasPrefix("plug one in") == true)
         #expect(remedy { $0.chosenAdapter = AdapterChoice("hci7") } == "choose one of these: hci0")
@@ -76,6 +80,31 @@ import Testing
             $0.adapters?[0].hasGattManager = false
         }
         #expect(classic?.hasPrefix("use an adapter with Bluetooth 4.0") == true)
+    }
+
+    // In a container the doctor said of a bus that refused its user to start that bus, and that rfkill blocks nothing
+    // where it could not see that.
+    @Test("in a container, a bus that refuses a user, AppArmor and a missing /sys are told apart")
+    func knowsContainers() {
+        func remedy(_ message: String, _ here: UInt32, _ outside: UInt32) -> String? {
+            self.remedy { $0.busFailure = .refused(message: message, user: .init(here: here, outside: outside)) }
+        }
+        #expect(remedy("closed", 0, 1000)?.contains("--userns=keep-id") == true)
+        #expect(remedy("closed", 1000, 1000)?.contains("getent passwd 1000") == true)
+        #expect(remedy("An AppArmor policy prevents this sender", 0, 1000)?.contains("apparmor=unconfined") == true)
+        let blind = report { $0.rfkill = nil }
+        #expect(blind.isUsable && !blind.checks.contains { $0.name == "rfkill" })
+    }
+
+    @Test("the number of a user outside of the user namespace is read from its map, whatever is in that")
+    func readsUserMap() {
+        let rootless = "         0       1000          1\n         1     100000      65536\n"
+        let users: [(UInt32, UInt32?)] = [(0, 1000), (1, 100000), (65536, 165535), (65537, nil)]
+        for (here, outside) in users { #expect(Surroundings.outside(here, in: rootless) == outside) }
+        #expect(Surroundings.outside(7, in: "         0          0 4294967295\n") == 7)
+        for map in ["", "\n\n", "0 1", "a b c", "0 4294967295 9", "-1 2 3", "0 5 99999999999"] {
+            #expect(Surroundings.outside(7, in: map) == nil, "\(map)")
+        }
     }
 
     @Test("a blocked adapter is unblocked before it is switched on")
