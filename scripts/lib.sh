@@ -9,6 +9,27 @@ say() { echo "$script: $*"; }
 fail() { echo "$script: $*" >&2; exit 1; }
 elapsed() { printf '%d min %02d s' $((SECONDS / 60)) $((SECONDS % 60)); }
 
+# bare_system SUITE DIRECTORY [ARCHITECTURE]: makes a bare Debian system there, which knows this machine's mirror; that of
+# another architecture than this machine's is emulated. It takes root. What was made is in .build/bare, for the next time.
+bare_system() {
+  local suite=$1 root=$2 architecture=${3:-$(dpkg --print-architecture)} kept mirror emulate=()
+  [ "$architecture" = "$(dpkg --print-architecture)" ] || emulate=(scripts/cross "$architecture" emulate)
+  kept=$PWD/.build/bare/$suite-$architecture
+  scripts/install mmdebstrap arch-test
+  mkdir -p "$root" "${kept%/*}"
+  if [ ! -f "$kept.tar" ]; then
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Component: main' | head -1)
+    # What this machine has to say about its mirror: a proxy, or that old lists are good.
+    apt-config dump Acquire | grep -i '^Acquire::\(http\|https\|Check-Valid-Until\)\b' >"$kept.conf" || :
+    "${emulate[@]}" mmdebstrap --mode=root --variant=minbase --format=tar --skip=chroot/mount/sys --aptopt="$kept.conf" \
+      --architectures="$architecture" "$suite" "$kept.tar.new" "deb ${mirror:-http://deb.debian.org/debian} $suite main" \
+      >"$kept.log" 2>&1 </dev/null || { tail -5 "$kept.log" >&2; fail "mmdebstrap failed: $kept.log"; }
+    mv "$kept.tar.new" "$kept.tar"
+  fi
+  tar -x -f "$kept.tar" -C "$root" --exclude './dev/*'
+  cp /etc/resolv.conf "$root/etc/"
+}
+
 # Sets `why`, and succeeds if bluetoothd reports a powered adapter. Makes one call, which may start bluetoothd.
 powered_adapter() {
   local answer
