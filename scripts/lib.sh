@@ -46,5 +46,6 @@ powered_adapter() {
   if ! grep -A1 '"Powered"' <<<"$answer" | grep 'boolean true' >/dev/null; then
     why="the Bluetooth adapter is off (bluetoothctl power on)"; return 1
   fi
+  # shellcheck disable=SC2034  # for the caller
   why="a powered Bluetooth adapter is here"
 }
