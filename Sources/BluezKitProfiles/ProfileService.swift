@@ -109,8 +109,8 @@ public final class ProfileService<Profile: ServiceProfile>: StandardService {
     }
 
     /// Sets what happens with writes. Without it they are refused. Values that cannot be read are refused with "value
-    /// not allowed" (0x13), or with "invalid attribute value length" if they are too short or, for a control point, too
-    /// long.
+    /// not allowed" (0x13); with "invalid attribute value length" if they are too short or, for a control point, too
+    /// long; and with the application error 0x81 if their checksum is wrong.
     /// - Parameters:
     ///   - type: The type of the values that are written.
     ///   - handler: Returns the result to respond with. Called on the queue that calls `answer(_:of:)`. The service
@@ -122,7 +122,9 @@ public final class ProfileService<Profile: ServiceProfile>: StandardService {
             } catch {
                 return switch error {
                 case .truncated, .trailing: .invalidAttributeValueLength
-                // `!`: an enum that is imported from C takes every number.
+                // `!`: an enum that is imported from C takes every number. 0x81 is that of glucose sensors.
+                case .checksum: CBATTError.Code(rawValue: 0x81)!
+                // `!`: likewise
                 case .missing, .reserved: CBATTError.Code(rawValue: 0x13)!
                 }
             }

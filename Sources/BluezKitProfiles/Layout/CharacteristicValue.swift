@@ -44,6 +44,8 @@ public enum CharacteristicValueError: Error, Hashable, Sendable {
     case reserved(field: String, value: Int)
     /// That many bytes follow the last field of a request to a control point.
     case trailing(bytes: Int)
+    /// The checksum with which the value ends is wrong (E2E-CRC).
+    case checksum
 }
 
 extension CharacteristicValueError: LocalizedError, CustomStringConvertible {
@@ -54,6 +56,7 @@ extension CharacteristicValueError: LocalizedError, CustomStringConvertible {
         case .truncated(let field): "the value ends within its \(field)"
         case .reserved(let field, let value): "the \(field) has the reserved value \(value)"
         case .trailing(let bytes): "the value is \(bytes) bytes too long"
+        case .checksum: "the checksum of the value is wrong"
         }
     }
 

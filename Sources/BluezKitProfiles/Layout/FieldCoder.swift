@@ -7,10 +7,23 @@ public struct FieldCoder {
     private var data = Data()
     private var flags: UInt64 = 0
     private var flagBytes = 0
+    /// Reading: what is not included keeps the value that it has.
+    private var isAdding = false
+    /// Reading: a field that is included had a value already.
+    private(set) var hasRepeated = false
+    /// Writing: the bytes of the fields that a flag includes.
+    private var parts: [Part] = []
+
+    private struct Part {
+        let bit: Int
+        let bytes: Range<Int>
+    }
 
     init() {}
 
-    init(reading reader: FieldReader) { self.reader = reader }
+    init(reading reader: FieldReader, adding isAdding: Bool = false) {
+        (self.reader, self.isAdding) = (reader, isAdding)
+    }
 
     /// What was written, with the flags that the fields have set.
     var written: Data {
@@ -20,6 +33,29 @@ public struct FieldCoder {
     }
 
     var isReading: Bool { reader != nil }
+
+    /// What was written as several values with the same flags, which have a part of the fields each. All but the last
+    /// one have the flag `bit`, which says that others follow, and that the field that it stands for is missing.
+    /// - Parameter length: At most that many bytes each, unless a single field has more.
+    func written(inPartsOf length: Int, flag bit: Int) -> [Data] {
+        var rest = parts.filter { $0.bit != bit }
+        let last = parts.filter { $0.bit == bit }
+        func bytes(_ parts: [Part]) -> Int { parts.reduce(flagBytes) { $0 + $1.bytes.count } }
+        var groups: [[Part]] = []
+        while !rest.isEmpty, bytes(last + rest) > length {
+            var group = [rest.removeFirst()]
+            while let next = rest.first, bytes(group + [next]) <= length { group.append(rest.removeFirst()) }
+            groups.append(group)
+        }
+        groups.append(last + rest)
+        let others = parts.reduce(flags | 1 << bit) { $0 & ~(1 << $1.bit) }
+        return groups.map { group in
+            var flagged = Data()
+            let own = group.reduce(others | 1 << bit) { $1.bit == bit ? $0 & ~(1 << bit) : $0 | 1 << $1.bit }
+            flagged.append(number: own, bytes: flagBytes)
+            return group.reduce(flagged) { $0 + data[$1.bytes] }
+        }
+    }
 
     // MARK: Flags
 
@@ -54,13 +90,51 @@ public struct FieldCoder {
     public mutating func field<V: FieldValue>(
         _ name: String, _ value: inout V?, ifBit bit: Int
     ) throws(CharacteristicValueError) {
+        try optional(&value, V(), bit) { (coder, field) throws(CharacteristicValueError) in
+            try field.code(&coder, as: name)
+        }
+    }
+
+    /// A number in fewer bytes than its type has, which is included if a flag is set.
+    public mutating func field<V: FieldValue & FixedWidthInteger & UnsignedInteger>(
+        _ name: String, _ value: inout V?, bytes: Int, ifBit bit: Int
+    ) throws(CharacteristicValueError) {
+        try optional(&value, V(), bit) { (coder, field) throws(CharacteristicValueError) in
+            try coder.field(name, &field, bytes: bytes)
+        }
+    }
+
+    private mutating func optional<V>(
+        _ value: inout V?, _ initial: V, _ bit: Int,
+        _ code: (inout Self, inout V) throws(CharacteristicValueError) -> Void
+    ) throws(CharacteristicValueError) {
         var isIncluded = value != nil
         flag(bit, &isIncluded)
-        var field = value ?? V()
-        value = nil
-        guard isIncluded, try isWhole({ (coder) throws(CharacteristicValueError) in try field.code(&coder, as: name) })
+        var field = value ?? initial
+        let (hadValue, start) = (value != nil, data.count)
+        if !isAdding { value = nil }
+        guard isIncluded, try isWhole({ (coder) throws(CharacteristicValueError) in try code(&coder, &field) })
         else { return }
+        if isAdding, hadValue { hasRepeated = true }
         value = field
+        if reader == nil { parts.append(Part(bit: bit, bytes: start..<data.count)) }
+    }
+
+    /// A field that is included unless a flag is set, and without which the value cannot be read then.
+    mutating func field<V: FieldValue>(
+        _ name: String, _ value: inout V?, unlessBit bit: Int
+    ) throws(CharacteristicValueError) {
+        var isMissing = value == nil
+        flag(bit, &isMissing)
+        guard !isMissing else {
+            if !isAdding { value = nil }
+            return
+        }
+        var field = value ?? V()
+        let start = data.count
+        try field.code(&self, as: name)
+        value = field
+        if reader == nil { parts.append(Part(bit: bit, bytes: start..<data.count)) }
     }
 
     /// Whether the value has not ended before `code` has read all.
@@ -91,7 +165,17 @@ public struct FieldCoder {
     ) throws(CharacteristicValueError) {
         var number = value ?? unknown
         try number.code(&self, as: name)
+        if isAdding, number == unknown { return }
         value = number == unknown ? nil : number
+    }
+
+    /// A number in fewer bytes than its type has.
+    public mutating func field<V: FieldValue & FixedWidthInteger & UnsignedInteger>(
+        _ name: String, _ value: inout V, bytes: Int
+    ) throws(CharacteristicValueError) {
+        var bits = min(UInt64(value), UInt64.max >> (64 - 8 * UInt64(bytes)))
+        try self.bits(name, &bits, bytes: bytes)
+        value = V(truncatingIfNeeded: bits)
     }
 
     /// Fields of the same kind up to the end of the value, if a flag is set, else none. The last one is left out if it
@@ -122,6 +206,40 @@ public struct FieldCoder {
     /// All bytes up to the end of the value.
     public mutating func rest(_ bytes: inout Data) {
         if reader == nil { data += bytes } else { bytes = reader?.takeRest() ?? Data() }
+    }
+
+    var bytesLeft: Int { reader?.bytesLeft ?? 0 }
+
+    /// Reading: that many bytes.
+    mutating func bytes(_ name: String, count: Int) throws(CharacteristicValueError) -> Data {
+        var bytes = Data()
+        for _ in 0..<count {
+            var byte: UInt8 = 0
+            try field(name, &byte)
+            bytes.append(byte)
+        }
+        return bytes
+    }
+
+    /// Whether the value ends where it does with these fields next: the bytes of each that its flag includes.
+    func endsAfter(_ fields: [(bit: Int, bytes: Int)]) -> Bool {
+        reader?.bytesLeft == fields.reduce(0) { $0 + (hasFlag($1.bit) ? $1.bytes : 0) }
+    }
+
+    /// Reading: whether a flag is set.
+    func hasFlag(_ bit: Int) -> Bool { flags >> bit & 1 == 1 }
+
+    /// The checksum of everything before it, with which the value ends if it is secured.
+    mutating func e2eCRC(_ isSecured: inout Bool) throws(CharacteristicValueError) {
+        guard var reader else {
+            if isSecured { data.append(written.e2eCRC) }
+            return
+        }
+        let (checksum, count) = (reader.consumed.e2eCRC, reader.bytesLeft)
+        isSecured = (try? reader.uint16("E2E-CRC")) == checksum
+        self.reader = reader
+        // What is longer may have fields of a later version here.
+        guard isSecured || count != 2 else { throw .checksum }
     }
 
     /// A number of up to eight bytes.

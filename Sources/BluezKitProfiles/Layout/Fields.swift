@@ -2,16 +2,22 @@ import Foundation
 
 /// Reads the fields of a value one after the other. Any bytes are allowed.
 struct FieldReader {
+    private let whole: Data
     private var rest: Data
 
     init(_ value: Data?) throws(CharacteristicValueError) {
         guard let value else { throw .missing }
-        rest = value
+        self.init(bytes: value)
     }
 
-    init(bytes: Data) { rest = bytes }
+    init(bytes: Data) { (whole, rest) = (bytes, bytes) }
 
     var isAtEnd: Bool { rest.isEmpty }
+
+    var bytesLeft: Int { rest.count }
+
+    /// What has been read.
+    var consumed: Data { whole.dropLast(rest.count) }
 
     /// Of a request, whose meaning later versions do not extend.
     func end() throws(CharacteristicValueError) {

@@ -39,6 +39,14 @@ extension StructuredValue {
         try code(&fields)
     }
 
+    /// Reads more of the value: fields that are not included keep the value that they have.
+    /// - Returns: Whether one that is included had a value already.
+    mutating func add(_ value: Data?) throws(CharacteristicValueError) -> Bool {
+        var fields = FieldCoder(reading: try FieldReader(value), adding: true)
+        try code(&fields)
+        return fields.hasRepeated
+    }
+
     /// The value as transmitted. A number outside the range of its field is transmitted as the nearest one within.
     public var data: Data {
         var (copy, fields) = (self, FieldCoder())
@@ -55,6 +63,22 @@ public protocol FieldValue: Equatable, Sendable {
 
     /// Reads or writes the field. Only reading throws.
     mutating func code(_ fields: inout FieldCoder, as name: String) throws(CharacteristicValueError)
+}
+
+extension FieldValue {
+    /// The field on its own, as transmitted.
+    var encoded: Data {
+        var (copy, fields) = (self, FieldCoder())
+        try? copy.code(&fields, as: "field")  // only reading throws
+        return fields.written
+    }
+
+    /// Reads the field on its own; nil if the bytes end within it.
+    init?(decoding bytes: Data) {
+        self.init()
+        var fields = FieldCoder(reading: FieldReader(bytes: bytes))
+        guard (try? code(&fields, as: "field")) != nil else { return nil }
+    }
 }
 
 extension FieldValue where Self: FixedWidthInteger {

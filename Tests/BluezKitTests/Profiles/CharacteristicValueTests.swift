@@ -132,6 +132,7 @@ import Testing
             CharacteristicValueError.truncated(field: "year").localizedDescription
                 == "the value ends within its year")
         #expect(CharacteristicValueError.trailing(bytes: 2).localizedDescription == "the value is 2 bytes too long")
+        #expect(CharacteristicValueError.checksum.localizedDescription == "the checksum of the value is wrong")
         #expect(
             CharacteristicValueError.reserved(field: "month", value: 13).localizedDescription
                 == "the month has the reserved value 13")

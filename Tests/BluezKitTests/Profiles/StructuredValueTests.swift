@@ -4,10 +4,6 @@ import Testing
 
 /// The values whose layout is described once, in the SIG's layout.
 @Suite struct StructuredValueTests {
-    /// How many mutated values of each type are read: `BLUEZKIT_MUTATIONS=1000000`.
-    private static let mutations =
-        ProcessInfo.processInfo.environment["BLUEZKIT_MUTATIONS"].flatMap { Int($0) } ?? 1_000
-
     private static let time = DateTime(Date(timeIntervalSince1970: 1_700_000_000), in: .gmt)
 
     private static let temperature = TemperatureMeasurement {
@@ -98,30 +94,6 @@ import Testing
         ($0.hasFast, $0.status, $0.deviceStatus) = (true, .validated, .lowPerfusion)
     }
 
-    /// Reads mutated bytes of a value: refused, or a value that is produced and read again without a change.
-    private func mutate<V: StructuredValue>(_ value: V, _ location: SourceLocation = #_sourceLocation) {
-        let good = [UInt8](value.data)
-        #expect((try? V(value.data)) == value, sourceLocation: location)
-        #expect(throws: CharacteristicValueError.missing, sourceLocation: location) { try V(nil) }
-        var random = SystemRandomNumberGenerator()
-        var (taken, changed) = (0, 0)
-        for _ in 0..<Self.mutations {
-            var bytes = good
-            for _ in 0..<Int.random(in: 1...4, using: &random) {
-                let byte = UInt8(truncatingIfNeeded: random.next())
-                switch Int.random(in: 0..<4, using: &random) {
-                case 0: bytes.append(byte)
-                case 1: bytes.removeLast(Int.random(in: 0...bytes.count, using: &random))
-                default: if let index = bytes.indices.randomElement(using: &random) { bytes[index] = byte }
-                }
-            }
-            guard let read = try? V(Data(bytes)) else { continue }
-            taken += 1
-            if (try? V(read.data)) != read { changed += 1 }
-        }
-        #expect(taken > 0 && changed == 0, "\(V.self): \(taken) read, \(changed) changed", sourceLocation: location)
-    }
-
     @Test("mutated values of each profile are refused, or read and produced without a change")
     func mutated() {
         for value in [Self.temperature, TemperatureMeasurement { $0.isFahrenheit = true }] { mutate(value) }
@@ -162,7 +134,7 @@ import Testing
     func mutatedReadings() {
         for quantity in EnvironmentalQuantity.allCases {
             var changed = 0
-            for _ in 0..<Self.mutations {
+            for _ in 0..<Mutation.count {
                 let bytes = Data((0..<Int.random(in: 0...5)).map { _ in UInt8.random(in: 0 ... .max) })
                 guard let reading = try? EnvironmentalReading(quantity, bytes) else { continue }
                 if (try? EnvironmentalReading(quantity, reading.data)) != reading { changed += 1 }
