@@ -176,7 +176,65 @@ enum Decoders {
         check(AlertLevel.self)
         check(TxPowerLevel.self)
         check(ANCSEvent.self)
+        moreProfiles(bytes)
         for quantity in EnvironmentalQuantity.allCases { _ = try? EnvironmentalReading(quantity, data) }
+    }
+
+    /// Those of machines, glucose sensors, scales and batteries.
+    private static func moreProfiles(_ bytes: UnsafeBufferPointer<UInt8>) {
+        let data = Data(bytes)
+        func check<V: StructuredValue>(_ type: V.Type, _ use: (V) -> Void = { _ in }) {
+            guard let value = try? V(data) else { return }
+            let again = try? V(value.data)
+            precondition(again == value, "\(value) became \(String(describing: again))")
+            use(value)
+        }
+        /// A record in notifications, whose length the first byte decides, is the same when they are joined.
+        func checkRecord<V: FitnessMachineData>(_ type: V.Type) {
+            check(type) { record in
+                var records = FitnessMachineRecords<V>()
+                let notifications = record.notifications(length: Int(bytes.first ?? 0))
+                let joined = notifications.compactMap { try? records.add($0) }
+                precondition(joined == (record.hasMoreData ? [] : [record]), "\(record) became \(joined)")
+            }
+        }
+        checkRecord(TreadmillData.self)
+        checkRecord(CrossTrainerData.self)
+        checkRecord(StepClimberData.self)
+        checkRecord(StairClimberData.self)
+        checkRecord(RowerData.self)
+        checkRecord(IndoorBikeData.self)
+        check(FitnessMachineFeature.self)
+        check(FitnessMachineAdvertisement.self)
+        check(TrainingStatus.self)
+        check(SupportedResistanceLevelRange.self)
+        check(SupportedInclinationRange.self)
+        check(FitnessMachineStatus.self)
+        check(FitnessMachineControlPoint.self) { _ = ($0.command, $0.spinDownSpeeds, try? $0.checkSuccess()) }
+        check(CGMMeasurement.self)
+        check(CGMFeature.self)
+        check(CGMStatus.self)
+        check(CGMSessionStartTime.self) { _ = $0.date }
+        check(CGMSessionRunTime.self)
+        check(CGMSpecificOpsControlPoint.self) { _ = ($0.command, try? $0.checkSuccess()) }
+        check(BodyCompositionMeasurement.self) { measurement in
+            var sum = measurement
+            _ = try? sum.add(packet: data)
+        }
+        check(UserControlPoint.self) { _ = ($0.command, $0.user, try? $0.checkSuccess()) }
+        check(UserData.FirstName.self)
+        check(UserData.DateOfBirth.self)
+        check(UserData.Gender.self)
+        check(UserIndex.self)
+        check(DatabaseChangeIncrement.self)
+        check(BatteryLevelStatus.self)
+        check(BatteryCriticalStatus.self)
+        check(BatteryTimeStatus.self)
+        check(BatteryEnergyStatus.self)
+        check(BatteryHealthStatus.self)
+        check(BatteryHealthInformation.self)
+        check(BatteryInformation.self) { _ = $0.expirationDate?.date }
+        check(EstimatedServiceDate.self)
     }
 
     /// A stream of messages, in pieces. What was found is what the stream begins with, and no more is held than the

@@ -45,6 +45,20 @@ import Testing
         #expect(table(BloodPressureService()) == ["2A35 32", "2A49 2"])
         #expect(table(GlucoseService()) == ["2A18 16", "2A51 2", "2A52 40"])
         #expect(table(PulseOximeterService(including: [PLXContinuousMeasurement.uuid])) == ["2A5F 16", "2A60 2"])
+        #expect(
+            table(ContinuousGlucoseMonitoringService())
+                == ["2AA7 16", "2AA8 2", "2AA9 2", "2AAA 10", "2AAB 2", "2A52 40", "2AAC 40"])
+        #expect(table(BodyCompositionService()) == ["2A9B 2", "2A9C 32"])
+        #expect(
+            table(UserDataService(including: [UserData.Age.uuid, UserData.Gender.uuid]))
+                == ["2A80 10", "2A8C 10", "2A99 26", "2A9A 2", "2A9F 40"])
+        #expect(table(FitnessMachineService()) == ["2ACC 2"])
+        let machine = FitnessMachineService(including: FitnessMachine.characteristics.map(\.uuid))
+        #expect(
+            table(machine) == [
+                "2ACC 2", "2ACD 16", "2ACE 16", "2ACF 16", "2AD0 16", "2AD1 16", "2AD2 16", "2AD3 18", "2AD4 2",
+                "2AD5 2", "2AD6 2", "2AD8 2", "2AD7 2", "2AD9 40", "2ADA 16",
+            ])
         #expect(table(ImmediateAlertService()) == ["2A06 4"])
         #expect(table(LinkLossService()) == ["2A06 10"])
         #expect(table(TxPowerService()) == ["2A07 2"])
@@ -100,6 +114,51 @@ import Testing
         #expect(try write(Data("abc".utf8), to: NordicUART.receive, of: uart) == .success)
         #expect(manager.updates.last?.value == Data("cba".utf8))
         uart.onWrite(of: NordicUART.receive) { _ in .success }  // it held the service
+    }
+
+    @Test("a machine answers its control point, sends its status, and records in parts")
+    func machine() throws {
+        let bike = FitnessMachineService(including: [
+            IndoorBikeData.uuid, FitnessMachineControlPoint.uuid, FitnessMachineStatus.uuid,
+        ])
+        var commands: [FitnessMachineCommand?] = []
+        bike.onWrite(of: FitnessMachineControlPoint.self) { request in
+            commands.append(request.command)
+            return .success
+        }
+        let controlPoint = FitnessMachineControlPoint.uuid
+        #expect(try write(Data([5, 200, 0]), to: controlPoint, of: bike) == .success)
+        #expect(try write(Data([8, 9]), to: controlPoint, of: bike) == .success)
+        #expect(try write(Data([5, 200]), to: controlPoint, of: bike) == .invalidAttributeValueLength)
+        #expect(try write(Data([5, 200, 0, 0]), to: controlPoint, of: bike) == .invalidAttributeValueLength)
+        #expect(commands == [.set(.power(200)), nil])
+        #expect(bike.send(FitnessMachineControlPoint(to: .setTargetPower, .success), by: manager))
+        #expect(bike.send(FitnessMachineStatus.changed(.power(200)), by: manager))
+        #expect(manager.updates.map(\.value) == [Data([0x80, 5, 1]), Data([8, 200, 0])])
+        // No central is subscribed: as much as every central has room for.
+        let record = FitnessMachineTests.bike
+        #expect(bike.send(record: record, by: manager))
+        let parts = manager.updates.dropFirst(2)
+        #expect(parts.map(\.value) == record.notifications(length: 20) && parts.count == 2)
+        #expect(!bike.send(record: FitnessMachineTests.rower, by: manager))
+        manager.hasRoom = false
+        #expect(!bike.send(record: record, by: manager))
+    }
+
+    @Test("writes to a glucose sensor with a wrong checksum are refused")
+    func checksums() throws {
+        let sensor = ContinuousGlucoseMonitoringService()
+        var requests: [CGMSpecificOpsControlPoint] = []
+        sensor.onWrite(of: CGMSpecificOpsControlPoint.self) { request in
+            guard request.isSecured else { return ContinuousGlucoseMonitoring.missingCRC }
+            requests.append(request)
+            return .success
+        }
+        let request = CGMSpecificOpsControlPoint(command: .startSession).secured()
+        #expect(try write(request.data, to: CGMSpecificOpsControlPoint.uuid, of: sensor) == .success)
+        #expect(try write(Data([0x1A]), to: CGMSpecificOpsControlPoint.uuid, of: sensor).rawValue == 0x80)
+        #expect(try write(Data([0x1A, 0, 0]), to: CGMSpecificOpsControlPoint.uuid, of: sensor).rawValue == 0x81)
+        #expect(requests == [request] && UserData.accessNotPermitted.rawValue == 0x80)
     }
 
     @Test("R-19 a restored service finds its typed server object again")
