@@ -324,5 +324,13 @@ enum AssignedNumbers {
         0x2B29: "Client Supported Features",
         0x2B2A: "Database Hash",
         0x2B3A: "Server Supported Features",
+        0x2BE9: "Battery Critical Status",
+        0x2BEA: "Battery Health Status",
+        0x2BEB: "Battery Health Information",
+        0x2BEC: "Battery Information",
+        0x2BED: "Battery Level Status",
+        0x2BEE: "Battery Time Status",
+        0x2BEF: "Estimated Service Date",
+        0x2BF0: "Battery Energy Status",
     ]
 }
