@@ -86,21 +86,27 @@ if Context.environment["BLUEZKIT_TOOLS"] != nil {
     package.products.append(
         .library(name: "PrivilegedEnvironment", type: .dynamic, targets: ["PrivilegedEnvironment"]))
     // The examples, so that their tests build nothing twice; they are a package of their own for those who read them.
+    let others: [String: [Target.Dependency]] = [
+        "thermometer-log": ["CSQLite"], "gateway": ["BluezKitProfiles", "CMosquitto"],
+    ]
     for (program, folder) in [
         "scanner": "Scanner", "beacon-watch": "BeaconWatch", "thermometer-log": "ThermometerLog",
         "uart-terminal": "UARTTerminal", "thermostat": "Thermostat", "gateway": "Gateway", "restoration": "Restoration",
     ] {
         package.targets.append(
             .executableTarget(
-                name: program,
-                dependencies: ["CoreBluetooth", "CoreBluetoothAsync"]
-                    + (program == "thermometer-log" ? ["CSQLite"] : []),
+                name: program, dependencies: ["CoreBluetooth", "CoreBluetoothAsync"] + (others[program] ?? []),
                 path: "Examples/\(folder)"))
     }
     package.targets += [
         .systemLibrary(
             name: "CSQLite", path: "Examples/CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
-        .testTarget(name: "ExamplesTests", dependencies: ["BluezKitSimulator", "CSQLite"], path: "Examples/Tests"),
+        .systemLibrary(
+            name: "CMosquitto", path: "Examples/CMosquitto", pkgConfig: "libmosquitto",
+            providers: [.apt(["libmosquitto-dev"])]),
+        .testTarget(
+            name: "ExamplesTests", dependencies: ["BluezKitSimulator", "CSQLite", "CMosquitto"],
+            path: "Examples/Tests"),
     ]
 }
 

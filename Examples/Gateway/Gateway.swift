@@ -1,89 +1,30 @@
-// Prints what many sensors measure as JSON, a line for each value, for programs that read it.
+// Connects to many sensors, and prints what they measure as JSON, a line for each value, or publishes it by MQTT.
 import CoreBluetooth
 import CoreBluetoothAsync
 import Foundation
 
-let usage = """
-    usage: gateway SERVICE CHARACTERISTIC [--count N]
-
-    Connects to every peripheral that advertises SERVICE, subscribes to CHARACTERISTIC, and prints one JSON object for each
-    value, and for each connection that is made or lost. Both are UUIDs, such as 180D and 2A37. It connects again when a
-    peripheral comes back.
-
-      --count N  stop after N values
-      --help     print this text
-    """
-
-func fail(_ problem: String) -> Never {
-    try? FileHandle.standardError.write(contentsOf: Data("gateway: \(problem)\n".utf8))
-    exit(1)
-}
-
-struct Line: Encodable {
-    enum Event: String, Encodable { case connected, disconnected, value, problem }
-    var time = Date.now
-    let event: Event
-    let peripheral: UUID
-    var name: String?
-    var value: String?
-    var problem: String?
-}
-
-/// Prints, and counts values.
-actor Printer {
-    private let encoder = JSONEncoder()
-    private var left: Int
-
-    init(_ count: Int) {
-        left = count
-        encoder.dateEncodingStrategy = .iso8601
-        encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-    }
-
-    func print(_ line: Line) throws {
-        guard left > 0 else { return }
-        try FileHandle.standardOutput.write(contentsOf: encoder.encode(line) + Data("\n".utf8))
-        if case .value = line.event { left -= 1 }
-        if left == 0 { exit(0) }
-    }
-}
-
-/// CoreBluetooth ends a program that makes a UUID of anything else.
-func uuid(_ text: String) -> CBUUID {
-    let isShort = [4, 8].contains(text.count) && text.allSatisfy(\.isHexDigit)
-    guard text.allSatisfy(\.isASCII), isShort || UUID(uuidString: text) != nil else {
-        fail("\(text) is no UUID: it has 4, 8 or 32 hexadecimal digits, the last form with hyphens")
-    }
-    return CBUUID(string: text)
-}
-
 @main
 enum Gateway {
     static func main() async {
-        var arguments = Array(CommandLine.arguments.dropFirst())
+        let arguments = Array(CommandLine.arguments.dropFirst())
         if arguments.contains("--help") { return print(usage) }
-        var count = Int.max
-        if let index = arguments.firstIndex(of: "--count") {
-            guard index + 1 < arguments.count, let number = Int(arguments[index + 1]), number > 0 else {
-                fail("--count needs a number above 0")
-            }
-            count = number
-            arguments.removeSubrange(index...index + 1)
-        }
-        guard arguments.count == 2 else { fail("it takes two UUIDs; see --help") }
-        let (service, characteristic) = (uuid(arguments[0]).data, uuid(arguments[1]).data)
-        let printer = Printer(count)
+        let options = Options(arguments)
         let central = CentralManager()
         do {
+            let output = try output(options)
             try await central.waitUntilReady()
-            let scan = central.scanForPeripherals(withServices: [CBUUID(data: service)])
+            let scan = central.scanForPeripherals(withServices: [CBUUID(data: options.service)])
             try await withThrowingTaskGroup(of: Void.self) { group in
+                var left = options.peripherals
                 for try await found in scan {
+                    // Anyone can advertise with many addresses, and each takes memory.
+                    guard left > 0 else { continue }
+                    left -= 1
                     let sensor = found.peripheral
                     let name = found.advertisementData.localName ?? sensor.name
                     group.addTask {
                         do {
-                            try await follow(sensor, name, service, characteristic, central, printer)
+                            try await follow(sensor, name, options, central, output)
                         } catch is CancellationError {
                             // The scan has ended, and its error says why.
                         } catch {
@@ -92,34 +33,72 @@ enum Gateway {
                     }
                 }
             }
-        } catch { fail(error.localizedDescription) }
+        } catch let problem as BrokerProblem { fail(problem.description) } catch { fail(error.localizedDescription) }
+    }
+
+    private static func output(_ options: Options) throws -> any Output {
+        guard let broker = options.broker else { return Printer(options.count) }
+        let publisher = try Publisher(options, broker)
+        Task { await publisher.run() }
+        for number in [SIGTERM, SIGINT] { atSignal(number) { Task { await publisher.end() } } }
+        return publisher
+    }
+
+    /// Instead of the end of the process. Some programs send a signal twice, such as `timeout`.
+    private static func atSignal(_ number: Int32, _ act: @escaping @Sendable () -> Void) {
+        signal(number, SIG_IGN)
+        let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
+        source.setEventHandler {
+            act()
+            withExtendedLifetime(source) {}  // its handler keeps it
+        }
+        source.resume()
     }
 
     /// Until Bluetooth is off.
-    static func follow(
-        _ sensor: Peripheral, _ name: String?, _ service: Data, _ characteristic: Data, _ central: CentralManager,
-        _ printer: Printer
+    private static func follow(
+        _ sensor: Peripheral, _ name: String?, _ options: Options, _ central: CentralManager, _ output: any Output
     ) async throws {
+        let quantity = options.quantity
         while true {
             do {
                 try await central.connect(sensor)
                 let values = sensor.values(
                     for: try await sensor.discoverCharacteristic(
-                        CBUUID(data: characteristic), in: CBUUID(data: service)))
-                try await printer.print(Line(event: .connected, peripheral: sensor.identifier, name: name))
+                        CBUUID(data: options.characteristic), in: CBUUID(data: options.service)))
+                let write = try await writer(sensor, options)
+                try await output.put(Line(event: .connected, peripheral: sensor.identifier, name: name), write: write)
                 for try await value in values {
-                    let hex = value.map { String(format: "%02x", $0) }.joined()
-                    try await printer.print(Line(event: .value, peripheral: sensor.identifier, name: name, value: hex))
+                    let number = quantity?.number(value)
+                    try await output.put(
+                        Line(
+                            event: .value, peripheral: sensor.identifier, name: name, value: value.hex, number: number,
+                            unit: number == nil ? nil : quantity?.unit))
                 }
             } catch is CBError {
-                try await printer.print(Line(event: .disconnected, peripheral: sensor.identifier, name: name))
+                try await output.put(Line(event: .disconnected, peripheral: sensor.identifier, name: name))
             } catch BluetoothError.notFound {
                 let line = Line(
                     event: .problem, peripheral: sensor.identifier, name: name,
                     problem: "it does not have the characteristic")
-                try await printer.print(line)
+                try await output.put(line)
                 return try await central.cancelPeripheralConnection(sensor)
             }
         }
+    }
+
+    /// Nil: it does not have the characteristic that commands write, or there are no commands. Writes with response, if
+    /// the peripheral gives one.
+    private static func writer(_ sensor: Peripheral, _ options: Options) async throws -> Write? {
+        guard let writable = options.writable else { return nil }
+        do {
+            let characteristic = try await sensor.discoverCharacteristic(
+                CBUUID(data: writable), in: CBUUID(data: options.service))
+            return { value in
+                try await sensor.writeValue(
+                    value, for: characteristic,
+                    type: characteristic.properties.contains(.write) ? .withResponse : .withoutResponse)
+            }
+        } catch BluetoothError.notFound { return nil }
     }
 }
