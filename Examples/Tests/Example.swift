@@ -44,6 +44,23 @@ final class Lines: @unchecked Sendable {  // holds: everything is touched under 
     }
 }
 
+/// Calls a closure with each line that a process writes, on a thread of its own.
+func readLines(_ pipe: Pipe, _ handle: @escaping @Sendable (String) -> Void) {
+    Thread.detachNewThread { [descriptor = pipe.fileHandleForReading.fileDescriptor] in
+        withExtendedLifetime(pipe) {
+            guard let file = fdopen(descriptor, "r") else { return }
+            var line: UnsafeMutablePointer<CChar>?
+            var size = 0
+            while true {
+                let length = getline(&line, &size, file)
+                guard length > 0, let line else { break }
+                let bytes = UnsafeRawBufferPointer(start: line, count: length).filter { $0 != 10 }
+                handle(String(decoding: bytes, as: UTF8.self))
+            }
+        }
+    }
+}
+
 /// A running example.
 final class Example {
     private let process = Process()
@@ -55,33 +72,22 @@ final class Example {
         URL(fileURLWithPath: CommandLine.arguments[0]).deletingLastPathComponent().path + "/" + name
     }
 
-    init(_ name: String, _ arguments: [String], _ simulator: Simulator?, state: String? = nil) throws {
+    init(
+        _ name: String, _ arguments: [String], _ simulator: Simulator?, state: String? = nil,
+        environment: [String: String] = [:]
+    ) throws {
         process.executableURL = URL(fileURLWithPath: Self.path(name))
         process.arguments = arguments
         process.environment = ProcessInfo.processInfo.environment.merging(
             [
                 "DBUS_SYSTEM_BUS_ADDRESS": simulator?.address ?? "unix:path=/nowhere",
                 "BLUEZKIT_STATE_DIR": state ?? "/nowhere",
-            ]) { $1 }
+            ]
+        ) { $1 }.merging(environment) { $1 }
         let (out, err) = (Pipe(), Pipe())
         (process.standardInput, process.standardOutput, process.standardError) = (input, out, err)
         try process.run()
-        for (pipe, lines) in [(out, output), (err, problems)] {
-            let handle = pipe.fileHandleForReading
-            Thread.detachNewThread { [descriptor = handle.fileDescriptor] in
-                withExtendedLifetime(pipe) {
-                    guard let file = fdopen(descriptor, "r") else { return }
-                    var line: UnsafeMutablePointer<CChar>?
-                    var size = 0
-                    while true {
-                        let length = getline(&line, &size, file)
-                        guard length > 0, let line else { break }
-                        let bytes = UnsafeRawBufferPointer(start: line, count: length).filter { $0 != 10 }
-                        lines.add(String(decoding: bytes, as: UTF8.self))
-                    }
-                }
-            }
-        }
+        for (pipe, lines) in [(out, output), (err, problems)] { readLines(pipe) { lines.add($0) } }
     }
 
     deinit { stop() }
@@ -89,8 +95,11 @@ final class Example {
     func nextLine() async throws -> String { try await output.next() }
     /// BluezKit's own log is not what the example says.
     func nextProblem() async throws -> String { try await problems.next { !$0.contains("[CoreBluetooth]") } }
+    func problem(_ matches: (String) -> Bool) async throws -> String { try await problems.next(matches) }
     func expectLines(_ contents: [String]) async throws { try await output.expect(contents) }
     func expectProblems(_ contents: [String]) async throws { try await problems.expect(contents) }
+
+    var processIdentifier: Int32 { process.processIdentifier }
 
     func type(_ text: String) { input.fileHandleForWriting.write(Data(text.utf8)) }
     func endInput() { try? input.fileHandleForWriting.close() }
