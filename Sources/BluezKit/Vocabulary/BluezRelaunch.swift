@@ -47,7 +47,7 @@ public struct BluezRelaunch: Codable, Hashable, Sendable, CustomStringConvertibl
     /// - Parameters:
     ///   - words: The path of the program, and its arguments.
     ///   - directory: Where it runs. Default: that of this process.
-    ///   - environment: All of its environment. Default: that of this process.
+    ///   - variables: All of its environment. Default: that of this process.
     public static func command(
         _ words: [String], directory: String? = nil, environment variables: [String: String]? = nil
     ) -> BluezRelaunch {
