@@ -27,15 +27,16 @@ def search_flags(built):
     return flags
 
 
-def extract_symbols(built, modules, directory):
+def extract_symbols(built, modules, directory, *options):
     """Writes the public symbols of each module to a directory: MODULE.symbols.json, and MODULE@OTHER.symbols.json with what it
-    adds to types of others. Returns the files of each module."""
+    adds to types of others. Returns the files of each module. options: of `swift symbolgraph-extract`."""
     target = json.loads(output('swift', '-print-target-info'))['target']['triple']
     files = {}
     for module in modules:
         folder = pathlib.Path(directory, module)
         folder.mkdir(parents=True)
         output('swift', 'symbolgraph-extract', '-module-name', module, *search_flags(built), '-sdk', '/', '-target', target,
-               '-minimum-access-level', 'public', '-skip-synthesized-members', '-output-dir', str(folder))
+               '-minimum-access-level', 'public', '-skip-synthesized-members', *options,
+               '-output-dir', str(folder))
         files[module] = sorted(folder.iterdir())
     return files
