@@ -1,6 +1,6 @@
 # Each target runs the script of the same name in scripts/, which can also be run directly.
 .DEFAULT_GOAL := help
-.PHONY: help build test test-all test-matrix model storm fuzz soak sanitize kill-anywhere demo demo-restore demo-keeper examples gtk gtk-test bench docs lint format rules structure api-check clean
+.PHONY: help build test test-all test-matrix model storm fuzz soak sanitize kill-anywhere demo demo-restore demo-keeper examples gtk gtk-test bench docs site-test lint format rules structure api-check clean
 
 help: ## list the targets
 	@echo 'make TARGET, where TARGET is one of'
@@ -57,8 +57,11 @@ gtk-test: ## run the GTK app without a display, kill it, and take screenshots
 bench: ## measure the release build
 	@scripts/bench
 
-docs: ## build the documentation, a web site, into .build/docs
+docs: ## build the web site, with guides and API, into .build/docs (scripts/docs --pages: without the API, in seconds)
 	@scripts/docs
+
+site-test: ## look at the web site in Chromium: width, contrast, requests, looks; light and dark, phone and desk
+	@scripts/site-test
 
 lint: ## check style and doc comments; changes nothing
 	@scripts/lint
