@@ -56,10 +56,10 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
     var onEnd: (@Sendable () -> Void)?
 
     private struct History {
-        var since = Date()
+        var since = Date.timeIntervalSinceReferenceDate
         /// Why the app is to be started, since it has died.
         var reason: String?
-        var lastStart: (date: Date, reason: String)?
+        var lastStart: (time: Double, reason: String)?
         var hasGivenUp = false
         /// The app was to be started, and a process that has not come had its file.
         var isElsewhere = false
@@ -111,7 +111,9 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
         looks.ending?.cancel()
         looks.ending = nil
         (self.connection, isWelcome) = (connection, false)
-        (history.since, history.reason, history.hasGivenUp, history.isElsewhere) = (Date(), nil, false, false)
+        (history.since, history.reason, history.hasGivenUp, history.isElsewhere) = (
+            Date.timeIntervalSinceReferenceDate, nil, false, false
+        )
         connection.onFrame = { [weak self] in self?.receive($0) }
         connection.onPause = { [weak self] in self?.paused() }
         connection.onEnd = { [weak self, weak connection] in self?.appDied(connection) }
@@ -201,7 +203,7 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
     private func appDied(_ ended: KeeperConnection?) {
         guard let ended, ended === connection, let role else { return }
         connection = nil
-        history.since = Date()
+        history.since = Date.timeIntervalSinceReferenceDate
         trim()
         log.appDied()
         role.appDied()
@@ -237,13 +239,14 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
                 return wake(after: RelaunchMachine.starting)
             }
             let reason = history.reason ?? "an event"
-            history.lastStart = (Date(), reason)
+            history.lastStart = (Date.timeIntervalSinceReferenceDate, reason)
             Log.debug("starting the app of \(hello.statePath) for \(reason)")
             Launcher.start(hello.relaunch) { [weak self, queue] reason in
                 Log.warning("an app cannot be started: \(reason)")
                 queue.async { [weak self] in
                     guard let self else { return }
-                    self.act(self.relaunching.startFailed())  // Swift 6.0 does not see that `self` is a strong reference
+                    // Swift 6.0 does not see that this is a strong reference.
+                    self.act(self.relaunching.startFailed())
                 }
             }
             wake(after: RelaunchMachine.starting)
@@ -368,7 +371,7 @@ final class HostedManager<Role: HostedRole>: HostedApp, @unchecked Sendable {  /
         return KeeperStatus(
             role: hello.role.rawValue, statePath: hello.statePath, app: connection?.process.number,
             since: history.since, events: log.entries.count, bytes: log.size, dropped: log.dropped(after: delivered),
-            starts: relaunching.starts, lastStart: history.lastStart?.date, lastReason: history.lastStart?.reason,
+            starts: relaunching.starts, lastStart: history.lastStart?.time, lastReason: history.lastStart?.reason,
             relaunch: "\(hello.relaunch)", isGivenUp: history.hasGivenUp)
     }
 }

@@ -1,4 +1,4 @@
-package import Foundation
+import Foundation
 
 /// What a keeper does for one manager.
 package struct KeeperStatus: Codable, Sendable {
@@ -8,8 +8,9 @@ package struct KeeperStatus: Codable, Sendable {
     package let statePath: String
     /// The process of the app; nil: it is not running.
     package let app: Int32?
-    /// When the app's process came, or ended.
-    package let since: Date
+    /// When the app's process came, or ended, in seconds since 2001. No `Date`: Swift 6.0 demands another import for it than
+    /// later ones permit.
+    package let since: Double
     /// How many events wait for the app, and their size.
     package let events: Int
     package let bytes: Int
@@ -17,7 +18,7 @@ package struct KeeperStatus: Codable, Sendable {
     package let dropped: Int
     /// How often the app was started.
     package let starts: Int
-    package let lastStart: Date?
+    package let lastStart: Double?
     /// Why: "a value".
     package let lastReason: String?
     /// How the app is started, in words.

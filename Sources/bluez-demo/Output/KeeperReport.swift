@@ -7,7 +7,9 @@ struct KeeperReport: Equatable {
     let text: [Line]
 
     init(_ status: KeeperStatus) {
-        func time(_ date: Date) -> String { ISO8601DateFormatter().string(from: date) }
+        func time(_ seconds: Double) -> String {
+            ISO8601DateFormatter().string(from: Date(timeIntervalSinceReferenceDate: seconds))
+        }
         json = [
             "event": "keeps", "role": .string(status.role), "path": .string(status.statePath),
             "app": .optional(status.app.map(Int.init)), "since": .string(time(status.since)),

@@ -5,14 +5,16 @@ import Testing
 @testable import bluez_demo
 
 @Suite struct KeeperReportTests {
+    private let epoch = Date(timeIntervalSince1970: 0).timeIntervalSinceReferenceDate
+
     private func status(
         app: Int32? = nil, events: Int = 0, dropped: Int = 0, starts: Int = 0, reason: String? = nil,
         isGivenUp: Bool = false
     ) -> KeeperStatus {
         KeeperStatus(
-            role: "central", statePath: "/s/central-heart.json", app: app, since: Date(timeIntervalSince1970: 0),
+            role: "central", statePath: "/s/central-heart.json", app: app, since: epoch,
             events: events, bytes: 60 * events, dropped: dropped, starts: starts,
-            lastStart: starts > 0 ? Date(timeIntervalSince1970: 60) : nil, lastReason: reason,
+            lastStart: starts > 0 ? epoch + 60 : nil, lastReason: reason,
             relaunch: "heart.service", isGivenUp: isGivenUp)
     }
 
