@@ -8,8 +8,8 @@ package struct KeeperStatus: Codable, Sendable {
     package let statePath: String
     /// The process of the app; nil: it is not running.
     package let app: Int32?
-    /// When the app's process came, or ended, in seconds since 2001. No `Date`: Swift 6.0 demands another import for it than
-    /// later ones permit.
+    /// When the app's process came, or ended, in seconds since 2001. No `Date`: Swift 6.0 demands another import for it
+    /// than later ones permit.
     package let since: Double
     /// How many events wait for the app, and their size.
     package let events: Int
