@@ -44,7 +44,7 @@ suite_unpack() {
   for name in bin sbin lib lib64; do mkdir -p usr/$name; ln -s usr/$name $name; done
   for package in apt/cache/archives/*.deb; do
     dpkg-deb --fsys-tarfile "$package" | tar -x --keep-directory-symlink --no-same-owner \
-      --exclude './usr/share/doc' --exclude './usr/share/man' --exclude './usr/share/locale' "$@"
+      --exclude './usr/share/doc' --exclude './usr/share/man' --exclude './usr/share/locale' "$@" || return
   done
   mkdir -p proc sys dev run tmp var/lib
 }
