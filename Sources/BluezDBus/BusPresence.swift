@@ -15,6 +15,10 @@ struct BusPresence {
     /// What waits for that.
     var settled: [() -> Void] = []
 
+    /// What is to be sent when it goes on (``Connection/stop()``); nil: it is not stopped.
+    var held: [() -> Void]?
+    var isStopped: Bool { held != nil }
+
     var isBound: Bool { !binding.isEmpty }
     var unasked: Set<String> { Set(binding.values).subtracting(asked.values) }
 

@@ -63,7 +63,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     let loop: EventLoop
     private let threads: WaitingThreads
     private let stream = MessageStream()
-    private(set) var presence = BusPresence()
+    var presence = BusPresence()
     private var open: OpenCalls
     private var waiting = CallQueue<WaitingCall>()
     var matches: [MatchRule: Int] = [:]
@@ -115,9 +115,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     /// once, and ten minutes later at most. A receiver that watches for the end of its callers from the moment at which
     /// it handles a call, as bluetoothd does, would keep without a limit what one asks for that has left before.
     public func close() {
-        guard end(.disconnected(name: Self.disconnected, message: "the connection to the bus was closed")) else {
-            return
-        }
+        guard end(Self.closed) else { return }
         settle { [self] in disconnect() }
         if presence.isConnected { queue.later(.seconds(600)) { [weak self] in self?.disconnect() } }
     }
@@ -143,7 +141,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         }
     }
 
-    private func disconnect() {
+    func disconnect() {
         guard presence.isConnected else { return }
         presence.isConnected = false
         loop.detach(raw)
@@ -151,13 +149,15 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         for body in presence.release() { body() }
     }
 
+    static var closed: BusError { .disconnected(name: disconnected, message: "the connection to the bus was closed") }
     private static let disconnected = "org.freedesktop.DBus.Error.Disconnected"
 
     /// - Returns: Whether it was of use until now.
-    @discardableResult private func end(_ error: BusError) -> Bool {
+    @discardableResult func end(_ error: BusError) -> Bool {
         assertOnQueue()
         guard presence.isOpen else { return false }
         presence.isOpen = false
+        goOn()
         open.stop()
         loop.unwatchAll()
         (onSignal, onCall, onDisconnected, onTurnEnd) = (nil, nil, nil, nil)
@@ -183,6 +183,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
 
     private func handleReady() -> WaitingThreads.Turn {
         guard presence.isConnected else { return .init() }
+        if presence.isStopped { return loop.rest() }
         loop.pacing.beginTurn()
         do throws(BusError) {
             try loop.handle()
@@ -315,6 +316,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     }
 
     private func send(_ call: WaitingCall) {
+        if presence.isStopped { return hold { [self] in send(call) } }
         if presence.isLeaving, call.bindingReceiver != nil {
             dbus_message_unref(call.message)
             return fail(call.completion, .disconnected(name: Self.disconnected, message: "the process ends"))
@@ -345,6 +347,10 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     @discardableResult
     func send(_ message: OpaquePointer, whileLeaving: Bool = false) throws(BusError) -> UInt32 {
         assertOnQueue()
+        if presence.isStopped {
+            hold { [self] in _ = try? send(message, whileLeaving: whileLeaving) }
+            return 0
+        }
         defer { dbus_message_unref(message) }
         guard presence.isOpen || whileLeaving && presence.isConnected else {
             throw .disconnected(name: Self.disconnected, message: "not connected to a bus")

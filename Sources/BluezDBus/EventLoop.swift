@@ -54,6 +54,12 @@ package final class EventLoop: @unchecked Sendable {
         return pause > 0
     }
 
+    /// Leaves what has arrived where it is, and looks again after a millisecond.
+    func rest() -> WaitingThreads.Turn {
+        cdbus_loop_pause(raw, 1_000_000)
+        return .init(isPaused: true)
+    }
+
     /// A call was made, whose answer is not to wait.
     func recordCall(at now: UInt64) {
         if pacing.call(at: now) { cdbus_loop_resume(raw) }

@@ -1,0 +1,25 @@
+/// What becomes of a connection whose process is stopped or killed, for simulators and tests.
+extension Connection {
+    /// As SIGSTOP to its process: nothing is received any more, and what is sent waits, until ``goOn()``.
+    package func stop() {
+        assertOnQueue()
+        if presence.isOpen, !presence.isStopped { presence.held = [] }
+    }
+
+    /// As SIGCONT.
+    package func goOn() {
+        assertOnQueue()
+        let bodies = presence.held ?? []
+        presence.held = nil
+        for body in bodies { body() }
+    }
+
+    func hold(_ body: @escaping () -> Void) { presence.held?.append(body) }
+
+    /// As SIGKILL to its process: this process leaves the bus at once, whatever the bus or a receiver still has to do
+    /// with what was asked. Otherwise as ``close()``.
+    package func kill() {
+        end(Self.closed)
+        disconnect()
+    }
+}
