@@ -13,6 +13,8 @@ protocol Backend<Request, Event>: AnyObject, Sendable {
     func report(_ event: Event)
     /// The app has released the manager: everything that it asked for ends, and no event follows.
     func release()
+    /// The app's process has ended, as a simulator has it: what it asked for stays as it is, and no event follows.
+    func die()
     var timing: BlueZTiming { get }
     /// Whether it is a keeper's, and continues when this process has died: what is preserved has its numbers.
     var isKept: Bool { get }

@@ -50,6 +50,8 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
     }
 
     private struct OpenedConnection { weak var connection: Connection? }
+    /// All of this, lanes as well.
+    private var made: [OpenedConnection] = []
     /// A connection exists as long as it is on the bus.
     private static let opened = Protected<[OpenedConnection]>([])
 
@@ -166,6 +168,8 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
     }
 
     private func setUp(_ connection: Connection) {
+        made.removeAll { $0.connection == nil }
+        made.append(OpenedConnection(connection: connection))
         connection.onTurnEnd = { [weak self] in self?.flush(mayDeliver: $0) }
         connection.slowCall = timing.daemon.slowCall
         connection.onSlowCall = { [weak self] in self?.observer?.callIsSlow() }
@@ -176,6 +180,12 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
         connection?.close()
         forgetConnections()
         open()
+    }
+
+    /// As the end of the process closes them.
+    func killConnections() {
+        for connection in made.compactMap(\.connection) { connection.kill() }
+        forgetConnections()
     }
 
     private func forgetConnections() {

@@ -211,6 +211,8 @@ final class CentralManagerCore: CentralBackend, EventSource, Recipient, @uncheck
         central.bus.run { [self] in central.remove(self) }
     }
 
+    func die() { inbox.abandon() }
+
     var timing: BlueZTiming { central.bus.timing }
     var isKept: Bool { false }
 

@@ -15,7 +15,7 @@ extension CBCentralManager {
     /// MIS-1: whether commands are accepted; logs if not.
     func accepts(_ command: StaticString) -> Bool {
         if state == .poweredOn { return true }
-        Log.misuse("\(Self.self) \(command): can only accept this command while in the powered on state")
+        logRefusal(command)
         return false
     }
 

@@ -130,12 +130,14 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         let place = callbackPlace(queue, options)
         var hello = KeeperHello(.central, identifier: identifier, options: options, book, preserved)
         hello?.central = configuration
+        let key = Session.Key(options: options)
         let start: () -> Void
         (backend, start) = CentralSide.backend(
-            hello, book?.path, Session.Key(options: options), configuration, preserved, place, mirror.receive)
+            hello, book?.path, key, configuration, preserved, place, mirror.receive)
         super.init(state: .unknown)
         self.delegate = delegate
         mirror.manager = self
+        LocalApps.add(self, .manager, on: key.address, adapter: key.adapter?.text)
         start()
     }
 

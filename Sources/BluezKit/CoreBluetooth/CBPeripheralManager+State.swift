@@ -42,7 +42,7 @@ extension CBPeripheralManager {
     /// - Parameter whileRestoring: Whether the command is accepted in `willRestoreState` as well.
     func accepts(_ command: StaticString, whileRestoring: Bool = false) -> Bool {
         if state == .poweredOn || whileRestoring && isTellingRestored { return true }
-        Log.misuse("CBPeripheralManager \(command): can only accept this command while in the powered on state")
+        logRefusal(command)
         return false
     }
 

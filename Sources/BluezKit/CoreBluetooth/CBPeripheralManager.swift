@@ -1,3 +1,4 @@
+import BluezDBus
 import BluezKitRestore
 import Dispatch
 public import Foundation
@@ -120,12 +121,14 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         let place = callbackPlace(queue, options)
         var hello = KeeperHello(.peripheral, identifier: identifier, options: options, book, preserved)
         hello?.peripheral = configuration
+        let key = Session.Key(options: options)
         let start: () -> Void
         (backend, start) = PublishSide.backend(
-            hello, book?.path, Session.Key(options: options), configuration, preserved, place, mirror.receive)
+            hello, book?.path, key, configuration, preserved, place, mirror.receive)
         super.init(state: .unknown)
         self.delegate = delegate
         mirror.manager = self
+        LocalApps.add(self, .manager, on: key.address, adapter: key.adapter?.text)
         start()
     }
 

@@ -13,6 +13,11 @@ final class CentralMirror: @unchecked Sendable {
     /// in the app's call.
     var onRequest: (@Sendable (CBPeripheral, AttributeRequest) -> Void)?
 
+    private let hasDied = Atomic(false)
+
+    /// The app's process has ended, as a simulator has it: no callback follows.
+    func die() { hasDied.store(true, ordering: .relaxed) }
+
     typealias Answer = @Sendable ((any Error)?) -> Void
 
     // holds: closures are called once, outside the lock
@@ -52,7 +57,9 @@ final class CentralMirror: @unchecked Sendable {
 
     // MARK: Events
 
-    func receive(_ events: [CentralEvent]) { for event in events { receive(event) } }
+    func receive(_ events: [CentralEvent]) {
+        for event in events where !hasDied.load(ordering: .relaxed) { receive(event) }
+    }
 
     func receive(_ event: CentralEvent) {
         if case .bondRemoved(let ticket, let error) = event {

@@ -35,6 +35,12 @@ final class PublishMirror: @unchecked Sendable {
     }
 
     private let shared = Protected(Shared())
+    private let hasDied = Atomic(false)
+    /// Whether the app is hearing of events now.
+    let isTelling = Atomic(false)
+
+    /// The app's process has ended, as a simulator has it: no callback follows.
+    func die() { hasDied.store(true, ordering: .relaxed) }
 
     // MARK: What the app publishes
 
@@ -138,7 +144,11 @@ final class PublishMirror: @unchecked Sendable {
 
     // MARK: Events
 
-    func receive(_ events: [PublishEvent]) { for event in events { receive(event) } }
+    func receive(_ events: [PublishEvent]) {
+        isTelling.store(true, ordering: .sequentiallyConsistent)
+        for event in events where !hasDied.load(ordering: .relaxed) { receive(event) }
+        isTelling.store(false, ordering: .sequentiallyConsistent)
+    }
 
     func receive(_ event: PublishEvent) {
         guard let manager else { return }

@@ -207,6 +207,16 @@ final class KeptManager<Side: KeptSide>: Backend, EventSource, @unchecked Sendab
         own?.release()
     }
 
+    func die() {
+        inbox.abandon()
+        let own = state.withLock { state in
+            state.isReleased = true
+            state.socket?.shutDown()
+            return state.own
+        }
+        own?.die()
+    }
+
     // MARK: The keeper
 
     /// Connects, and tells of the manager.

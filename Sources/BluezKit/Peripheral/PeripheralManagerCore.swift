@@ -99,6 +99,8 @@ final class PeripheralManagerCore: PublishBackend, EventSource, Recipient, @unch
         bus.run { [self] in role.remove(self) }
     }
 
+    func die() { inbox.abandon() }
+
     var timing: BlueZTiming { bus.timing }
     var isKept: Bool { false }
 

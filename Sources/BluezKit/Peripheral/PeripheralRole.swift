@@ -37,6 +37,9 @@ final class PeripheralRole {
         core.withdrawAll()
     }
 
+    /// The process of the apps has ended, as a simulator has it.
+    func forgetManagers() { managers = [] }
+
     // MARK: The state
 
     func announceState() {

@@ -223,6 +223,14 @@ final class IntentBook: Sendable {
         }
     }
 
+    /// The app's process has ended, as a simulator has it: the file stays as it is, for another manager.
+    func die() {
+        state.withLock { state in
+            state.store?.close()
+            (state.store, state.hasFailed, state.gathered, state.powerOffReset) = (nil, false, nil, nil)
+        }
+    }
+
     var peripherals: PeripheralTable { state.withLock { $0.snapshot.peripherals } }
     var scan: ScanRequest? { state.withLock { $0.snapshot.scan } }
     var advertisement: AdvertisementRequest? { state.withLock { $0.snapshot.advertisement } }

@@ -67,6 +67,7 @@ final class Session: @unchecked Sendable {  // holds: constants; what is below t
             let session = Session(key, timing)
             _ = sendsAtExit
             sessions[key] = Reference(session: session)
+            LocalApps.add(session, .connection, on: key.address, adapter: key.adapter?.text)
             return session
         }
     }
@@ -115,6 +116,24 @@ final class Session: @unchecked Sendable {  // holds: constants; what is below t
         central.announceState()
         peripheral.announceState()
         if state == .poweredOn { central.endOrphans() }
+    }
+}
+
+// MARK: - The end of the app, in a simulator
+
+extension Session: LocalAppPart {
+    /// The next managers make a session of their own. This one is to others what the end of its process makes of it:
+    /// its connections are closed, and its sockets and leases are let go of, without a word to BlueZ. Its own parts
+    /// take it for the loss of the bus, with no one left to tell.
+    package func die() {
+        Self.sessions.withLock { sessions in sessions = sessions.filter { $0.value.session !== self } }
+        queue.sync {
+            blueZ.killConnections()
+            busLost()
+            for core in central.managers { central.remove(core) }
+            peripheral.forgetManagers()
+            blueZ.flush()
+        }
     }
 }
 
