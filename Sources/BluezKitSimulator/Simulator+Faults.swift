@@ -1,5 +1,3 @@
-import Dispatch
-import Synchronization
 package import BluezDBus
 
 /// How long a controller receives nothing.
@@ -61,25 +59,12 @@ extension Simulator {
         sync { controllers.first { $0.index == index }?.deafness = deafness }
     }
 
-    /// bluetoothd stops, as with SIGSTOP, and with it the whole simulator, until ``continueDaemon()``: calls are not
-    /// answered, signals are not sent. Do not call other methods of the simulator in the meantime, because they would
-    /// block.
-    public func hangDaemon() {
-        let mustStop = hanging.withLock { isHanging in
-            defer { isHanging = true }
-            return !isHanging
-        }
-        if mustStop { queue.suspend() }
-    }
+    /// bluetoothd stops, as with SIGSTOP, until ``continueDaemon()``: calls are not answered, and signals are not sent.
+    /// Peripherals and the radio go on, and what they do is told afterwards.
+    public func hangDaemon() { sync { connection?.stop() } }
 
     /// bluetoothd resumes, and handles everything that has accumulated.
-    public func continueDaemon() {
-        let mustGoOn = hanging.withLock { isHanging in
-            defer { isHanging = false }
-            return isHanging
-        }
-        if mustGoOn { queue.resume() }
-    }
+    public func continueDaemon() { sync { connection?.goOn() } }
 
     /// bluetoothd restarts as by `systemctl restart bluetooth`, or after a crash.
     public func restartDaemon(crash: Bool = true) async throws {

@@ -1,14 +1,13 @@
 package import BluezDBus
 import Dispatch
 import Foundation
-import Synchronization
 
 /// BlueZ without Bluetooth hardware: an `org.bluez` on a bus that imitates bluetoothd (5.66, unless
 /// ``SimulatorOptions/version`` is another), with simulated adapters and simulated peripherals in range.
 ///
 /// ```swift
 /// let simulator = try await Simulator()
-/// simulator.add(.heart())
+/// simulator.add(.heartRateSensor())
 /// // Any BlueZ client on simulator.address now finds a heart rate sensor.
 /// ```
 /// All methods may be called from any thread. Closures that are passed to it run on its own queue, and may call it.
@@ -23,9 +22,6 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
         let key = DispatchSpecificKey<ObjectIdentifier>()
     }
     private static let mark = QueueKey()
-
-    /// Whether ``queue`` is suspended.
-    let hanging = Mutex(false)
 
     var timingState: SimulatorTiming
     var optionsState: SimulatorOptions
@@ -104,7 +100,6 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
     }
 
     deinit {
-        continueDaemon()
         let (queue, connection, server, adapters, beacons, traffic, channelSockets) = (
             queue, connection, server, adapters, beacons, traffic, channelSockets
         )
