@@ -211,56 +211,42 @@ public final class PrivateBus: Sendable {
     private static func start(
         _ program: String, _ directory: String
     ) throws(StartError) -> (pid_t, Int32, BusAddress) {
-        var life: [Int32] = [-1, -1], output: [Int32] = [-1, -1]
-        // Sockets, because they can be created close-on-exec in one step: a child started by another thread must not
-        // inherit them.
-        let kind = Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue)
-        guard socketpair(AF_UNIX, kind, 0, &life) == 0, socketpair(AF_UNIX, kind, 0, &output) == 0 else {
+        guard let life = socketPair() else { throw .failed(errnoText) }
+        defer { close(life.0) }
+        guard let output = socketPair() else {
+            close(life.1)
             throw .failed(errnoText)
         }
-        defer { close(output[0]) }
-        let arguments = ["/bin/sh", "-c", isBroker ? brokerScript : daemonScript, "bluezkit-bus", program, directory]
-        var actions = posix_spawn_file_actions_t()
-        posix_spawn_file_actions_init(&actions)
-        defer { posix_spawn_file_actions_destroy(&actions) }
-        posix_spawn_file_actions_adddup2(&actions, life[0], 0)
-        posix_spawn_file_actions_adddup2(&actions, output[1], 1)
+        defer { close(output.0) }
+        let words = ["/bin/sh", "-c", isBroker ? brokerScript : daemonScript, "bluezkit-bus", program, directory]
         var sockets: [Int32] = []
-        if isBroker {
-            // The log is read, and not kept: the broker waits while there is no room for a line.
-            sockets.append(try socket(SOCK_STREAM, at: directory + "/bus"))
-            sockets.append(try socket(SOCK_DGRAM, at: directory + "/journal"))
-            for (number, socket) in sockets.enumerated() {
-                posix_spawn_file_actions_adddup2(&actions, socket, 3 + Int32(number))
-            }
-        }
         defer { sockets.forEach { close($0) } }
-        var attributes = posix_spawnattr_t()
-        posix_spawnattr_init(&attributes)
-        defer { posix_spawnattr_destroy(&attributes) }
-        // A separate process group: Ctrl-C in a terminal ends the program, and that ends the bus.
-        // No blocked signals: threads of a dispatch queue block all of them, and a child would inherit that.
-        posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK))
-        var noSignals = sigset_t()
-        sigemptyset(&noSignals)
-        posix_spawnattr_setsigmask(&attributes, &noSignals)
-        var pid: pid_t = 0
-        var pointers: [UnsafeMutablePointer<CChar>?] = arguments.map { strdup($0) } + [nil]
-        defer { pointers.forEach { free($0) } }
-        let result = posix_spawn(&pid, "/bin/sh", &actions, &attributes, &pointers, environ)
-        close(life[0])
-        close(output[1])
-        guard result == 0 else {
-            close(life[1])
-            throw .failed(String(cString: strerror(result)))
+        let pid: pid_t
+        do {
+            if isBroker {
+                // The log is read, and not kept: the broker waits while there is no room for a line.
+                sockets.append(try socket(SOCK_STREAM, at: directory + "/bus"))
+                sockets.append(try socket(SOCK_DGRAM, at: directory + "/journal"))
+            }
+            // A group of its own: Ctrl-C in a terminal ends the program, and that ends the bus.
+            pid = try spawnChild(words, input: life.0, output: output.1, hasOwnGroup: true) { actions in
+                for (number, socket) in sockets.enumerated() {
+                    posix_spawn_file_actions_adddup2(&actions, socket, 3 + Int32(number))
+                }
+            }
+        } catch {
+            close(life.1)
+            close(output.1)
+            throw error as? StartError ?? .failed("\(error)")
         }
-        guard let line = readLine(output[0]) else {
-            close(life[1])
+        close(output.1)
+        guard let line = readLine(output.0) else {
+            close(life.1)
             let log = (try? String(contentsOfFile: directory + "/log", encoding: .utf8)) ?? ""
             waitpid(pid, nil, 0)
             throw .failed(log.isEmpty ? "it printed no address within 20 s" : log)
         }
-        return (pid, life[1], BusAddress(line))
+        return (pid, life.1, BusAddress(line))
     }
 
     /// The first line of the input, or nil at its end or after 20 s.

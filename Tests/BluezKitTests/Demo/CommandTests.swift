@@ -52,7 +52,7 @@ import Testing
         let path = folder.path + "/" + name
         let file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o644)
         defer { close(file) }
-        let process = try spawn(
+        let process = try spawnChild(
             ["/usr/bin/env", "DBUS_SYSTEM_BUS_ADDRESS=\(bus)"] + environment
                 + ["/bin/sh", "-c", "exec \"$0\" \"$@\" 2>&1", Self.program] + words, output: file)
         return (process, { (try? String(contentsOfFile: path, encoding: .utf8)) ?? "" })
@@ -428,7 +428,7 @@ import Testing
         var ends: [Int32] = [-1, -1]
         try #require(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0, &ends) == 0)
         close(ends[0])
-        let process = try spawn([Self.program] + words, output: ends[1])
+        let process = try spawnChild([Self.program] + words, output: ends[1])
         close(ends[1])
         #expect(try await waitForEnd(of: process, words.joined(separator: " ")) == 0)
     }
@@ -439,7 +439,7 @@ import Testing
         let name = folder.path + "/ignoring"
         let file = open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0o644)
         defer { close(file) }
-        let process = try spawn(
+        let process = try spawnChild(
             ["/bin/sh", "-c", "trap '' HUP INT; exec \"$0\" simulate --json", Self.program], output: file)
         try await eventually("it runs", within: 4 * world_deadline) {
             FileManager.default.contents(atPath: name)?.isEmpty == false

@@ -1,5 +1,6 @@
 import BluezDBus
 import BluezKit
+import BluezKitSimulator
 import Foundation
 import Testing
 
@@ -265,7 +266,7 @@ import Testing
         // It goes by that name, says when it runs, and waits for the end of its input.
         var ends: [Int32] = [-1, -1]
         try #require(socketpair(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0, &ends) == 0)
-        let process = try spawn(
+        let process = try spawnChild(
             [program, "-c", "echo; read line; true", "x", "--experimental"], program: "/bin/sh", input: ends[0],
             output: ends[0])
         close(ends[0])

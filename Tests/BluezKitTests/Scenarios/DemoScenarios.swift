@@ -1,4 +1,5 @@
 import BluezKit
+import BluezKitSimulator
 import Foundation
 import Testing
 
@@ -132,9 +133,9 @@ extension Scenarios {
             // So much that it is not at its end when the test has seen its third part and ends the sender.
             let size = Worlds.isRig ? 100_000 : victim == "send" ? 2_000_000 : 500_000
             let transfer = try transfer(world, size, via: way)
-            var sender = try spawn(transfer.send)
+            var sender = try spawnChild(transfer.send)
             let (output, log) = (Pipe(), EventLog<String>())
-            var receiver = try spawn(transfer.receive, output: output.fileHandleForWriting.fileDescriptor)
+            var receiver = try spawnChild(transfer.receive, output: output.fileHandleForWriting.fileDescriptor)
             try output.fileHandleForWriting.close()
             note(output, in: log)
             let part = transfer.received + ".part"
@@ -148,13 +149,13 @@ extension Scenarios {
                 await bluetoothdHandlesCalls()
                 kill(sender, SIGKILL)
                 _ = try await waitForEnd(of: sender, "the sender")
-                sender = try spawn(transfer.send)
+                sender = try spawnChild(transfer.send)
             case "receive":
                 await bluetoothdHandlesCalls()
                 kill(receiver, SIGKILL)
                 _ = try await waitForEnd(of: receiver, "the receiver")
                 #expect(FileManager.default.fileExists(atPath: part))
-                receiver = try spawn(transfer.receive)
+                receiver = try spawnChild(transfer.receive)
             default: try await world.endLink("00:B1:5E:00:00:01", on: "hci1")
             }
             #expect(try await waitForEnd(of: receiver, "the receiver") == 0)
@@ -217,7 +218,7 @@ extension Scenarios {
                 ["notifications", "--json", "--count", "2", "--perform", "negative"]
                     + ["--timeout", String(4 * world_deadline)])
             let (output, log) = (Pipe(), EventLog<String>())
-            let reader = try spawn(command, output: output.fileHandleForWriting.fileDescriptor)
+            let reader = try spawnChild(command, output: output.fileHandleForWriting.fileDescriptor)
             try output.fileHandleForWriting.close()
             note(output, in: log)
             func expect(_ parts: String...) async throws {
@@ -250,10 +251,10 @@ extension Scenarios {
         func waitsForSensor() async throws {
             let world = try await worldWithTwoAdapters()
             let words = demo(world, ["peripheral", "heart-rate", "--rate", "100", "--adapter", "hci0", "--json"])
-            var sensor = try spawn(words)
+            var sensor = try spawnChild(words)
             defer { killAndWait(sensor) }
             let (output, log) = (Pipe(), EventLog<String>())
-            let reader = try spawn(
+            let reader = try spawnChild(
                 demo(world, ["heart-rate", "--adapter", "hci1", "--json"]),
                 output: output.fileHandleForWriting.fileDescriptor)
             defer { killAndWait(reader) }
@@ -269,7 +270,7 @@ extension Scenarios {
             kill(sensor, SIGKILL)
             _ = try await waitForEnd(of: sensor, "the sensor")
             try await next("disconnected")
-            sensor = try spawn(words)
+            sensor = try spawnChild(words)
             try await next("measurement")
         }
 
@@ -278,7 +279,7 @@ extension Scenarios {
         @Test("a virtual heart-rate sensor is found and its measurements are read")
         func measures() async throws {
             let world = try await worldWithTwoAdapters()
-            let sensor = try spawn(
+            let sensor = try spawnChild(
                 demo(world, ["peripheral", "heart-rate", "--rate", "100", "--adapter", "hci0", "--json"]))
             defer { killAndWait(sensor) }
             let status = try await run(

@@ -1,3 +1,4 @@
+import BluezKitSimulator
 import Foundation
 import Glibc
 import Synchronization
@@ -21,7 +22,7 @@ final class KeeperProcess: Sendable {
         let words = ["/usr/bin/env", "BLUEZKIT_KEEPER_SOCKET=\(socket)"] + launcher + [program]
         let output = open(directory.path + "/output", O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0o600)
         defer { close(output) }
-        let pid = try spawn(words, output: output)
+        let pid = try spawnChild(words, output: output)
         process.withLock { $0 = pid }
         try await eventually("the keeper listens") { [self] in
             access(socket, F_OK) == 0 || !launcher.isEmpty && hasEnded(pid)

@@ -1,38 +1,9 @@
 import BluezKit
+import BluezKitSimulator
 import BluezDBus
 import Foundation
 import Glibc
 import Testing
-
-struct SpawnFailure: Error, CustomStringConvertible { let description: String }
-
-/// Starts a program. `Process` is not suitable: it waits until all processes that inherited its descriptors close them.
-/// - Parameter program: Its path; nil: the first word, which is the name that it goes by.
-func spawn(_ words: [String], program: String? = nil, input: Int32? = nil, output: Int32? = nil) throws -> pid_t {
-    var actions = posix_spawn_file_actions_t()
-    posix_spawn_file_actions_init(&actions)
-    defer { posix_spawn_file_actions_destroy(&actions) }
-    if let input { posix_spawn_file_actions_adddup2(&actions, input, 0) }
-    if let output { posix_spawn_file_actions_adddup2(&actions, output, 1) }
-    var attributes = posix_spawnattr_t()
-    posix_spawnattr_init(&attributes)
-    defer { posix_spawnattr_destroy(&attributes) }
-    // No blocked signals: threads of a dispatch queue block them all, and a child would inherit that. None that are
-    // ignored either: a shell starts a job in the background with SIGINT ignored, and others start one with SIGPIPE
-    // ignored.
-    posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF))
-    var signals = sigset_t()
-    sigemptyset(&signals)
-    posix_spawnattr_setsigmask(&attributes, &signals)
-    for signal in [SIGHUP, SIGINT, SIGTERM, SIGPIPE, SIGTSTP] { sigaddset(&signals, signal) }
-    posix_spawnattr_setsigdefault(&attributes, &signals)
-    var pid: pid_t = 0
-    var pointers: [UnsafeMutablePointer<CChar>?] = words.map { strdup($0) } + [nil]
-    defer { pointers.forEach { free($0) } }
-    let result = posix_spawn(&pid, program ?? words[0], &actions, &attributes, &pointers, environ)
-    guard result == 0 else { throw SpawnFailure(description: "\(words[0]): \(String(cString: strerror(result)))") }
-    return pid
-}
 
 /// Kills a program that a test has started. The status must be fetched: an exit test waits for any child, and would
 /// find this one again and again in place of its own.
@@ -52,7 +23,7 @@ func bluetoothdHandlesCalls() async {
 /// Starts a program and waits for its end.
 /// - Returns: The status that `waitpid` gives.
 func run(_ words: [String], within seconds: Double = 5 * world_deadline) async throws -> Int32 {
-    try await waitForEnd(of: spawn(words), words.joined(separator: " "), within: seconds)
+    try await waitForEnd(of: spawnChild(words), words.joined(separator: " "), within: seconds)
 }
 
 /// Waits for the end of a program, and kills it when the time is over or the test is.
@@ -123,7 +94,7 @@ final class Probe: Sendable {
             close(toChild[0])
             close(fromChild[1])
         }
-        let child = try spawn(words, input: toChild[0], output: fromChild[1])
+        let child = try spawnChild(words, input: toChild[0], output: fromChild[1])
         (pid, input) = (child, toChild[1])
         let (lines, ended, output, pid) = (lines, ended, fromChild[0], child)
         Thread.detachNewThread {

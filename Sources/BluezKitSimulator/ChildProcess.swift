@@ -1,0 +1,137 @@
+import Dispatch
+import Foundation
+import Glibc
+
+/// One run of a program, with its lines.
+final class ChildProcess: @unchecked Sendable {  // holds: what changes is under `lock`
+    let pid: pid_t
+    private let input: Int32
+    private let lock = NSLock()
+    private var all: [String] = []
+    /// How many lines were taken.
+    private var taken = 0
+    private var outputEnded = false
+    private var end: TestApp.Ending?
+    /// Each looks whether what it waits for is there; true: it is done.
+    private var waiters: [UUID: () -> Bool] = [:]
+
+    init(_ words: [String], _ environment: [String: String]) throws(TestApp.Failure) {
+        guard let toChild = socketPair() else { throw .notStarted(String(cString: strerror(errno))) }
+        defer { close(toChild.0) }
+        guard let fromChild = socketPair() else {
+            close(toChild.1)
+            throw .notStarted(String(cString: strerror(errno)))
+        }
+        defer { close(fromChild.1) }
+        do throws(SpawnFailure) {
+            pid = try spawnChild(words, input: toChild.0, output: fromChild.1, environment: environment)
+        } catch {
+            close(toChild.1)
+            close(fromChild.0)
+            throw .notStarted(error.description)
+        }
+        input = toChild.1
+        Thread.detachNewThread { [self] in read(fromChild.0) }
+        Thread.detachNewThread { [self] in awaitEnd() }
+    }
+
+    deinit { close(input) }
+
+    /// All variables of this process. Nothing is decided by them: they are passed on.
+    static var ownEnvironment: [String: String] {
+        var variables: [String: String] = [:]
+        var next = environ
+        while let text = next.pointee {
+            let parts = String(cString: text).split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            if parts.count == 2 { variables[String(parts[0])] = String(parts[1]) }
+            next += 1
+        }
+        return variables
+    }
+
+    // MARK: Its threads
+
+    private func read(_ output: Int32) {
+        defer { change { outputEnded = true } }
+        guard let file = fdopen(output, "r") else { return }
+        defer { fclose(file) }
+        var buffer: UnsafeMutablePointer<CChar>?
+        defer { free(buffer) }
+        var size = 0
+        while getline(&buffer, &size, file) > 0, let buffer {
+            let line = String(cString: buffer).trimmingCharacters(in: .newlines)
+            change { all.append(line) }
+        }
+    }
+
+    private func awaitEnd() {
+        // It stays in the table of processes until its end is noted: until then a signal can reach no other process.
+        var found = siginfo_t()
+        while waitid(P_PID, id_t(pid), &found, WEXITED | WNOWAIT) != 0, errno == EINTR {}
+        change {
+            var status: Int32 = 0
+            waitpid(pid, &status, 0)
+            end = status & 0x7F == 0 ? .exited(status >> 8 & 0xFF) : .signalled(status & 0x7F)
+        }
+    }
+
+    private func change(_ body: () -> Void) {
+        lock.withLock {
+            body()
+            waiters = waiters.filter { !$1() }
+        }
+    }
+
+    // MARK: What a test does
+
+    var lines: [String] { lock.withLock { all } }
+    var ending: TestApp.Ending? { lock.withLock { end } }
+    var hasNoMoreLines: Bool { lock.withLock { outputEnded && taken == all.count } }
+
+    func kill() { send(signal: SIGKILL) }
+    func send(signal: Int32) { lock.withLock { if end == nil { _ = Glibc.kill(pid, signal) } } }
+
+    func send(line: String) {
+        var bytes = [UInt8]((line + "\n").utf8)[...]
+        while !bytes.isEmpty {
+            // It may have ended already; that must not end this process.
+            let count = bytes.withUnsafeBytes { Glibc.send(input, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL)) }
+            guard count > 0 else { return }
+            bytes = bytes.dropFirst(count)
+        }
+    }
+
+    /// - Returns: Nil if the time was over, or the output has ended.
+    func nextLine(within limit: Duration, where matches: @escaping @Sendable (String) -> Bool) async -> String? {
+        await wait(limit) { [self] () -> String?? in
+            while taken < all.count {
+                taken += 1
+                if matches(all[taken - 1]) { return all[taken - 1] }
+            }
+            return outputEnded ? .some(nil) : nil
+        } ?? nil
+    }
+
+    /// - Parameter limit: Nil: none.
+    func waitForEnd(within limit: Duration?) async -> TestApp.Ending? {
+        await wait(limit) { [self] in end }
+    }
+
+    /// - Parameter look: Called under the lock.
+    private func wait<Found: Sendable>(_ limit: Duration?, for look: @escaping () -> Found?) async -> Found? {
+        await withCheckedContinuation { (continuation: CheckedContinuation<Found?, Never>) in
+            let id = UUID()
+            let isDone = {
+                guard let found = look() else { return false }
+                continuation.resume(returning: found)
+                return true
+            }
+            lock.withLock { if !isDone() { waiters[id] = isDone } }
+            guard let limit else { return }
+            DispatchQueue.global().asyncAfter(deadline: .now() + limit / .seconds(1)) { [self] in
+                let waiter = lock.withLock { waiters.removeValue(forKey: id) }
+                if waiter != nil { continuation.resume(returning: nil) }
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+import BluezKitSimulator
+import Foundation
+import Glibc
+import Testing
+
+/// Apps in processes of their own.
+@Suite("Simulator: an app in a process of its own") struct TestAppTests {
+    @Test("an app is killed and started again, and is restored; its lines are a sequence")
+    func restoration() async throws {
+        let simulator = try await Simulator()
+        let sensor = simulator.add(.heartRateSensor())
+        sensor.notifyRepeatedly("2A37", every: .milliseconds(20)) { [0, UInt8(60 + $0 % 60)] }
+        let app = try TestApp("restoration", on: simulator)  // Examples/Restoration
+        #expect(try await app.nextLine() == "Looking for a sensor.")
+        #expect(try await app.nextLine(containing: "bpm").hasSuffix(" bpm"))
+        sensor.advertise(false)
+        let first = app.processIdentifier
+        try await app.restart()
+        #expect(app.processIdentifier != first && app.isRunning)
+        var lines: [String] = []
+        for try await line in app.lines() {
+            lines.append(line)
+            if lines.count == 2 { break }
+        }
+        #expect(lines.first == "Restored.")
+        #expect(lines.last?.hasSuffix(" bpm") == true)
+        await app.kill()
+        #expect(!app.isRunning)
+        #expect(try await app.waitForEnd() == .signalled(SIGKILL))
+    }
+
+    private func shell(_ script: String, _ simulator: Simulator) throws -> TestApp {
+        try TestApp("/bin/sh", arguments: ["-c", script], on: simulator, environment: ["GREETING": "hello"])
+    }
+
+    // A child that Foundation starts from a thread of a dispatch queue has all signals blocked.
+    @Test("an app that is started from a task gets SIGTERM")
+    func terminates() async throws {
+        let simulator = try await Simulator()
+        let app = try await Task.detached { try self.shell("echo ready; sleep 600", simulator) }.value
+        try await app.nextLine(containing: "ready")
+        #expect(try await app.terminate() == .signalled(SIGTERM))
+    }
+
+    @Test("an app has the simulator's bus, a directory for its state that lasts as long as it, and what it is sent")
+    func environment() async throws {
+        let simulator = try await Simulator()
+        var app: TestApp? = try shell(
+            "echo $DBUS_SYSTEM_BUS_ADDRESS; echo $BLUEZKIT_STATE_DIR; echo $GREETING; read a; echo got $a; exit 3",
+            simulator)
+        let directory = try #require(app).stateDirectory.path
+        #expect(try await app?.nextLine() == simulator.address)
+        #expect(try await app?.nextLine() == directory)
+        #expect(try await app?.nextLine() == "hello")
+        app?.send("this")
+        #expect(try await app?.nextLine() == "got this")
+        #expect(try await app?.waitForEnd() == .exited(3))
+        #expect(FileManager.default.fileExists(atPath: directory))
+        app = nil
+        #expect(!FileManager.default.fileExists(atPath: directory))
+    }
+
+    @Test("a line that does not come is a failure that shows the last ones; likewise the end, and a missing program")
+    func failures() async throws {
+        let simulator = try await Simulator()
+        let app = try shell("echo one; echo two; exec sleep 600", simulator)
+        let late = await thrown { try await app.nextLine(containing: "three", within: .milliseconds(200)) }
+        #expect("\(late as Any)".contains("three") && "\(late as Any)".contains("one"))
+        await app.kill()
+        let ended = try shell("echo one", simulator)
+        let gone = await thrown { try await ended.nextLine(containing: "two") }
+        #expect("\(gone as Any)".contains("has ended without printing 'two'"))
+        #expect(throws: TestApp.Failure.self) { try TestApp("no-such-program", on: simulator) }
+        var count = 0
+        for try await _ in try shell("echo a; echo b; echo c", simulator).lines() { count += 1 }
+        #expect(count == 3)
+    }
+
+    @Test("a released app is killed")
+    func released() async throws {
+        let simulator = try await Simulator()
+        var app: TestApp? = try shell("echo ready; exec sleep 600", simulator)
+        try await app?.nextLine()
+        let pid = try #require(app).processIdentifier
+        app = nil
+        try await eventually("it has ended") { Glibc.kill(pid, 0) != 0 }
+    }
+}
