@@ -41,7 +41,7 @@ extension Device {
 
     private func connectable() -> VirtualPeripheral? {
         guard !simulator.isSuspended, let peripheral = simulator.peripheral(behind: self), peripheral.isOnAir,
-            !peripheral.refusesConnections, peripheral.isConnectableNow
+            !peripheral.faults.refusesLinks, peripheral.isConnectableNow
         else { return nil }
         return peripheral
     }

@@ -121,7 +121,8 @@ final class Link {
         let definition = characteristic.definition
         request(
             delay: definition.delay, isAnswered: definition.answers,
-            serve: { [weak self] answer in
+            serve: { [weak self, peripheral] answer in
+                if let failure = peripheral.faults.reads?.next(definition.uuid) { return answer(.failure(failure)) }
                 let result = Self.answerRead(characteristic, offset: offset)
                 self?.model?.read((try? result.get().count) ?? 0)
                 answer(result)
@@ -152,6 +153,7 @@ final class Link {
         request(
             delay: definition.delay, isAnswered: definition.answers,
             serve: { [weak self, peripheral] answer in
+                if let failure = peripheral.faults.writes?.next(definition.uuid) { return answer(.failure(failure)) }
                 self?.model?.write(value.count)
                 answer(Self.answerWrite(value, characteristic, offset: offset, peripheral, flag: .write))
             }, completion: completion)
@@ -186,6 +188,7 @@ final class Link {
                 characteristic.value = whole
                 peripheral.event("written \(definition.uuid.shortNumber) \(Hex.text(whole))")
             }
+            peripheral.wrote(VirtualWrite(definition.uuid, whole, isAnswered: flag == .write))
             return .success(())
         } catch {
             return .failure(error as? ATTFailure ?? .unlikely)

@@ -72,6 +72,9 @@ extension Simulator {
         }
     }
 
+    /// The same, without waiting for it.
+    func beginDaemon() { try? startDaemon { _ in } }
+
     private func startDaemon(completion: @escaping (Result<Void, any Error>) -> Void) throws {
         guard connection == nil else { return completion(.success(())) }
         let connection = try Connection(address: busAddress, queue: queue)

@@ -77,11 +77,12 @@ public struct SimulatorFault: Sendable {
     }
 }
 
-/// A test waits for calls.
+/// A test waits for something.
 struct Waiter {
     let id: UUID
-    let isMet: () -> [RecordedCall]?
-    let continuation: CheckedContinuation<[RecordedCall]?, Never>
+    /// Lets the test go on if that is so now.
+    let isMet: () -> Bool
+    let giveUp: () -> Void
 }
 
 extension Simulator {
@@ -110,21 +111,37 @@ extension Simulator {
     public func waitForCalls(
         _ member: String, path: String? = nil, count: Int = 1, timeout: Duration = .seconds(20)
     ) async -> [RecordedCall]? {
+        await wait(timeout) { [weak self] in
+            guard let found = self?.matching(member, path), found.count >= count else { return nil }
+            return found
+        }
+    }
+
+    /// Waits until `look` finds something. It looks on the simulator's queue, after each call and each event.
+    /// - Returns: Nil if the time limit was reached.
+    func wait<Found: Sendable>(_ timeout: Duration, for look: @escaping @Sendable () -> Found?) async -> Found? {
         await withCheckedContinuation { continuation in
             sync {
-                let isMet = { [weak self] () -> [RecordedCall]? in
-                    guard let found = self?.matching(member, path), found.count >= count else { return nil }
-                    return found
+                let isMet = {
+                    guard let found = look() else { return false }
+                    continuation.resume(returning: found)
+                    return true
                 }
-                if let found = isMet() { return continuation.resume(returning: found) }
+                if isMet() { return }
                 let id = UUID()
-                waiters.append(Waiter(id: id, isMet: isMet, continuation: continuation))
+                waiters.append(Waiter(id: id, isMet: isMet) { continuation.resume(returning: nil) })
                 afterAlways(timeout) { [weak self] in
                     guard let self, let index = waiters.firstIndex(where: { $0.id == id }) else { return }
-                    waiters.remove(at: index).continuation.resume(returning: nil)
+                    waiters.remove(at: index).giveUp()
                 }
             }
         }
+    }
+
+    func checkWaiters() {
+        guard !waiters.isEmpty else { return }
+        let met = Set(waiters.filter { $0.isMet() }.map(\.id))
+        waiters.removeAll { met.contains($0.id) }
     }
 
     /// Adds a fault. Faults apply in the order in which they were added.
@@ -146,11 +163,14 @@ extension Simulator {
         }
     }
 
-    /// Calls `handler`, on the simulator's queue, with each event of the peripherals: `heart connected …`,
-    /// `sink written 0011 6162`, `heart subscribed 2a37 10`, `heart disconnected 0x13`.
+    /// Calls `handler`, on the simulator's queue, with each event of the peripherals: `lamp connected …`,
+    /// `lamp written 2a56 01`, `lamp subscribed 2a37 10`, `lamp disconnected 0x13`. Each begins with the device's key.
     public func onEvent(_ handler: @escaping @Sendable (String) -> Void) { sync { eventHandlers.append(handler) } }
 
-    func tell(_ event: String) { for handler in eventHandlers { handler(event) } }
+    func tell(_ event: String) {
+        for handler in eventHandlers { handler(event) }
+        checkWaiters()
+    }
 
     /// Called for an app's call when bluetoothd handles it.
     func handle(_ call: IncomingCall) { if !intercept(call) { server?.dispatch(call) } }
@@ -163,10 +183,7 @@ extension Simulator {
         recorded.append(record)
         let kept = max(0, optionsState.rememberedCalls)
         if recorded.count > 2 * kept { recorded.removeFirst(recorded.count - kept) }
-        while let index = waiters.firstIndex(where: { $0.isMet() != nil }) {
-            let waiter = waiters.remove(at: index)
-            waiter.continuation.resume(returning: waiter.isMet())
-        }
+        checkWaiters()
         guard let index = faults.firstIndex(where: { $0.matches(record) }) else { return false }
         let fault = faults[index]
         if let times = fault.times {

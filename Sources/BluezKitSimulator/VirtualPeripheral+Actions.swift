@@ -14,8 +14,8 @@ extension VirtualPeripheral {
 
     /// Links are refused: a `Connect` to it fails after the connect timeout.
     public var refusesLinks: Bool {
-        get { sync { refusesConnections } }
-        set { sync { refusesConnections = newValue } }
+        get { sync { faults.refusesLinks } }
+        set { sync { faults.refusesLinks = newValue } }
     }
 
     /// The ATT_MTU that it accepts; 517 by default.

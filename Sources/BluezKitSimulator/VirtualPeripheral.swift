@@ -29,7 +29,8 @@ public final class VirtualPeripheral: @unchecked Sendable {  // holds: all state
     var isAdvertisingEnabled = true
     var isInRange = true
     var signalStrength: Int16 = -50
-    var refusesConnections = false
+    var faults = PeripheralFaults()
+    var written = WriteRecord()
     var table: GATTTable
     var batteryLevelSource: String { UUIDText.full("2A19") }
     var links: [Link] = []
