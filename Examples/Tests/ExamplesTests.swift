@@ -68,7 +68,7 @@ import Testing
     @Test("an example says in one sentence that a machine has no Bluetooth", arguments: impatient)
     func powerOff(name: String) async throws {
         let simulator = try await Simulator()
-        _ = try await simulator.control("rig power off")
+        simulator.setPowered(false)
         let directory = try TemporaryDirectory()
         let arguments = ["thermometer-log": [directory.path + "/log.db"], "gateway": ["180D", "2A37"]][name] ?? []
         let example = try Example(name, arguments, simulator)
@@ -271,7 +271,7 @@ import Testing
     @Test("restoration: killed and started again it is connected and subscribed, without a scan")
     func restoration() async throws {
         let simulator = try await Simulator()
-        let heart = simulator.add(.heart())
+        let heart = simulator.add(.heartRateSensor())
         heart.notifyRepeatedly("2A37", every: .milliseconds(50)) { [0, UInt8(60 + $0 % 60)] }
         let directory = try TemporaryDirectory()
         let first = try Example("restoration", [], simulator, state: directory.path)

@@ -210,7 +210,7 @@ extension Simulator {
 
     /// Adds the rig's device with channels.
     func addChannelDevice() -> VirtualPeripheral {
-        let (device, control) = (VirtualPeripheral.coc(), channelControl("coc"))
+        let (device, control) = (VirtualPeripheral.rigCoC(), channelControl("coc"))
         for (psm, security) in [(0x80, VirtualSecurity.none), (0x81, .encrypted), (0x82, .encrypted)] {
             device.channelServers[UInt16(psm)] = ChannelServer(security: security, refusal: { control.refusal }) {
                 control.take($0)

@@ -2,9 +2,9 @@ import BluezDBus
 import Foundation
 
 /// An invalid control line.
-public struct ControlError: Error, CustomStringConvertible {
+package struct ControlError: Error, CustomStringConvertible {
     /// What is wrong with the line.
-    public let description: String
+    package let description: String
     init(_ description: String) { self.description = description }
 }
 
@@ -38,14 +38,14 @@ extension Simulator {
     /// - `rig adapters COUNT`, `rig unplug [N]`, `rig plug [N]`, `rig duplicates address|data|none`, `rig reports`,
     ///   `rig power on|off`, `rig deaf on|off|scan|power`, see ``SimulatorDeafness``, and `rig suspend`, `rig resume`,
     ///   see ``suspend()``
-    /// - `bluetoothd kill|stop|start|hang|continue`: while it hangs, only `continue` is possible
+    /// - `bluetoothd kill|stop|start|hang|continue`
     /// - `bluetoothd remove ADDRESS`: it forgets the device; `bluetoothd cache always|yes|no`: which devices' services
     ///   it keeps when a link ends, from its next start on: those of all devices, of bonded ones, of none
     ///
     /// - Returns: The answer; usually empty.
     /// - Throws: ``ControlError``
     @discardableResult
-    public func control(_ line: String) async throws -> String {
+    package func control(_ line: String) async throws -> String {
         let words = line.split(separator: " ").map(String.init)
         guard words.count >= 2 else { throw ControlError("unknown command: \(line)") }
         let arguments = Array(words.dropFirst(2))
@@ -70,8 +70,8 @@ extension Simulator {
         sync {
             if let known = named[name] ?? peripherals[name.uppercased()] { return known }
             switch name {
-            case "heart": return add(.heart())
-            case "sink": return add(.sink(slowRead: .seconds(5) * timing.scale))
+            case "heart": return add(.rigHeart())
+            case "sink": return add(.rigSink(slowRead: .seconds(5) * timing.scale))
             case "coc": return addChannelDevice()
             default: return nil
             }
@@ -106,7 +106,7 @@ extension Simulator {
         case ("adapters", let count?): setAdapters(max(1, try few.number(count)))
         case ("sensors", let count?):
             for number in 1...max(1, try few.number(count)) where sync({ named["sensor\(number)"] }) == nil {
-                add(.sensor(number))
+                add(.rigSensor(number))
             }
         case ("reports", nil): return "\(reportsSent)"
         case ("suspend", nil): suspend()

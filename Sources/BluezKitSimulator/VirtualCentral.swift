@@ -1,3 +1,4 @@
+import BluezDBus
 import Dispatch
 import Foundation
 
@@ -54,7 +55,7 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
     public let address: String
     /// Its name.
     var name: String {
-        server?.content.localName ?? (key == "central" ? "Rig Central" : "Rig Central \(key.dropFirst(7))")
+        server?.content.localName ?? (key == "central" ? "Central" : "Central \(key.dropFirst(7))")
     }
     /// The phone that this is.
     var phone: VirtualPhone?
@@ -153,7 +154,7 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
 
     private func linkUp(to address: String, mtu: UInt16) -> Bool {
         guard link == nil, let peripheral = home?.peripherals[address], peripheral.isOnAir,
-            !peripheral.refusesConnections, peripheral.isConnectableNow
+            !peripheral.faults.refusesLinks, peripheral.isConnectableNow
         else { return link?.peripheral.address == address }
         let link = Link(central: self, peripheral: peripheral, mtu: mtu)
         self.link = link
@@ -278,8 +279,8 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
     /// Writes a client characteristic configuration: 0 none, 1 notifications, 2 indications; all other values are
     /// invalid.
     ///
-    /// Returns when the peripheral has confirmed it. An app's `didSubscribeTo` comes some moments later: wait for it
-    /// before an update that this central is to receive.
+    /// Returns when the peripheral has confirmed it. An app's `didSubscribeTo` comes some moments later, which
+    /// ``subscribe(_:)`` waits for.
     public func configure(_ uuid: String, _ value: UInt16) async throws {
         try await step { link, answer in
             let characteristic = try self.remote(uuid)
@@ -290,9 +291,21 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
     }
 
     /// Subscribes to notifications, or to indications if the characteristic has no notifications.
+    ///
+    /// Returns when the app has heard of it, if it is in this process: its `didSubscribeTo` has returned, and this
+    /// central gets what it updates from now on. An app in another process hears of it some moments later.
     public func subscribe(_ uuid: String) async throws {
-        let flags = try simulator.sync { try remote(uuid).definition.flags }
+        let (full, flags) = try simulator.sync { try (remote(uuid).definition.uuid, remote(uuid).definition.flags) }
         try await configure(uuid, flags.contains(.indicate) && !flags.contains(.notify) ? 2 : 1)
+        guard try simulator.sync({ link?.peripheral.isAdapter == true }) else { return }
+        let apps = try LocalApps.parts(.manager, on: simulator.busAddress)
+        // One whose queue is occupied is not waited for without a limit.
+        let deadline = ContinuousClock.now + .seconds(2)
+        while isConnected, ContinuousClock.now < deadline {
+            let heard = apps.compactMap { $0.hasHeard(ofSubscriber: address, of: full) }
+            if heard.isEmpty || heard.contains(true) { return }
+            try await Task.sleep(for: .milliseconds(1))
+        }
     }
 
     /// The values of a characteristic that are notified or indicated to this central from now on, on every link.
@@ -359,7 +372,7 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
 }
 
 extension Simulator {
-    /// The rig's central, `F0:F1:F2:00:00:04`; number 2 is another one, `…:05`, and so on, up to 200.
+    /// A central, `F0:F1:F2:00:00:04`, always the same one; number 2 is another one, `…:05`, and so on, up to 200.
     public func central(_ number: Int = 1) -> VirtualCentral {
         precondition((1...200).contains(number), "centrals have the numbers 1 to 200")
         return sync {

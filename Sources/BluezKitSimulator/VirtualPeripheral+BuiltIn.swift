@@ -5,12 +5,18 @@ extension VirtualPeripheral {
         "bb1e\(Hex.handle(number))-5d3b-4c6f-9a5e-000000000000"
     }
 
-    /// A heart rate sensor, `Rig Heart`, F0:F1:F2:00:00:01: Heart Rate (2A37 notify, 2A38 read, 2A39 control point),
-    /// Battery, Device Information.
-    public static func heart() -> VirtualPeripheral {
-        let address = "F0:F1:F2:00:00:01"
-        return VirtualPeripheral(
-            address, VirtualAdvertisement(localName: "Rig Heart", serviceUUIDs: ["180D", "180F"]),
+    /// A heart-rate sensor, F0:F1:F2:00:00:01: Heart Rate (2A37 notify, 2A38 read, 2A39 control point), Battery, Device
+    /// Information.
+    ///
+    /// ```swift
+    /// let sensor = simulator.add(.heartRateSensor())
+    /// sensor.notifyRepeatedly("2A37", every: .milliseconds(10)) { _ in [0, 72] }
+    /// ```
+    public static func heartRateSensor() -> VirtualPeripheral { heart("Heart Rate Sensor", maker: "BluezKit") }
+
+    static func heart(_ name: String, maker: String) -> VirtualPeripheral {
+        VirtualPeripheral(
+            "F0:F1:F2:00:00:01", VirtualAdvertisement(localName: name, serviceUUIDs: ["180D", "180F"]),
             services: [
                 VirtualService(
                     "180D",
@@ -25,24 +31,34 @@ extension VirtualPeripheral {
                 VirtualService(
                     "180A",
                     [
-                        VirtualCharacteristic("2A29", .read, value: Array("BluezKit rig".utf8)),
+                        VirtualCharacteristic("2A29", .read, value: Array(maker.utf8)),
                         VirtualCharacteristic("2A24", .read, value: Array("heart".utf8)),
                     ]),
             ], key: "heart")
     }
 
-    /// A small typical sensor, `Rig Sensor N`, F0:F1:F2:00:01:0N: one value that can be read and notifies.
-    public static func sensor(_ number: Int) -> VirtualPeripheral {
-        VirtualPeripheral(
-            "F0:F1:F2:00:01:0\(number)",
-            VirtualAdvertisement(localName: "Rig Sensor \(number)", serviceUUIDs: ["1815"]),
+    /// A small typical sensor, `Sensor N`: one value, 2A56 in the service 1815, that can be read and notifies.
+    /// - Parameter number: 1 to 99. Its address ends in it: F0:F1:F2:00:01:07.
+    public static func sensor(_ number: Int) -> VirtualPeripheral { sensor(number, "Sensor \(number)") }
+
+    static func sensor(_ number: Int, _ name: String) -> VirtualPeripheral {
+        precondition((1...99).contains(number), "sensors have the numbers 1 to 99")
+        return VirtualPeripheral(
+            "F0:F1:F2:00:01:\(number < 10 ? "0" : "")\(number)",
+            VirtualAdvertisement(localName: name, serviceUUIDs: ["1815"]),
             services: [VirtualService("1815", [VirtualCharacteristic("2A56", [.read, .notify], value: [0])])],
             key: "sensor\(number)")
     }
 
-    /// The kitchen sink, `Rig Sink`, F0:F1:F2:00:00:02: every kind of characteristic.
-    /// - Parameter slowRead: How long a read of the characteristic 001b takes.
-    public static func sink(slowRead: Duration = .seconds(5)) -> VirtualPeripheral {
+    /// A device with every kind of characteristic and descriptor, `Sample Device`, F0:F1:F2:00:00:02. Its UUIDs are
+    /// those of ``testUUID(_:)``: the service 0001, which includes 0002, and the characteristics 0010 to 001C. They
+    /// notify, indicate, are long or slow, need encryption or a confirmed pairing, or refuse everything.
+    /// - Parameter slowRead: How long a read of the characteristic 001B takes.
+    public static func sampleDevice(slowRead: Duration = .seconds(5)) -> VirtualPeripheral {
+        sink("Sample Device", slowRead)
+    }
+
+    static func sink(_ name: String, _ slowRead: Duration) -> VirtualPeripheral {
         typealias C = VirtualCharacteristic
         let received = Counter()
         let owner = Owner()
@@ -84,7 +100,7 @@ extension VirtualPeripheral {
                 C(testUUID(0x001B), .read, value: Array("slow".utf8), delay: slowRead),
             ])
         let sink = VirtualPeripheral(
-            "F0:F1:F2:00:00:02", VirtualAdvertisement(localName: "Rig Sink", serviceUUIDs: [testUUID(0x0001)]),
+            "F0:F1:F2:00:00:02", VirtualAdvertisement(localName: name, serviceUUIDs: [testUUID(0x0001)]),
             services: [included, main], key: "sink")
         owner.peripheral = sink
         return sink
@@ -94,37 +110,6 @@ extension VirtualPeripheral {
     private final class Owner: @unchecked Sendable {
         weak var peripheral: VirtualPeripheral?
         func event(_ text: String) { peripheral?.event(text) }
-    }
-
-    /// A device with L2CAP channels, `Rig CoC`, F0:F1:F2:00:00:03. Their PSM, 0x0080, is in the characteristics 0041
-    /// and ABDD3056-28FA-441D-A470-55A75A52553A; who serves it is up to the caller.
-    public static func coc() -> VirtualPeripheral {
-        VirtualPeripheral(
-            "F0:F1:F2:00:00:03", VirtualAdvertisement(localName: "Rig CoC", serviceUUIDs: [testUUID(0x0040)]),
-            services: [
-                VirtualService(
-                    testUUID(0x0040),
-                    [
-                        VirtualCharacteristic(testUUID(0x0041), .read, value: [0x80, 0]),
-                        VirtualCharacteristic("abdd3056-28fa-441d-a470-55a75a52553a", .read, value: [0x80, 0]),
-                    ])
-            ], key: "coc")
-    }
-
-    /// The service that tests of Service Changed add and remove: 0003, with 0021 (read, notify).
-    public static var changingService: VirtualService {
-        VirtualService(
-            testUUID(0x0003),
-            [
-                VirtualCharacteristic(testUUID(0x0021), [.read, .notify], value: Array("new".utf8)),
-                // Never answered.
-                VirtualCharacteristic(testUUID(0x0022), .read, delay: .seconds(3600)),
-            ])
-    }
-
-    /// What comes in its place: 0004, with 0023 (read).
-    static var replacingService: VirtualService {
-        VirtualService(testUUID(0x0004), [VirtualCharacteristic(testUUID(0x0023), .read, value: Array("newer".utf8))])
     }
 }
 

@@ -9,7 +9,7 @@ import Foundation
 /// phone.post(1, VirtualPhone.Notification(app: "com.apple.MobileSMS", title: "Ada", message: "Hello"))
 /// ```
 /// Events for ``Simulator/onEvent(_:)``: `phone command HEX`, `phone refused HEX 0xNN`, `phone performed UID positive`,
-/// and those of a ``VirtualCentral``. The rig's phone, `Tests/Rig/phone.py`, is independent of this one.
+/// and those of a ``VirtualCentral``.
 /// - SeeAlso: Apple, Apple Notification Center Service (ANCS) Specification.
 public final class VirtualPhone: @unchecked Sendable {  // holds: all state is touched on the simulator's queue
     /// A notification.
@@ -53,7 +53,7 @@ public final class VirtualPhone: @unchecked Sendable {  // holds: all state is t
 
     fileprivate init(_ central: VirtualCentral, _ simulator: Simulator) {
         self.central = central
-        server = VirtualPeripheral(central.address, VirtualAdvertisement(localName: "Rig Phone"), key: central.key)
+        server = VirtualPeripheral(central.address, VirtualAdvertisement(localName: "Phone"), key: central.key)
         server.isAdvertisingEnabled = false
         server.offeredMTU = 185
         simulator.add(server)
@@ -274,7 +274,7 @@ extension VirtualPeripheral {
 }
 
 extension Simulator {
-    /// The rig's phone, `Rig Phone`, F0:F1:F2:00:00:06.
+    /// A phone, F0:F1:F2:00:00:06, always the same one.
     public func phone() -> VirtualPhone {
         sync {
             if let known = centrals["phone"]?.phone { return known }

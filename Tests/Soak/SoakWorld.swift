@@ -15,7 +15,7 @@ final class SoakWorld {
     private static let crowd = 40
     private let seed: UInt64
     private var random: SeededGenerator
-    private let sensors = (1...8).map { VirtualPeripheral.sensor($0) }
+    private let sensors = (1...8).map { VirtualPeripheral.rigSensor($0) }
     private var addresses = 0
     private var apps: [AppProcess] = []
 

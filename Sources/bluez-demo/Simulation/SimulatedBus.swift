@@ -65,17 +65,17 @@ final class SimulatedBus: @unchecked Sendable {  // holds: never changes, and th
 
     deinit { strengths.cancel() }
 
-    private static let heartAddress = VirtualPeripheral.heart().address
+    private static let heartAddress = VirtualPeripheral.heartRateSensor().address
 
     private static func devices(of scenario: Scenario) -> [VirtualPeripheral] {
         switch scenario {
         case .heartRate, .counter: [SimulatedHeart.peripheral(heartAddress)]
-        case .kitchenSink: [.sink()]
+        case .kitchenSink: [.sampleDevice()]
         case .card: [SimulatedCard.peripheral()]
         case .examples: [SimulatedHeart.peripheral(heartAddress)] + SimulatedExamples.devices
         case .phone, .twoAdapters, .subscriber: []
         case .crowd(let size):
-            [SimulatedHeart.peripheral(heartAddress), .sink()]
+            [SimulatedHeart.peripheral(heartAddress), .sampleDevice()]
                 + SimulatedNeighbour.all.prefix(size).enumerated().map { $1.peripheral(number: $0) }
         }
     }

@@ -13,7 +13,7 @@ import Testing
     func tcp() async throws {
         let bus = try ConfiguredBus(listen: ["tcp:host=127.0.0.1,port=0", "unix:path=DIR/bus"])
         let simulator = try await Simulator(options: .busy, address: try bus.address("unix:").rawValue)
-        let device = simulator.add(.sink())
+        let device = simulator.add(.rigSink())
         let central = Central(OptionsWorld([BluezManagerOptionBusAddressKey: try bus.address("tcp:").rawValue]))
         try await central.powerOn()
         let sink = try await central.find("Rig Sink")
@@ -220,8 +220,8 @@ private final class Host: @unchecked Sendable {  // holds: used by one test, ste
             }
         }
         let simulator = try await Simulator(options: .busy, address: address)
-        simulator.add(.heart())
-        if sink { simulator.add(.sink()) }
+        simulator.add(.rigHeart())
+        if sink { simulator.add(.rigSink()) }
         self.simulator = simulator
         return simulator
     }

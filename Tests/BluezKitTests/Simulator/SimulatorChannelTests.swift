@@ -176,7 +176,7 @@ struct SimulatorChannelTests {
         let (psm, channels) = try setting.served()
         let socket = try await setting.connect(psm)
         let channel = try await channels.next("channel") { $0 }
-        let heart = setting.simulator.add(.heart())
+        let heart = setting.simulator.add(.rigHeart())
         setting.simulator.remember(heart)
         try await setting.client.device("Connect")
         let events = EventLog<String>()
@@ -356,7 +356,7 @@ struct SimulatorChannelTests {
     @Test("a central opens channels to a peripheral, and an adapter's client to another's")
     func otherPairs() async throws {
         let simulator = try await Simulator(adapterAddresses: [Self.adapter, "00:B1:5E:00:00:02"])
-        let sink = simulator.add(.sink())
+        let sink = simulator.add(.rigSink())
         try sink.serveChannels(psm: 0x80) { await $0.echo() }
         let central = simulator.central()
         _ = try await central.connect(to: sink.address)
@@ -434,7 +434,7 @@ struct SimulatorChannelTests {
     @Test("the end of the simulator ends channels")
     func simulatorEnds() async throws {
         var simulator: Simulator? = try await Simulator()
-        let sink = VirtualPeripheral.sink()
+        let sink = VirtualPeripheral.rigSink()
         simulator?.add(sink)
         let central = try #require(simulator?.central())
         try sink.serveChannels(psm: 0x80) { _ in }

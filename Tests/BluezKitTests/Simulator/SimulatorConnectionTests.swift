@@ -11,7 +11,7 @@ struct SimulatorConnectionTests {
         var timing = SimulatorTiming.fast
         timing.temporaryTimeout = .seconds(3)  // is waited for; and this machine may be busy
         let simulator = try await Simulator(timing: timing)
-        let heart = simulator.add(.heart())
+        let heart = simulator.add(.rigHeart())
         let client = try await BusClient(simulator.busAddress)
         try await client.adapter("StartDiscovery")
         #expect(await client.hears("+ dev01 Device1"))
@@ -62,7 +62,7 @@ struct SimulatorConnectionTests {
         var timing = SimulatorTiming.fast
         (timing.connectTimeout, timing.linkSetup) = (.milliseconds(20), .milliseconds(200))
         let simulator = try await Simulator(timing: timing)
-        let heart = simulator.add(.heart())
+        let heart = simulator.add(.rigHeart())
         let client = try await BusClient(simulator.busAddress)
         try await client.adapter("StartDiscovery")
         #expect(await client.hears("+ dev01 Device1"))

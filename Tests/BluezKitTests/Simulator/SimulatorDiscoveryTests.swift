@@ -33,7 +33,7 @@ struct SimulatorDiscoveryTests {
     func regularDiscovery() async throws {
         let simulator = try await Simulator()
         simulator.add(beacon).advertise(false)
-        let heart = simulator.add(.heart())
+        let heart = simulator.add(.rigHeart())
         heart.advertise(false)
         let client = try await BusClient(simulator.busAddress)
         try await client.adapter("StartDiscovery")
@@ -117,7 +117,7 @@ struct SimulatorDiscoveryTests {
     func uuidFilter() async throws {
         let simulator = try await Simulator()
         simulator.add(beacon).advertise(false)
-        let heart = simulator.add(.heart())
+        let heart = simulator.add(.rigHeart())
         heart.advertise(false)
         let client = try await BusClient(simulator.busAddress)
         for wrong: [String: Value] in [

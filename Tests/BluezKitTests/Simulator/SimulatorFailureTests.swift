@@ -9,7 +9,7 @@ struct SimulatorFailureTests {
         timing: SimulatorTiming = .fast
     ) async throws -> (Simulator, VirtualPeripheral, BusClient) {
         let simulator = try await Simulator(timing: timing)
-        let heart = simulator.add(.heart())
+        let heart = simulator.add(.rigHeart())
         let client = try await BusClient(simulator.busAddress)
         client.keeps = simulator
         try await client.adapter("StartDiscovery")
@@ -27,7 +27,7 @@ struct SimulatorFailureTests {
         var timing = SimulatorTiming.fast
         timing.connectTimeout = .seconds(3)  // longer than a second call takes on a busy machine
         let simulator = try await Simulator(timing: timing)
-        let heart = simulator.add(.heart())
+        let heart = simulator.add(.rigHeart())
         simulator.remember(heart)
         heart.vanish()
         let client = try await BusClient(simulator.busAddress)
@@ -51,7 +51,7 @@ struct SimulatorFailureTests {
         var timing = SimulatorTiming.fast
         timing.connectTimeout = .seconds(30)
         let simulator = try await Simulator(timing: timing)
-        let heart = simulator.add(.heart())
+        let heart = simulator.add(.rigHeart())
         simulator.remember(heart)
         heart.vanish()
         let client = try await BusClient(simulator.busAddress)
@@ -165,7 +165,7 @@ struct SimulatorFailureTests {
         var timing = SimulatorTiming.fast
         timing.temporaryTimeout = .seconds(3600)
         let (simulator, _, client) = try await Self.connected(timing: timing)
-        simulator.add(.sink())
+        simulator.add(.rigSink())
         try await client.adapter("StartDiscovery")
         #expect(await client.hears("+ dev02 Device1"))
         client.forget()

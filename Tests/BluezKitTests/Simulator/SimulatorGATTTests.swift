@@ -13,7 +13,7 @@ struct SimulatorGATTTests {
         _ timing: SimulatorTiming = .fast, version: SimulatorVersion = .v5_66
     ) async throws -> (Simulator, VirtualPeripheral, BusClient) {
         let simulator = try await Simulator(timing: timing, options: SimulatorOptions(version: version))
-        let sink = simulator.add(.sink(slowRead: .milliseconds(30)))
+        let sink = simulator.add(.rigSink(slowRead: .milliseconds(30)))
         simulator.remember(sink)
         let client = try await BusClient(simulator.busAddress)
         client.keeps = simulator

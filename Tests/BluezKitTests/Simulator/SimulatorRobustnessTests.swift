@@ -88,7 +88,7 @@ import Testing
     @Test("control lines with numbers out of range are refused without other effects")
     func numbers() async throws {
         let simulator = try await Simulator()
-        let sensor = simulator.add(.sink())
+        let sensor = simulator.add(.rigSink())
         let central = simulator.central()
         try await central.connect(to: sensor.address)
         for line in [

@@ -252,7 +252,7 @@ struct SimulatorServerTests {
         try await setting.app.register()
         _ = try await setting.events.next("back") { $0 == "central indicated 2a05 20002600" ? $0 : nil }
         #expect(
-            await setting.app.client.hears("dev04: UUIDs=[2] ServicesResolved=true Name=Rig Central Alias=Rig Central"))
+            await setting.app.client.hears("dev04: UUIDs=[2] ServicesResolved=true Name=Central Alias=Central"))
     }
 
     @Test("invalid applications are refused as by bluetoothd")

@@ -105,7 +105,7 @@ struct SimulatorToolsTests {
         #expect(try await tool.run("show").contains("Controller 00:B1:5E:00:00:01"))
         let scan = try await tool.run("scan", "on")
         #expect(scan.contains("Discovery started"), "\(scan)")
-        let heart = VirtualPeripheral.heart().address
+        let heart = VirtualPeripheral.rigHeart().address
         simulator.timing.temporaryTimeout = .seconds(60)
         _ = try await tool.run("scan", "on")
         #expect(try await tool.run("devices").contains("Device \(heart) Rig Heart"))

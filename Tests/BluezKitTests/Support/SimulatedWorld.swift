@@ -7,7 +7,7 @@ import Foundation
 /// reach into it.
 final class SimulatedWorld: World {
     let simulator: Simulator
-    let heart = VirtualPeripheral.heart()
+    let heart = VirtualPeripheral.rigHeart()
     let sink: VirtualPeripheral
     private let events = EventLog<String>()
     private let times: ShortTimes?
@@ -23,7 +23,7 @@ final class SimulatedWorld: World {
     ) async throws {
         _ = LogCapture.shared
         // A tenth of what the rig's takes: a cancelled read returns long before its answer.
-        sink = VirtualPeripheral.sink(slowRead: .milliseconds(500))
+        sink = VirtualPeripheral.rigSink(slowRead: .milliseconds(500))
         connectTimeout = timing.connectTimeout / .seconds(1)
         simulator = try await Simulator(timing: timing, options: options)
         self.times = times == .short ? ShortTimes(on: simulator.busAddress) : nil

@@ -5,13 +5,15 @@ import Foundation
 /// Two heart-rate sensors whose wearers are running, on a private bus with a simulated BlueZ.
 public final class SimulatedSensors: Sendable {
     private let simulator: Simulator
+    private let sensors: [String: VirtualPeripheral]
 
     /// For `DBUS_SYSTEM_BUS_ADDRESS`.
     public var busAddress: String { simulator.address }
 
     public init() async throws {
         simulator = try await Simulator(timing: .real)
-        for (number, name) in ["Pulse Strap", "Gym Bike"].enumerated() {
+        var sensors: [String: VirtualPeripheral] = [:]
+        for (number, (key, name)) in [("strap", "Pulse Strap"), ("bike", "Gym Bike")].enumerated() {
             let sensor = VirtualPeripheral(
                 "F0:F1:F2:00:02:0\(number)", VirtualAdvertisement(localName: name, serviceUUIDs: ["180D"]),
                 services: [
@@ -23,13 +25,15 @@ public final class SimulatedSensors: Sendable {
                         ]),
                     VirtualService(
                         "180F", [VirtualCharacteristic("2A19", [.read, .notify], value: [UInt8(81 - 20 * number)])]),
-                ], key: number == 0 ? "strap" : "bike")
+                ], key: key)
+            sensors[key] = sensor
             sensor.rssi = Int16(-52 - 19 * number)
             simulator.add(sensor)
             sensor.notifyRepeatedly("2A37", every: .milliseconds(600)) {
                 Self.measurement($0, middle: 128 - 30 * number)
             }
         }
+        self.sensors = sensors
     }
 
     /// Starts them, and waits until they are there.
@@ -48,8 +52,25 @@ public final class SimulatedSensors: Sendable {
         var value = Swift.Result<SimulatedSensors, any Error>.failure(CancellationError())
     }
 
-    /// Carries out a control line of the simulator, such as `strap vanish` or `rig power off`.
-    public func control(_ line: String) async throws -> String { try await simulator.control(line) }
+    /// Carries out a line: `strap vanish`, `strap return`, `bike advertise on`, `bike advertise off`, `power off` or
+    /// `power on`.
+    /// - Returns: Whether it is one of these.
+    public func control(_ line: String) -> Bool {
+        let words = line.split(separator: " ").map(String.init)
+        if words.first == "power" {
+            simulator.setPowered(words.last == "on")
+            return true
+        }
+        guard let sensor = words.first.flatMap({ sensors[$0] }) else { return false }
+        switch Array(words.dropFirst()) {
+        case ["vanish"]: sensor.vanish()
+        case ["return"]: sensor.comeBack()
+        case ["advertise", "on"]: sensor.advertise(true)
+        case ["advertise", "off"]: sensor.advertise(false)
+        default: return false
+        }
+        return true
+    }
 
     /// A value of 2A37 with rate, skin contact, one RR interval, and the energy with every tenth.
     private static func measurement(_ beat: Int, middle: Int) -> [UInt8] {

@@ -1,8 +1,8 @@
 import Foundation
 import SimulatedSensors
 
-// simulated-sensors: prints the address of its bus, then carries out the simulator's control lines from its standard
-// input, and answers each with one line.
+// simulated-sensors: prints the address of its bus, then carries out lines from its standard input, such as
+// `strap vanish`, and answers each with one line.
 func say(_ line: String) { try? FileHandle.standardOutput.write(contentsOf: Data((line + "\n").utf8)) }
 let sensors: SimulatedSensors
 do { sensors = try await SimulatedSensors() } catch {
@@ -10,6 +10,4 @@ do { sensors = try await SimulatedSensors() } catch {
     exit(1)
 }
 say(sensors.busAddress)
-while let line = readLine() {
-    do { say("ok \(try await sensors.control(line))") } catch { say("error: \(error)") }
-}
+while let line = readLine() { say(sensors.control(line) ? "ok" : "error: unknown line: \(line)") }
