@@ -99,12 +99,14 @@ extension Simulator {
         updateName(by: connection) { [weak self] result in
             guard let self else { return }
             if case .failure(let error) = result { return completion(.failure(error)) }
-            after(timing.adapterStart) { [self] in
+            // With the simulator it starts at once: no program has waited for it yet.
+            let delay = life == 0 ? .zero : timing.adapterStart
+            after(delay) { [self] in
                 server.add(RootObject.agentManager, to: "/org/bluez", owner: root)
                 server.add(RootObject.profileManager, to: "/org/bluez", owner: root)
                 for controller in controllers where controller.isPlugged { attach(controller, isFirst: life == 0) }
                 server.flush()
-                after(timing.adapterStart) { completion(.success(())) }
+                after(delay) { completion(.success(())) }
             }
         }
     }

@@ -149,16 +149,18 @@ public final class TestApp: Sendable {
     @discardableResult
     public func nextLine(containing text: String = "", within limit: Duration = .seconds(20)) async throws -> String {
         let child = current
-        if let line = await child.nextLine(within: limit, where: { $0.contains(text) }) { return line }
+        if let line = await child.nextLine(within: limit, where: { text.isEmpty || $0.contains(text) }) { return line }
         let (what, last) = (text.isEmpty ? "a line" : "'\(text)'", Array(child.lines.suffix(8)))
         throw child.hasNoMoreLines ? Failure.ended(what, last: last) : Failure.noLine(what, last: last)
     }
 
-    /// The lines of the present process, after those that were taken before. The sequence ends with the process.
+    /// The lines of the present process, after those that were taken before. The sequence ends with the process, and
+    /// keeps this until then.
     /// - Parameter limit: How long to wait for each line, in real time. Then it throws ``Failure/noLine(_:last:)``.
     public func lines(within limit: Duration = .seconds(20)) -> AsyncThrowingStream<String, any Error> {
         let child = current
-        return AsyncThrowingStream {
+        return AsyncThrowingStream { [self] in
+            defer { withExtendedLifetime(self) {} }
             if let line = await child.nextLine(within: limit, where: { _ in true }) { return line }
             if child.hasNoMoreLines { return nil }
             throw Failure.noLine("a line", last: Array(child.lines.suffix(8)))

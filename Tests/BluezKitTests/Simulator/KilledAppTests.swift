@@ -25,7 +25,7 @@ import Testing
     @Test("RS-1 RS-7 a killed central is restored by the next one: linked, subscribed, without a scan")
     func central() async throws {
         let (world, directory) = (try await SimulatedWorld(.calm), try TemporaryDirectory())
-        let (before, _, _) = try await connected(world, directory)
+        let (before, heart, _) = try await connected(world, directory)
         let preserved = try Data(contentsOf: URL(fileURLWithPath: directory.file("app")))
         before.forgetRecords()
         world.simulator.forgetCalls()
@@ -44,6 +44,7 @@ import Testing
             #expect(world.simulator.calls(call).isEmpty, "\(call)")
         }
         #expect(before.events.isEmpty, "\(before.events)")
+        withExtendedLifetime(heart) {}
     }
 
     @Test("what happens between a kill and the next start is told by the restoration")
