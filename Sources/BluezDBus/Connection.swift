@@ -66,6 +66,10 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     var presence = BusPresence()
     private var open: OpenCalls
     private var waiting = CallQueue<WaitingCall>()
+    /// Nil: real time.
+    private let time: VirtualTime?
+    /// Questions whose answers only tell that they have come, by their serial numbers.
+    private var echoes: [UInt32: () -> Void] = [:]
     var matches: [MatchRule: Int] = [:]
     var watchedNames: [String: WatchedName] = [:]
 
@@ -98,6 +102,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
             throw error
         }
         (self.address, self.queue, self.raw, self.loop) = (address, queue, raw, loop)
+        time = queue.virtualTime
         threads = WaitingThreads(loop, on: queue)
         open = OpenCalls(on: queue)
         open.onDue = { [weak self] in self?.failOverdueCalls() }
@@ -106,6 +111,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
             close()
             throw .limit("no thread for the connection to the bus")
         }
+        time?.join(self)
     }
 
     /// Closes the connection. Unanswered calls fail before this returns, and nothing is received any more. Harmless if
@@ -166,6 +172,8 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         unsent.forEach { dbus_message_unref($0.message) }
         let failed = open.removeAll() + unsent.map(\.completion)
         for completion in failed { completion(.failure(error)) }
+        for body in echoes.values { body() }
+        echoes = [:]
         return true
     }
 
@@ -191,7 +199,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         } catch {
             lose(error)
         }
-        if presence.isOpen { loop.handleReaders() }
+        if presence.isOpen, loop.handleReaders() { time?.note() }
         let delivery = onTurnEnd?(threads.mayDeliver)
         if delivery != nil { threads.willDeliver() }
         guard presence.isConnected else { return .init(delivery: delivery) }
@@ -239,6 +247,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
 
     private func receive(_ message: Message) {
         guard message.header.type <= DBUS_MESSAGE_TYPE_SIGNAL else { return }  // of a later version of D-Bus
+        time?.note()
         if message.kind == .signal { loop.pacing.receive(1) } else { loop.pacing.keepGoing() }
         switch message.kind {
         case .signal:
@@ -252,6 +261,10 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
 
     private func finish(_ serial: UInt32, _ result: Result<Message, BusError>) {
         for body in presence.answered(serial) { body() }
+        if let body = echoes.removeValue(forKey: serial) {
+            time?.note(-1)
+            return body()
+        }
         guard let call = open.remove(serial) else { return }
         sendWaiting()
         call.completion?(result)
@@ -323,10 +336,9 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         }
         do {
             let serial = try send(call.message)
-            let now = DispatchTime.now()
-            open.add(serial, at: now, for: call.deadline, call.completion)
+            open.add(serial, at: DispatchQueue.now, for: call.deadline, call.completion)
             if let receiver = call.bindingReceiver { presence.binding[serial] = receiver }
-            loop.recordCall(at: now.uptimeNanoseconds)
+            loop.recordCall(at: DispatchTime.now().uptimeNanoseconds)
         } catch { fail(call.completion, error) }
     }
 
@@ -356,8 +368,18 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
             throw .disconnected(name: Self.disconnected, message: "not connected to a bus")
         }
         var serial: UInt32 = 0
+        time?.note()
         guard dbus_connection_send(raw, message, &serial) != 0 else { throw .limit("out of memory") }
         return serial
+    }
+
+    /// Calls `body` when the bus has answered a question: see ``VirtualTime/settle()``, for which that is no activity.
+    func echo(_ body: @escaping () -> Void) {
+        guard presence.isOpen, let message = try? message(for: .bus("GetId")), let serial = try? send(message) else {
+            return body()
+        }
+        time?.note(-1)
+        echoes[serial] = body
     }
 
     /// How many calls have passed their deadlines, and are not answered.

@@ -3,7 +3,7 @@ public import Dispatch
 /// One timer for all deadlines of a connection. It is set again only for an earlier deadline, so a call that is
 /// answered in time costs no system call for its deadline; it is inactive when there is no deadline.
 struct DeadlineTimer {
-    private let timer: any DispatchSourceTimer
+    private let timer: QueueTimer
     private var next: DispatchTime?
     /// How often it was put off in a row.
     private var putOffs = 0
@@ -12,15 +12,12 @@ struct DeadlineTimer {
     var onDue: (() -> Void)? {
         didSet {
             let handler = onDue
-            timer.setEventHandler { handler?() }
+            timer.setHandler { handler?() }
         }
     }
 
     init(queue: DispatchQueue) {
-        timer = DispatchSource.makeTimerSource(queue: queue)
-        timer.schedule(deadline: .distantFuture)
-        timer.setEventHandler {}  // libdispatch complains of none
-        timer.activate()
+        timer = QueueTimer(queue: queue)
     }
 
     mutating func hasFired() { next = nil }
@@ -29,7 +26,7 @@ struct DeadlineTimer {
     mutating func mustFire(by deadline: DispatchTime) {
         if let next, next <= deadline { return }
         next = deadline
-        timer.schedule(deadline: deadline, leeway: .milliseconds(1))
+        timer.set(deadline, leeway: .milliseconds(1))
     }
 
     /// Fires again soon, if something has arrived that may be an answer, and is handled by then.
@@ -37,7 +34,7 @@ struct DeadlineTimer {
     mutating func putOff(if hasInput: Bool) -> Bool {
         putOffs = hasInput && putOffs < 100 ? putOffs + 1 : 0
         guard putOffs > 0 else { return false }
-        mustFire(by: .now().later(by: .milliseconds(10)))
+        mustFire(by: DispatchQueue.now.later(by: .milliseconds(10)))
         return true
     }
 

@@ -106,13 +106,16 @@ package final class EventLoop: @unchecked Sendable {
     }
 
     /// Lets those read whose descriptors are ready.
-    package func handleReaders() {
-        guard !readers.isEmpty else { return }
+    /// - Returns: Whether there were any.
+    @discardableResult
+    package func handleReaders() -> Bool {
+        guard !readers.isEmpty else { return false }
         var index: Int32 = 0
         while case let descriptor = cdbus_loop_ready(raw, index), descriptor >= 0 {
             index += 1
             if let values = readers[descriptor]?() { pacing.receive(values) }
         }
         if index == CDBUS_MAX_READY { pacing.keepGoing() }
+        return index > 0
     }
 }

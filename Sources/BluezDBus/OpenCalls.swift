@@ -33,7 +33,7 @@ struct OpenCalls {
 
     /// How many are that old, or older.
     func count(for period: Duration) -> Int {
-        let now = DispatchTime.now()
+        let now = DispatchQueue.now
         return calls.values.count { $0.start.later(by: period) <= now }
     }
 
@@ -66,7 +66,7 @@ struct OpenCalls {
     mutating func due(hasInput: Bool) -> (overdue: [UInt32], hasSlow: Bool)? {
         deadlines.hasFired()
         if deadlines.putOff(if: hasInput) { return nil }
-        let now = DispatchTime.now()
+        let now = DispatchQueue.now
         let waiting = calls.filter { $0.value.completion != nil }
         let slow = waiting.filter { $0.value.slow.map { $0 <= now } ?? false }.keys
         for serial in slow { calls[serial]?.slow = nil }

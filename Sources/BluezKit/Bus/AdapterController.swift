@@ -10,7 +10,7 @@ final class AdapterController {
     private let choice: AdapterChoice?
     /// nil: none is used.
     private(set) var path: ObjectPath?
-    private var graceTimer: (any DispatchSourceTimer)?
+    private var graceTimer: QueueTimer?
     /// Adapters that are being asked for `Powered`.
     private var poweredQuestions: Set<String> = []
     /// Links from before bluetoothd hung, until it has ended them.
@@ -22,7 +22,7 @@ final class AdapterController {
     /// The bluetoothd that is running. Known before the state is `.poweredOn`.
     private(set) var daemon = BlueZDaemon()
     /// When bluetoothd came back, if it was away.
-    private var restarted: ContinuousClock.Instant?
+    private var restarted: DispatchTime?
 
     /// Counts how often Bluetooth went off, or away: no scan, link or connect request survives that. A command of the
     /// app belongs to the generation that the app has seen.
@@ -58,7 +58,7 @@ final class AdapterController {
     }
 
     /// Whether bluetoothd may report links as its own that its predecessor has left behind.
-    var mayReportStaleLinks: Bool { restarted.map { $0 + bus.timing.adapter.staleLinks > .now } ?? false }
+    var mayReportStaleLinks: Bool { restarted.map { $0.later(by: bus.timing.adapter.staleLinks) > DispatchQueue.now } ?? false }
 
     // MARK: The connection to the bus
 
@@ -134,7 +134,7 @@ final class AdapterController {
             case .stopGrace:
                 graceTimer?.cancel()
                 graceTimer = nil
-            case .ignoreStaleLinks: restarted = .now
+            case .ignoreStaleLinks: restarted = DispatchQueue.now
             case .switchOn(let name): BlueZ.root.appending(name).map(switchOn)
             }
         }

@@ -43,6 +43,7 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
     init(address: BusAddress) {
         self.address = address
         queue.setSpecific(key: isOnQueue, value: true)
+        queue.virtualTime = .on(address)
     }
 
     deinit {
@@ -108,17 +109,22 @@ final class BlueZBus: @unchecked Sendable {  // holds: all state is confined to 
     }
 
     /// The same, until it is cancelled.
-    func timer(_ delay: Duration, _ body: @escaping () -> Void) -> any DispatchSourceTimer {
-        let timer = DispatchSource.makeTimerSource(queue: queue)
-        timer.schedule(deadline: .now().later(by: delay))
-        timer.setEventHandler { [weak self] in
+    func timer(_ delay: Duration, _ body: @escaping () -> Void) -> QueueTimer {
+        let timer = QueueTimer(queue: queue)
+        timer.setHandler { [weak self] in
             guard let self else { return }
             body()
             flush()
         }
-        timer.activate()
+        timer.set(DispatchQueue.now.later(by: delay))
         return timer
     }
+
+    /// Nil: real time.
+    var time: VirtualTime? { queue.virtualTime }
+
+    /// A factor for pauses, from 0.75 to 1.25, so that many programs do not do the same at the same time.
+    var jitter: Double { 0.75 + 0.5 * (time?.fraction() ?? .random(in: 0..<1)) }
 
     func assertOnQueue() {
         #if DEBUG

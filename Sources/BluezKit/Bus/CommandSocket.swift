@@ -11,7 +11,7 @@ final class CommandSocket {
     /// The largest payload of one packet: ATT_MTU - 3, and what BlueZ reads of a packet.
     private(set) var capacity: Int
     private var writable: (any DispatchSourceWrite)?
-    private(set) var lastUse = DispatchTime.now()
+    private(set) var lastUse = DispatchQueue.now
 
     /// - Parameter descriptor: Taken over, and closed by ``close()`` or at the end of this.
     init(descriptor: Int32, mtuBytes: Int) {
@@ -29,7 +29,7 @@ final class CommandSocket {
     func updateMTU(_ mtuBytes: Int) { capacity = max(capacity, Self.capacity(mtuBytes)) }
 
     func send(_ data: [UInt8]) -> Outcome {
-        lastUse = .now()
+        lastUse = DispatchQueue.now
         while true {
             let sent = Glibc.send(descriptor, data, data.count, Int32(MSG_NOSIGNAL))
             if sent >= 0 { return .sent }

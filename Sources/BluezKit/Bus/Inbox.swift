@@ -89,6 +89,8 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
     }
 
     private let place: any CallbackPlace
+    /// Nil: real time.
+    private let time: VirtualTime?
     private let state = Protected(State())
     private let wakeUp = DispatchSemaphore(value: 0)
     /// Posted in this turn. Confined to the bus queue.
@@ -99,8 +101,8 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
     typealias MakeThread = (_ name: String, _ body: @escaping @Sendable () -> Void) -> Bool
 
     /// - Parameter place: The app's. A queue may be concurrent: one carrier delivers, so the order is kept.
-    init(_ place: any CallbackPlace, makeThread: @escaping MakeThread = startThread) {
-        (self.place, self.makeThread) = (place, makeThread)
+    init(_ place: any CallbackPlace, time: VirtualTime? = nil, makeThread: @escaping MakeThread = startThread) {
+        (self.place, self.time, self.makeThread) = (place, time, makeThread)
     }
 
     /// Adds an event to what ``flush(to:)`` delivers. - Returns: whether it is the first of this turn.
@@ -130,6 +132,7 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
         state.withLock { state in
             let events = state.isAbandoned ? events.filter(Owner.outlivesManager) : events
             guard !events.isEmpty else { return .block }
+            time?.began(events.count)
             if state.events.isEmpty { state.events = events } else { state.events += events }
             state.recipient = recipient
             defer {
@@ -150,6 +153,7 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
             let events = state.events
             state.isAbandoned = true
             state.events = events.filter(Owner.outlivesManager)
+            time?.ended(events.count - state.events.count)
             guard state.events.isEmpty else { return (events, nil as Owner?, false) }
             defer { state.recipient = nil }
             return (events, state.recipient, state.carrier == .block)
@@ -252,5 +256,6 @@ final class Inbox<Owner: Recipient>: @unchecked Sendable {
             return state.events
         }
         recipient.deliver(events)
+        time?.ended(events.count)
     }
 }

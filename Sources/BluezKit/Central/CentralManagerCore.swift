@@ -58,7 +58,7 @@ final class CentralManagerCore: CentralBackend, EventSource, Recipient, @uncheck
         self.configuration = configuration
         restoration = preserved.map { CentralRestoration($0) }
         mustEndUnclaimed = configuration.claims != nil
-        inbox = Inbox(place)
+        inbox = Inbox(place, time: central.bus.time)
         isOnMainQueue = (place as? DispatchQueue)?.isMain ?? false
     }
 

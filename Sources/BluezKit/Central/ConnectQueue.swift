@@ -1,4 +1,4 @@
-import Dispatch
+import BluezDBus
 
 /// Which device may attempt to connect: carries out what ``ConnectScheduler`` decides. Confined to the bus queue.
 final class ConnectQueue {
@@ -7,7 +7,7 @@ final class ConnectQueue {
     private let discovery: DiscoveryController
     private lazy var scheduler = ConnectScheduler<DeviceIdentity>(timing: bus.timing.connect)
     private var actions: [ConnectScheduler<DeviceIdentity>.Action] = []
-    private var timer: (any DispatchSourceTimer)?
+    private var timer: QueueTimer?
 
     init(_ bus: BlueZBus, _ store: DeviceStore, _ discovery: DiscoveryController) {
         (self.bus, self.store, self.discovery) = (bus, store, discovery)

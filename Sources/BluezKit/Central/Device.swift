@@ -26,7 +26,7 @@ final class Device {
     }
 
     /// Whether it advertised within `period`.
-    func wasHeard(within period: Duration) -> Bool { lastSeen.map { $0.later(by: period) > .now() } ?? false }
+    func wasHeard(within period: Duration) -> Bool { lastSeen.map { $0.later(by: period) > DispatchQueue.now } ?? false }
 
     // MARK: What BlueZ says
 
@@ -37,7 +37,7 @@ final class Device {
 
     /// The discovery of another program has heard it before the scan began.
     func heardEarlier(_ properties: DeviceProperties, scan generation: Int) {
-        (scanGeneration, lastSeen) = (generation, .now())
+        (scanGeneration, lastSeen) = (generation, DispatchQueue.now)
         if connection == nil { (self.properties, isInBlueZ) = (properties, true) }
         AdvertisedServices.recall(self)
     }
@@ -64,7 +64,7 @@ final class Device {
 
     /// An advertisement was received.
     func heard() {
-        lastSeen = .now()
+        lastSeen = DispatchQueue.now
         lastRSSI = properties.rssiDBm ?? lastRSSI
     }
 

@@ -22,7 +22,7 @@ final class DeviceConnection: CustomStringConvertible {
     var loss: LinkLoss
     /// When the last link has ended.
     private var downSince = CFAbsoluteTime(0)
-    private var timer: (any DispatchSourceTimer)?
+    private var timer: QueueTimer?
     var matchRules: [MatchRule] = []
 
     init(of device: Device, in central: CentralRole) {
@@ -172,7 +172,7 @@ final class DeviceConnection: CustomStringConvertible {
             case .queue:
                 central.connects.request(device, isHeard: device.wasHeard(within: bus.timing.connect.inRange))
             case .startTimer(let delay): startTimer(delay)
-            case .startBackOff(let delay): startTimer(delay * Double.random(in: 0.75...1.25))
+            case .startBackOff(let delay): startTimer(delay * bus.jitter)
             case .stopTimer: stopTimer()
             case .linkUp: linkUp()
             case .linkDown: linkDown()
@@ -219,7 +219,7 @@ final class DeviceConnection: CustomStringConvertible {
     /// The link has ended. Those who have cancelled hear of it now; those who have not, by ``reportLoss()``.
     private func linkDown() {
         downSince = CFAbsoluteTimeGetCurrent()
-        loss.linkEnded(at: .now())
+        loss.linkEnded(at: DispatchQueue.now)
         if client.answerRunning != nil, !device.properties.isBonded {
             loss.endedUnanswered(isPairing: client.awaitsBond)
         }
@@ -279,7 +279,7 @@ final class DeviceConnection: CustomStringConvertible {
     }
 
     /// Whether an attempt has failed so that bluetoothd, if it has ended now, has crashed because of it.
-    var mayHaveLostBond: Bool { loss.mayHaveLostBond(at: .now()) }
+    var mayHaveLostBond: Bool { loss.mayHaveLostBond(at: DispatchQueue.now) }
 
     /// The app has refused to pair.
     func pairingRefused() {

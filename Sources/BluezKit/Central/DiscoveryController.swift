@@ -23,7 +23,7 @@ final class DiscoveryController: CustomStringConvertible {
     private(set) var isFollowing = false
     private lazy var watch = ScanWatch(timing: bus.timing.scan)
     private lazy var crashGuard = CrashGuard(timing: bus.timing.daemon)
-    private var watchTimers: (silence: (any DispatchSourceTimer)?, first: (any DispatchSourceTimer)?)
+    private var watchTimers: (silence: QueueTimer?, first: QueueTimer?)
     /// Devices of which only a change is known.
     private var unknownPaths = PathQueue()
     private var listening = Listening()
@@ -195,7 +195,7 @@ final class DiscoveryController: CustomStringConvertible {
         for action in actions {
             switch action {
             case .setFilter(let filter):
-                if filter.services != nil { crashGuard.askedForFilter() }
+                if filter.services != nil { crashGuard.askedForFilter(at: DispatchQueue.now) }
                 proxy.setDiscoveryFilter(filter, completion: replied)
             case .start: start(proxy)
             case .stop: proxy.stopDiscovery(completion: replied)
@@ -218,7 +218,7 @@ final class DiscoveryController: CustomStringConvertible {
     func busLost() { crashGuard.forget() }
 
     func daemonEnded() {
-        guard crashGuard.daemonEnded() else { return }
+        guard crashGuard.daemonEnded(at: DispatchQueue.now) else { return }
         Log.warning(
             "bluetoothd has ended twice in a row within seconds of a scan with services: "
                 + "from now on it is asked for all devices, and this program filters them")

@@ -100,7 +100,7 @@ extension GATTClient {
     private func releaseWhenIdle(_ writer: CommandSocket, _ path: String) {
         bus.after(bus.timing.gatt.idleWriter) { [weak self, weak writer] in
             guard let self, let writer, writers[path] === writer else { return }
-            guard writer.lastUse.later(by: bus.timing.gatt.idleWriter * 0.8) < .now(), writer.isDrained
+            guard writer.lastUse.later(by: bus.timing.gatt.idleWriter * 0.8) < DispatchQueue.now, writer.isDrained
             else {
                 return releaseWhenIdle(writer, path)
             }

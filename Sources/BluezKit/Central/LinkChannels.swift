@@ -32,7 +32,7 @@ final class LinkChannels: @unchecked Sendable {  // holds: confined to the bus q
         let opening = central.sockets.open(to: peer, at: device.path, psm: psm) { [weak self] result in
             self?.answered(number, result)
         }
-        pending[number] = Pending(core: core, psm: psm, since: .now(), opening: opening)
+        pending[number] = Pending(core: core, psm: psm, since: DispatchQueue.now, opening: opening)
     }
 
     /// This program has refused a pairing. The kernel would wait for it for 40 s, and say then that the peer refuses
@@ -53,7 +53,7 @@ final class LinkChannels: @unchecked Sendable {  // holds: confined to the bus q
             open[number] = core
             core.post(.channelOpened(number, psm, PassedSocket(socket), connectionID))
         case .failure(let failure):
-            let isLate = entry.since.later(by: bus.timing.channel.unpaired) <= .now()
+            let isLate = entry.since.later(by: bus.timing.channel.unpaired) <= DispatchQueue.now
             tell(core, psm, isLate && failure.code == ECONNREFUSED ? .unpaired : failure)
         }
     }

@@ -6,7 +6,7 @@ import Dispatch
 /// An operation can be over before its call is answered: its attribute has gone, its link has ended, or its pairing was
 /// refused.
 final class OperationCall {
-    let start = DispatchTime.now()
+    let start = DispatchQueue.now
     /// Whether BlueZ has answered it.
     private(set) var isAnswered = false
     /// Whether it was not answered in time.

@@ -15,7 +15,7 @@ final class UnansweredCalls {
         guard !call.isAnswered, !call.isCounted else { return }
         call.isCounted = true
         prune()
-        budgets[identity, default: CallBudget(timing: bus.timing.unanswered)].lose(at: .now())
+        budgets[identity, default: CallBudget(timing: bus.timing.unanswered)].lose(at: DispatchQueue.now)
         guard !call.isOverdue else { return }
         lane?.abandoned += 1
         call.onEnd = { [weak self, weak lane, weak call] in
@@ -58,7 +58,7 @@ final class UnansweredCalls {
 
     /// For how long no link is made to a device; nil: one may be.
     func pause(of identity: DeviceIdentity) -> Duration? {
-        let now = DispatchTime.now()
+        let now = DispatchQueue.now
         for call in open[identity] ?? [] where call.start.later(by: bus.timing.unanswered.late) <= now {
             record(call, about: identity, on: nil)
         }
@@ -68,7 +68,7 @@ final class UnansweredCalls {
     /// Addresses rotate. What is held against a device longest is forgotten last.
     private func prune() {
         guard budgets.count >= 1000 else { return }
-        let now = DispatchTime.now()
+        let now = DispatchQueue.now
         for (identity, var budget) in budgets where budget.isFresh(at: now) { budgets[identity] = nil }
         for (identity, _) in budgets.sorted(by: { $0.value.holdsUntil < $1.value.holdsUntil }).dropLast(750) {
             budgets[identity] = nil

@@ -152,6 +152,11 @@ extension Session.Key {
         let adapter = text(BluezManagerOptionAdapterKey) ?? environment("BLUEZKIT_ADAPTER")
         self.init(address: address, adapter: adapter.flatMap { $0.isEmpty ? nil : AdapterChoice($0) })
     }
+
+    /// The bus of a manager with these options.
+    static func address(options: [String: Any]?) -> BusAddress {
+        (options?[BluezManagerOptionBusAddressKey] as? String).map { BusAddress($0) } ?? .system
+    }
 }
 
 /// Manager option: the ``CallbackPlace`` for callbacks, which comes before the queue. Set by the initializers of other

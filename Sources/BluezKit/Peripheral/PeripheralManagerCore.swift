@@ -41,7 +41,7 @@ final class PeripheralManagerCore: PublishBackend, EventSource, Recipient, @unch
     ) {
         (self.role, self.session, self.receive, self.preserved) = (role, session, receive, preserved)
         (self.configuration, self.isHosted) = (configuration, isHosted)
-        inbox = Inbox(place)
+        inbox = Inbox(place, time: role.bus.time)
     }
 
     deinit { inbox.end() }

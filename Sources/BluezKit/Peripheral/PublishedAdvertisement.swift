@@ -23,7 +23,7 @@ final class PublishedAdvertisement {
             return
         }
         server.add(Self.interface, to: path, owner: self)
-        submit(proxy, until: .now().later(by: bus.timing.server.advertisingManager))
+        submit(proxy, until: DispatchQueue.now.later(by: bus.timing.server.advertisingManager))
     }
 
     /// BlueZ gives a new adapter its advertising manager some time after it has said that it is powered: until
@@ -33,7 +33,7 @@ final class PublishedAdvertisement {
             if let error = Self.lackOfInstances(in: result) { return finish(error) }
             proxy.registerAdvertisement(path) { [self] result in
                 guard let bus else { return }
-                if let name = result.failure?.name, BlueZErrorName.meansUnknownObject(name), .now() < deadline,
+                if let name = result.failure?.name, BlueZErrorName.meansUnknownObject(name), DispatchQueue.now < deadline,
                     core?.advertiser.isStarting(attempt) == true
                 {
                     return bus.after(bus.timing.server.advertisingRetry) { [self] in submit(proxy, until: deadline) }

@@ -1,3 +1,4 @@
+import BluezDBus
 import Dispatch
 import Foundation
 
@@ -18,7 +19,7 @@ final class UpdateSocket {
     /// The indication that BlueZ has and the central has not confirmed. One at a time, as on the air: BlueZ uses freed
     /// memory when one is confirmed after its subscription has ended.
     private var unconfirmed: (() -> Void)?
-    private var confirmationTimer: (any DispatchSourceTimer)?
+    private var confirmationTimer: QueueTimer?
     private let bus: BlueZBus
     private let onEnd: () -> Void
 

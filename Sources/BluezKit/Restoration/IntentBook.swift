@@ -47,10 +47,13 @@ final class IntentBook: Sendable {
     /// The directory of the state of the app's other managers.
     let directory: StateDirectory?
     private let timing: BlueZTiming.Preservation
+    /// That of the manager's bus; nil: real time.
+    private let time: VirtualTime?
     private let state: Protected<State>
 
-    private init(_ state: State, resumes: Bool, timing: BlueZTiming.Preservation) {
-        (self.state, self.resumes, self.timing) = (Protected(state, isFirst: true), resumes, timing)
+    private init(_ state: State, resumes: Bool, timing: BlueZTiming.Preservation, time: VirtualTime?) {
+        (self.state, self.resumes) = (Protected(state, isFirst: true), resumes)
+        (self.timing, self.time) = (timing, time)
         (path, directory) = (state.store?.path, state.store?.directory)
     }
 
@@ -68,7 +71,8 @@ final class IntentBook: Sendable {
         let empty = Snapshot(
             role: role, identifier: identifier ?? "", app: StateDirectory.app, boot: StateDirectory.boot, saved: Date())
         let state = State(snapshot: preserved ?? empty, store: store, isOnDisk: preserved != nil)
-        return (IntentBook(state, resumes: resumes, timing: timing), preserved)
+        let time = VirtualTime.on(Session.Key.address(options: options))
+        return (IntentBook(state, resumes: resumes, timing: timing, time: time), preserved)
     }
 
     private static func openStore(
@@ -169,10 +173,15 @@ final class IntentBook: Sendable {
     }
 
     private func later(_ delay: Duration, _ body: @escaping @Sendable (IntentBook) -> Void) {
-        DispatchQueue.files.asyncAfter(deadline: .now().later(by: delay)) { [weak self] in
-            self.map(body)
+        let run: @Sendable () -> Void = { [weak self] in self.map(body) }
+        if let time {
+            time.schedule(at: time.now.later(by: delay), on: .files, run)
+        } else {
+            DispatchQueue.files.asyncAfter(deadline: .now().later(by: delay), execute: run)
         }
     }
+
+    private var now: DispatchTime { time?.now ?? .now() }
 
     /// - Parameter changes: The changes; nil: the whole file is written.
     /// - Returns: A text to log, if any.
@@ -243,7 +252,7 @@ final class IntentBook: Sendable {
     func schedulePowerOffReset() -> UInt64 {
         let number = state.withLock { state in
             state.powerOffResets += 1
-            state.powerOffReset = PowerOffReset(number: state.powerOffResets, since: .now())
+            state.powerOffReset = PowerOffReset(number: state.powerOffResets, since: now)
             return state.powerOffResets
         }
         later(timing.powerOffReset) { $0.commitPowerOffReset(number) }
@@ -256,7 +265,7 @@ final class IntentBook: Sendable {
         state.withLock { state in
             defer { state.powerOffReset = nil }
             guard let since = state.powerOffReset?.since else { return true }
-            return since.later(by: timing.powerOffReset) > .now()
+            return since.later(by: timing.powerOffReset) > now
         }
     }
 

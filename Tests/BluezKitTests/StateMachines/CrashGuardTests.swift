@@ -1,15 +1,17 @@
+import BluezDBus
+import Dispatch
 import Testing
 
 @testable import BluezKit
 
 @Suite struct CrashGuardTests {
     private var guarded = CrashGuard()
-    private let start = ContinuousClock.now
+    private let start = DispatchTime.now()
 
     /// bluetoothd ends `seconds` after it was asked for a scan with services; nil: it was not asked.
     private mutating func end(after seconds: Double?) -> Bool {
         if seconds != nil { guarded.askedForFilter(at: start) }
-        return guarded.daemonEnded(at: start + .seconds(seconds ?? 0))
+        return guarded.daemonEnded(at: start.later(by: .seconds(seconds ?? 0)))
     }
 
     @Test("services are left out when bluetoothd has ended twice in a row soon after it was asked for them")
@@ -33,8 +35,8 @@ import Testing
     @Test("scans that follow one another do not make every restart count as a crash")
     mutating func scans() {
         for restart in 1...3 {
-            for second in 0..<60 { guarded.askedForFilter(at: start + .seconds(restart * 100 + second)) }
-            let ended = guarded.daemonEnded(at: start + .seconds(restart * 100 + 60))
+            for second in 0..<60 { guarded.askedForFilter(at: start.later(by: .seconds(restart * 100 + second))) }
+            let ended = guarded.daemonEnded(at: start.later(by: .seconds(restart * 100 + 60)))
             #expect(!ended)
         }
     }
@@ -44,15 +46,15 @@ import Testing
         _ = end(after: 1)
         guarded.askedForFilter(at: start)
         guarded.forget()
-        guarded.askedForFilter(at: start + .seconds(100))
-        let second = guarded.daemonEnded(at: start + .seconds(101))
+        guarded.askedForFilter(at: start.later(by: .seconds(100)))
+        let second = guarded.daemonEnded(at: start.later(by: .seconds(101)))
         #expect(second)
     }
 
     @Test("requests to an earlier bluetoothd do not count for a crash of the next")
     mutating func forgotten() {
         _ = end(after: 1)
-        let second = guarded.daemonEnded(at: start + .seconds(2))
+        let second = guarded.daemonEnded(at: start.later(by: .seconds(2)))
         #expect(!second)
     }
 }
