@@ -375,7 +375,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
 
     /// Calls `body` when the bus has answered a question: see ``VirtualTime/settle()``, for which that is no activity.
     func echo(_ body: @escaping () -> Void) {
-        guard presence.isOpen, let message = try? message(for: .bus("GetId")), let serial = try? send(message) else {
+        guard presence.isOpen, !presence.isStopped, let message = try? message(for: .bus("GetId")), let serial = try? send(message) else {
             return body()
         }
         time?.note(-1)

@@ -30,8 +30,6 @@ package final class VirtualTime: Sendable {
         var timers: [Timer] = []
         var count = 0
         var participants: [Participant] = []
-        /// Queues that are suspended: nothing is awaited from them.
-        var held: Set<ObjectIdentifier> = []
         var random = UInt64(0x9E37_79B9_7F4A_7C15)
     }
 
@@ -119,9 +117,7 @@ package final class VirtualTime: Sendable {
         }
         guard let timer else { return false }
         let before = activity.load(ordering: .sequentiallyConsistent)
-        if let queue = timer.queue, isHeld(queue) {
-            queue.async(execute: timer.body)
-        } else if let queue = timer.queue {
+        if let queue = timer.queue {
             queue.sync(execute: timer.body)
         } else {
             timer.body()
@@ -163,18 +159,6 @@ package final class VirtualTime: Sendable {
         pending.subtract(count, ordering: .sequentiallyConsistent)
     }
 
-    /// The queue is suspended: nothing is awaited from it, until it is resumed.
-    package func setHeld(_ isHeld: Bool, _ queue: DispatchQueue) {
-        note()
-        state.withLock { state in
-            if isHeld { state.held.insert(ObjectIdentifier(queue)) } else { state.held.remove(ObjectIdentifier(queue)) }
-        }
-    }
-
-    private func isHeld(_ queue: DispatchQueue) -> Bool {
-        state.withLock { $0.held.contains(ObjectIdentifier(queue)) }
-    }
-
     /// Returns when nothing follows any more from what has happened: every message has reached its receiver, every
     /// event the app, and all threads of this process wait. Gives up after ten seconds of real time, with a message.
     package func settle() async {
@@ -183,13 +167,8 @@ package final class VirtualTime: Sendable {
         // In the first quiet round a message may still have been on its way from one connection to another one, whose
         // echo was faster.
         while quietRounds < 2 {
-            let (connections, isHeld) = state.withLock { state in
-                let all = state.participants.compactMap(\.connection)
-                return (all.filter { !state.held.contains(ObjectIdentifier($0.queue)) }, !state.held.isEmpty)
-            }
-            await echo(connections)
-            let patience = ContinuousClock.now + (isHeld ? .milliseconds(20) : .seconds(10))
-            while pending.load(ordering: .sequentiallyConsistent) > 0, .now < patience {
+            await echo(state.withLock { $0.participants.compactMap(\.connection) })
+            while pending.load(ordering: .sequentiallyConsistent) > 0, .now < limit {
                 try? await Task.sleep(for: .microseconds(20))
             }
             if quietRounds == 1 { await threadsWait() }

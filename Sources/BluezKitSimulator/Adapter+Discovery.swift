@@ -1,4 +1,5 @@
 import BluezDBus
+import Dispatch
 
 /// What bluetoothd believes of its discovery.
 struct Discovery {
@@ -153,7 +154,7 @@ extension Adapter {
         if known == nil { device.isTemporary = true }
         device.isConnectable = content.isConnectable
         if device.isTemporary, device.link == nil {
-            device.expiry = .now + simulator.temporaryTimeout
+            device.expiry = DispatchQueue.now.later(by: simulator.temporaryTimeout)
             armSweep()
         }
         if !device.isFound {

@@ -1,4 +1,5 @@
 import BluezDBus
+import Dispatch
 
 /// One adapter object, `/org/bluez/hciN`. It exists as long as the daemon knows the controller.
 final class Adapter {
@@ -148,18 +149,20 @@ final class Adapter {
     /// Ensures that expired devices will be removed.
     func armSweep() {
         guard sweep == nil else { return }
-        var next: ContinuousClock.Instant?
+        var next: DispatchTime?
         for device in devices.values {
             if let expiry = device.expiry, next.map({ expiry < $0 }) ?? true { next = expiry }
         }
         guard let next else { return }
         // At most 30 times during a device's lifetime, because each sweep visits all devices.
-        let pause = max(next - .now, simulator.temporaryTimeout / 30)
+        let now = DispatchQueue.now.uptimeNanoseconds
+        let rest = Duration.nanoseconds(next.uptimeNanoseconds > now ? next.uptimeNanoseconds - now : 0)
+        let pause = max(rest, simulator.temporaryTimeout / 30)
         sweep = simulator.after(pause) { [weak self] in
             guard let self else { return }
             sweep = nil
-            let now = ContinuousClock.now
-            let expired = devices.values.filter { ($0.expiry ?? now + .seconds(1)) <= now }
+            let now = DispatchQueue.now
+            let expired = devices.values.filter { $0.expiry.map { $0 <= now } ?? false }
             for device in expired.sorted(by: { $0.address > $1.address }) { remove(device) }
             armSweep()
         }

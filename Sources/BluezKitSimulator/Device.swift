@@ -1,4 +1,5 @@
 import BluezDBus
+import Dispatch
 
 /// One remote device as bluetoothd knows it. It is kept small, because there may be thousands.
 final class Device {
@@ -42,7 +43,7 @@ final class Device {
         case failed
     }
     /// When it will be removed if it is not heard again.
-    var expiry: ContinuousClock.Instant? {
+    var expiry: DispatchTime? {
         didSet { if expiry != nil, oldValue == nil { adapter.armSweep() } }
     }
 
@@ -103,7 +104,7 @@ final class Device {
 
     func setTemporary() {
         isTemporary = true
-        expiry = .now + simulator.temporaryTimeout
+        expiry = DispatchQueue.now.later(by: simulator.temporaryTimeout)
     }
 
     /// A device with a private address is never permanent, but is kept as long as it has a link.

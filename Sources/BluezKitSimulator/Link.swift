@@ -1,4 +1,5 @@
 import BluezDBus
+import Dispatch
 
 /// The central's end of a link: a device object of an adapter, or a central of the test.
 protocol LinkCentral: AnyObject {
@@ -45,6 +46,8 @@ final class Link {
     private var isBusy = false
     private(set) var isUp = true
     private var isAbandoned = false
+    /// When what was sent last arrives.
+    private var lastArrival: DispatchTime?
 
     var device: Device? { central as? Device }
 
@@ -86,11 +89,14 @@ final class Link {
             Request(
                 delay: delay, isAnswered: isAnswered,
                 serve: { [weak self] done in
+                    let start = self?.model?.elapsed
                     serve { result in
-                        guard self?.isUp == true else { return }  // it has already failed
-                        self?.requests.removeFirst()
-                        completion(result)
-                        done()
+                        self?.whenOnAir(since: start) {
+                            guard self?.isUp == true else { return }  // it has already failed
+                            self?.requests.removeFirst()
+                            completion(result)
+                            done()
+                        }
                     }
                 }, fail: { completion(.failure(ATTFailure($0))) }))
         sendNext()
@@ -110,6 +116,18 @@ final class Link {
                 self?.sendNext()
             }
         }
+    }
+
+    /// Calls `body` when what was sent has arrived: with a clock that is not real, and where it is calculated, that
+    /// takes time.
+    /// - Parameter start: Of the model, before it was sent.
+    private func whenOnAir(since start: Duration?, _ body: @escaping () -> Void) {
+        guard let start, let end = model?.elapsed, let simulator = peripheral.simulator,
+            let now = simulator.clock.time?.now
+        else { return body() }
+        let arrival = max(now, lastArrival ?? now).later(by: end - start)
+        lastArrival = arrival
+        simulator.afterAlways(.nanoseconds(arrival.uptimeNanoseconds - now.uptimeNanoseconds), body)
     }
 
     /// Reads a characteristic's value from `offset`.
@@ -256,8 +274,12 @@ final class Link {
 
     /// A notification arrives at the central.
     func deliver(_ value: [UInt8], of characteristic: GATTTable.Characteristic) {
+        let start = model?.elapsed
         model?.notify(value.count)
-        central?.received(value, of: characteristic, confirm: nil)
+        whenOnAir(since: start) { [weak self] in
+            guard let self, isUp else { return }
+            central?.received(value, of: characteristic, confirm: nil)
+        }
     }
 
     func servicesChanged(_ handles: ClosedRange<UInt16> = 1...0xFFFF) { central?.servicesChanged(handles) }

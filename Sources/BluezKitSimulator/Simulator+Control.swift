@@ -253,7 +253,7 @@ extension Simulator {
         let size = max(arguments.count > 1 ? try (0...512).number(arguments[1]) : 20, 4)
         let rate = arguments.count > 2 ? try Self.rate(arguments[2]) : 0
         let padding = [UInt8](repeating: 0, count: size - 4)
-        let start = ContinuousClock.now
+        let start = clock.now
         // 16 at a time, so that a fast burst does not block the queue.
         let batch = rate > 0 ? max(1, Int(rate / 100)) : 16
         var sent = 0
@@ -266,7 +266,7 @@ extension Simulator {
             }
             sent = range.upperBound
             if rate > 0 {
-                try? await Task.sleep(until: start + .seconds(Double(sent) / rate), clock: .continuous)
+                try? await clock.sleep(until: start.advanced(by: .seconds(Double(sent) / rate)))
             } else {
                 await Task.yield()
             }

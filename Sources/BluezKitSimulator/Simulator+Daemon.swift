@@ -61,12 +61,14 @@ extension Simulator {
     /// Starts bluetoothd again: its name, `/org/bluez`, and each plugged adapter with its stored devices. Returns when
     /// everything has been announced.
     public func startDaemon() async throws {
-        try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<Void, any Error>) in
-            sync {
-                do {
-                    try startDaemon { continuation.resume(with: $0) }
-                } catch {
-                    continuation.resume(throwing: error)
+        try await clock.run { [self] in
+            try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<Void, any Error>) in
+                sync {
+                    do {
+                        try startDaemon { continuation.resume(with: $0) }
+                    } catch {
+                        continuation.resume(throwing: error)
+                    }
                 }
             }
         }
@@ -237,7 +239,7 @@ extension Simulator {
     }
 
     private func advertiseNext(_ peripheral: VirtualPeripheral, after delay: Duration) {
-        peripheral.advertising = afterAlways(delay) { [weak self, weak peripheral] in
+        peripheral.advertising = afterAlways(delay, isRoutine: true) { [weak self, weak peripheral] in
             guard let self, let peripheral else { return }
             emit(peripheral.nextReport())
             advertiseNext(peripheral, after: peripheral.interval ?? timing.advertisingInterval)

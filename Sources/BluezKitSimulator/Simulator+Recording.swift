@@ -120,6 +120,13 @@ extension Simulator {
     /// Waits until `look` finds something. It looks on the simulator's queue, after each call and each event.
     /// - Returns: Nil if the time limit was reached.
     func wait<Found: Sendable>(_ timeout: Duration, for look: @escaping @Sendable () -> Found?) async -> Found? {
+        let found = try? await clock.run { [self] in await awaitFinding(timeout, look) }
+        return found ?? nil
+    }
+
+    private func awaitFinding<Found: Sendable>(
+        _ timeout: Duration, _ look: @escaping @Sendable () -> Found?
+    ) async -> Found? {
         await withCheckedContinuation { continuation in
             sync {
                 let isMet = {

@@ -23,6 +23,8 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
     }
     private static let mark = QueueKey()
 
+    /// Its time. See ``SimulatorClock/advance(by:)``.
+    public let clock: SimulatorClock
     var timingState: SimulatorTiming
     var optionsState: SimulatorOptions
 
@@ -66,13 +68,15 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
 
     /// Starts a simulated bluetoothd with one powered adapter, `hci0`.
     /// - Parameters:
-    ///   - timing: How long BlueZ takes; shortened by default.
+    ///   - timing: How long BlueZ takes. Nil: ``SimulatorTiming/fast`` in real time, ``SimulatorTiming/real`` with
+    ///     another clock.
     ///   - options: What it is like.
     ///   - address: The bus to use. Nil: a private bus, which ends with the simulator.
     ///   - adapterAddresses: One for each adapter.
+    ///   - clock: Its time. Only a private bus may have one that is not real, and managers that are made after this.
     public init(
-        timing: SimulatorTiming = .fast, options: SimulatorOptions = SimulatorOptions(), address: String? = nil,
-        adapterAddresses: [String] = ["00:B1:5E:00:00:01"]
+        timing: SimulatorTiming? = nil, options: SimulatorOptions = SimulatorOptions(), address: String? = nil,
+        adapterAddresses: [String] = ["00:B1:5E:00:00:01"], clock: SimulatorClock = .real
     ) async throws {
         if let address {
             (bus, busAddress) = (nil, BusAddress(address))
@@ -80,8 +84,13 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
             let bus = try PrivateBus()
             (self.bus, busAddress) = (bus, bus.busAddress)
         }
-        (timingState, optionsState) = (timing, options)
+        (self.clock, optionsState) = (clock, options)
+        timingState = timing ?? (clock.time == nil ? .fast : .real)
         queue.setSpecific(key: Self.mark.key, value: ObjectIdentifier(self))
+        if let time = clock.time {
+            queue.virtualTime = time
+            time.govern(busAddress)
+        }
         root.simulator = self
         for (index, address) in adapterAddresses.enumerated() {
             let controller = Controller(index: index, address: address)
@@ -212,11 +221,12 @@ public final class Simulator: @unchecked Sendable {  // holds: all state is touc
     }
 
     /// Runs `body` later.
+    /// - Parameter isRoutine: Nothing follows from it, unless it sends a message.
     @discardableResult
-    func afterAlways(_ delay: Duration, _ body: @escaping () -> Void) -> Alarm {
+    func afterAlways(_ delay: Duration, isRoutine: Bool = false, _ body: @escaping () -> Void) -> Alarm {
         let alarm = Alarm()
         let run = { if !alarm.isCancelled { body() } }
-        if delay <= .zero { queue.later(run) } else { queue.later(delay, run) }
+        if delay <= .zero { queue.later(run) } else { queue.later(delay, isRoutine: isRoutine, run) }
         return alarm
     }
 }

@@ -123,6 +123,10 @@ extension Simulator {
     /// Waits for the next advertisement of an address, and returns it as one line.
     /// - Throws: ``VirtualCentralError/nothingHeard(address:)`` if none arrives within five seconds of simulated time.
     public func advertisement(of address: String) async throws -> String {
+        try await clock.run { [self] in try await hear(address) }
+    }
+
+    private func hear(_ address: String) async throws -> String {
         try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<String, any Error>) in
             sync {
                 let listener = AirListener(address: address.uppercased())

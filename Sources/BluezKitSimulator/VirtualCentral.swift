@@ -104,6 +104,15 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
         // holds: used on the simulator's queue only
         nonisolated(unsafe) let body = body
         let simulator = try simulator
+        return try await simulator.clock.run { [self] in try await begin(body, simulator) }
+    }
+
+    private func begin<T: Sendable>(
+        _ body: @escaping (_ link: Link, _ answer: @escaping (Result<T, ATTFailure>) -> Void) throws -> Void,
+        _ simulator: Simulator
+    ) async throws -> T {
+        // holds: used on the simulator's queue only
+        nonisolated(unsafe) let body = body
         return try await withCheckedThrowingContinuation { continuation in
             simulator.sync {
                 guard let link else { return continuation.resume(throwing: VirtualCentralError.notConnected) }
@@ -142,10 +151,12 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
     @discardableResult
     public func connect(to address: String, mtu: UInt16 = 517) async throws -> (mtu: UInt16, services: [String]) {
         let simulator = try simulator
-        let deadline = ContinuousClock.now + simulator.timing.connectTimeout
-        while !simulator.sync({ linkUp(to: address.uppercased(), mtu: mtu) }) {
-            guard ContinuousClock.now < deadline else { throw VirtualCentralError.timedOut(address: address) }
-            try await Task.sleep(for: .milliseconds(1))
+        try await simulator.clock.run { [self] in
+            let deadline = simulator.clock.now.advanced(by: simulator.timing.connectTimeout)
+            while !simulator.sync({ linkUp(to: address.uppercased(), mtu: mtu) }) {
+                guard simulator.clock.now < deadline else { throw VirtualCentralError.timedOut(address: address) }
+                try await simulator.clock.sleep(for: .milliseconds(1))
+            }
         }
         return simulator.sync {
             (link?.mtu ?? 23, services.filter(\.definition.isPrimary).map { UUIDText.short($0.definition.uuid) })
@@ -299,12 +310,14 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
         try await configure(uuid, flags.contains(.indicate) && !flags.contains(.notify) ? 2 : 1)
         guard try simulator.sync({ link?.peripheral.isAdapter == true }) else { return }
         let apps = try LocalApps.parts(.manager, on: simulator.busAddress)
-        // One whose queue is occupied is not waited for without a limit.
-        let deadline = ContinuousClock.now + .seconds(2)
-        while isConnected, ContinuousClock.now < deadline {
-            let heard = apps.compactMap { $0.hasHeard(ofSubscriber: address, of: full) }
-            if heard.isEmpty || heard.contains(true) { return }
-            try await Task.sleep(for: .milliseconds(1))
+        try await simulator.clock.run { [self, clock = try simulator.clock] in
+            // One whose queue is occupied is not waited for without a limit.
+            let deadline = clock.now.advanced(by: .seconds(2))
+            while isConnected, clock.now < deadline {
+                let heard = apps.compactMap { $0.hasHeard(ofSubscriber: address, of: full) }
+                if heard.isEmpty || heard.contains(true) { return }
+                try await clock.sleep(for: .milliseconds(1))
+            }
         }
     }
 

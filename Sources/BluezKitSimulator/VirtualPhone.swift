@@ -84,7 +84,11 @@ public final class VirtualPhone: @unchecked Sendable {  // holds: all state is t
     public func find(pairs: Bool = false) async throws -> String {
         guard let central else { throw VirtualCentralError.simulatorReleased }
         let simulator = try central.simulator
-        let deadline = ContinuousClock.now + .seconds(30)
+        return try await simulator.clock.run { [self] in try await find(simulator, central, pairs) }
+    }
+
+    private func find(_ simulator: Simulator, _ central: VirtualCentral, _ pairs: Bool) async throws -> String {
+        let deadline = simulator.clock.now.advanced(by: .seconds(30))
         while true {
             let accessory = simulator.sync {
                 simulator.peripherals.values.first { $0.isOnAir && $0.solicits(Self.service) }?.address
@@ -94,10 +98,10 @@ public final class VirtualPhone: @unchecked Sendable {  // holds: all state is t
                 if pairs, !server.sync({ server.holdsBond }) { try await central.pair() }
                 return accessory
             }
-            guard ContinuousClock.now < deadline else {
+            guard simulator.clock.now < deadline else {
                 throw VirtualCentralError.nothingHeard(address: "an accessory")
             }
-            try await Task.sleep(for: .milliseconds(5))
+            try await simulator.clock.sleep(for: .milliseconds(5))
         }
     }
 
