@@ -123,7 +123,7 @@ extension Device {
     func resolve() {
         guard let link, !isResolved else { return }
         let peripheral = link.peripheral
-        if let name = peripheral.content.localName { setName(name) }
+        if let name = peripheral.content.localName ?? peripheral.table.deviceName { setName(name) }
         if !simulator.failures.hiddenServices.contains(address) {
             synchronize(with: peripheral.table)
             setUUIDs(peripheral.table.uuids)

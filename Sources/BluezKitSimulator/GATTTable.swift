@@ -48,12 +48,14 @@ struct GATTTable {
         let handle: UInt16
         let isWritable: Bool
         var value: [UInt8]
+        let refusal: (@Sendable () -> ATTFailure)?
         /// The application's attribute that answers, if an application on the bus provides it.
         var served: ServedAttribute?
 
         init(_ definition: VirtualDescriptor, handle: UInt16) {
             (uuid, self.handle, isWritable, value) =
                 (definition.uuid, handle, definition.isWritable, definition.value)
+            refusal = definition.refusal
         }
 
         var isConfiguration: Bool { uuid == UUIDText.full("2902") }
@@ -173,6 +175,14 @@ struct GATTTable {
             if let found = service.characteristics.first(where: { $0.definition.uuid == uuid }) { return found }
         }
         return nil
+    }
+
+    /// The value of Device Name, which bluetoothd reads.
+    var deviceName: String? {
+        guard let value = characteristic(UUIDText.full("2A00"))?.value.prefix(while: { $0 != 0 }), !value.isEmpty else {
+            return nil
+        }
+        return String(decoding: value, as: UTF8.self)
     }
 
     /// All UUIDs as in `Device1.UUIDs`: sorted, including GAP.

@@ -220,6 +220,7 @@ final class Link {
         if descriptor.served != nil { return readServed(.descriptor(descriptor, handle), 0, [], completion) }
         request(
             serve: { [weak self] answer in
+                if let refusal = descriptor.refusal?() { return answer(.failure(refusal)) }
                 var value = descriptor.value
                 if descriptor.isConfiguration, let number = self?.configurations[handle] {
                     value = [UInt8(number & 0xFF), UInt8(number >> 8)]
@@ -263,6 +264,7 @@ final class Link {
                 configurations[characteristic.handle + 1] = value
                 let bits = "\(value & 1)\(value >> 1 & 1)"
                 peripheral.event("subscribed \(definition.uuid.shortNumber) \(bits)")
+                if value != 0 { peripheral.replay?.subscribed(characteristic) }
                 answer(.success(()))
             }, completion: completion)
     }

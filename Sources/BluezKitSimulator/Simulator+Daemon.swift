@@ -242,7 +242,7 @@ extension Simulator {
         peripheral.advertising = afterAlways(delay, isRoutine: true) { [weak self, weak peripheral] in
             guard let self, let peripheral else { return }
             emit(peripheral.nextReport())
-            advertiseNext(peripheral, after: peripheral.interval ?? timing.advertisingInterval)
+            advertiseNext(peripheral, after: peripheral.nextInterval ?? timing.advertisingInterval)
         }
     }
 

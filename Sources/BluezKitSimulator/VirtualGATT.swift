@@ -140,6 +140,8 @@ public struct VirtualDescriptor: Sendable {
     public var value: [UInt8]
     /// Whether it can be written.
     public var isWritable: Bool
+    /// Makes the error with which a read is answered; nil: it is answered with the value.
+    var refusal: (@Sendable () -> ATTFailure)?
 
     /// A descriptor with this value.
     public init(_ uuid: String, value: [UInt8], isWritable: Bool = false) {

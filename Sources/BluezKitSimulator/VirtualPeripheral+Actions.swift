@@ -133,22 +133,32 @@ extension VirtualPeripheral {
     @discardableResult
     public func notify(_ uuid: String, _ value: [UInt8]) -> Bool {
         sync {
-            guard isInRange, let characteristic = table.characteristic(UUIDText.full(uuid)) else { return false }
-            var sent = false
-            for link in links where link.isSubscribed(to: characteristic) {
-                sent = true
-                link.deliver(Array(value.prefix(Int(link.mtu) - 3)), of: characteristic)
-            }
-            return sent
+            guard let characteristic = table.characteristic(UUIDText.full(uuid)) else { return false }
+            return send(value, of: characteristic)
         }
+    }
+
+    /// The same, of one of several characteristics with this UUID.
+    func send(_ value: [UInt8], of characteristic: GATTTable.Characteristic) -> Bool {
+        guard isInRange else { return false }
+        var sent = false
+        for link in links where link.isSubscribed(to: characteristic) {
+            sent = true
+            link.deliver(Array(value.prefix(Int(link.mtu) - 3)), of: characteristic)
+        }
+        return sent
     }
 
     /// Whether a central is subscribed to the characteristic.
     public func isSubscribed(to uuid: String) -> Bool {
         sync {
             guard let characteristic = table.characteristic(UUIDText.full(uuid)) else { return false }
-            return links.contains { $0.isSubscribed(to: characteristic) }
+            return hasSubscriber(to: characteristic)
         }
+    }
+
+    func hasSubscriber(to characteristic: GATTTable.Characteristic) -> Bool {
+        links.contains { $0.isSubscribed(to: characteristic) }
     }
 
     /// Notifies `value(0)`, `value(1)`… repeatedly; the previous stream of that characteristic ends.

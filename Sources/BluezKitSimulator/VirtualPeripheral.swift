@@ -51,6 +51,8 @@ public final class VirtualPeripheral: @unchecked Sendable {  // holds: all state
     var isAdapter = false
     /// The adapter object, while bluetoothd knows the controller.
     weak var host: Adapter?
+    /// What it does on its own, if it was made of a recording.
+    var replay: RecordingReplay?
     /// Its advertisements.
     var rotation: [VirtualAdvertisement] = []
     private var turn = 0
@@ -90,11 +92,15 @@ public final class VirtualPeripheral: @unchecked Sendable {  // holds: all state
     /// Whether it is advertising and in range now.
     var isOnAir: Bool { isAdvertisingEnabled && isInRange && (links.isEmpty || isAdapter) }
 
-    /// What it advertises next: an adapter's advertisements alternate.
+    /// What it advertises next: an adapter's advertisements alternate, and those of a recording are repeated.
     func nextReport() -> AdvertisingReport {
         if !rotation.isEmpty {
             content = rotation[turn % rotation.count]
             turn += 1
+        }
+        if let next = replay?.nextAdvertisement() {
+            content = next.content
+            if let rssi = next.rssi { signalStrength = rssi }
         }
         // Peripherals that cannot be connected have no permanent address.
         let hidden = isAdapter && !content.isConnectable
@@ -103,6 +109,9 @@ public final class VirtualPeripheral: @unchecked Sendable {  // holds: all state
             addressType: hidden || privateAddress != nil ? "random" : addressType,
             rssi: signalStrength, content: content)
     }
+
+    /// The time until the next advertisement; nil: ``SimulatorTiming/advertisingInterval``.
+    var nextInterval: Duration? { replay?.advertisingInterval ?? interval }
 
     var isConnectableNow: Bool { rotation.isEmpty ? content.isConnectable : rotation.contains(where: \.isConnectable) }
 

@@ -35,6 +35,7 @@ DOCUMENTS = {
         ('Docs/ERRORS.md', 'errors', 'Errors'),
         ('Docs/GLOSSARY.md', 'glossary', 'Glossary'),
         ('Docs/DEMO.md', 'demo', 'bluez-demo'),
+        ('Docs/RECORDING.md', 'recording', 'Recordings of devices'),
         ('Examples/README.md', 'examples', 'Examples'),
     ],
     'Background': [
