@@ -17,6 +17,7 @@ let targets: KeyValuePairs<String, Target> = [
     "message": Decoders.message, "advertisement": Decoders.advertisement, "attributes": Decoders.attributes,
     "border": Decoders.border, "keeper": Decoders.keeper,
     "profiles": Decoders.profiles, "state": Decoders.state, "text": Decoders.text, "stream": Decoders.stream,
+    "recording": Recordings.file, "capture": Recordings.capture, "cache": Recordings.cache,
     "bus": FuzzedWorld.play,
 ]
 
