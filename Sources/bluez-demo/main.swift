@@ -40,6 +40,12 @@ do {
         run(common, restore: options.restore) { HeartRateCommand(options, common: common, output: $0) }
     case .inspect(let options, let common):
         run(common) { InspectCommand(options, common: common, output: $0) }
+    case .record(let options, let common):
+        run(common) { (output) throws(CardFile.Failure) in
+            options.sources.isEmpty
+                ? try RecordCommand(options, common: common, output: output) as any Command
+                : try ImportCommand(options, output: output)
+        }
     case .state(let options, let common):
         run(common) { StateCommand(options, output: $0) }
     case .doctor(let common):
@@ -63,7 +69,7 @@ do {
     case .ladder(let options, let common):
         run(common) { LadderCommand.make(options, common: common, output: $0) }
     case .simulate(let options, let common):
-        run(common) { SimulateCommand(options, output: $0) }
+        run(common) { (output) throws(CardFile.Failure) in try SimulateCommand(options, output: output) }
     }
 } catch {
     if CommandLine.arguments.contains("--json") { Output(isJSON: true).report(.error(error.message)) }

@@ -100,6 +100,30 @@ extension CommandSpec {
             "DEVICE is an identifier, as `bluez-demo scan` shows it, or a Bluetooth address. Reads every value that can be read."
     )
 
+    static let values = OptionSpec(name: "--values", help: "read every value that can be read")
+    static let anonymize = OptionSpec(
+        name: "--anonymize", help: "replace the address, and what else identifies the device")
+
+    static let record = CommandSpec(
+        name: "record", summary: "record what a device does, for tests without it", operand: "[DEVICE]",
+        options: [
+            OptionSpec(name: "--output", value: "FILE", help: "write the recording to FILE, replacing it; also -o"),
+            OptionSpec(
+                name: "--seconds", value: "SECONDS", help: "how long notifications are recorded (default: 10)"),
+            values, anonymize,
+            OptionSpec(
+                name: "--from", value: "FILE",
+                help: "take it from a btsnoop capture, or from a file of BlueZ's cache, instead of a device in range; "
+                    + "may be repeated", repeats: true),
+            OptionSpec(
+                name: "--timeout", value: "SECONDS", help: "give up if nothing happens for this long (default: 30)"),
+        ] + common,
+        notes: """
+            DEVICE is an identifier, as `bluez-demo scan` shows it, or a Bluetooth address. Its advertisements are
+            recorded for 5 s, then it is connected to. Captures are Android's btsnoop_hci.log and what `btmon -w` writes;
+            if there are several devices in one they are listed. `bluez-demo simulate FILE` replays the recording.
+            """)
+
     static let doctor = CommandSpec(
         name: "doctor", summary: "check whether Bluetooth works, and suggest remedies",
         options: [json, adapter, help],
@@ -107,9 +131,17 @@ extension CommandSpec {
 
     static let simulate = CommandSpec(
         name: "simulate", summary: "provide simulated devices on a private bus, for this and other programs",
-        operand: "[SCENARIO [N]]",
-        options: [OptionSpec(name: "--list", help: "list the scenarios"), json, help],
-        notes: "Runs until Ctrl-C. Any BlueZ client that is given the address of the bus sees the devices.")
+        operand: "[SCENARIO [N] | FILE...]",
+        options: [
+            OptionSpec(name: "--list", help: "list the scenarios"),
+            OptionSpec(name: "--pace", value: "N", help: "replay recordings N times as fast"),
+            OptionSpec(name: "--step", help: "send the next recorded notification each time that Enter is pressed"),
+            json, help,
+        ],
+        notes: """
+            Runs until Ctrl-C. Any BlueZ client that is given the address of the bus sees the devices. FILE is a recording
+            of `bluez-demo record`; its name has a full stop or a slash.
+            """)
 
     static let virtualHeartRate = CommandSpec(
         name: "peripheral heart-rate", summary: "act as a heart-rate sensor that phones and computers can find",
@@ -212,7 +244,8 @@ extension CommandSpec {
             """)
 
     static let all = [
-        scan, heartRate, inspect, state, virtualHeartRate, cardShare, cardReceive, transferSend, transferReceive,
+        scan, heartRate, inspect, record, state, virtualHeartRate, cardShare, cardReceive, transferSend,
+        transferReceive,
         notifications, ladder, doctor, simulate,
     ]
 }

@@ -39,6 +39,7 @@ enum Completions: String, CaseIterable, Sendable {
     }
 
     private func isFile(_ value: String?) -> Bool { ["FILE", "PATH"].contains(value ?? "") }
+    private func takesFile(_ spec: CommandSpec) -> Bool { isFile(spec.operand) || spec.name == "simulate" }
 
     private func words(of spec: CommandSpec) -> [String] {
         spec.options.map(\.name) + (spec.name == "simulate" ? Scenario.all.map(\.name) : [])
@@ -50,7 +51,7 @@ enum Completions: String, CaseIterable, Sendable {
         let files = Set(allOptions.filter { isFile($0.value) }.map(\.name)).sorted()
         let cases = CommandSpec.all.map { spec in
             "        '\(spec.name) '*) words='\(words(of: spec).joined(separator: " "))'"
-                + (isFile(spec.operand) ? " file=yes" : "") + " ;;"
+                + (takesFile(spec) ? " file=yes" : "") + " ;;"
         }
         let halves = families.map { "        '\($0) ') words='\(family($0).joined(separator: " "))' ;;" }
         let start = (first.map(\.name) + general.map(\.name)).joined(separator: " ")
@@ -112,7 +113,7 @@ enum Completions: String, CaseIterable, Sendable {
             if isFile(spec.operand) {
                 arguments.append("'*:file:_files'")
             } else if spec.name == "simulate" {
-                arguments += ["'1:scenario:(\(Scenario.all.map(\.name).joined(separator: " ")))'", "'*: :'"]
+                arguments += ["'1:scenario:(\(Scenario.all.map(\.name).joined(separator: " ")))'", "'*:file:_files'"]
             } else {
                 arguments.append("'*: :'")
             }
@@ -207,7 +208,7 @@ enum Completions: String, CaseIterable, Sendable {
         for spec in CommandSpec.all {
             let condition = none + " " + spec.name
             lines += spec.options.map { fishOption($0, condition) }
-            if isFile(spec.operand) { lines.append("complete -c bluez-demo -n '\(condition)' -F") }
+            if takesFile(spec) { lines.append("complete -c bluez-demo -n '\(condition)' -F") }
             if spec.name == "simulate" {
                 lines += Scenario.all.map {
                     "complete -c bluez-demo -n '\(condition)' -a \($0.name) -d \(fishQuoted($0.summary))"

@@ -13,6 +13,7 @@ enum Invocation: Equatable {
     case scan(ScanOptions, CommonOptions)
     case heartRate(HeartRateOptions, CommonOptions)
     case inspect(InspectOptions, CommonOptions)
+    case record(RecordOptions, CommonOptions)
     case state(StateOptions, CommonOptions)
     case doctor(CommonOptions)
     case simulate(SimulateOptions, CommonOptions)
@@ -69,6 +70,7 @@ enum Invocation: Equatable {
         case "scan": self = .scan(try ScanOptions(parsed), common)
         case "heart-rate": self = .heartRate(try HeartRateOptions(parsed), common)
         case "inspect": self = .inspect(try InspectOptions(parsed), common)
+        case "record": self = .record(try RecordOptions(parsed), common)
         case "state": self = .state(StateOptions(parsed), common)
         case "doctor": self = .doctor(common)
         case "peripheral heart-rate": self = .virtualHeartRate(try VirtualHeartRateOptions(parsed), common)
@@ -211,27 +213,6 @@ struct InspectOptions: Equatable {
         guard parsed.operands.count == 1 else { throw parsed.error("inspect takes one device") }
         device = try parsed.device(text)
         timeout = try parsed.seconds("--timeout") ?? 30
-    }
-}
-
-struct SimulateOptions: Equatable {
-    var scenario = Scenario.heartRate
-    var isList: Bool
-
-    init(_ parsed: ParsedArguments) throws(UsageError) {
-        isList = parsed.has(OptionSpec(name: "--list", help: ""))
-        guard let name = parsed.operands.first else { return }
-        if isList { throw parsed.error("simulate --list does not take '\(name)'") }
-        guard var scenario = Scenario(name: name) else {
-            throw parsed.error("there is no scenario '\(name)'; --list shows them")
-        }
-        let rest = parsed.operands.dropFirst()
-        if case .crowd = scenario, let size = rest.first {
-            scenario = .crowd(try parsed.integer(size, of: "crowd", in: 1...Scenario.largestCrowd))
-        }
-        let allowed = if case .crowd = scenario { 1 } else { 0 }
-        guard rest.count <= allowed else { throw parsed.error("simulate does not take '\(rest.last ?? "")'") }
-        self.scenario = scenario
     }
 }
 

@@ -6,6 +6,8 @@ struct ParsedArguments: Equatable {
     private var values: [String: [String]] = [:]
     private let command: String
 
+    private static let short = ["-h": "--help", "-o": "--output"]
+
     /// Parses `--name VALUE`, `--name=VALUE`, `--flag`, and operands in between; after `--` all are operands.
     init(_ arguments: [String], of spec: CommandSpec) throws(UsageError) {
         command = spec.name
@@ -20,7 +22,7 @@ struct ParsedArguments: Equatable {
                 continue
             }
             let parts = argument.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-            let name = parts[0] == "-h" ? "--help" : String(parts[0])
+            let name = Self.short[String(parts[0])] ?? String(parts[0])
             guard let option = spec.option(name) else {
                 throw error("\(spec.name) has no option \(name)" + Self.suggestion(for: name, in: spec))
             }
@@ -55,7 +57,8 @@ struct ParsedArguments: Equatable {
     /// An error about an argument.
     func error(_ message: String) -> UsageError { UsageError(message: message, command: command) }
 
-    func has(_ option: OptionSpec) -> Bool { values[option.name] != nil }
+    func has(_ option: OptionSpec) -> Bool { isGiven(option.name) }
+    func isGiven(_ name: String) -> Bool { values[name] != nil }
     func all(_ name: String) -> [String] { values[name] ?? [] }
     func first(_ name: String) -> String? { values[name]?.first }
 

@@ -1,3 +1,5 @@
+import BluezKitSimulator
+
 /// A simulated environment.
 enum Scenario: Equatable, Sendable {
     case heartRate
@@ -13,6 +15,8 @@ enum Scenario: Equatable, Sendable {
     case subscriber(String)
     /// This many beacons.
     case crowd(Int)
+    /// Recorded devices. Only for `simulate FILE`.
+    case recordings([Recording], ReplayPace)
 
     static let largestCrowd = 10_000
 
@@ -36,6 +40,7 @@ enum Scenario: Equatable, Sendable {
         case .examples: "examples"
         case .subscriber: "subscriber"
         case .crowd: "crowd"
+        case .recordings: "recordings"
         }
     }
 
@@ -53,6 +58,7 @@ enum Scenario: Equatable, Sendable {
         case .examples: "what the programs in Examples look for: a sensor, a thermometer, a UART and beacons"
         case .subscriber: "a central that subscribes to a characteristic of ours"
         case .crowd(let size): "a heart-rate sensor, the kitchen sink, and N other devices (default: \(size))"
+        case .recordings(let recordings, _): "\(recordings.count) recorded devices"
         }
     }
 }

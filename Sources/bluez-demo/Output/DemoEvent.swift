@@ -40,6 +40,9 @@ enum DemoEvent: Equatable {
     case notification(UUID, NotificationReport)
     case removed(UUID, UInt32)
     case performed(UUID, ANCSCommand.Action, UInt32, error: String?)
+    case recorded(RecordingSummary)
+    case captured(RecordingSummary)
+    case deviation(device: String, String)
     case error(String)
 
     var json: JSONValue {
@@ -107,6 +110,10 @@ enum DemoEvent: Equatable {
                 "action": .string("\(action)"), "error": .optional(error),
             ]
         case .rung(let row): row.json
+        case .recorded(let summary): summary.json
+        case .captured(let summary): summary.capturedJSON
+        case .deviation(let device, let text):
+            ["event": "deviation", "device": .string(device), "request": .string(text)]
         case .error(let message): ["event": "error", "message": .string(message)]
         }
     }

@@ -9,6 +9,7 @@ final class SimulatedBus: @unchecked Sendable {  // holds: never changes, and th
     let address: String
     private let simulator: Simulator
     private let strengths: any DispatchSourceTimer
+    private let recorded: [VirtualPeripheral]
 
     /// Starts the simulator; `completion` runs on the main queue.
     static func start(_ scenario: Scenario, completion: @escaping (Result<SimulatedBus, any Error>) -> Void) {
@@ -42,6 +43,9 @@ final class SimulatedBus: @unchecked Sendable {  // holds: never changes, and th
         address = String(simulator.address.prefix { $0 != "," })
         let devices = Self.devices(of: scenario)
         for device in devices { simulator.add(device) }
+        if case .recordings = scenario { recorded = devices } else { recorded = [] }
+        // Recordings have strengths of their own.
+        let wavering = recorded.isEmpty ? devices : []
         devices.first { $0.address == Self.heartAddress }?.notifyRepeatedly(
             "2A37", every: .milliseconds(scenario == .counter ? 100 : 900),
             value: scenario == .counter ? SimulatedHeart.numbered : SimulatedHeart.measurement)
@@ -55,7 +59,7 @@ final class SimulatedBus: @unchecked Sendable {  // holds: never changes, and th
         strengths = DispatchSource.makeTimerSource()
         strengths.schedule(deadline: .now(), repeating: 0.5)
         strengths.setEventHandler {
-            for (index, device) in devices.enumerated() {
+            for (index, device) in wavering.enumerated() {
                 let middle = -45 - 6 * (index % 8)
                 device.rssi = Int16(min(max(Int(device.rssi) + .random(in: -3...3), middle - 8), middle + 8))
             }
@@ -64,6 +68,31 @@ final class SimulatedBus: @unchecked Sendable {  // holds: never changes, and th
     }
 
     deinit { strengths.cancel() }
+
+    /// Sends the next notification of a recording: of the first device that has one for a central.
+    func replayNext() -> Bool { recorded.contains { $0.replayNext() } }
+
+    /// Calls `body` on the main queue for each request that a recording does not have: what happened, of which device.
+    func onDeviation(_ body: @escaping @Sendable (_ device: String, _ text: String) -> Void) {
+        simulator.onEvent { event in
+            let words = event.split(separator: " ", maxSplits: 2)
+            guard words.count == 3, words[1] == "deviates" else { return }
+            DispatchQueue.main.async { body(String(words[0]), String(words[2])) }
+        }
+    }
+
+    /// Two recordings of one device are two devices: the second one has another address.
+    private static func replayed(_ recordings: [Recording], _ pace: ReplayPace) -> [VirtualPeripheral] {
+        var taken: Set<String> = []
+        return recordings.enumerated().map { index, recording in
+            var address = recording.address
+            if address == nil || !taken.insert(address ?? "").inserted {
+                address =
+                    "F0:5E:00:00:\([UInt8(truncatingIfNeeded: index >> 8)].hex):\([UInt8(truncatingIfNeeded: index)].hex)"
+            }
+            return VirtualPeripheral(recording: recording, address: address, pace: pace)
+        }
+    }
 
     private static let heartAddress = VirtualPeripheral.heartRateSensor().address
 
@@ -74,6 +103,7 @@ final class SimulatedBus: @unchecked Sendable {  // holds: never changes, and th
         case .card: [SimulatedCard.peripheral()]
         case .examples: [SimulatedHeart.peripheral(heartAddress)] + SimulatedExamples.devices
         case .phone, .twoAdapters, .subscriber: []
+        case .recordings(let recordings, let pace): replayed(recordings, pace)
         case .crowd(let size):
             [SimulatedHeart.peripheral(heartAddress), .sampleDevice()]
                 + SimulatedNeighbour.all.prefix(size).enumerated().map { $1.peripheral(number: $0) }

@@ -63,6 +63,10 @@ import Testing
         "scan": (["--simulated", "--duration", "1"], "Simulated Heart\tHeart Rate, Battery", #""event":"discovered""#),
         "heart-rate": (["--simulated", "--count", "2"], " bpm   RR ", #""event":"measurement""#),
         "inspect": (["--simulated", "F0:F1:F2:00:00:01"], "Body Sensor Location", #""event":"characteristic""#),
+        "record": (
+            ["F0:F1:F2:00:00:01", "--simulated", "--seconds", "1", "--values", "-o", "FOLDER/r.json"], "Recorded ",
+            #""event":"recorded""#
+        ),
         "state": (["--directory", "FOLDER"], "Nothing is preserved.", ""),
         "peripheral heart-rate": (
             ["--simulated", "--duration", "3"], "A central has subscribed", #""event":"subscribed""#
@@ -76,7 +80,7 @@ import Testing
     ]
     private static let names = CommandSpec.all.map(\.name)
 
-    // Slow: eleven programs in turn, whose simulated BlueZ has real times: two seconds for the end of each link.
+    // Slow: twelve programs in turn, whose simulated BlueZ has real times: two seconds for the end of each link.
     @Test("each command does its work, for people and for programs", arguments: names)
     func works(_ name: String) async throws {
         guard let work = Self.work[name] else {
@@ -409,6 +413,34 @@ import Testing
         ] {
             try await eventually("\(part): \(found())", within: 4 * world_deadline) { found().contains(part) }
         }
+    }
+
+    // Slow: two programs of the demo, of which one connects to the other: BlueZ's two seconds for the end of a link.
+    @Test("a capture becomes a recording, which another program replays; several devices in one are listed")
+    func recordsCapture() async throws {
+        let (capture, recording) = (folder.path + "/a.btsnoop", folder.path + "/pulse.json")
+        try Data(CaptureBuilder.session(.uart)).write(to: URL(fileURLWithPath: capture))
+        let made = try await demo(["record", "--from", capture, "-o", recording, "--json"])
+        #expect(made.status == 0 && made.output.contains(#""notifications":2,"writes":1,"unexplained":0"#), "\(made)")
+
+        let (process, said) = try start(["simulate", recording, "--pace", "2", "--json"], "simulate")
+        defer { killAndWait(process) }
+        try await eventually("it has an address", within: 4 * world_deadline) { said().contains("}\n") }
+        let bus = String(
+            try #require(said().components(separatedBy: #""address":""#).last?.prefix { $0 != "\"" }))
+        let measured = try await demo(["heart-rate", "--count", "1", "--json"], bus: bus)
+        #expect(measured.status == 0 && measured.output.contains(#""heartRate":72"#), "\(measured)")
+        let seen = try await demo(["inspect", CaptureBuilder.peerAddress], bus: bus)
+        #expect(seen.status == 0 && seen.output.contains("Pulse"), "\(seen)")
+
+        var crowd = CaptureBuilder(.uart)
+        for number in UInt8(1)...2 { crowd.advertises([2, 0x0A, 4], from: [number, 0, 0, 0, 0, 0xC0]) }
+        try Data(crowd.bytes).write(to: URL(fileURLWithPath: capture))
+        let listed = try await demo(["record", "--from", capture, "-o", recording])
+        #expect(listed.status == 1 && listed.output.contains("C0:00:00:00:00:02"), "\(listed)")
+        #expect(listed.errors.contains("which of these 2 devices?"), "\(listed)")
+        let chosen = try await demo(["record", "C0:00:00:00:00:02", "--from", capture, "-o", recording])
+        #expect(chosen.status == 0 && chosen.output.contains("1 advertisement, 0 services"), "\(chosen)")
     }
 
     // Only a write noticed that the reader was gone, and these two have nothing to write after a while.
