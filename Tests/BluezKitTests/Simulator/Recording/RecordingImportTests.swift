@@ -156,7 +156,7 @@ import Testing
         #expect(reason("a", head + [0, 0, 0, 1]).contains("the datalink type 1, and not of 1001, 1002 or 2001"))
         #expect(reason("a", head).contains("it is not a btsnoop capture"))
         #expect(reason("cache", Array(Self.cache.utf8)).contains("address of the device must be the name of the file"))
-        #expect(reason(cachePath, Array((Self.cache + "\n0040=28:zz").utf8)).contains("line 14 is not an attribute"))
+        #expect(reason(cachePath, Array((Self.cache + "\n0040=28:zz").utf8)).contains("line 15 is not an attribute"))
     }
 
     @Test("mutated captures and caches are refused or read, and what is read can be written and replayed")

@@ -55,9 +55,9 @@ import Testing
                 return (value as? [Any] ?? []).reduce(into: []) { $0.formUnion(keys(ofSchema: $1)) }
             }
             return object.reduce(into: Set<String>()) { found, member in
-                if member.key == "properties", let names = member.value as? [String: Any] {
-                    found.formUnion(names.keys)
-                }
+                // A characteristic has a key with this name as well.
+                let names = member.key == "properties" ? member.value as? [String: [String: Any]] : nil
+                found.formUnion((names ?? [:]).keys)
                 found.formUnion(keys(ofSchema: member.value))
             }
         }
@@ -102,7 +102,8 @@ import Testing
             reason(#"{"version":1,"advertisements":[{"time":2},{"time":1}]}"#)
                 .hasPrefix("advertisements[1]: a time is neither negative"))
         #expect(reason(#"{"version":1,"advertisements":[{"time":"2"}]}"#).hasPrefix("advertisements[0].time:"))
-        #expect(reason(#"{"version":1,"services":[\#(String(repeating: #"{"uuid":"180D"},"#, count: 20_000))]}"#) != "")
+        let many = String(repeating: #"{"uuid":"180D"},"#, count: 20_000) + #"{"uuid":"180F"}"#
+        #expect(reason(#"{"version":1,"services":[\#(many)]}"#) == "services: there are more than 20000 attributes")
         let long = String(repeating: "00", count: 253)
         #expect(reason(#"{"version":1,"advertisements":[{"time":0,"manufacturerData":["4c00\#(long)"]}]}"#) != "")
     }
