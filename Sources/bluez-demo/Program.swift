@@ -4,8 +4,7 @@ import Glibc
 
 /// The process: its signals and its exit.
 enum Program {
-    /// That of the package. It stands here and in CHANGELOG.md, and `scripts/check-sources` compares the two.
-    static let version = "0.9.0"
+    static let version = bluezKitVersion
 
     /// The running command. Used only on the main queue.
     private nonisolated(unsafe) static var command: (any Command)?
@@ -22,7 +21,8 @@ enum Program {
         // the user has asked for is not done.
         BluezKitLog.handler = { level, text in
             let isRefusal = level == .warning && (text.contains("cannot be ") || text.contains("keeper"))
-            if preserves, isRefusal || text.contains("Preservation is disabled") {
+            let isOfTrace = text.hasPrefix("BLUEZKIT_TRACE")
+            if isOfTrace || preserves && (isRefusal || text.contains("Preservation is disabled")) {
                 DispatchQueue.main.async { Self.output?.complain(text) }
             } else if level == .misuse || BluezKitLog.level == .debug {
                 BluezKitLog.writeToStandardError(level, text)
