@@ -56,7 +56,7 @@ package struct RestorationPlan: Codable, Equatable, Sendable {
     package let scan: ScanRequest?
     package let items: [Item]
     /// The services to publish again, because BlueZ withdraws them with the process and ends the subscriptions to them.
-    package let services: [Snapshot.LocalService]
+    package var services: [Snapshot.LocalService]
     /// The advertisement to start again.
     package let advertisement: AdvertisementRequest?
     /// The L2CAP channels to publish again, because the kernel withdraws them with the process.

@@ -134,6 +134,18 @@ enum Decoders {
         reader.end()
     }
 
+    /// A trace, in pieces of any length.
+    static func trace(_ bytes: UnsafeBufferPointer<UInt8>) {
+        guard let first = bytes.first else { return }
+        var reader = TraceReader()
+        var rest = Data(bytes.dropFirst())[...]
+        while !rest.isEmpty {
+            for item in reader.read(rest.prefix(Int(first) + 1)) { _ = try? item.get().place.seconds.rounded() }
+            rest = rest.dropFirst(Int(first) + 1)
+        }
+        _ = reader.end()
+    }
+
     /// Values of the standard characteristics. A value that was read, written and read again is the same.
     static func profiles(_ bytes: UnsafeBufferPointer<UInt8>) {
         let data = Data(bytes)

@@ -15,7 +15,7 @@ typealias Target = @Sendable (UnsafeBufferPointer<UInt8>) -> Void
 
 let targets: KeyValuePairs<String, Target> = [
     "message": Decoders.message, "advertisement": Decoders.advertisement, "attributes": Decoders.attributes,
-    "border": Decoders.border, "keeper": Decoders.keeper,
+    "border": Decoders.border, "keeper": Decoders.keeper, "trace": Decoders.trace,
     "profiles": Decoders.profiles, "state": Decoders.state, "text": Decoders.text, "stream": Decoders.stream,
     "recording": Recordings.file, "capture": Recordings.capture, "cache": Recordings.cache,
     "bus": FuzzedWorld.play,

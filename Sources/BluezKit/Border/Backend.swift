@@ -3,7 +3,7 @@ import Foundation
 /// What carries out what the app asks of one manager, and reports to its mirror: the core in this process, or a
 /// keeper's. Any thread.
 protocol Backend<Request, Event>: AnyObject, Sendable {
-    associatedtype Request
+    associatedtype Request: Codable & Sendable
     associatedtype Event
 
     /// - Parameter generation: That of Bluetooth or of services, as far as the app knows, for what their end undoes.
@@ -18,10 +18,16 @@ protocol Backend<Request, Event>: AnyObject, Sendable {
     var timing: BlueZTiming { get }
     /// Whether it is a keeper's, and continues when this process has died: what is preserved has its numbers.
     var isKept: Bool { get }
+    /// Tells the version of BlueZ, on any thread; nothing where it is not known. For a trace.
+    func daemonVersion(_ answer: @escaping @Sendable (String) -> Void)
+    /// What writes down what a channel's streams move; nil: nothing does.
+    func channelTrace(_ number: UInt32) -> ChannelTrace?
 }
 
 extension Backend {
     func send(_ request: Request) { send(request, generation: nil) }
+    func daemonVersion(_ answer: @escaping @Sendable (String) -> Void) {}
+    func channelTrace(_ number: UInt32) -> ChannelTrace? { nil }
 }
 
 /// That of a central manager.

@@ -105,7 +105,7 @@ extension CodingUserInfoKey {
     fileprivate static let descriptors = CodingUserInfoKey(rawValue: "org.bluezkit.descriptors")!
 }
 
-/// The socket of a channel. Its descriptor goes beside the message.
+/// The socket of a channel. Its descriptor goes beside the message; a trace has none.
 struct PassedSocket: Codable, Sendable {
     let socket: ChannelSocket
 
@@ -113,6 +113,10 @@ struct PassedSocket: Codable, Sendable {
 
     init(from decoder: any Decoder) throws {
         let index = try decoder.singleValueContainer().decode(Int.self)
+        if index == -1, decoder.userInfo[.descriptors] == nil {
+            socket = ChannelSocket(descriptor: -1)
+            return
+        }
         guard let descriptors = decoder.userInfo[.descriptors] as? Descriptors,
             descriptors.list.indices.contains(index), descriptors.list[index] >= 0
         else { throw decoder.corrupted("there is no descriptor \(index)") }
@@ -121,13 +125,14 @@ struct PassedSocket: Codable, Sendable {
     }
 
     func encode(to encoder: any Encoder) throws {
+        var container = encoder.singleValueContainer()
+        guard let descriptors = encoder.userInfo[.descriptors] as? Descriptors else { return try container.encode(-1) }
         let duplicate = fcntl(socket.descriptor, F_DUPFD_CLOEXEC, 0)
-        guard duplicate >= 0, let descriptors = encoder.userInfo[.descriptors] as? Descriptors else {
+        guard duplicate >= 0 else {
             throw EncodingError.invalidValue(
                 socket.descriptor, .init(codingPath: encoder.codingPath, debugDescription: "it cannot be duplicated"))
         }
         descriptors.list.append(duplicate)
-        var container = encoder.singleValueContainer()
         try container.encode(descriptors.list.count - 1)
     }
 }

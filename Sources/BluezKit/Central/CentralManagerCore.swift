@@ -216,6 +216,10 @@ final class CentralManagerCore: CentralBackend, EventSource, Recipient, @uncheck
     var timing: BlueZTiming { central.bus.timing }
     var isKept: Bool { false }
 
+    func daemonVersion(_ answer: @escaping @Sendable (String) -> Void) {
+        central.bus.run { [self] in if let version = central.adapter.daemon.version { answer(version.description) } }
+    }
+
     static func outlivesManager(_ event: CentralEvent) -> Bool { event.outlivesManager }
 
     func deliver(_ events: [CentralEvent]) { receive(BorderFormat.passed(events)) }

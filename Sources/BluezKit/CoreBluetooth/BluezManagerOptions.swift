@@ -159,6 +159,21 @@ extension Session.Key {
     }
 }
 
+extension ManagerTrace {
+    /// Nil: there is no trace, which is all that is looked at then.
+    static func make(
+        _ role: Snapshot.Role, _ key: Session.Key, _ identifier: String?, isKept: Bool
+    ) -> ManagerTrace? {
+        TraceFile.shared.map { file in
+            ManagerTrace(
+                file,
+                TraceManager(
+                    role: role, address: key.address.rawValue, adapter: key.adapter?.text, identifier: identifier,
+                    isKept: isKept))
+        }
+    }
+}
+
 /// Manager option: the ``CallbackPlace`` for callbacks, which comes before the queue. Set by the initializers of other
 /// modules of this package: a designated initializer that apps do not see would keep their subclasses from inheriting
 /// the others.

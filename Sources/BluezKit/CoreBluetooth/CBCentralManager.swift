@@ -131,9 +131,11 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
         var hello = KeeperHello(.central, identifier: identifier, options: options, book, preserved)
         hello?.central = configuration
         let key = Session.Key(options: options)
-        let start: () -> Void
-        (backend, start) = CentralSide.backend(
-            hello, book?.path, key, configuration, preserved, place, mirror.receive)
+        let trace = ManagerTrace.make(.central, key, identifier, isKept: hello != nil)
+        let (backend, start) = CentralSide.backend(
+            hello, book?.path, key, configuration, preserved, place,
+            trace?.receiving(mirror.receive) { .centralEvent($0) } ?? mirror.receive)
+        self.backend = trace?.tracing(backend) ?? backend
         super.init(state: .unknown)
         self.delegate = delegate
         mirror.manager = self

@@ -113,7 +113,8 @@ extension CBPeripheral {
     func opened(_ number: UInt32, _ psm: CBL2CAPPSM, _ socket: ChannelSocket) {
         let (backend, identity) = (backend, identity)
         let ended = { @Sendable in backend.send(.channelEnded(number, identity)) }
-        guard let endpoint = ChannelEndpoint(socket, backend.timing.channel, onEnd: ended) else {
+        let trace = backend.channelTrace(number)
+        guard let endpoint = ChannelEndpoint(socket, backend.timing.channel, trace: trace, onEnd: ended) else {
             ended()
             delegate?.peripheral(self, didOpen: nil, error: SocketFailure(.make, EMFILE).error)
             return

@@ -122,9 +122,11 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
         var hello = KeeperHello(.peripheral, identifier: identifier, options: options, book, preserved)
         hello?.peripheral = configuration
         let key = Session.Key(options: options)
-        let start: () -> Void
-        (backend, start) = PublishSide.backend(
-            hello, book?.path, key, configuration, preserved, place, mirror.receive)
+        let trace = ManagerTrace.make(.peripheral, key, identifier, isKept: hello != nil)
+        let (backend, start) = PublishSide.backend(
+            hello, book?.path, key, configuration, preserved, place,
+            trace?.receiving(mirror.receive) { .peripheralEvent($0) } ?? mirror.receive)
+        self.backend = trace?.tracing(backend) ?? backend
         super.init(state: .unknown)
         self.delegate = delegate
         mirror.manager = self

@@ -268,7 +268,8 @@ final class PublishMirror: @unchecked Sendable {
         _ manager: CBPeripheralManager
     ) {
         let backend = manager.backend
-        guard let endpoint = ChannelEndpoint(socket, backend.timing.channel, onEnd: {}) else {
+        let trace = backend.channelTrace(number)
+        guard let endpoint = ChannelEndpoint(socket, backend.timing.channel, trace: trace, onEnd: {}) else {
             return backend.send(.channelReleased(number))
         }
         shared.withLock { $0.channels[number] = OpenChannel(psm: psm, endpoint: endpoint) }

@@ -40,11 +40,16 @@ final class ChannelEndpoint: @unchecked Sendable {  // holds: what changes is un
     /// The end of the channel, once. On any thread.
     private let onEnd: @Sendable () -> Void
     private let closing: BlueZTiming.Channel
+    /// Gets what the streams move; nil: nothing does.
+    private let trace: ChannelTrace?
 
     /// Nil: no descriptor is left to watch the socket with.
-    init?(_ socket: ChannelSocket, _ closing: BlueZTiming.Channel, onEnd: @escaping @Sendable () -> Void) {
+    init?(
+        _ socket: ChannelSocket, _ closing: BlueZTiming.Channel, trace: ChannelTrace? = nil,
+        onEnd: @escaping @Sendable () -> Void
+    ) {
         guard let monitor = ChannelMonitor.shared() else { return nil }
-        (self.monitor, self.closing, self.onEnd) = (monitor, closing, onEnd)
+        (self.monitor, self.closing, self.trace, self.onEnd) = (monitor, closing, trace, onEnd)
         shared = Protected(Shared(socket: socket))
         ticket = monitor.add(socket.descriptor, self)
         guard ticket != nil else { return nil }
@@ -156,12 +161,15 @@ final class ChannelEndpoint: @unchecked Sendable {  // holds: what changes is un
 
     /// - Returns: The number of bytes; 0 at the end; -1 if the stream is not open.
     func read(into buffer: UnsafeMutableRawBufferPointer) -> Int {
-        transfer(.input) { $0.read(into: buffer) }
+        let count = transfer(.input) { $0.read(into: buffer) }
+        if let trace, count > 0 { trace(.input, UnsafeRawBufferPointer(rebasing: buffer.prefix(count))) }
+        return count
     }
 
     /// - Returns: The number of bytes; -1 if the stream is not open, or the channel has ended.
     func write(_ buffer: UnsafeRawBufferPointer) -> Int {
         let count = transfer(.output) { $0.write(buffer) }
+        if let trace, count > 0 { trace(.output, UnsafeRawBufferPointer(rebasing: buffer.prefix(count))) }
         return count == 0 && !buffer.isEmpty ? -1 : count
     }
 

@@ -104,6 +104,10 @@ final class PeripheralManagerCore: PublishBackend, EventSource, Recipient, @unch
     var timing: BlueZTiming { bus.timing }
     var isKept: Bool { false }
 
+    func daemonVersion(_ answer: @escaping @Sendable (String) -> Void) {
+        bus.run { [self] in if let version = role.adapter.daemon.version { answer(version.description) } }
+    }
+
     static func outlivesManager(_ event: PublishEvent) -> Bool { false }
 
     func deliver(_ events: [PublishEvent]) { receive(BorderFormat.passed(events)) }

@@ -99,6 +99,13 @@ public enum BluezKitLog {
         return "[CoreBluetooth] \(level == .misuse ? "API MISUSE: " : "")\(text)\n"
     }
 
+    /// Where each line goes as well, whatever the handler is. For a trace.
+    static func copyLines(to receiver: @escaping Handler) { copy.withLock { $0 = Current(handler: receiver) } }
+
+    fileprivate static func copyLine(_ level: Level, _ text: String) { copy.withLock { $0 }?.handler(level, text) }
+
+    private static let copy = Mutex<Current?>(nil)
+
     fileprivate static let leastLevel = Atomic<Int>(
         (environment("BLUEZKIT_LOG") == "debug" ? Level.debug : .warning).rawValue)
 
@@ -145,6 +152,8 @@ package enum Log {
         guard isOn(level) else { return }
         let limit = BluezKitLog.lengthLimit
         let isLong = text.utf8.count > limit
-        BluezKitLog.handler(level, isLong ? String(decoding: text.utf8.prefix(limit - 6), as: UTF8.self) + "…" : text)
+        let line = isLong ? String(decoding: text.utf8.prefix(limit - 6), as: UTF8.self) + "…" : text
+        BluezKitLog.copyLine(level, line)
+        BluezKitLog.handler(level, line)
     }
 }
