@@ -68,6 +68,8 @@ do {
         run(common) { NotificationsCommand(options, common: common, output: $0) }
     case .ladder(let options, let common):
         run(common) { LadderCommand.make(options, common: common, output: $0) }
+    case .trace(let options, let common):
+        run(common) { TraceCommand(options, output: $0) }
     case .simulate(let options, let common):
         run(common) { (output) throws(CardFile.Failure) in try SimulateCommand(options, output: output) }
     }

@@ -243,9 +243,26 @@ extension CommandSpec {
             the published figures. Docs/THROUGHPUT.md has the arithmetic.
             """)
 
+    static let trace = CommandSpec(
+        name: "trace", summary: "show what a program has asked of the library and heard from it, as a timeline",
+        operand: "FILE",
+        options: [
+            OptionSpec(
+                name: "--device", value: "DEVICE",
+                help: "only what is about this one, by its identifier or Bluetooth address"),
+            OptionSpec(name: "--manager", value: "N", help: "only this manager, by its number in the timeline"),
+            OptionSpec(name: "--from", value: "SECONDS", help: "only from this time of the timeline on"),
+            OptionSpec(name: "--to", value: "SECONDS", help: "only up to this time of the timeline"),
+            json, help,
+        ],
+        notes: """
+            BLUEZKIT_TRACE=FILE in the environment makes any program that uses BluezKit write FILE, which contains values
+            and addresses: with BLUEZKIT_TRACE_VALUES=0, no values. An arrow to the right is a call of the app, one to the
+            left a callback. The last lines say why links ended, which answers took longest, and which are missing.
+            """)
+
     static let all = [
         scan, heartRate, inspect, record, state, virtualHeartRate, cardShare, cardReceive, transferSend,
-        transferReceive,
-        notifications, ladder, doctor, simulate,
+        transferReceive, notifications, ladder, trace, doctor, simulate,
     ]
 }

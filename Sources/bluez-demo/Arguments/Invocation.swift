@@ -23,6 +23,7 @@ enum Invocation: Equatable {
     case transfer(TransferOptions, CommonOptions)
     case notifications(NotificationsOptions, CommonOptions)
     case ladder(LadderOptions, CommonOptions)
+    case trace(TraceOptions, CommonOptions)
 
     /// - Parameter arguments: Without the name of the program.
     init(_ arguments: [String]) throws(UsageError) {
@@ -80,6 +81,7 @@ enum Invocation: Equatable {
         case "transfer receive": self = .transfer(try TransferOptions(parsed, isSending: false), common)
         case "notifications": self = .notifications(try NotificationsOptions(parsed), common)
         case "ladder": self = .ladder(try LadderOptions(parsed), common)
+        case "trace": self = .trace(try TraceOptions(parsed), common)
         default: self = .simulate(try SimulateOptions(parsed), common)
         }
     }
@@ -354,27 +356,6 @@ struct NotificationsOptions: Equatable {
         }
         count = try parsed.count("--count")
         timeout = try parsed.seconds("--timeout")
-    }
-}
-
-struct LadderOptions: Equatable {
-    /// Whether this is the peer that the rungs are run against.
-    var isPeer: Bool
-    /// For each rung.
-    var seconds: Double
-    /// In seconds.
-    var timeout: Double?
-
-    init(_ parsed: ParsedArguments) throws(UsageError) {
-        isPeer = parsed.has(OptionSpec(name: "--peer", help: ""))
-        seconds = try parsed.seconds("--seconds") ?? 5
-        timeout = try parsed.seconds("--timeout")
-        if isPeer, parsed.has(CommandSpec.simulated) {
-            throw parsed.error("--simulated needs no peer")
-        }
-        if parsed.first("--seconds") != nil, isPeer || parsed.has(CommandSpec.simulated) {
-            throw parsed.error("--seconds is for the end that measures; --peer serves, and --simulated calculates")
-        }
     }
 }
 

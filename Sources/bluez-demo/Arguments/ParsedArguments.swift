@@ -63,10 +63,12 @@ struct ParsedArguments: Equatable {
     func first(_ name: String) -> String? { values[name]?.first }
 
     /// A positive number of seconds.
-    func seconds(_ name: String) throws(UsageError) -> Double? {
+    /// - Parameter orZero: Whether it may be 0.
+    func seconds(_ name: String, orZero: Bool = false) throws(UsageError) -> Double? {
         guard let text = first(name) else { return nil }
-        guard let seconds = Double(text), seconds.isFinite, seconds > 0, seconds <= 1e9 else {
-            throw error("\(name) needs a number of seconds above 0 and up to 1000000000, not '\(text)'")
+        guard let seconds = Double(text), seconds.isFinite, seconds > 0 || orZero && seconds == 0, seconds <= 1e9 else {
+            let range = orZero ? "from 0" : "above 0 and up"
+            throw error("\(name) needs a number of seconds \(range) to 1000000000, not '\(text)'")
         }
         return seconds
     }

@@ -43,6 +43,8 @@ enum DemoEvent: Equatable {
     case recorded(RecordingSummary)
     case captured(RecordingSummary)
     case deviation(device: String, String)
+    case traced(TraceReport)
+    case traceSummary(TraceSummary)
     case error(String)
 
     var json: JSONValue {
@@ -114,6 +116,8 @@ enum DemoEvent: Equatable {
         case .captured(let summary): summary.capturedJSON
         case .deviation(let device, let text):
             ["event": "deviation", "device": .string(device), "request": .string(text)]
+        case .traced(let report): report.json
+        case .traceSummary(let summary): summary.json
         case .error(let message): ["event": "error", "message": .string(message)]
         }
     }

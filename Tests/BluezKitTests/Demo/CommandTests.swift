@@ -9,10 +9,15 @@ import Testing
 @Suite struct CommandTests {
     private let folder: TemporaryDirectory
     private static let card = "BEGIN:VCARD\nFN:Ada\nEND:VCARD\n"
+    private static let trace = #"""
+        {"wall":1,"clock":1,"process":7,"manager":1,"message":{"centralRequest":{"_0":{"request":{"endScan":{}}}}}}
+
+        """#
 
     init() throws {
         folder = try TemporaryDirectory()
         try Self.card.write(toFile: folder.path + "/a.vcf", atomically: true, encoding: .utf8)
+        try Self.trace.write(toFile: folder.path + "/trace", atomically: true, encoding: .utf8)
     }
 
     private static let program = URL(fileURLWithPath: Probe.path).deletingLastPathComponent().path + "/bluez-demo"
@@ -75,6 +80,7 @@ import Testing
         "card receive": (["--simulated"], "BEGIN:VCARD", #""event":"received""#),
         "notifications": (["--simulated", "--count", "1"], "Ada Lovelace", #""event":"notification""#),
         "ladder": (["--simulated"], "L2CAP", #""event":"rung""#),
+        "trace": (["FOLDER/trace"], "0.000  1 -> stopScan", #""name":"stopScan""#),
         "doctor": ([], "Bluetooth is usable. Next: bluez-demo scan", #""event":"verdict","usable":true"#),
         "simulate": (["--list"], "two-adapters: ", #""event":"scenario""#),
     ]

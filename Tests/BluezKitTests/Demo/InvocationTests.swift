@@ -161,6 +161,20 @@ import Testing
         #expect(options.discard == "mine" && options.directory == "/x" && common.isJSON)
     }
 
+    @Test("a trace is shown in whole, or what is about a device, a manager or a time")
+    func readsTrace() throws {
+        guard case .trace(let all, _) = try parse("trace a.trace"),
+            case .trace(let some, let common) = try parse(
+                "trace --device F0:F1:F2:00:00:01 --manager 2 --from 0 --to 1.5 a.trace --json")
+        else {
+            Issue.record("not trace")
+            return
+        }
+        #expect(all.file == "a.trace" && all.device == nil && all.manager == nil && all.from == nil && all.to == nil)
+        #expect(some.file == "a.trace" && some.device == DeviceName("F0:F1:F2:00:00:01") && some.manager == 2)
+        #expect(some.from == 0 && some.to == 1.5 && common.isJSON)
+    }
+
     @Test("with a keeper there is a restore identifier; it starts this program, or a unit")
     func readsKeeper() throws {
         func options(_ line: String) throws -> HeartRateOptions? {
@@ -246,6 +260,16 @@ import Testing
         ("state mine", "state does not take 'mine'"),
         ("state --simulated", "state has no option --simulated; it needs no Bluetooth"),
         ("simulate --simulated", "simulate has no option --simulated; it needs no Bluetooth"),
+        ("trace", "show which trace? A program writes one with BLUEZKIT_TRACE=FILE"),
+        ("trace a b", "trace takes one file"),
+        ("trace a --simulated", "trace has no option --simulated; it needs no Bluetooth"),
+        ("trace a --manager 0", "--manager needs a number from 1 to \(Int.max), not '0'"),
+        ("trace a --from -1", "--from needs a number of seconds from 0 to 1000000000, not '-1'"),
+        ("trace a --from 2 --to 1", "--from 2.0 is after --to 1.0"),
+        (
+            "trace a --device Heart",
+            "'Heart' is neither an identifier nor a Bluetooth address; `bluez-demo scan` shows them"
+        ),
         ("card", "card what? There is card share and card receive"),
         ("card shar", "card what? There is card share and card receive"),
         ("peripheral", "peripheral what? There is peripheral heart-rate"),
