@@ -36,6 +36,7 @@ DOCUMENTS = {
         ('Docs/GLOSSARY.md', 'glossary', 'Glossary'),
         ('Docs/DEMO.md', 'demo', 'bluez-demo'),
         ('Docs/RECORDING.md', 'recording', 'Recordings of devices'),
+        ('Docs/TRACE.md', 'trace', 'Traces'),
         ('Examples/README.md', 'examples', 'Examples'),
     ],
     'Background': [
