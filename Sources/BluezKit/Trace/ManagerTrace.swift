@@ -78,6 +78,7 @@ private final class TracedBackend<Base: Backend>: Backend {
         base.release()
     }
 
+    func die() { base.die() }
     var timing: BlueZTiming { base.timing }
     var isKept: Bool { base.isKept }
     func daemonVersion(_ answer: @escaping @Sendable (String) -> Void) { base.daemonVersion(answer) }

@@ -91,11 +91,11 @@ import Testing
     @Test("a program that is killed leaves a trace that can be read, up to its last callback")
     func killed() async throws {
         let simulator = try await Simulator()
-        simulator.add(VirtualPeripheral.heart())
+        simulator.add(VirtualPeripheral.heartRateSensor())
         let output = open("/dev/null", O_WRONLY | O_CLOEXEC)
         defer { close(output) }
         for beats in [1, 2] {
-            let process = try spawn(
+            let process = try spawnChild(
                 ["/usr/bin/env", bus(simulator), "BLUEZKIT_TRACE=\(place.path)", Self.program, "heart-rate", "--json"],
                 output: output)
             do {

@@ -24,6 +24,7 @@ import Testing
         var isKept: Bool { false }
         func daemonVersion(_ answer: @escaping @Sendable (String) -> Void) { answer("5.66") }
         func release() { note("release") }
+        func die() { note("die") }
     }
 
     private final class CentralCore: Core, CentralBackend, @unchecked Sendable {  // holds: likewise
