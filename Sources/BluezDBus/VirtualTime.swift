@@ -171,7 +171,7 @@ package final class VirtualTime: Sendable {
             while pending.load(ordering: .sequentiallyConsistent) > 0, .now < limit {
                 try? await Task.sleep(for: .microseconds(20))
             }
-            if quietRounds == 1 { await threadsWait() }
+            if quietRounds == 1 { threadsWait(until: limit) }
             let now = activity.load(ordering: .sequentiallyConsistent)
             (seen, quietRounds) = (now, now == seen ? quietRounds + 1 : 0)
             guard .now < limit else { return Self.reportUnrest() }
@@ -197,12 +197,21 @@ package final class VirtualTime: Sendable {
     }
 
     /// Waits until all other threads of this process wait: what runs in them, as a task of the app, may lead to more.
-    /// Tests that run beside this one never end that way, so it takes 20 ms at most.
-    private func threadsWait() async {
-        let limit = ContinuousClock.now + .milliseconds(20)
-        while Self.otherThreadsRun(), .now < limit {
-            try? await Task.sleep(for: .microseconds(50))
+    /// Tests that run beside this one never wait all at a time, so it ends when the others have used the processor for
+    /// 20 ms. That is not time that passes: on a busy machine a thread may have to wait for the processor.
+    private func threadsWait(until limit: ContinuousClock.Instant) {
+        let start = Self.usedByOthers
+        while Self.otherThreadsRun(), Self.usedByOthers - start < 20_000_000, .now < limit { usleep(50) }
+    }
+
+    /// The processor time of the other threads, in nanoseconds.
+    private static var usedByOthers: Int {
+        func used(_ clock: clockid_t) -> Int {
+            var time = timespec()
+            clock_gettime(clock, &time)
+            return Int(time.tv_sec) * 1_000_000_000 + Int(time.tv_nsec)
         }
+        return used(CLOCK_PROCESS_CPUTIME_ID) - used(CLOCK_THREAD_CPUTIME_ID)
     }
 
     private static func otherThreadsRun() -> Bool {

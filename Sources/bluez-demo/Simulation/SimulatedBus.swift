@@ -44,9 +44,9 @@ final class SimulatedBus: @unchecked Sendable {  // holds: never changes, and th
         let devices = Self.devices(of: scenario)
         for device in devices { simulator.add(device) }
         if case .recordings = scenario { recorded = devices } else { recorded = [] }
-        // Recordings have strengths of their own.
-        let wavering = recorded.isEmpty ? devices : []
-        devices.first { $0.address == Self.heartAddress }?.notifyRepeatedly(
+        // Recordings have values and strengths of their own, and maybe the address of a device that is made here.
+        let made = recorded.isEmpty ? devices : []
+        made.first { $0.address == Self.heartAddress }?.notifyRepeatedly(
             "2A37", every: .milliseconds(scenario == .counter ? 100 : 900),
             value: scenario == .counter ? SimulatedHeart.numbered : SimulatedHeart.measurement)
         if case .crowd(let size) = scenario, size > SimulatedNeighbour.all.count {
@@ -59,7 +59,7 @@ final class SimulatedBus: @unchecked Sendable {  // holds: never changes, and th
         strengths = DispatchSource.makeTimerSource()
         strengths.schedule(deadline: .now(), repeating: 0.5)
         strengths.setEventHandler {
-            for (index, device) in wavering.enumerated() {
+            for (index, device) in made.enumerated() {
                 let middle = -45 - 6 * (index % 8)
                 device.rssi = Int16(min(max(Int(device.rssi) + .random(in: -3...3), middle - 8), middle + 8))
             }

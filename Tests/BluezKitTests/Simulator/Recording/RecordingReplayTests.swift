@@ -68,6 +68,17 @@ import Testing
         #expect(world.device.deviationCount == 0)
     }
 
+    @Test("what the recording computer wrote on its own, to the Generic Attribute service, is not awaited from the app")
+    func genericAttribute() async throws {
+        var recording = Self.recording
+        recording.services.append(.init("1801", [.init("2B29", [.read, .write])]))
+        recording.writes = [.init(time: 0.2, characteristic: "1801/2B29", value: [5])]
+        let world = try await World(.faster(10), recording)
+        try await world.central.subscribe("2A37")
+        try await world.notified("03")
+        #expect(world.values == ["01", "02", "03"])
+    }
+
     @Test("a write that was not recorded is accepted and counted, and what waits for one follows")
     func deviates() async throws {
         let world = try await World()
