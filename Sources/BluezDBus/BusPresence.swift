@@ -15,7 +15,7 @@ struct BusPresence {
     /// What waits for that.
     var settled: [() -> Void] = []
 
-    /// What is to be sent when it goes on (``Connection/stop()``); nil: it is not stopped.
+    /// What is to be sent when it continues (``Connection/stop()``); nil: it is not stopped.
     var held: [() -> Void]?
     var isStopped: Bool { held != nil }
 

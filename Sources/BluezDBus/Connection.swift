@@ -64,12 +64,8 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
     private let threads: WaitingThreads
     private let stream = MessageStream()
     var presence = BusPresence()
-    private var open: OpenCalls
+    var open: OpenCalls
     private var waiting = CallQueue<WaitingCall>()
-    /// Nil: real time.
-    private let time: VirtualTime?
-    /// Questions whose answers only tell that they have come, by their serial numbers.
-    private var echoes: [UInt32: () -> Void] = [:]
     var matches: [MatchRule: Int] = [:]
     var watchedNames: [String: WatchedName] = [:]
 
@@ -102,7 +98,6 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
             throw error
         }
         (self.address, self.queue, self.raw, self.loop) = (address, queue, raw, loop)
-        time = queue.virtualTime
         threads = WaitingThreads(loop, on: queue)
         open = OpenCalls(on: queue)
         open.onDue = { [weak self] in self?.failOverdueCalls() }
@@ -111,7 +106,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
             close()
             throw .limit("no thread for the connection to the bus")
         }
-        time?.join(self)
+        open.time?.join(self)
     }
 
     /// Closes the connection. Unanswered calls fail before this returns, and nothing is received any more. Harmless if
@@ -172,8 +167,6 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         unsent.forEach { dbus_message_unref($0.message) }
         let failed = open.removeAll() + unsent.map(\.completion)
         for completion in failed { completion(.failure(error)) }
-        for body in echoes.values { body() }
-        echoes = [:]
         return true
     }
 
@@ -199,7 +192,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
         } catch {
             lose(error)
         }
-        if presence.isOpen, loop.handleReaders() { time?.note() }
+        if presence.isOpen, loop.handleReaders() { open.time?.note() }
         let delivery = onTurnEnd?(threads.mayDeliver)
         if delivery != nil { threads.willDeliver() }
         guard presence.isConnected else { return .init(delivery: delivery) }
@@ -247,7 +240,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
 
     private func receive(_ message: Message) {
         guard message.header.type <= DBUS_MESSAGE_TYPE_SIGNAL else { return }  // of a later version of D-Bus
-        time?.note()
+        open.time?.note()
         if message.kind == .signal { loop.pacing.receive(1) } else { loop.pacing.keepGoing() }
         switch message.kind {
         case .signal:
@@ -261,10 +254,7 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
 
     private func finish(_ serial: UInt32, _ result: Result<Message, BusError>) {
         for body in presence.answered(serial) { body() }
-        if let body = echoes.removeValue(forKey: serial) {
-            time?.note(-1)
-            return body()
-        }
+        if let body = open.removeEcho(serial) { return body() }
         guard let call = open.remove(serial) else { return }
         sendWaiting()
         call.completion?(result)
@@ -368,18 +358,9 @@ public final class Connection: @unchecked Sendable {  // holds: all state is con
             throw .disconnected(name: Self.disconnected, message: "not connected to a bus")
         }
         var serial: UInt32 = 0
-        time?.note()
+        open.time?.note()
         guard dbus_connection_send(raw, message, &serial) != 0 else { throw .limit("out of memory") }
         return serial
-    }
-
-    /// Calls `body` when the bus has answered a question: see ``VirtualTime/settle()``, for which that is no activity.
-    func echo(_ body: @escaping () -> Void) {
-        guard presence.isOpen, !presence.isStopped, let message = try? message(for: .bus("GetId")), let serial = try? send(message) else {
-            return body()
-        }
-        time?.note(-1)
-        echoes[serial] = body
     }
 
     /// How many calls have passed their deadlines, and are not answered.

@@ -18,7 +18,15 @@ struct OpenCalls {
     var slow = Duration.seconds(10)
     var onSlow: (() -> Void)?
 
-    init(on queue: DispatchQueue) { deadlines = DeadlineTimer(queue: queue) }
+    /// Nil: real time.
+    let time: VirtualTime?
+    /// Questions whose answers only mean that they have come (``Connection/echo(_:)``), by their serial numbers.
+    private var echoes: [UInt32: () -> Void] = [:]
+
+    init(on queue: DispatchQueue) {
+        deadlines = DeadlineTimer(queue: queue)
+        time = queue.virtualTime
+    }
 
     /// Called when a call may be due: see ``due(hasInput:)``.
     var onDue: (() -> Void)? {
@@ -45,12 +53,19 @@ struct OpenCalls {
         deadlines.mustFire(by: min(due, slow))
     }
 
+    mutating func addEcho(_ serial: UInt32, _ body: @escaping () -> Void) { echoes[serial] = body }
+
+    mutating func removeEcho(_ serial: UInt32) -> (() -> Void)? {
+        echoes.isEmpty ? nil : echoes.removeValue(forKey: serial)
+    }
+
     /// It is answered.
     mutating func remove(_ serial: UInt32) -> Call? { calls.removeValue(forKey: serial) }
 
     /// - Returns: What waits for answers, in the order of the calls.
     mutating func removeAll() -> [Connection.Completion] {
-        defer { calls = [:] }
+        defer { (calls, echoes) = ([:], [:]) }
+        for body in echoes.values { body() }
         return calls.sorted { $0.key < $1.key }.compactMap(\.value.completion)
     }
 

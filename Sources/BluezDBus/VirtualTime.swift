@@ -2,7 +2,7 @@ package import Dispatch
 import Foundation
 import Synchronization
 
-/// Time that passes only as far as it is told to, for everything that uses one bus in this process: a simulator, and
+/// Time that passes only where a test lets it pass, for everything that uses one bus in this process: a simulator, and
 /// the library that talks to it. Queues have it (``Dispatch/DispatchQueue/virtualTime``), and who waits there waits for
 /// it.
 ///
@@ -76,7 +76,8 @@ package final class VirtualTime: Sendable {
     /// - Returns: A number for ``cancel(_:)``.
     @discardableResult
     package func schedule(
-        at deadline: DispatchTime, on queue: DispatchQueue?, isRoutine: Bool = false, _ body: @escaping @Sendable () -> Void
+        at deadline: DispatchTime, on queue: DispatchQueue?, isRoutine: Bool = false,
+        _ body: @escaping @Sendable () -> Void
     ) -> Int {
         activity.add(1, ordering: .sequentiallyConsistent)
         return state.withLock { state in
@@ -241,7 +242,7 @@ package final class VirtualTime: Sendable {
     }
 
     private static func reportUnrest() {
-        let text = "BluezKitSimulator: after 10 s the app is still busy with what happened last; time goes on\n"
+        let text = "BluezKitSimulator: after 10 s the app is still busy with what happened last; time continues\n"
         FileHandle.standardError.write(Data(text.utf8))
     }
 }

@@ -37,7 +37,7 @@ extension Simulator {
     }
 }
 
-/// A ``FaultPlan`` that is being carried out, by ``Simulator/run(_:on:)``. It goes on if this is released, and ends
+/// A ``FaultPlan`` that is being carried out, by ``Simulator/run(_:on:)``. It continues if this is released, and ends
 /// with the simulator.
 public final class FaultRun: @unchecked Sendable {  // holds: what changes is confined to the simulator's queue
     /// What is carried out.

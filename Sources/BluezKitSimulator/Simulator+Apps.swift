@@ -16,7 +16,7 @@ extension Simulator {
     /// - BlueZ sees what it sees when a process dies: its connection to the bus closes, and its sockets. Links stay up,
     ///   and what was published or advertised is withdrawn.
     /// - What was preserved stays as it is on the disk, and the next manager with the restore identifier gets it.
-    /// - No callback follows; one that is running goes on. Streams of L2CAP channels end.
+    /// - No callback follows; one that is running continues. Streams of L2CAP channels end.
     /// - The objects remain, and calls of their methods do nothing but log an API MISUSE. Tasks that wait for something
     ///   of a manager of CoreBluetoothAsync end when it is released.
     ///

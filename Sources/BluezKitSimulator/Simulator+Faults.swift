@@ -60,7 +60,7 @@ extension Simulator {
     }
 
     /// bluetoothd stops, as with SIGSTOP, until ``continueDaemon()``: calls are not answered, and signals are not sent.
-    /// Peripherals and the radio go on, and what they do is told afterwards.
+    /// Peripherals and the radio continue, and what they do is signalled afterwards.
     public func hangDaemon() { sync { connection?.stop() } }
 
     /// bluetoothd resumes, and handles everything that has accumulated.

@@ -3,7 +3,7 @@ import Dispatch
 
 /// The time of a simulator, of the managers on its bus, and of app code that takes a `Clock`.
 ///
-/// By default it is real. A clock that is made with ``init()`` stands still until it is told to go on, and then a day
+/// By default it is real. A clock that is made with ``init()`` stands still until a test moves it, and then a day
 /// takes as long as what happens in it:
 ///
 /// ```swift
@@ -18,7 +18,7 @@ import Dispatch
 /// Everything that waits on the bus of the simulator then waits for this clock: bluetoothd and the radio
 /// (``SimulatorTiming``; where a clock is given the default is ``SimulatorTiming/real``), time on the air, where it is
 /// calculated (``LinkModel``), and the library itself, with its pauses between connects and its time limits. What
-/// happens between two moments is finished before the clock goes on, and in the same order each time.
+/// happens between two moments is finished before the clock moves again, and in the same order each time.
 ///
 /// It does not know of other things that an app waits for, such as the network, files, `Task.sleep` or
 /// `DispatchQueue.asyncAfter`. Give such code the clock: `try await clock.sleep(for: .seconds(10))`.

@@ -121,7 +121,7 @@ public final class TestApp: Sendable {
         return try await waitForEnd(within: limit)
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until it ends on its own.
     /// - Throws: ``Failure/stillRunning`` if it has not within `limit`.
     @discardableResult
     public func waitForEnd(within limit: Duration = .seconds(20)) async throws -> Ending {

@@ -58,7 +58,9 @@ final class AdapterController {
     }
 
     /// Whether bluetoothd may report links as its own that its predecessor has left behind.
-    var mayReportStaleLinks: Bool { restarted.map { $0.later(by: bus.timing.adapter.staleLinks) > DispatchQueue.now } ?? false }
+    var mayReportStaleLinks: Bool {
+        restarted.map { $0.later(by: bus.timing.adapter.staleLinks) > DispatchQueue.now } ?? false
+    }
 
     // MARK: The connection to the bus
 

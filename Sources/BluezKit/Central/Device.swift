@@ -26,7 +26,9 @@ final class Device {
     }
 
     /// Whether it advertised within `period`.
-    func wasHeard(within period: Duration) -> Bool { lastSeen.map { $0.later(by: period) > DispatchQueue.now } ?? false }
+    func wasHeard(within period: Duration) -> Bool {
+        lastSeen.map { $0.later(by: period) > DispatchQueue.now } ?? false
+    }
 
     // MARK: What BlueZ says
 

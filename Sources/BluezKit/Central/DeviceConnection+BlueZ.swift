@@ -94,7 +94,8 @@ extension DeviceConnection {
         let isCurrent = attempt === self.attempt
         if isCurrent ? isUp : attempt === earlierAttempt {
             // Also where the bus answers in the place of a bluetoothd that has crashed.
-            result.failure == nil ? loss.attemptSucceeded(at: DispatchQueue.now) : loss.attemptFailedWhileUp(at: DispatchQueue.now)
+            result.failure == nil
+                ? loss.attemptSucceeded(at: DispatchQueue.now) : loss.attemptFailedWhileUp(at: DispatchQueue.now)
             if phase == .lost { holdLoss() }
         }
         guard isCurrent else { return }

@@ -33,7 +33,8 @@ final class PublishedAdvertisement {
             if let error = Self.lackOfInstances(in: result) { return finish(error) }
             proxy.registerAdvertisement(path) { [self] result in
                 guard let bus else { return }
-                if let name = result.failure?.name, BlueZErrorName.meansUnknownObject(name), DispatchQueue.now < deadline,
+                if let name = result.failure?.name, BlueZErrorName.meansUnknownObject(name),
+                    DispatchQueue.now < deadline,
                     core?.advertiser.isStarting(attempt) == true
                 {
                     return bus.after(bus.timing.server.advertisingRetry) { [self] in submit(proxy, until: deadline) }

@@ -78,7 +78,7 @@ final class RecordingReplay: @unchecked Sendable {  // holds: used on the simula
     init(_ recording: Recording, _ pace: ReplayPace) {
         self.pace = pace
         advertisements = recording.advertisements
-        // To the Generic Attribute service a computer or phone writes on its own, as soon as it is connected: no app does.
+        // To the Generic Attribute service a computer or phone writes on its own, when it is connected: no app does.
         let writes = recording.writes.filter { !$0.characteristic.hasPrefix("1801/") }
         let events = writes.map { ($0, true) } + recording.notifications.map { ($0, false) }
         let order = events.indices.sorted { (events[$0].0.time, $0) < (events[$1].0.time, $1) }

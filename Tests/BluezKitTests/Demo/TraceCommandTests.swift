@@ -55,7 +55,8 @@ import Testing
         }
         #expect(measured.count == 3 && traced == measured, "\(trace.output)")
         #expect(trace.lines.allSatisfy { !$0.contains("[") || $0.count <= 80 }, "\(trace.output)")
-        #expect(trace.output.contains(" BlueZ 5.66"), "it is asked for with the first request, and answers when it does")
+        #expect(
+            trace.output.contains(" BlueZ 5.66"), "it is asked for with the first request, and answers when it does")
         var rest = trace.lines[...]
         for part in [
             " bluez-demo begins: process ", " a central manager: on unix:path=",

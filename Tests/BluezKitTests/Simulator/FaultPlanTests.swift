@@ -134,7 +134,7 @@ import Testing
         #expect(try await central.read(value).get() == Data([1]))
     }
 
-    @Test("while bluetoothd hangs the world goes on, and it tells of that afterwards, in order")
+    @Test("while bluetoothd hangs the world continues, and it signals that afterwards, in order")
     func hangs() async throws {
         let (world, device, central, value) = try await connected()
         #expect(try await central.setNotify(true, value) == nil)

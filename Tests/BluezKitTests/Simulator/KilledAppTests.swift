@@ -47,7 +47,7 @@ import Testing
         withExtendedLifetime(heart) {}
     }
 
-    @Test("what happens between a kill and the next start is told by the restoration")
+    @Test("what happens between a kill and the next start is what the restoration reports")
     func lossMeanwhile() async throws {
         let (world, directory) = (try await SimulatedWorld(), try TemporaryDirectory())
         let (before, _, _) = try await connected(world, directory)
@@ -135,7 +135,7 @@ import Testing
         #expect(world.heart.isConnected)
     }
 
-    @Test("two apps on two adapters: one is killed, and the other one goes on")
+    @Test("two apps on two adapters: one is killed, and the other one continues")
     func oneOfTwo() async throws {
         let world = try await SimulatedWorld(.calm)
         _ = world.simulator.addAdapter(address: "00:B1:5E:00:00:02")

@@ -41,7 +41,8 @@ struct SimulatorClockTests {
         for number in 1..<max(count, 2) {
             let next = try await Self.day()
             let difference = zip(first, next).first { $0 != $1 }
-            #expect(next.count == first.count && difference == nil, "day \(number): \(difference.map { "\($0)" } ?? "")")
+            #expect(
+                next.count == first.count && difference == nil, "day \(number): \(difference.map { "\($0)" } ?? "")")
         }
     }
 

@@ -112,7 +112,8 @@ import Testing
         #expect(world.device.replayNext() && world.device.replayNext())
         #expect(world.values == ["01", "02"])
         #expect(!world.device.replayNext(), "1812/2A4D#2 has no subscriber")
-        #expect(!VirtualPeripheral.heartRateSensor().replayNext() && VirtualPeripheral.heartRateSensor().deviations == [])
+        #expect(
+            !VirtualPeripheral.heartRateSensor().replayNext() && VirtualPeripheral.heartRateSensor().deviations == [])
     }
 
     @Test("advertisements are repeated in their order with their strengths; the name is that of the device")

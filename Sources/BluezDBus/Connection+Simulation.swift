@@ -1,4 +1,5 @@
-/// What becomes of a connection whose process is stopped or killed, for simulators and tests.
+/// For simulators and tests: what becomes of a connection whose process is stopped or killed, and whether everything
+/// has arrived.
 extension Connection {
     /// As SIGSTOP to its process: nothing is received any more, and what is sent waits, until ``goOn()``.
     package func stop() {
@@ -12,6 +13,19 @@ extension Connection {
         let bodies = presence.held ?? []
         presence.held = nil
         for body in bodies { body() }
+    }
+
+    /// Calls `body` when the bus has answered a question: see ``VirtualTime/settle()``, for which that is no activity.
+    func echo(_ body: @escaping () -> Void) {
+        let time = open.time
+        guard presence.isOpen, !presence.isStopped, let message = try? message(for: .bus("GetId")),
+            let serial = try? send(message)
+        else { return body() }
+        time?.note(-1)
+        open.addEcho(serial) {
+            time?.note(-1)
+            body()
+        }
     }
 
     func hold(_ body: @escaping () -> Void) { presence.held?.append(body) }
