@@ -61,11 +61,14 @@ public final class FaultRun: @unchecked Sendable {  // holds: what changes is co
     /// What has happened so far, one text each: steps, and requests that have failed, such as `read of 2a38 failed`.
     public var events: [String] { simulator?.sync { noted } ?? noted }
 
-    /// Waits until all steps have begun, and those with a period have ended; at once after ``stop()``.
+    /// Waits until all steps have begun, and those with a period have ended; at once after ``stop()``. With a
+    /// ``SimulatorClock`` time passes meanwhile.
     public func waitForEnd() async {
         guard let simulator else { return }
-        await withCheckedContinuation { continuation in
-            simulator.sync { if pending == 0 { continuation.resume() } else { waiting.append(continuation) } }
+        try? await simulator.clock.run(within: .seconds(1_000_000_000)) { [self] in
+            await withCheckedContinuation { continuation in
+                simulator.sync { if pending == 0 { continuation.resume() } else { waiting.append(continuation) } }
+            }
         }
     }
 

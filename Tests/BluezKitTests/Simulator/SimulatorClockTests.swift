@@ -95,6 +95,22 @@ struct SimulatorClockTests {
         #expect(gateway.trace.contains { $0.hasSuffix("state 5") } && gateway.last == "notifying")
     }
 
+    @Test("a plan of hours is carried out while it is awaited")
+    func plan() async throws {
+        let clock = SimulatorClock()
+        let simulator = try await Simulator(clock: clock)
+        let heart = simulator.add(.heartRateSensor())
+        let gateway = Gateway(simulator)
+        await clock.advance(by: .seconds(2))
+        let start = clock.now
+        let plan = FaultPlan([
+            .vanish(at: .seconds(3600), for: .seconds(1800)), .hangDaemon(at: .seconds(7200), for: .seconds(5)),
+        ])
+        await simulator.run(plan, on: heart).waitForEnd()
+        #expect(start.duration(to: clock.now) == .seconds(7205))
+        #expect(gateway.trace.count { $0.contains("disconnected") } == 1 && gateway.last == "notifying")
+    }
+
     @Test("time on the air is time of the clock")
     func air() async throws {
         let clock = SimulatorClock()
