@@ -141,7 +141,7 @@ extension Device {
         }
         secured(level.definition.security) { failure in
             guard failure == nil else { return }
-            link.read(level, offset: 0) { [weak self] result in
+            link.read(level, offset: 0, isByDaemon: true) { [weak self] result in
                 guard let self, case .success(let value) = result, let percentage = value.first else { return }
                 battery = percentage
                 server?.add(Device.batteryInterface, to: path, owner: self)

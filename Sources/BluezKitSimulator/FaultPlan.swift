@@ -167,7 +167,7 @@ extension FaultPlan.Step {
 
 extension Duration {
     /// `3 s`, `0.25 s`.
-    fileprivate var inSeconds: String {
+    var inSeconds: String {
         let seconds = (self / .microseconds(1)).rounded() / 1_000_000
         return seconds == seconds.rounded() && abs(seconds) < 1e15 ? "\(Int64(seconds)) s" : "\(seconds) s"
     }

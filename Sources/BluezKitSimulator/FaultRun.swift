@@ -58,7 +58,8 @@ public final class FaultRun: @unchecked Sendable {  // holds: what changes is co
 
     deinit { waiting.forEach { $0.resume() } }
 
-    /// What has happened so far, one text each: steps, and requests that have failed, such as `read of 2a38 failed`.
+    /// What has happened so far, one text each: steps with the times of the plan, the ends of their periods, such as
+    /// `at 5 s: no longer: the peripheral vanishes`, and requests that have failed, such as `read of 2a38 failed`.
     public var events: [String] { simulator?.sync { noted } ?? noted }
 
     /// Waits until all steps have begun, and those with a period have ended; at once after ``stop()``. With a
@@ -97,16 +98,21 @@ public final class FaultRun: @unchecked Sendable {  // holds: what changes is co
 
     private func begin(_ step: FaultPlan.Step, _ number: Int) {
         guard let simulator else { return }
-        note("\(step.fault)")
+        note("\(step)")
         undos[number] = perform(step, number, simulator)
         guard let period = step.period else { return ended() }
         after(period) { run in
-            run.undo(number)
+            if run.undo(number) { run.note("at \((step.start + period).inSeconds): no longer: \(step.fault)") }
             run.ended()
         }
     }
 
-    private func undo(_ number: Int) { undos.removeValue(forKey: number)?() }
+    /// - Returns: Whether there was anything to undo.
+    @discardableResult private func undo(_ number: Int) -> Bool {
+        guard let undo = undos.removeValue(forKey: number) else { return false }
+        undo()
+        return true
+    }
 
     private func ended() {
         pending -= 1

@@ -131,8 +131,9 @@ final class Link {
     }
 
     /// Reads a characteristic's value from `offset`.
+    /// - Parameter isByDaemon: bluetoothd has its own reasons.
     func read(
-        _ characteristic: GATTTable.Characteristic, offset: Int,
+        _ characteristic: GATTTable.Characteristic, offset: Int, isByDaemon: Bool = false,
         completion: @escaping (Result<[UInt8], ATTFailure>) -> Void
     ) {
         if characteristic.served != nil { return readServed(.value(characteristic), offset, [], completion) }
@@ -141,7 +142,9 @@ final class Link {
             delay: definition.delay, isAnswered: definition.answers,
             serve: { [weak self, peripheral] answer in
                 if let failure = peripheral.faults.reads?.next(definition.uuid) { return answer(.failure(failure)) }
+                self?.peripheral.replay?.isReadByDaemon = isByDaemon
                 let result = Self.answerRead(characteristic, offset: offset)
+                self?.peripheral.replay?.isReadByDaemon = false
                 self?.model?.read((try? result.get().count) ?? 0)
                 answer(result)
             }, completion: completion)

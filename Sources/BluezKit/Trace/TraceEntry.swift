@@ -36,6 +36,8 @@ package struct TraceEntry: Equatable, Sendable {
         package let manager: Int?
         package let peripheral: UUID?
         let text: String
+        /// Whether a link is asked for.
+        package var isConnect: Bool { text.hasPrefix("didConnect") }
     }
 
     /// What becomes of links.

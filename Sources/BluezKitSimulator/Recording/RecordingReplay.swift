@@ -72,6 +72,8 @@ final class RecordingReplay: @unchecked Sendable {  // holds: used on the simula
     /// Characteristics of which no value is recorded, and to which the app has written one.
     private var written: Set<String> = []
     private var nextStep = 0
+    /// While bluetoothd reads what no app has asked for.
+    var isReadByDaemon = false
     private(set) var deviations: [ReplayDeviation] = []
     private(set) var deviationCount = 0
 
@@ -197,7 +199,7 @@ final class RecordingReplay: @unchecked Sendable {  // holds: used on the simula
     /// The answer to a read of what the recording does not have.
     func refusal(of name: String, _ error: UInt8?) -> ATTFailure {
         if let error { return ATTFailure(error) }
-        deviate(.read(name))
+        if !isReadByDaemon { deviate(.read(name)) }
         return .unlikely
     }
 

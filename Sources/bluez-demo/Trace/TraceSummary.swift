@@ -9,6 +9,7 @@ struct TraceSummary: Equatable {
     }
 
     private static let shownAnswers = 5
+    private static let shownLost = 20
 
     private(set) var messages = 0
     private var calls = 0
@@ -23,6 +24,8 @@ struct TraceSummary: Equatable {
     private var disconnects: [String: Int] = [:]
     /// The longest, with their times.
     private var slowest: [Waiting] = []
+    /// Questions whose link ended before their answers came: the first ones.
+    private var lost: [Waiting] = []
     /// Questions without an answer so far. The same may be asked several times, and is answered in order.
     private var open: [TraceEntry.Question: [Waiting]] = [:]
 
@@ -44,7 +47,13 @@ struct TraceSummary: Equatable {
         case .up: connects += 1
         case .down(let reason):
             if let reason { disconnects[reason, default: 0] += 1 }
-            open = open.filter { $0.key.manager != entry.place.manager || $0.key.peripheral != entry.peripheral }
+            // The app may release an object after it has asked for a new link, by another one.
+            let ended = open.filter {
+                $0.key.manager == entry.place.manager && $0.key.peripheral == entry.peripheral
+                    && !(reason == nil && $0.key.isConnect)
+            }
+            for question in ended.keys { open[question] = nil }
+            if reason != nil { lose(ended.values.flatMap { $0 }) }
         case .off: open = open.filter { $0.key.manager != entry.place.manager }
         case nil: break
         }
@@ -60,6 +69,11 @@ struct TraceSummary: Equatable {
         slowest.append(Waiting(name: first.name, seconds: seconds - first.seconds))
         slowest.sort { $0.seconds > $1.seconds }
         if slowest.count > Self.shownAnswers { slowest.removeLast() }
+    }
+
+    /// Their answer is the end of the link (CN-10).
+    private mutating func lose(_ questions: [Waiting]) {
+        lost += questions.sorted { $0.seconds < $1.seconds }.prefix(max(0, Self.shownLost - lost.count))
     }
 
     private var unanswered: [Waiting] { open.values.flatMap { $0 }.sorted { $0.seconds < $1.seconds } }
@@ -90,6 +104,8 @@ struct TraceSummary: Equatable {
         for (reason, number) in reasons { lines.append(Line("  \(count(number, "disconnect")): \(reason.harmless)")) }
         if !slowest.isEmpty { lines.append("  slowest answers:") }
         for answer in slowest { lines.append(Line("\(TraceReport.time(answer.seconds)) s  \(answer.name.harmless)")) }
+        if !lost.isEmpty { lines.append(Line("  ended with their link, asked at:", .yellow)) }
+        for question in lost { lines.append(Line("\(TraceReport.time(question.seconds)) s  \(question.name.harmless)")) }
         if !unanswered.isEmpty { lines.append(Line("  without an answer, asked at:", .yellow)) }
         for question in unanswered {
             lines.append(Line("\(TraceReport.time(question.seconds)) s  \(question.name.harmless)"))
@@ -111,7 +127,7 @@ struct TraceSummary: Equatable {
             "processes": .int(processes.count), "managers": .int(managers.count), "calls": .int(calls),
             "callbacks": .int(callbacks), "values": .int(values), "errors": .int(errors), "connects": .int(connects),
             "disconnects": .array(reasons.map { ["reason": .string($0.reason), "count": .int($0.count)] }),
-            "slowest": list(slowest), "unanswered": list(unanswered),
+            "slowest": list(slowest), "lost": list(lost), "unanswered": list(unanswered),
         ]
     }
 }

@@ -105,13 +105,16 @@ import Testing
                 ($0.peripheral, $0.link) = (Self.peripheral, .down(reason: "gone"))
             })
         #expect(
-            summary.lines.map(\.text).suffix(2) == ["  without an answer, asked at:", "     5.000 s  other"])
+            summary.lines.map(\.text).suffix(4) == [
+                "  ended with their link, asked at:", "     3.000 s  readValue", "  without an answer, asked at:",
+                "     5.000 s  other",
+            ])
         #expect(summary.lines.map(\.text).contains("  1 disconnect: gone"))
         #expect(
             summary.json.description
                 == #"{"event":"traceSummary","lines":10,"seconds":6,"processes":1,"managers":2,"calls":5,"#
                 + #""callbacks":5,"values":1,"errors":1,"connects":1,"disconnects":[{"reason":"gone","count":1}],"#
                 + #""slowest":[{"name":"connect","seconds":2},{"name":"readValue","seconds":0.5},"#
-                + #"{"name":"writeValue","seconds":0.25}],"unanswered":[{"name":"other","seconds":5}]}"#)
+                + #"{"name":"writeValue","seconds":0.25}],"lost":[{"name":"readValue","seconds":3}],"unanswered":[{"name":"other","seconds":5}]}"#)
     }
 }

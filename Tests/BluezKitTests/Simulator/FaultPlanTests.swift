@@ -117,7 +117,11 @@ import Testing
         try await within { await run.waitForEnd() }
         #expect(device.rssi == -90)
         try await central.connect(lamp)
-        #expect(run.events == ["the RSSI walks from -50 to -90 dBm", "the peripheral vanishes"])
+        #expect(
+            run.events == [
+                "at 0 s: the RSSI walks from -50 to -90 dBm for 0.08 s", "at 0.02 s: the peripheral vanishes for 0.05 s",
+                "at 0.07 s: no longer: the peripheral vanishes",
+            ])
     }
 
     @Test("what a stopped run has begun is undone: the peripheral comes back, and bluetoothd answers")
