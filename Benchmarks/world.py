@@ -1,4 +1,4 @@
-"""The bus and the fake org.bluez that clients are measured against. Imported by `run`."""
+"""The bus and the fake org.bluez that clients are measured against. Imported by `run` and `instructions`."""
 
 import contextlib
 import os
@@ -42,7 +42,8 @@ def build_c():
     flags = subprocess.run(pkg_config, check=True, capture_output=True, text=True).stdout.split()
     shared = ['-shared', '-fPIC']
     compiler = shutil.which('cc') or 'clang'  # Swift brings clang
-    for name, how in (('generator', flags), ('floor', flags), ('wire', flags), ('allocations', shared)):
+    for name, how in (('generator', flags), ('floor', flags), ('wire', flags), ('allocations', shared),
+                      ('instructions', shared)):
         source, product = HERE / f'{name}.c', BUILD / name
         newest = max(path.stat().st_mtime for path in (source, HERE / 'measure.h'))
         if not product.exists() or product.stat().st_mtime <= newest:
