@@ -105,7 +105,9 @@ struct TraceSummary: Equatable {
         if !slowest.isEmpty { lines.append("  slowest answers:") }
         for answer in slowest { lines.append(Line("\(TraceReport.time(answer.seconds)) s  \(answer.name.harmless)")) }
         if !lost.isEmpty { lines.append(Line("  ended with their link, asked at:", .yellow)) }
-        for question in lost { lines.append(Line("\(TraceReport.time(question.seconds)) s  \(question.name.harmless)")) }
+        for question in lost {
+            lines.append(Line("\(TraceReport.time(question.seconds)) s  \(question.name.harmless)"))
+        }
         if !unanswered.isEmpty { lines.append(Line("  without an answer, asked at:", .yellow)) }
         for question in unanswered {
             lines.append(Line("\(TraceReport.time(question.seconds)) s  \(question.name.harmless)"))

@@ -115,6 +115,7 @@ import Testing
                 == #"{"event":"traceSummary","lines":10,"seconds":6,"processes":1,"managers":2,"calls":5,"#
                 + #""callbacks":5,"values":1,"errors":1,"connects":1,"disconnects":[{"reason":"gone","count":1}],"#
                 + #""slowest":[{"name":"connect","seconds":2},{"name":"readValue","seconds":0.5},"#
-                + #"{"name":"writeValue","seconds":0.25}],"lost":[{"name":"readValue","seconds":3}],"unanswered":[{"name":"other","seconds":5}]}"#)
+                + #"{"name":"writeValue","seconds":0.25}],"lost":[{"name":"readValue","seconds":3}],"unanswered":[{"name":"other","seconds":5}]}"#
+        )
     }
 }

@@ -119,7 +119,8 @@ import Testing
         try await central.connect(lamp)
         #expect(
             run.events == [
-                "at 0 s: the RSSI walks from -50 to -90 dBm for 0.08 s", "at 0.02 s: the peripheral vanishes for 0.05 s",
+                "at 0 s: the RSSI walks from -50 to -90 dBm for 0.08 s",
+                "at 0.02 s: the peripheral vanishes for 0.05 s",
                 "at 0.07 s: no longer: the peripheral vanishes",
             ])
     }
