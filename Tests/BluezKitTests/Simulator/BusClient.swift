@@ -12,13 +12,16 @@ final class BusClient: @unchecked Sendable {  // holds: all state is touched on 
     let queue = DispatchQueue(label: "test.client")
     let connection: Connection
     private let service: String
+    private let clock: SimulatorClock
     private var heard: [String] = []
     private var waiters: [(met: () -> Bool, continuation: CheckedContinuation<Bool, Never>, id: UUID)] = []
 
     /// Connects, and subscribes to all signals of the service and to what the bus reports about it.
-    init(_ address: BusAddress, service: String = "org.bluez") async throws {
-        self.service = service
+    /// - Parameter clock: That of the simulator: time passes while the client waits.
+    init(_ address: BusAddress, service: String = "org.bluez", clock: SimulatorClock = .real) async throws {
+        (self.service, self.clock) = (service, clock)
         let queue = queue
+        queue.virtualTime = VirtualTime.on(address)
         connection = try queue.sync { try Connection(address: address, queue: queue) }
         queue.sync {
             connection.onSignal = { [weak self] message in self?.hear(self?.describe(message)) }
@@ -59,7 +62,15 @@ final class BusClient: @unchecked Sendable {  // holds: all state is touched on 
         _ path: String, _ interface: String, _ member: String, _ arguments: Value..., deadline: Duration = .seconds(20)
     ) async throws -> [Value] {
         guard let path = ObjectPath(path) else { throw BusError.invalid(path) }
-        return try await withCheckedThrowingContinuation { continuation in
+        return try await clock.run { [self] in
+            try await makeCall(path, interface, member, arguments, deadline)
+        }
+    }
+
+    private func makeCall(
+        _ path: ObjectPath, _ interface: String, _ member: String, _ arguments: [Value], _ deadline: Duration
+    ) async throws -> [Value] {
+        try await withCheckedThrowingContinuation { continuation in
             queue.async { [self] in
                 let call = MethodCall(destination: service, path: path, interface: interface, member: member) {
                     (writer) throws(BusError) in for argument in arguments { try writer.write(argument) }
@@ -151,6 +162,12 @@ final class BusClient: @unchecked Sendable {  // holds: all state is touched on 
     }
 
     func waits(_ timeout: Duration = .seconds(20), until condition: @escaping ([String]) -> Bool) async -> Bool {
+        // holds: it is called on the client's queue only
+        nonisolated(unsafe) let condition = condition
+        return (try? await clock.run { [self] in await wait(timeout, until: condition) }) ?? false
+    }
+
+    private func wait(_ timeout: Duration, until condition: @escaping ([String]) -> Bool) async -> Bool {
         await withCheckedContinuation { continuation in
             queue.sync {
                 if condition(heard) { return continuation.resume(returning: true) }
