@@ -20,6 +20,14 @@ public struct BusAddress: Hashable, Sendable, CustomStringConvertible {
         return BusAddress(environment("XDG_RUNTIME_DIR").map { "unix:path=\($0)/bus" } ?? "autolaunch:")
     }
 
+    /// Without the identifiers of the buses (`guid=`), which an address need not have.
+    package var endpoint: BusAddress {
+        let buses = rawValue.split(separator: ";").map { bus in
+            bus.split(separator: ",").filter { !$0.hasPrefix("guid=") }.joined(separator: ",")
+        }
+        return BusAddress(buses.joined(separator: ";"))
+    }
+
     /// The address itself.
     public var description: String { rawValue }
 }

@@ -4,7 +4,10 @@ extension Connection {
     /// As SIGSTOP to its process: nothing is received any more, and what is sent waits, until ``goOn()``.
     package func stop() {
         assertOnQueue()
-        if presence.isOpen, !presence.isStopped { presence.held = [] }
+        guard presence.isOpen, !presence.isStopped else { return }
+        presence.held = []
+        // Their answers stay unread, and a clock that waits for them could not get to the moment at which it continues.
+        for body in open.removeEchoes() { body() }
     }
 
     /// As SIGCONT.

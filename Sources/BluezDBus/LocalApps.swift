@@ -21,6 +21,7 @@ package enum LocalApps {
 
     private struct Entry: Sendable {
         weak var part: (any LocalAppPart)?
+        let identity: ObjectIdentifier
         let kind: Kind
         let address: BusAddress
         let adapter: String?
@@ -28,22 +29,24 @@ package enum LocalApps {
 
     private static let entries = Mutex<[Entry]>([])
 
+    /// Until ``remove(_:)``, which a part calls when it is released. No other part is looked at, not even whether it is
+    /// still there: it would be held for that moment, and hear of something after its release.
     /// - Parameter adapter: The name or address of the adapter that the app has asked for; nil: none.
     package static func add(_ part: any LocalAppPart, _ kind: Kind, on address: BusAddress, adapter: String?) {
-        let entry = Entry(part: part, kind: kind, address: address, adapter: adapter)
-        // The others are returned as well: what may be the last reference must not be released under the lock.
-        let others = entries.withLock { entries in
-            let others = entries.map(\.part)
-            entries = zip(entries, others).filter { $1 != nil }.map(\.0) + [entry]
-            return others
-        }
-        withExtendedLifetime(others) {}
+        let entry = Entry(
+            part: part, identity: ObjectIdentifier(part), kind: kind, address: address.endpoint, adapter: adapter)
+        entries.withLock { $0.append(entry) }
+    }
+
+    /// - Parameter identity: Of a part that is being released.
+    package static func remove(_ identity: ObjectIdentifier) {
+        entries.withLock { entries in entries.removeAll { $0.identity == identity } }
     }
 
     /// - Parameter adapters: Those that the app may have asked for; nil: any, or none.
     package static func parts(_ kind: Kind, on address: BusAddress, adapters: [String]? = nil) -> [any LocalAppPart] {
         let found = entries.withLock { entries in
-            entries.filter { $0.kind == kind && $0.address == address }.map { ($0.part, $0.adapter) }
+            entries.filter { $0.kind == kind && $0.address == address.endpoint }.map { ($0.part, $0.adapter) }
         }
         return found.compactMap { part, adapter in
             adapters.map { wanted in adapter.map(wanted.contains) ?? false } ?? true ? part : nil

@@ -59,13 +59,18 @@ struct OpenCalls {
         echoes.isEmpty ? nil : echoes.removeValue(forKey: serial)
     }
 
+    mutating func removeEchoes() -> [() -> Void] {
+        defer { echoes = [:] }
+        return Array(echoes.values)
+    }
+
     /// It is answered.
     mutating func remove(_ serial: UInt32) -> Call? { calls.removeValue(forKey: serial) }
 
     /// - Returns: What waits for answers, in the order of the calls.
     mutating func removeAll() -> [Connection.Completion] {
-        defer { (calls, echoes) = ([:], [:]) }
-        for body in echoes.values { body() }
+        defer { calls = [:] }
+        for body in removeEchoes() { body() }
         return calls.sorted { $0.key < $1.key }.compactMap(\.value.completion)
     }
 

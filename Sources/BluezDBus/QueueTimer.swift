@@ -11,6 +11,8 @@ public final class QueueTimer {
     private let kind: Kind
     /// Of a virtual one, while it is set.
     private var number: Int?
+    /// How often it was set, or cancelled.
+    private var settings = 0
     private var onFire: () -> Void = {}
 
     /// A timer that is not set.
@@ -43,9 +45,12 @@ public final class QueueTimer {
         case .real(let timer): timer.schedule(deadline: deadline, leeway: leeway)
         case .virtual(let time):
             if let number { time.cancel(number) }
+            settings += 1
+            let setting = settings
             // holds: made on the queue, and run there
             nonisolated(unsafe) let fire = { [weak self] in
-                guard let self else { return }
+                // It may have been set again while this one waited for the queue.
+                guard let self, settings == setting else { return }
                 number = nil
                 onFire()
             }
@@ -60,6 +65,7 @@ public final class QueueTimer {
         case .virtual(let time):
             if let number { time.cancel(number) }
             number = nil
+            settings += 1
         }
     }
 }

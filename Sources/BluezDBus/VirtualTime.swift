@@ -52,12 +52,12 @@ package final class VirtualTime: Sendable {
     package func govern(_ address: BusAddress) {
         Self.times.withLock { times in
             times = times.filter { $0.value.time != nil }
-            times[address] = Reference(time: self)
+            times[address.endpoint] = Reference(time: self)
         }
     }
 
     /// The time on a bus; nil: real time.
-    package static func on(_ address: BusAddress) -> VirtualTime? { times.withLock { $0[address]?.time } }
+    package static func on(_ address: BusAddress) -> VirtualTime? { times.withLock { $0[address.endpoint]?.time } }
 
     func join(_ connection: Connection) {
         state.withLock { state in
@@ -170,7 +170,8 @@ package final class VirtualTime: Sendable {
         while quietRounds < 2 {
             await echo(state.withLock { $0.participants.compactMap(\.connection) })
             while pending.load(ordering: .sequentiallyConsistent) > 0, .now < limit {
-                try? await Task.sleep(for: .microseconds(20))
+                usleep(20)
+                await Task.yield()
             }
             if quietRounds == 1 { threadsWait(until: limit) }
             let now = activity.load(ordering: .sequentiallyConsistent)
@@ -206,11 +207,11 @@ package final class VirtualTime: Sendable {
     }
 
     /// The processor time of the other threads, in nanoseconds.
-    private static var usedByOthers: Int {
-        func used(_ clock: clockid_t) -> Int {
+    private static var usedByOthers: Int64 {
+        func used(_ clock: clockid_t) -> Int64 {
             var time = timespec()
             clock_gettime(clock, &time)
-            return Int(time.tv_sec) * 1_000_000_000 + Int(time.tv_nsec)
+            return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
         }
         return used(CLOCK_PROCESS_CPUTIME_ID) - used(CLOCK_THREAD_CPUTIME_ID)
     }

@@ -94,8 +94,9 @@ final class ChildProcess: @unchecked Sendable {  // holds: what changes is under
     func send(line: String) {
         var bytes = [UInt8]((line + "\n").utf8)[...]
         while !bytes.isEmpty {
-            // It may have ended already; that must not end this process.
-            let count = bytes.withUnsafeBytes { Glibc.send(input, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL)) }
+            // It may have ended already; that must not end this process. And one that does not read is not waited for.
+            let flags = Int32(MSG_NOSIGNAL) | Int32(MSG_DONTWAIT)
+            let count = bytes.withUnsafeBytes { Glibc.send(input, $0.baseAddress, $0.count, flags) }
             guard count > 0 else { return }
             bytes = bytes.dropFirst(count)
         }

@@ -49,6 +49,9 @@ public final class FaultRun: @unchecked Sendable {  // holds: what changes is co
     private var pending = 0
     /// What ends the steps that are in effect, by number.
     private var undos: [Int: () -> Void] = [:]
+    /// How many steps with the same fault are in effect.
+    private var inEffect: [FaultPlan.Fault: Int] = [:]
+    private var isStopped = false
     private var noted: [String] = []
     private var waiting: [CheckedContinuation<Void, Never>] = []
 
@@ -76,6 +79,7 @@ public final class FaultRun: @unchecked Sendable {  // holds: what changes is co
     /// Nothing more of it begins, and what is in effect ends: a peripheral that has vanished comes back, for example.
     public func stop() {
         simulator?.sync {
+            isStopped = true
             for alarm in alarms { alarm.cancel() }
             for number in undos.keys.sorted() { undo(number) }
             pending = 0
@@ -99,7 +103,12 @@ public final class FaultRun: @unchecked Sendable {  // holds: what changes is co
     private func begin(_ step: FaultPlan.Step, _ number: Int) {
         guard let simulator else { return }
         note("\(step)")
-        undos[number] = perform(step, number, simulator)
+        if let undo = perform(step, number, simulator) {
+            undos[number] = undo
+            inEffect[step.fault, default: 0] += 1
+        }
+        // What the step has led to may have stopped the run.
+        if isStopped { undo(number) }
         guard let period = step.period else { return ended() }
         after(period) { run in
             if run.undo(number) { run.note("at \((step.start + period).inSeconds): no longer: \(step.fault)") }
@@ -110,11 +119,15 @@ public final class FaultRun: @unchecked Sendable {  // holds: what changes is co
     /// - Returns: Whether there was anything to undo.
     @discardableResult private func undo(_ number: Int) -> Bool {
         guard let undo = undos.removeValue(forKey: number) else { return false }
-        undo()
+        let fault = plan.steps[number].fault
+        inEffect[fault, default: 1] -= 1
+        // It may be in effect by another step as well.
+        if inEffect[fault] == 0 { undo() }
         return true
     }
 
     private func ended() {
+        guard !isStopped else { return }
         pending -= 1
         finish()
     }

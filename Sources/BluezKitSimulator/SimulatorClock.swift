@@ -1,5 +1,6 @@
 import BluezDBus
 import Dispatch
+import Glibc
 
 /// The time of a simulator, of the managers on its bus, and of app code that takes a `Clock`.
 ///
@@ -85,6 +86,7 @@ public final class SimulatorClock: Clock, Sendable {
         guard let time else {
             return try await ContinuousClock().sleep(for: deadline.offset - now.offset, tolerance: tolerance)
         }
+        guard deadline > now else { return try Task.checkCancellation() }
         let sleeper = Sleeper()
         try await withTaskCancellationHandler {
             try await withCheckedThrowingContinuation { (continuation: CheckedContinuation<Void, any Error>) in
@@ -120,8 +122,8 @@ public final class SimulatorClock: Clock, Sendable {
     /// let beat = try await clock.run { try await pulse.nextValue() }
     /// ```
     /// In real time `body` is run, without a limit.
-    /// - Parameter limit: How long it may take, by this clock. Its task is cancelled after that.
-    /// - Throws: What `body` throws; or ``Failure``, if it ends because of that.
+    /// - Parameter limit: How long it may take, by this clock. Its task is cancelled after that, and not waited for.
+    /// - Throws: What `body` throws; or ``Failure``, if it does not end.
     public func run<Value: Sendable>(
         within limit: Duration = .seconds(24 * 3600), _ body: @escaping @Sendable () async throws -> Value
     ) async throws -> Value {
@@ -158,13 +160,14 @@ public final class SimulatorClock: Clock, Sendable {
             if isDone.isSet { return nil }
             if steps {
                 idle = .now
-            } else if time.next != nil {
-                return .timeLimit(limit)
+            } else if let next = time.next {
+                // One that was set since the step may be due before the end.
+                if next > end { return .timeLimit(limit) }
             } else if .now > idle + .seconds(10) {
                 return .nothingToWaitFor
             } else {
-                // It may wait for something real.
-                try? await Task.sleep(for: .milliseconds(1))
+                // It may wait for something real; also after it was cancelled.
+                if Task.isCancelled { usleep(1000) } else { try? await Task.sleep(for: .milliseconds(1)) }
             }
         }
     }

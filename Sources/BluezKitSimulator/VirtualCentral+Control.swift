@@ -65,7 +65,7 @@ extension VirtualCentral {
             try await prepare(try bytes(2), for: try word(0), offset: try number(1))
             return "\(try number(1)) \(Hex.text(try bytes(2)))"
         case "execute": try await execute(try number(0) != 0)
-        case "subscribe": try await subscribe(try word(0))
+        case "subscribe": try await subscribeOnly(try word(0))
         case "indications": try await configure(try word(0), 2)
         case "unsubscribe": try await configure(try word(0), 0)
         case "configure": try await configure(try word(0), UInt16(try number(1)))
@@ -78,7 +78,7 @@ extension VirtualCentral {
         case "churn":
             for _ in 0..<(try number(2)) {
                 try await connect(to: try address())
-                try await subscribe(try word(1))
+                try await subscribeOnly(try word(1))
                 try disconnect()
             }
         default: throw unknown

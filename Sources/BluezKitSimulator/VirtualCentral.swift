@@ -301,26 +301,6 @@ public final class VirtualCentral: @unchecked Sendable, LinkCentral {  // holds:
         }
     }
 
-    /// Subscribes to notifications, or to indications if the characteristic has no notifications.
-    ///
-    /// Returns when the app has heard of it, if it is in this process: its `didSubscribeTo` has returned, and this
-    /// central gets what it updates from now on. An app in another process hears of it some moments later.
-    public func subscribe(_ uuid: String) async throws {
-        let (full, flags) = try simulator.sync { try (remote(uuid).definition.uuid, remote(uuid).definition.flags) }
-        try await configure(uuid, flags.contains(.indicate) && !flags.contains(.notify) ? 2 : 1)
-        guard try simulator.sync({ link?.peripheral.isAdapter == true }) else { return }
-        let apps = try LocalApps.parts(.manager, on: simulator.busAddress)
-        try await simulator.clock.run { [self, clock = try simulator.clock] in
-            // One whose queue is occupied is not waited for without a limit.
-            let deadline = clock.now.advanced(by: .seconds(2))
-            while isConnected, clock.now < deadline {
-                let heard = apps.compactMap { $0.hasHeard(ofSubscriber: address, of: full) }
-                if heard.isEmpty || heard.contains(true) { return }
-                try await clock.sleep(for: .milliseconds(1))
-            }
-        }
-    }
-
     /// The values of a characteristic that are notified or indicated to this central from now on, on every link.
     /// Subscribe to it as well (``subscribe(_:)``).
     public func values(of uuid: String) -> AsyncStream<[UInt8]> {

@@ -144,6 +144,7 @@ open class CBCentralManager: CBManager, @unchecked Sendable {  // holds: what ch
     }
 
     deinit {
+        LocalApps.remove(ObjectIdentifier(self))
         book?.end()
         // No event tells of the end of their links.
         let peripherals = shared.withLock { $0.peripherals.values.compactMap(\.peripheral) }

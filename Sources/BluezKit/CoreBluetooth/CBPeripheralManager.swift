@@ -135,6 +135,7 @@ open class CBPeripheralManager: CBManager, @unchecked Sendable {  // holds: what
     }
 
     deinit {
+        LocalApps.remove(ObjectIdentifier(self))
         book?.end()
         mirror.end()
         backend.release()

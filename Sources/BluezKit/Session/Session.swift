@@ -37,6 +37,8 @@ final class Session: @unchecked Sendable {  // holds: constants; what is below t
         adapter.onDaemonEnd = { [weak self] in self?.central.daemonEnded() }
     }
 
+    deinit { LocalApps.remove(ObjectIdentifier(self)) }
+
     // MARK: Sharing
 
     private struct Reference { weak var session: Session? }

@@ -19,6 +19,8 @@ final class TraceFile: Sendable {
     /// Why nothing is written.
     struct Failure: Error, Equatable { let reason: String }
 
+    /// In bytes: room for the line that says that the file is full.
+    private static let lastLine: Int64 = 1000
     /// In bytes; the reader refuses what is longer.
     static let longestLine = 1_000_000
 
@@ -142,8 +144,12 @@ final class TraceFile: Sendable {
 
     private func append(_ line: Data, to descriptor: Int32, _ encoder: JSONEncoder) throws(Failure) {
         var status = stat()
-        if fstat(descriptor, &status) == 0, Int64(status.st_size) + Int64(line.count) > options.limit {
-            _ = Self.write(encoded(.full(limit: options.limit), nil, encoder), descriptor)
+        if fstat(descriptor, &status) == 0,
+            Int64(status.st_size) + Int64(line.count) > options.limit - Self.lastLine
+        {
+            let last = encoded(.full(limit: options.limit), nil, encoder)
+            // Other processes may have filled the rest. Beyond RLIMIT_FSIZE not even this one may be written.
+            if Int64(status.st_size) + Int64(last.count) <= options.limit { _ = Self.write(last, descriptor) }
             throw Failure(reason: "the file may have \(options.limit) bytes (BLUEZKIT_TRACE_LIMIT)")
         }
         switch Self.write(line, descriptor) {

@@ -28,11 +28,15 @@ struct CapturedTraffic {
     }
 
     private static let mostDevices = 4_096
+    /// Advertisements of all devices: 100,000 of each would be too many for the memory of a small computer.
+    private static let mostKept = 500_000
     /// An advertisement in parts, at most: Core Specification, Vol 6, Part B, 2.3.4.9.
     private static let mostAdvertisedBytes = 1_650
 
     private(set) var devices: [String: Device] = [:]
     private var links: [UInt32: Link] = [:]
+    /// How many advertisements of all devices.
+    private var kept = 0
 
     mutating func take(_ packet: CapturedPacket) {
         var bytes = CapturedBytes(packet.bytes)
@@ -112,7 +116,7 @@ struct CapturedTraffic {
         return true
     }
 
-    private func heard(
+    private mutating func heard(
         _ device: Device, _ data: [UInt8], isResponse: Bool, isConnectable: Bool, rssi: UInt8, _ time: Double
     ) {
         if isResponse {
@@ -124,7 +128,8 @@ struct CapturedTraffic {
             return
         }
         device.data = data
-        guard device.advertisements.count < Recording.mostAdvertisements else { return }
+        guard device.advertisements.count < Recording.mostAdvertisements, kept < Self.mostKept else { return }
+        kept += 1
         let strength = Int16(Int8(bitPattern: rssi))
         device.advertisements.append(
             .init(

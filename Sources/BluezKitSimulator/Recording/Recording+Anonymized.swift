@@ -6,10 +6,11 @@ extension Recording {
 
     /// The same without what identifies the device.
     ///
-    /// The address becomes `F0:5E:00:00:00:01`, also where its bytes are part of a value or an advertisement. The
-    /// values of Serial Number String, System ID and Unique Device Identifier become zeros, and the serial number also
-    /// where it is part of another value. In names, groups of four or more hexadecimal digits, of which one is a
-    /// decimal digit, become zeros. What else identifies a device or its owner stays, such as a name given to it.
+    /// The address becomes `F0:5E:00:00:00:01`, also where its bytes, or its text, are part of a value or an
+    /// advertisement. The values of Serial Number String, System ID and Unique Device Identifier become zeros, and the
+    /// serial number also where it is part of another value. In names, groups of four or more hexadecimal digits, of
+    /// which one is a decimal digit, become zeros. What else identifies a device or its owner stays, such as a name
+    /// given to it.
     public func anonymized() -> Recording {
         let hidden = Disguise(self)
         var recording = self
@@ -21,8 +22,8 @@ extension Recording {
                 hidden.apply(to: &recording.services[service].characteristics[index])
             }
         }
-        for index in recording.notifications.indices { hidden.apply(to: &recording.notifications[index].value) }
-        for index in recording.writes.indices { hidden.apply(to: &recording.writes[index].value) }
+        for index in recording.notifications.indices { hidden.apply(to: &recording.notifications[index]) }
+        for index in recording.writes.indices { hidden.apply(to: &recording.writes[index]) }
         return recording
     }
 }
@@ -40,13 +41,11 @@ private struct Disguise {
         if let old = recording.address.flatMap({ Hex.bytes($0.filter { $0 != ":" }) }), old.count == new.count {
             pairs = [(old, new), (old.reversed(), new.reversed())]
             // As text, as some devices advertise it.
-            for (text, other) in [
-                (Hex.text(old), Hex.text(new)), (recording.address ?? "", Recording.anonymousAddress),
-            ] {
-                texts += [
-                    (Array(text.utf8), Array(other.utf8)),
-                    (Array(text.uppercased().utf8), Array(other.uppercased().utf8)),
-                ]
+            for separator in ["", ":", "-"] {
+                func text(_ bytes: [UInt8]) -> [UInt8] {
+                    Array(bytes.map { Hex.byte($0).uppercased() }.joined(separator: separator).utf8)
+                }
+                texts.append((text(old), text(new)))
             }
         }
         for characteristic in recording.services.flatMap(\.characteristics)
@@ -55,19 +54,28 @@ private struct Disguise {
             guard let serial = characteristic.value?.prefix(while: { $0 != 0 }), serial.count >= 4 else { continue }
             texts.append((Array(serial), Self.zeros(serial.count)))
         }
-        pairs += texts
     }
 
     private static func zeros(_ count: Int) -> [UInt8] { Array(repeating: UInt8(ascii: "0"), count: count) }
 
-    func apply(to bytes: inout [UInt8]) { Self.replace(pairs, in: &bytes) }
+    func apply(to bytes: inout [UInt8]) {
+        Self.replace(pairs, in: &bytes) { $0 == $1 }
+        replaceTexts(in: &bytes)
+    }
 
-    private static func replace(_ pairs: [(secret: [UInt8], other: [UInt8])], in bytes: inout [UInt8]) {
+    private func replaceTexts(in bytes: inout [UInt8]) {
+        func lowercase(_ byte: UInt8) -> UInt8 { (0x41...0x5A).contains(byte) ? byte | 0x20 : byte }
+        Self.replace(texts, in: &bytes) { lowercase($0) == lowercase($1) }
+    }
+
+    private static func replace(
+        _ pairs: [(secret: [UInt8], other: [UInt8])], in bytes: inout [UInt8], _ isSame: (UInt8, UInt8) -> Bool
+    ) {
         for (secret, other) in pairs where !secret.isEmpty && bytes.count >= secret.count {
             var place = 0
             while place + secret.count <= bytes.count {
                 let range = place..<place + secret.count
-                if bytes[range].elementsEqual(secret) {
+                if bytes[range].elementsEqual(secret, by: isSame) {
                     bytes.replaceSubrange(range, with: other)
                     place += secret.count
                 } else {
@@ -77,20 +85,24 @@ private struct Disguise {
         }
     }
 
-    func apply(to characteristic: inout Recording.Characteristic) {
-        if let value = characteristic.value {
-            if characteristic.uuid == UUIDText.full("2A23") {
-                characteristic.value = Array(repeating: 0, count: value.count)
-            } else if identifying.contains(characteristic.uuid) {
-                characteristic.value = Self.zeros(value.count)
-            } else if characteristic.uuid == UUIDText.full("2A00"),
-                let text = String(validating: value, as: UTF8.self)
-            {
-                characteristic.value = Array(name(text).utf8)
-            } else {
-                characteristic.value = replaced(value)
-            }
+    /// A value that was notified or written.
+    func apply(to event: inout Recording.Event) {
+        // `180A/2A23`, or `…#2` for the second one.
+        let name = event.characteristic.split(separator: "/").last?.split(separator: "#").first ?? ""
+        event.value = replaced(event.value, of: UUIDText.full(String(name)))
+    }
+
+    private func replaced(_ value: [UInt8], of uuid: String) -> [UInt8] {
+        if uuid == UUIDText.full("2A23") { return Array(repeating: 0, count: value.count) }
+        if identifying.contains(uuid) { return Self.zeros(value.count) }
+        if uuid == UUIDText.full("2A00"), let text = String(validating: value, as: UTF8.self) {
+            return Array(name(text).utf8)
         }
+        return replaced(value)
+    }
+
+    func apply(to characteristic: inout Recording.Characteristic) {
+        characteristic.value = characteristic.value.map { replaced($0, of: characteristic.uuid) }
         for index in characteristic.descriptors.indices {
             characteristic.descriptors[index].value = characteristic.descriptors[index].value.map(replaced)
         }
@@ -111,7 +123,7 @@ private struct Disguise {
     /// `Polar H10 00000000`: what looks like a number of the device is replaced.
     func name(_ name: String) -> String {
         var result = "", group = "", bytes = Array(name.utf8)
-        Self.replace(texts, in: &bytes)
+        replaceTexts(in: &bytes)
         func end() {
             let isNumber = group.count >= 4 && group.contains(where: \.isNumber)
             result += isNumber ? String(repeating: "0", count: group.count) : group

@@ -24,10 +24,13 @@ final class TraceCommand: Command {
     init(_ options: TraceOptions, output: Output) { (self.options, self.output) = (options, output) }
 
     func start() {
-        do {
-            file = try FileHandle(forReadingFrom: URL(fileURLWithPath: options.file))
+        do throws(CardFile.Failure) {
+            file = try CardFile.open(options.file)
             readOn()
-        } catch { fail(error) }
+        } catch {
+            output.complain(error.message)
+            Program.quit(.failure)
+        }
     }
 
     private func readOn() {

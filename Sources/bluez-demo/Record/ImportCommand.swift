@@ -15,10 +15,20 @@ final class ImportCommand: Command {
         (self.options, self.output) = (options, output)
     }
 
+    /// Ctrl-C is answered on the main queue, and a large capture takes a while.
     func start() {
+        let sources = options.sources
+        // holds: it is used on the main queue only
+        nonisolated(unsafe) let command = self
+        DispatchQueue.global().async {
+            let devices = Result { () throws(CardFile.Failure) in try Self.read(sources) }
+            DispatchQueue.main.async { command.finish(devices) }
+        }
+    }
+
+    private func finish(_ devices: Result<[RecordingImport.Device], CardFile.Failure>) {
         do throws(CardFile.Failure) {
-            let devices = try read()
-            if let device = choose(devices) {
+            if let device = choose(try devices.get()) {
                 try save(device)
                 Program.quit(.success)
             }
@@ -30,9 +40,9 @@ final class ImportCommand: Command {
 
     func stop(_ status: ExitStatus) { Program.quit(status) }
 
-    private func read() throws(CardFile.Failure) -> [RecordingImport.Device] {
+    private static func read(_ sources: [String]) throws(CardFile.Failure) -> [RecordingImport.Device] {
         var files: [RecordingImport.File] = []
-        for path in options.sources {
+        for path in sources {
             let content = try RecordingFile.content(of: path, limit: RecordingImport.sizeLimit)
             // A path that says more: the folder of `info` has the address.
             files.append(.init(path: URL(fileURLWithPath: path).path, content: content))

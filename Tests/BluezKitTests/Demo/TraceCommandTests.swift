@@ -159,7 +159,11 @@ import Testing
         #expect(missing.status == 1)
         #expect(missing.errors == "bluez-demo: '/nonexistent' cannot be read: No such file or directory\n")
         let folder = try await demo(["trace", place.directory.path])
-        #expect(folder.status == 1 && folder.errors.contains("cannot be read"), "\(folder)")
+        #expect(folder.status == 1 && folder.errors.contains("is not a regular file"), "\(folder)")
+        let pipe = place.directory.path + "/pipe"
+        #expect(mkfifo(pipe, 0o600) == 0)
+        let waiting = try await demo(["trace", pipe])
+        #expect(waiting.status == 1 && waiting.errors.contains("is not a regular file"), "\(waiting)")
         _ = FileManager.default.createFile(atPath: place.path, contents: Data())
         let empty = try await demo(["trace", place.path])
         #expect(empty.status == 1 && empty.errors == "bluez-demo: there is nothing to show in '\(place.path)'\n")

@@ -208,7 +208,7 @@ final class ModelWorld: World, @unchecked Sendable {  // holds: used by one task
                 try? central.discover()
                 for host in 0..<Script.hosts {
                     for service in 0..<Script.services {
-                        try? await central.subscribe(sinkUUID(0x280 + 16 * host + service).line)
+                        try? await central.subscribeOnly(sinkUUID(0x280 + 16 * host + service).line)
                     }
                 }
             })

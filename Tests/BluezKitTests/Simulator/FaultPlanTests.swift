@@ -125,6 +125,21 @@ import Testing
             ])
     }
 
+    @Test("a fault of two steps that overlap lasts until the second one has ended")
+    func overlapping() async throws {
+        let clock = SimulatorClock()
+        let simulator = try await Simulator(clock: clock)
+        let heart = simulator.add(.heartRateSensor())
+        simulator.run(
+            FaultPlan([
+                .refuseLinks(at: .zero, for: .seconds(3)), .refuseLinks(at: .seconds(1), for: .seconds(10)),
+            ]), on: heart)
+        await clock.advance(by: .seconds(6))
+        #expect(heart.refusesLinks)
+        await clock.advance(by: .seconds(6))
+        #expect(!heart.refusesLinks)
+    }
+
     @Test("what a stopped run has begun is undone: the peripheral comes back, and bluetoothd answers")
     func stopped() async throws {
         let (world, device, central, value) = try await connected()

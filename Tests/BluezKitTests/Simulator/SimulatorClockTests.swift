@@ -216,6 +216,50 @@ struct SimulatorClockTests {
         await #expect(throws: Own.self) { try await clock.run { throw Own() } }
     }
 
+    @Test("bluetoothd may be stopped at any moment of a run")
+    func stoppedWithin() async throws {
+        let clock = SimulatorClock()
+        let simulator = try await Simulator(clock: clock)
+        for _ in 0..<20 {
+            try await clock.run {
+                try await clock.sleep(for: .seconds(3))
+                simulator.hangDaemon()
+                try await clock.sleep(for: .seconds(2))
+                simulator.continueDaemon()
+            }
+        }
+        #expect(clock.now.offset >= .seconds(100))
+    }
+
+    @Test("a sleep that begins while nothing is due is no end of the time limit; one that is over returns at once")
+    func lateSleeps() async throws {
+        let clock = SimulatorClock()
+        let simulator = try await Simulator(clock: clock)
+        for number in 0..<300 {
+            try await clock.run {
+                try await Task.sleep(for: .microseconds(number * 10))
+                try await clock.sleep(for: .milliseconds(1))
+            }
+        }
+        try await clock.sleep(until: clock.now)
+        try await clock.sleep(for: .zero)
+        withExtendedLifetime(simulator) {}
+    }
+
+    @Test("a bus address without the bus's identifier has the same time")
+    func bareAddress() async throws {
+        let clock = SimulatorClock()
+        let simulator = try await Simulator(clock: clock)
+        simulator.add(.heartRateSensor())
+        let gateway = Gateway(simulator, String(simulator.address.prefix { $0 != "," }))
+        await clock.advance(by: .seconds(2))
+        #expect(gateway.last == "notifying")
+        simulator.killApp()
+        simulator.setPowered(false)
+        await clock.advance(by: .seconds(2))
+        #expect(gateway.last == "notifying", "it hears nothing of what follows")
+    }
+
     @Test("with the real clock everything is the same, and takes its time")
     func real() async throws {
         let clock = SimulatorClock.real
@@ -255,11 +299,11 @@ private final class Gateway: NSObject, CBCentralManagerDelegate, CBPeripheralDel
     private var central: CBCentralManager?
     private var sensor: CBPeripheral?
 
-    init(_ simulator: Simulator) {
+    init(_ simulator: Simulator, _ address: String? = nil) {
         clock = simulator.clock
         super.init()
         central = CBCentralManager(
-            delegate: self, queue: queue, options: [BluezManagerOptionBusAddressKey: simulator.address])
+            delegate: self, queue: queue, options: [BluezManagerOptionBusAddressKey: address ?? simulator.address])
     }
 
     /// `SECONDS EVENT`

@@ -76,6 +76,13 @@ import Testing
         #expect(count == 3)
     }
 
+    @Test("what is sent to an app that does not read is lost, and is not waited for")
+    func deaf() async throws {
+        let app = try shell("sleep 1000", try await Simulator())
+        app.send(String(repeating: "x", count: 10_000_000))
+        await app.kill()
+    }
+
     @Test("a released app is killed")
     func released() async throws {
         let simulator = try await Simulator()

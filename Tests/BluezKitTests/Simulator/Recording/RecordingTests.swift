@@ -124,6 +124,26 @@ import Testing
         #expect(other.writes[0].value == Array("for 0000000".utf8))
     }
 
+    @Test("an address as text in any form, and the name that is written, are replaced as well")
+    func anonymousTexts() {
+        let forms = ["a1:b2:c3:d4:e5:f6", "A1-B2-C3-D4-E5-F6", "a1b2C3D4e5f6"]
+        let recording = Recording(
+            address: "A1:B2:C3:D4:E5:F6",
+            services: [
+                .init("1815", forms.map { .init("2A56", .read, value: Array("at \($0)".utf8)) }),
+                .init("180A", [.init("2A25", .read, value: Array("SN-77x9".utf8)), .init("2A23", .notify)]),
+            ],
+            notifications: [
+                .init(time: 1, characteristic: "180A/2A23", value: [1, 2, 3]),
+                .init(time: 2, characteristic: "1815/2A56#2", value: Array("sn-77X9".utf8)),
+            ], writes: [.init(time: 3, characteristic: "1800/2A00", value: Array("Tag 12345678".utf8))])
+        let other = recording.anonymized()
+        let texts = other.services[0].characteristics.map { String(decoding: $0.value ?? [], as: UTF8.self) }
+        #expect(texts == ["at F0:5E:00:00:00:01", "at F0-5E-00-00-00-01", "at F05E00000001"])
+        #expect(other.notifications.map(\.value) == [[0, 0, 0], Array("0000000".utf8)])
+        #expect(other.writes.map(\.value) == [Array("Tag 00000000".utf8)])
+    }
+
     @Test("mutated files are refused, or read and written without a change")
     func mutated() throws {
         let good = [UInt8](try Self.whole.fileContent())
