@@ -121,8 +121,10 @@ public final class FaultRun: @unchecked Sendable {  // holds: what changes is co
         guard let undo = undos.removeValue(forKey: number) else { return false }
         let fault = plan.steps[number].fault
         inEffect[fault, default: 1] -= 1
-        // It may be in effect by another step as well.
-        if inEffect[fault] == 0 { undo() }
+        switch fault {
+        case .failReads, .failWrites: undo()  // knows whether it is this step's
+        default: if inEffect[fault] == 0 { undo() }  // it may be in effect by another step as well
+        }
         return true
     }
 

@@ -140,6 +140,21 @@ import Testing
         #expect(!heart.refusesLinks)
     }
 
+    @Test("reads do not fail any more when the last of two equal steps has ended, in whatever order they end")
+    func overlappingReads() async throws {
+        let clock = SimulatorClock()
+        let simulator = try await Simulator(clock: clock)
+        let heart = simulator.add(.heartRateSensor())
+        simulator.run(
+            FaultPlan([.failReads(1, at: .zero, for: .seconds(9)), .failReads(1, at: .seconds(1), for: .seconds(2))]),
+            on: heart)
+        let central = simulator.central()
+        try await central.connect(to: heart.address)
+        await #expect(throws: ATTFailure.unlikely) { try await central.read("2A38") }
+        await clock.advance(by: .seconds(10))
+        #expect(try await central.read("2A38") == [1])
+    }
+
     @Test("what a stopped run has begun is undone: the peripheral comes back, and bluetoothd answers")
     func stopped() async throws {
         let (world, device, central, value) = try await connected()
