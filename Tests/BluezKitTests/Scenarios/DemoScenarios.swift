@@ -99,7 +99,7 @@ extension Scenarios {
                 do { try await world.forget("00:B1:5E:00:00:01", on: "hci1") } catch {
                     // bluetoothd 5.66 has bugs that crash it, when both programs have ended their work. It is not
                     // theirs.
-                    guard try await (world as? RigWorld)?.restartCrashedDaemon() == true else { throw error }
+                    guard try await (world as? RigWorld)?.awaitDaemon() == true else { throw error }
                     try await world.forget("00:B1:5E:00:00:01", on: "hci1")
                 }
             }

@@ -159,7 +159,7 @@ private final class Storm: @unchecked Sendable {  // holds: used by one test, st
             let complaints = await central.perform { app.complaints }
             if complaints.isEmpty { return }
             // bluetoothd 5.66 has bugs that crash it, which belongs to the storm: the supervisor starts it again.
-            if try await (world as? RigWorld)?.restartCrashedDaemon() == true { crashes += 1 }
+            if try await (world as? RigWorld)?.awaitDaemon() == true { crashes += 1 }
             if !isSlow, ContinuousClock.now > start + .seconds(20) {
                 isSlow = true
                 tell("storm: round \(rounds) waits for\n\(await both(complaints))")

@@ -1,6 +1,7 @@
 import BluezKit
 import BluezDBus
 import Foundation
+import Synchronization
 import Testing
 
 /// The machine of `Tests/Rig`, from inside it: the system bus, and the control socket of its peripherals.
@@ -43,18 +44,20 @@ final class RigWorld: World, @unchecked Sendable {  // holds: all its parts are 
         return String(answer.dropFirst(2).drop { $0 == " " })
     }
 
-    /// bluetoothd 5.66 has bugs that crash it. One is the failure of the test that hit it, not of all that follow.
-    /// - Returns: Whether it had crashed.
+    /// All versions of bluetoothd have bugs that crash it, and the rig starts it again. A test that has failed may have
+    /// left it stopped. This waits until it is ready.
+    /// - Returns: Whether it has crashed since the last time.
     @discardableResult
-    func restartCrashedDaemon() async throws -> Bool {
-        let file = try? String(contentsOfFile: "/run/rig/bluetoothd.pid", encoding: .utf8)
-        let pid = file.flatMap { pid_t($0.trimmingCharacters(in: .whitespacesAndNewlines)) }
-        guard let pid, kill(pid, 0) == 0 else {
-            try await control("bluetoothd start")
-            return true
-        }
-        return false
+    func awaitDaemon() async throws -> Bool {
+        func text(_ file: String) -> String { (try? String(contentsOfFile: "/run/rig/\(file)", encoding: .utf8)) ?? "" }
+        let crashes = text("crashes").count { $0 == "\n" }
+        let hasCrashed = Self.crashes.exchange(crashes, ordering: .relaxed) != crashes
+        let pid = pid_t(text("bluetoothd.pid").trimmingCharacters(in: .whitespacesAndNewlines))
+        if hasCrashed || pid.map({ kill($0, 0) == 0 }) != true { try await control("bluetoothd start") }
+        return hasCrashed
     }
+
+    private static let crashes = Atomic(0)
 
     /// What an earlier test's apps have connected ends with them. Linux, or bluetoothd, may lose track of a link that
     /// is made as its attempt is called off (Docs/COMPATIBILITY.md): its peripheral cannot be reached from then on, by

@@ -48,7 +48,7 @@ enum Worlds {
         guard isRig else { return try await SimulatedWorld() }
         await expectNoManagers()
         let world = try RigWorld()
-        try await world.restartCrashedDaemon()
+        try await world.awaitDaemon()
         for line in [
             "rig adapters 1", "rig dual off", "rig resume", "rig deaf off", "rig cross off", "heart return",
             "heart advertise on", "heart beat 0", "sink return", "sink advertise on",
