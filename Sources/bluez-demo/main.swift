@@ -26,8 +26,8 @@ func run(
 do {
     switch try Invocation(Array(CommandLine.arguments.dropFirst())) {
     case .help(let name):
-        let spec = CommandSpec.all.first { $0.name == name }
-        Program.print(spec.map(HelpText().of) ?? HelpText().general)
+        let specs = name.map { name in CommandSpec.all.filter { $0.name == name || $0.name.hasPrefix(name + " ") } }
+        Program.print(specs.map { $0.map(HelpText().of).joined(separator: "\n\n") } ?? HelpText().general)
     case .manual: Program.print(ManualPage(version: Program.version).text)
     case .completions(let shell): Program.print(shell.script)
     case .nothing:

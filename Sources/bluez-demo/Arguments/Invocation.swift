@@ -6,6 +6,7 @@ import Foundation
 enum Invocation: Equatable {
     /// No arguments at all.
     case nothing
+    /// About one command, several that begin with the same word, or all.
     case help(command: String?)
     /// What a package installs beside the program.
     case manual, completions(Completions)
@@ -60,6 +61,10 @@ enum Invocation: Equatable {
             self = try Self.help(&rest)
             return
         }
+        if rest.count == 2, let option = rest.last, ["--help", "-h"].contains(option), Self.isFamily(name) {
+            self = .help(command: name)
+            return
+        }
         let spec = try Self.takeKnownSpec(&rest)
         let parsed = try ParsedArguments(leading + rest, of: spec)
         if parsed.has(CommandSpec.help) {
@@ -96,11 +101,12 @@ enum Invocation: Equatable {
             return .completions(shell)
         }
         guard let next = arguments.first, !next.hasPrefix("-"), next != "help" else { return .help(command: nil) }
-        // `card` and its like are two commands, which the overview shows.
-        let isFamily = CommandSpec.all.contains { $0.name.hasPrefix(next + " ") }
-        if isFamily, arguments.count == 1 { return .help(command: nil) }
+        if isFamily(next), arguments.count == 1 { return .help(command: next) }
         return .help(command: try takeKnownSpec(&arguments).name)
     }
+
+    /// `card` and its like begin several commands.
+    private static func isFamily(_ word: String) -> Bool { CommandSpec.all.contains { $0.name.hasPrefix(word + " ") } }
 
     private static func takeKnownSpec(_ arguments: inout ArraySlice<String>) throws(UsageError) -> CommandSpec {
         if let spec = takeSpec(&arguments) { return spec }
