@@ -1,2 +1,3 @@
-/// The version of this package. It stands here and in CHANGELOG.md, and `scripts/check-sources` compares the two.
-package let bluezKitVersion = "0.9.0"
+/// The version of this package, or that which it will be. It stands here, in CHANGELOG.md and in README.md, and
+/// `scripts/check-sources` compares them.
+package let bluezKitVersion = "0.10.0"
