@@ -1,4 +1,4 @@
-import Foundation
+package import Foundation
 
 /// What one line of a trace tells, in the words of the API. Names and texts may come from other devices.
 package struct TraceEntry: Equatable, Sendable {

@@ -1,5 +1,5 @@
 import BluezKitRestore
-import Foundation
+package import Foundation
 
 /// Reads a trace, which ``TraceFile`` has written, in pieces of any length. The file is anybody's text: a line that
 /// cannot be read is reported with its number, and the next ones are read.
