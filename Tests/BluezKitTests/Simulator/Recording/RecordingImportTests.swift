@@ -60,8 +60,12 @@ import Testing
     func extended() throws {
         var capture = CaptureBuilder(.monitor)
         func report(_ type: UInt16, _ data: [UInt8]) -> [UInt8] {
-            [0x0D, 1] + CaptureBuilder.little(type) + [1] + CaptureBuilder.peer + [1, 0, 0, 0x7F, 0xC4, 0, 0, 0]
-                + [0, 0, 0, 0, 0, 0, UInt8(data.count)] + data
+            // Parts, as Swift 6.0 gives up on a sum of that many literals.
+            let parts: [[UInt8]] = [
+                [0x0D, 1], CaptureBuilder.little(type), [1], CaptureBuilder.peer, [1, 0, 0, 0x7F, 0xC4, 0, 0, 0],
+                [0, 0, 0, 0, 0, 0, UInt8(data.count)], data,
+            ]
+            return Array(parts.joined())
         }
         capture.event(0x3E, report(0x21, [5, 0xFF, 0x4C, 0x00]))
         capture.event(0x3E, report(0x01, [2, 3]))
