@@ -11,7 +11,7 @@ func within<Value: Sendable>(
         let result = try? await ended.next("the end", within: seconds) { $0 }
         guard let result else {
             task.cancel()
-            throw DeadlineExceeded(description: "not done within \(seconds) s")
+            throw DeadlineExceeded(description: "not done within \(seconds * Worlds.slowness) s")
         }
         return try result.get()
     } onCancel: {
@@ -25,6 +25,7 @@ func within<Value: Sendable>(
 func eventually(
     _ what: @autoclosure () -> String, within seconds: Double = world_deadline, _ condition: () async throws -> Bool
 ) async throws {
+    let seconds = seconds * Worlds.slowness
     let deadline = ContinuousClock.now + .seconds(seconds)
     var pause = Duration.milliseconds(2)
     while try await !condition() {

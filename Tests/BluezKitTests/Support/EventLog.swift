@@ -28,6 +28,7 @@ final class EventLog<Event>: @unchecked Sendable {  // holds: what changes is un
     func next<T>(
         _ what: String, within seconds: Double = world_deadline, _ pick: @escaping (Event) -> T?
     ) async throws -> T {
+        let seconds = seconds * Worlds.slowness
         let found: Box<T> = await withCheckedContinuation { continuation in
             let done = Once()
             lock.withLock {

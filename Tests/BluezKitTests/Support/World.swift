@@ -34,6 +34,9 @@ let world_deadline: Double = Worlds.isRig ? 90 : 20
 enum Worlds {
     static let isRig = ProcessInfo.processInfo.environment["BLUEZKIT_WORLD"] == "rig"
 
+    /// How many times longer than elsewhere a test waits for what must come: more than 1 where programs are emulated.
+    static let slowness = ProcessInfo.processInfo.environment["BLUEZKIT_SLOWNESS"].flatMap { Double($0) } ?? 1
+
     /// How often a test is to kill an app; nil: as often as it has time for (scripts/keeper-kills).
     static let kills = ProcessInfo.processInfo.environment["BLUEZKIT_KILLS"].flatMap { Int($0) }
 
