@@ -31,6 +31,15 @@ extension Connection {
         }
     }
 
+    package var isStopped: Bool { presence.isStopped }
+
+    /// Calls `body` at once; while the process is stopped, as soon as it continues, and not if it is killed before.
+    package func whenRunning(_ body: @escaping () -> Void) {
+        assertOnQueue()
+        guard presence.isStopped else { return body() }
+        hold { [self] in if presence.isOpen { body() } }
+    }
+
     func hold(_ body: @escaping () -> Void) { presence.held?.append(body) }
 
     /// As SIGKILL to its process: this process leaves the bus at once, whatever the bus or a receiver still has to do

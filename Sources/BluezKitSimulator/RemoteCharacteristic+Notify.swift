@@ -135,7 +135,7 @@ extension RemoteCharacteristic {
                 return server.refuse(call, BlueZError(att: failure.code))
             }
             isAcquiringNotify = false
-            guard let socket = AcquiredSocket(queue: simulator.queue) else {
+            guard let socket = AcquiredSocket(of: simulator) else {
                 return server.refuse(call, .failed)
             }
             (notifySocket, notifySocketOwner) = (socket, call.sender)
@@ -155,7 +155,7 @@ extension RemoteCharacteristic {
         guard flags.contains(.writeWithoutResponse) else { return server.refuse(call, .notSupported) }
         guard writeSocket == nil else { return server.refuse(call, .notPermitted("Write acquired")) }
         guard let link = device.link else { return server.refuse(call, .noLink) }
-        guard let socket = AcquiredSocket(queue: simulator.queue) else { return server.refuse(call, .failed) }
+        guard let socket = AcquiredSocket(of: simulator) else { return server.refuse(call, .failed) }
         writeSocket = socket
         socket.onPacket = { [weak self] bytes in
             guard let self, let link = device.link, bytes.count <= Int(link.mtu) - 3 else { return }

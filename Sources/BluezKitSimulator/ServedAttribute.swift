@@ -226,7 +226,7 @@ final class ServedAttribute {
                 result.flatMap { reply in
                     var reader = reply.reader
                     do throws(BusError) {
-                        return .success(AcquiredSocket(try reader.readFileDescriptor(), queue: simulator.queue))
+                        return .success(AcquiredSocket(try reader.readFileDescriptor(), of: simulator))
                     } catch {
                         return .failure(error)
                     }

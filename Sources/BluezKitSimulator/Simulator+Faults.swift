@@ -59,8 +59,9 @@ extension Simulator {
         sync { controllers.first { $0.index == index }?.deafness = deafness }
     }
 
-    /// bluetoothd stops, as with SIGSTOP, until ``continueDaemon()``: calls are not answered, and signals are not sent.
-    /// Peripherals and the radio continue, and what they do is signalled afterwards.
+    /// bluetoothd stops, as with SIGSTOP, until ``continueDaemon()``: calls are not answered, signals are not sent, and
+    /// its sockets, for notifications and for writes without response, are neither read nor written. Peripherals and
+    /// the radio continue, and what they do is signalled afterwards.
     public func hangDaemon() { sync { connection?.stop() } }
 
     /// bluetoothd resumes, and handles everything that has accumulated.

@@ -35,15 +35,19 @@ import Testing
     }
 
     /// A connected sensor whose one value is read and written.
-    private func connected() async throws -> (SimulatedWorld, VirtualPeripheral, Central, CBCharacteristic) {
+    private func connected(
+        options: [String: Any] = [:]
+    ) async throws -> (SimulatedWorld, VirtualPeripheral, Central, CBCharacteristic) {
         let world = try await SimulatedWorld(.calm)
         let device = world.simulator.add(
             VirtualPeripheral(
                 "F0:00:00:00:00:01", VirtualAdvertisement(localName: "Lamp", serviceUUIDs: ["1815"]),
                 services: [
-                    VirtualService("1815", [VirtualCharacteristic("2A56", [.read, .write, .notify], value: [1])])
+                    VirtualService(
+                        "1815",
+                        [VirtualCharacteristic("2A56", [.read, .write, .writeWithoutResponse, .notify], value: [1])])
                 ]))
-        let central = Central(world)
+        let central = Central(world, options: options)
         try await central.powerOn()
         let lamp = try await central.find("Lamp")
         try await central.connect(lamp)
@@ -169,9 +173,14 @@ import Testing
         #expect(try await central.read(value).get() == Data([1]))
     }
 
-    @Test("while bluetoothd hangs the world continues, and it signals that afterwards, in order")
-    func hangs() async throws {
-        let (world, device, central, value) = try await connected()
+    // Values of a notification socket came nevertheless.
+    @Test(
+        "while bluetoothd hangs the world continues, and it signals that afterwards, in order",
+        arguments: [false, true]
+    )
+    func hangs(bySocket: Bool) async throws {
+        let (world, device, central, value) = try await connected(
+            options: [BluezManagerOptionNotificationSocketsKey: bySocket])
         #expect(try await central.setNotify(true, value) == nil)
         world.simulator.hangDaemon()
         for number in 1...5 { #expect(device.notify("2A56", [UInt8(number)])) }
@@ -182,5 +191,31 @@ import Testing
         try await central.next("the loss") { if case .disconnected = $0 { true } else { nil } }
         let values = central.events.compactMap { if case .value(_, let value, nil) = $0 { value } else { nil } }
         #expect(values == (1...5).map { Data([UInt8($0)]) })
+    }
+
+    // They came nevertheless: the simulator read the socket on which they are.
+    @Test("while bluetoothd hangs writes without response wait for it; if it is killed then, they are lost")
+    func hangingWrites() async throws {
+        let (world, device, central, value) = try await connected()
+        let lamp = try #require(value.service?.peripheral)
+        func write(_ number: UInt8) { lamp.writeValue(Data([number]), for: value, type: .withoutResponse) }
+        func waitForWrites(_ count: Int) async throws {
+            try await eventually("\(count) writes") { device.writes.count == count }
+        }
+        write(0)
+        try await waitForWrites(1)
+        world.simulator.hangDaemon()
+        for number in UInt8(1)...50 { write(number) }
+        for _ in 0..<100 { #expect(world.simulator.isDaemonRunning) }  // on its queue, which has its turn so
+        #expect(device.writes.count == 1)
+        world.simulator.continueDaemon()
+        try await waitForWrites(51)
+        #expect(device.writes.map(\.value) == (UInt8(0)...50).map { [$0] })
+
+        world.simulator.hangDaemon()
+        write(51)
+        world.simulator.killDaemon()
+        try await central.next("the reset") { if case .state(.resetting) = $0 { true } else { nil } }
+        #expect(device.writes.count == 51)
     }
 }
