@@ -6,6 +6,7 @@ import Glibc
 final class ChildProcess: @unchecked Sendable {  // holds: what changes is under `lock`
     let pid: pid_t
     private let input: Int32
+    private var lifeline: Lifeline?
     private let lock = NSLock()
     private var all: [String] = []
     /// How many lines were taken.
@@ -24,7 +25,10 @@ final class ChildProcess: @unchecked Sendable {  // holds: what changes is under
         }
         defer { close(fromChild.1) }
         do throws(SpawnFailure) {
+            let lifeline = try Lifeline()
             pid = try spawnChild(words, input: toChild.0, output: fromChild.1, environment: environment)
+            lifeline.tie(pid)
+            self.lifeline = lifeline
         } catch {
             close(toChild.1)
             close(fromChild.0)
@@ -58,8 +62,9 @@ final class ChildProcess: @unchecked Sendable {  // holds: what changes is under
         var buffer: UnsafeMutablePointer<CChar>?
         defer { free(buffer) }
         var size = 0
-        while getline(&buffer, &size, file) > 0, let buffer {
-            let line = String(cString: buffer).trimmingCharacters(in: .newlines)
+        while case let count = getline(&buffer, &size, file), count > 0, let buffer {
+            let bytes = UnsafeRawBufferPointer(start: buffer, count: count)  // any, a zero as well
+            let line = String(decoding: bytes, as: UTF8.self).trimmingCharacters(in: .newlines)
             change { all.append(line) }
         }
     }
@@ -69,6 +74,7 @@ final class ChildProcess: @unchecked Sendable {  // holds: what changes is under
         var found = siginfo_t()
         while waitid(P_PID, id_t(pid), &found, WEXITED | WNOWAIT) != 0, errno == EINTR {}
         change {
+            lifeline = nil
             var status: Int32 = 0
             waitpid(pid, &status, 0)
             end = status & 0x7F == 0 ? .exited(status >> 8 & 0xFF) : .signalled(status & 0x7F)

@@ -14,7 +14,7 @@ import Synchronization
 /// needs no preparation. It prints what the test is to know; a program whose output is a pipe must flush it
 /// (`FileHandle.standardOutput.write` does). Its standard error is that of the test.
 ///
-/// It is killed when this is released.
+/// It is killed when this is released, and when the process of the test ends, however that ends.
 ///
 /// In place of Foundation's `Process`: a child that `Process` starts from a task or a dispatch queue has all signals
 /// blocked, so that SIGTERM and Ctrl-C have no effect on it.

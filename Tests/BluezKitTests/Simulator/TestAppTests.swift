@@ -37,7 +37,7 @@ import Testing
     @Test("an app that is started from a task gets SIGTERM")
     func terminates() async throws {
         let simulator = try await Simulator()
-        let app = try await Task.detached { try self.shell("echo ready; sleep 600", simulator) }.value
+        let app = try await Task.detached { try self.shell("echo ready; exec sleep 600", simulator) }.value
         try await app.nextLine(containing: "ready")
         #expect(try await app.terminate() == .signalled(SIGTERM))
     }
@@ -82,6 +82,34 @@ import Testing
         app.send(String(repeating: "x", count: 10_000_000))
         await app.kill()
     }
+
+    @Test("a line is printed as it is, with a byte of zero as well")
+    func zeroByte() async throws {
+        let app = try shell(#"printf 'a\000b\nc\n'"#, try await Simulator())
+        #expect(try await app.nextLine() == "a\0b")
+        #expect(try await app.nextLine() == "c")
+    }
+
+    #if compiler(>=6.2)  // exit tests
+    // An app went on, with a bus that was gone, until it was found and killed by hand.
+    @Test("an app ends with the process of the test, also when that is killed")
+    func orphan() async throws {
+        let directory = try TemporaryDirectory()
+        setenv("TEST_APP_FILE", directory.file("pid"), 1)
+        await #expect(processExitsWith: .signal(SIGKILL)) {
+            let script = "echo $$ > $TEST_APP_FILE; echo ready; exec sleep 600"
+            let app = try TestApp("/bin/sh", arguments: ["-c", script], on: try await Simulator())
+            try await app.nextLine()
+            kill(getpid(), SIGKILL)
+        }
+        let text = try String(contentsOfFile: directory.file("pid"), encoding: .utf8)
+        let pid = try #require(pid_t(text.trimmingCharacters(in: .newlines)))
+        // The first process of a container may leave it in the table of processes.
+        try await eventually("it has ended") {
+            (try? String(contentsOfFile: "/proc/\(pid)/stat", encoding: .utf8))?.contains(") Z ") ?? true
+        }
+    }
+    #endif
 
     @Test("a released app is killed")
     func released() async throws {
