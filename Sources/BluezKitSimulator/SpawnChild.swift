@@ -34,7 +34,7 @@ package func spawnChild(
     var signals = sigset_t()
     sigemptyset(&signals)
     posix_spawnattr_setsigmask(&attributes, &signals)
-    for signal in [SIGHUP, SIGINT, SIGTERM, SIGPIPE, SIGTSTP] { sigaddset(&signals, signal) }
+    for signal in [SIGHUP, SIGINT, SIGTERM, SIGPIPE, SIGXFSZ, SIGTSTP] { sigaddset(&signals, signal) }
     posix_spawnattr_setsigdefault(&attributes, &signals)
     var arguments: [UnsafeMutablePointer<CChar>?] = words.map { strdup($0) } + [nil]
     var variables: [UnsafeMutablePointer<CChar>?] = (environment ?? [:]).map { strdup("\($0)=\($1)") } + [nil]

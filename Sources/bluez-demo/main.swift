@@ -2,6 +2,8 @@ import Glibc
 
 // A reader that is gone is an error of the write, also of a text that is written before a command runs.
 signal(SIGPIPE, SIG_IGN)
+// Likewise a file that has become as large as this process may make one.
+signal(SIGXFSZ, SIG_IGN)
 guard Terminal.openMissing() else {
     Terminal.write(
         "bluez-demo: standard output is closed; >/dev/null discards what is written to it\n", to: STDERR_FILENO)

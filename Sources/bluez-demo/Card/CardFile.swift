@@ -74,9 +74,9 @@ enum CardFile {
     }
 
     static func reason(_ error: any Error) -> String {
-        if (error as? CocoaError)?.code == .fileWriteOutOfSpace { return String(cString: strerror(ENOSPC)) }
         let error = error as NSError
-        let cause = error.userInfo[NSUnderlyingErrorKey] as? NSError ?? error
+        // On Linux a POSIXError, which a cast to NSError alone does not find.
+        let cause = (error.userInfo[NSUnderlyingErrorKey] as? any Error).map { $0 as NSError } ?? error
         return cause.domain == NSPOSIXErrorDomain ? String(cString: strerror(Int32(cause.code))) : error.sentence
     }
 }

@@ -9,7 +9,8 @@ final class RecordCommand: CentralCommand {
 
     private let options: RecordOptions
     private var recorder: Recorder?
-    private var isSaved = false
+    /// Nil: that was not tried.
+    private var isSaved: Bool?
 
     init(_ options: RecordOptions, common: CommonOptions, output: Output) throws(CardFile.Failure) {
         try CardFile.checkWritable(options.output)
@@ -72,12 +73,14 @@ final class RecordCommand: CentralCommand {
 
     /// Writes what is known, unless that is nothing.
     private func save() -> Bool {
-        guard let recorder, !isSaved else { return isSaved }
+        if let isSaved { return isSaved }
+        guard let recorder else { return false }
         var recording = recorder.recording
         guard !recording.advertisements.isEmpty || !recording.services.isEmpty else { return false }
         if options.isAnonymous { recording = recording.anonymized() }
         do throws(CardFile.Failure) { try RecordingFile.write(recording, to: options.output) } catch {
             output.complain(error.message)
+            isSaved = false
             return false
         }
         isSaved = true

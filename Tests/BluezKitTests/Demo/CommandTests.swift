@@ -29,14 +29,16 @@ import Testing
     }
 
     /// Runs the demo until it ends.
-    /// - Parameter redirection: What a shell does with its output, such as `>/dev/full`.
+    /// - Parameters:
+    ///   - redirection: What a shell does with its output, such as `>/dev/full`.
+    ///   - limit: What the shell limits before, such as `ulimit -f 4`.
     private func demo(
-        _ words: [String], bus: String? = nil, environment: [String] = [], redirection: String = ""
+        _ words: [String], bus: String? = nil, environment: [String] = [], redirection: String = "", limit: String = ":"
     ) async throws -> Outcome {
         let name = folder.path + "/" + UUID().uuidString
         // The status of the demo, not of what reads its output.
         let script =
-            "{ \"$0\" \"$@\" 2>\(name).err; echo $? >\(name).status; } \(redirection.isEmpty ? ">\(name).out" : redirection)"
+            "\(limit); { \"$0\" \"$@\" 2>\(name).err; echo $? >\(name).status; } \(redirection.isEmpty ? ">\(name).out" : redirection)"
         _ = try await run(
             [
                 "/usr/bin/env", "DBUS_SYSTEM_BUS_ADDRESS=\(bus ?? "unix:path=/nowhere")",
@@ -210,6 +212,28 @@ import Testing
         let outcome = try await demo(words, redirection: ">/dev/full")
         #expect(outcome.status == 1)
         #expect(outcome.errors == "bluez-demo: the output cannot be written: No space left on device\n")
+    }
+
+    // SIGXFSZ ended it without a word; where that is ignored it said twice that "the operation could not be completed".
+    @Test("a file that may not become large enough is an error, and the one that was there stays")
+    func fileLimit() async throws {
+        let recordings = try TemporaryDirectory()
+        let recording = recordings.path + "/r.json"
+        try "old".write(toFile: recording, atomically: false, encoding: .utf8)
+        let simulator = try await Simulator()
+        let heart = simulator.add(.rigHeart())
+        let limit = "ulimit -f 1"  // 512 bytes, in bash 1,024
+        let outcome = try await demo(
+            ["record", heart.address, "--seconds", "0.1", "--values", "-o", recording], bus: simulator.address,
+            limit: limit)
+        #expect(outcome.status == 1)
+        #expect(outcome.errors == "bluez-demo: '\(recording)' cannot be written: File too large\n")
+        #expect(try String(contentsOfFile: recording, encoding: .utf8) == "old")
+        #expect(try FileManager.default.contentsOfDirectory(atPath: recordings.path) == ["r.json"])
+
+        let help = try await demo(["--help"], limit: limit)
+        #expect(help.status == 1)
+        #expect(help.errors == "bluez-demo: the output cannot be written: File too large\n")
     }
 
     @Test("a reader that has read enough ends the program, quietly")
