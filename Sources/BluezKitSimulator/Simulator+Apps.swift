@@ -20,7 +20,8 @@ extension Simulator {
     /// - The objects remain, and calls of their methods do nothing but log an API MISUSE. Tasks that wait for something
     ///   of a manager of CoreBluetoothAsync end when it is released.
     ///
-    /// A manager with a keeper loses its connection to that, which continues.
+    /// A manager with a keeper loses its connection to that, which continues: links, subscriptions and what was
+    /// published stay, and the next manager with the restore identifier gets them.
     ///
     /// May be called on any thread, in a callback as well.
     /// - Parameter index: Ends the managers that have asked for this adapter with `BluezManagerOptionAdapterKey`, and

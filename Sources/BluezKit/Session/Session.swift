@@ -69,6 +69,9 @@ final class Session: @unchecked Sendable {  // holds: constants; what is below t
             let session = Session(key, timing)
             _ = sendsAtExit
             sessions[key] = Reference(session: session)
+            #if DEBUG
+            if BorderFormat.isHosted { return session }  // a keeper's, which no app's end ends
+            #endif
             LocalApps.add(session, .connection, on: key.address, adapter: key.adapter?.text)
             return session
         }
