@@ -9,10 +9,10 @@ import Testing
 // cancelled; and a connect that waited for its start delay was started for objects that the app had released. Now a
 // later connect keeps its state, every cancel has its callback, and nothing is started for released objects.
 @Suite struct CancelAndConnectTests {
-    private func found(_ disconnectDelay: Duration = .milliseconds(20)) async throws
+    private func found(_ disconnectDelay: Duration = .milliseconds(20), in given: SimulatedWorld? = nil) async throws
         -> (world: SimulatedWorld, central: Central, heart: CBPeripheral, sink: CBPeripheral)
     {
-        let world = try await SimulatedWorld()
+        let world = if let given { given } else { try await SimulatedWorld() }
         world.simulator.timing.disconnectDelay = disconnectDelay
         let central = Central(world)
         try await central.powerOn()
@@ -92,9 +92,10 @@ import Testing
         #expect(central.count { if case .disconnected = $0 { true } else { false } } == 2)
     }
 
+    // On a busy machine the one attempt failed, and was repeated. Calm: the calls are counted.
     @Test("CN-1 CN-15 peripheral or manager released in the start delay: no link is made", arguments: [true, false])
     func releasedDuringDelay(isManager: Bool) async throws {
-        let (world, central, heart, _) = try await found()
+        let (world, central, heart, _) = try await found(in: SimulatedWorld(.calm, times: .virtual))
         let other = Central(world)
         try await other.powerOn()
         let clock = try await other.find("Rig Sink")

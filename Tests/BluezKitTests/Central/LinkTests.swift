@@ -66,7 +66,7 @@ import Testing
 
     @Test("CN-2 LX-15 transient errors of BlueZ are retried without a callback")
     func retries() async throws {
-        let (world, central, heart) = try await found(in: SimulatedWorld(.calm))
+        let (world, central, heart) = try await found(in: SimulatedWorld(.calm, times: .virtual))
         for (name, message) in [
             ("Failed", "le-connection-abort-by-local"), ("Failed", "Operation already in progress"),
             ("InProgress", "br-connection-busy"), ("Failed", "br-connection-canceled"),

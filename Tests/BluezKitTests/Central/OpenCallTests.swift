@@ -176,12 +176,12 @@ import Testing
         #expect(restoration.peripherals.filter { $0.outcome == .dropped }.isEmpty)
     }
 
-    // Slow: a question that BlueZ refuses is repeated after pauses that double, until BluezKit gives up.
+    // Calm: others would do something in each second that passes.
     @Test(
         "IV-1 R-16 a restored app does not hear that services have changed because BlueZ's answer was refused",
         arguments: [false, true])
     func refusedWhileRestored(isSubscribed: Bool) async throws {
-        let world = try await SimulatedWorld()
+        let world = try await SimulatedWorld(.calm, times: .virtual)
         let directory = try TemporaryDirectory()
         let before = Central(world, options: directory.centralOptions)
         try await before.powerOn()
@@ -195,9 +195,6 @@ import Testing
         let asked = world.simulator.calls("GetAll", path: service).count
         let refusal = SimulatorFault.Effect.fail(name: "org.freedesktop.DBus.Error.LimitsExceeded", message: "too many")
         world.simulator.inject(SimulatorFault("GetAll", path: service, times: nil, refusal))
-        // Between two rounds of questions the refusals must end.
-        let times = ShortTimes(on: world.busAddress) { $0.daemon.busyRetry = .milliseconds(10) }
-        defer { withExtendedLifetime(times) {} }
         // Of another session, as in another process.
         let (after, restored) = try await Central.restored(
             world, options: copy.centralOptions.merging([BluezManagerOptionAdapterKey: "hci0"]) { $1 })
@@ -290,21 +287,17 @@ import Testing
     private let refusedAtFirst = SimulatorFault(
         "Disconnect", times: 3, .fail(name: "org.freedesktop.DBus.Error.LimitsExceeded", message: ""))
 
+    // Calm: others would do something in each second that passes.
     @Test(
         "ST-6 a link that bluetoothd kept while it hung ends before poweredOn, although its Disconnect is refused at first"
     )
     func staleLink() async throws {
-        let world = try await SimulatedWorld()
+        let world = try await SimulatedWorld(.calm, times: .virtual)
         let central = Central(world)
         try await central.powerOn()
         let heart = try await central.find("Rig Heart")
         try await central.connect(heart)
         let location = try await central.characteristic(CBUUID(string: "2A38"), of: CBUUID(string: "180D"), on: heart)
-        let session = central.manager.session
-        session.queue.sync {
-            session.blueZ.timing.daemon.slowCall = .seconds(1)
-            session.bus?.slowCall = .seconds(1)
-        }
         world.simulator.inject(refusedAtFirst)
         try await world.control("bluetoothd hang")
         heart.readValue(for: location)

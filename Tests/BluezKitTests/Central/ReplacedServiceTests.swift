@@ -34,8 +34,8 @@ import Testing
         }
 
         /// Connected, with all that there is discovered.
-        init(_ name: String, _ address: String) async throws {
-            world = try await SimulatedWorld()
+        init(_ name: String, _ address: String, in given: SimulatedWorld? = nil) async throws {
+            world = if let given { given } else { try await SimulatedWorld() }
             device = VirtualPeripheral(
                 address, VirtualAdvertisement(localName: name),
                 services: [VirtualService("180F", [VirtualCharacteristic("2A19", .read, value: [50])])] + Self.table(1))
@@ -167,7 +167,8 @@ import Testing
             Kind.read, .write, .subscribe,
         ])
     func late(_ kind: Kind) async throws {
-        let stage = try await Stage("Late", "C0:00:00:09:00:04")
+        // Calm: others would do something in each second that passes.
+        let stage = try await Stage("Late", "C0:00:00:09:00:04", in: SimulatedWorld(.calm, times: .virtual))
         let (central, simulator) = (stage.central, stage.world.simulator)
         let level = try await central.characteristic(
             CBUUID(string: "2A19"), of: CBUUID(string: "180F"), on: stage.peripheral)

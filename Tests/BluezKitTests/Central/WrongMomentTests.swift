@@ -21,12 +21,6 @@ import Testing
         return (central, try await central.find("Rig Heart"))
     }
 
-    /// A disconnection is held back long enough for everything that a test does in the meantime. For links made later.
-    private func holdLosses(_ central: Central) {
-        let session = central.manager.session
-        session.queue.sync { session.blueZ.timing.link.heldLoss = .seconds(2) }
-    }
-
     /// Waits until `condition` holds on the bus queue.
     private func wait(_ central: Central, until condition: @escaping (Session) -> Bool) async throws {
         let session = central.manager.session
@@ -50,15 +44,16 @@ import Testing
 
     @Test("O-10 O-15 O-43 DL-7 another manager connects while a disconnection is held back: it keeps its link")
     func otherManagerConnects() async throws {
-        let world = try await SimulatedWorld()
+        let world = try await SimulatedWorld(.calm, times: .virtual)  // while time stands still no one else answers
         let (a, heartOfA) = try await central(world)
         let (b, heartOfB) = try await central(world)
-        holdLosses(a)
         try await a.connect(heartOfA)
         a.forgetRecords()
+        await world.time?.stop()
         world.heart.disconnect()
         try await wait(a) { !isUp($0) }
         b.manager.connect(heartOfB)
+        world.time?.pass()
         try await a.next("loss") { if case .disconnected(heartOfA, false, .some) = $0 { true } else { nil } }
         try await b.next("connection") { if case .connected(heartOfB) = $0 { true } else { nil } }
         try await b.settle(heartOfB)
@@ -183,14 +178,15 @@ import Testing
 
     @Test("CN-4 CN-12 connect to a peripheral whose loss has not been reported yet: it is reported, nothing reconnects")
     func connectsWhileLossIsHeld() async throws {
-        let world = try await SimulatedWorld()
+        let world = try await SimulatedWorld(.calm, times: .virtual)  // while time stands still no one else answers
         let (central, heart) = try await central(world)
-        holdLosses(central)
         try await central.connect(heart)
         central.forgetRecords()
+        await world.time?.stop()
         world.heart.disconnect()
         try await wait(central) { !isUp($0) }
         central.manager.connect(heart)
+        world.time?.pass()
         try await central.next("loss") { if case .disconnected(heart, false, .some) = $0 { true } else { nil } }
         #expect(heart.state == .disconnected)
         try await central.connect(heart)
@@ -266,7 +262,7 @@ import Testing
 
     @Test("SC-1 O-19 a scan that was requested before Bluetooth was switched off and on, and starts after it: it ends")
     func lateStart() async throws {
-        let world = try await SimulatedWorld()
+        let world = try await SimulatedWorld(times: .virtual)
         let central = Central(world)
         try await central.powerOn()
         // Time enough to switch off and on in.

@@ -24,25 +24,27 @@ struct SimulatorFailureTests {
 
     @Test("an absent peripheral is refused after the timeout; a second Connect fails at once; Disconnect cancels")
     func absent() async throws {
-        var timing = SimulatorTiming.fast
-        timing.connectTimeout = .seconds(3)  // longer than a second call takes on a busy machine
-        let simulator = try await Simulator(timing: timing)
+        let clock = SimulatorClock()
+        let simulator = try await Simulator(clock: clock)
         let heart = simulator.add(.rigHeart())
         simulator.remember(heart)
         heart.vanish()
         let client = try await BusClient(simulator.busAddress)
-        let other = try await BusClient(simulator.busAddress)
-        async let first: Void? = try? client.device("Connect")
+        let other = try await BusClient(simulator.busAddress, clock: clock)
+        func connect() -> Task<Void, Never> {
+            Task { _ = try? await client.call(BusClient.heart, "org.bluez.Device1", "Connect", deadline: .seconds(60)) }
+        }
+        let first = connect()
         await simulator.waitForCalls("Connect")
         try? await other.device("Connect")
         #expect(other.lines.last == "Connect fails org.bluez.Error.Failed Operation already in progress")
-        _ = await first
+        try await clock.run { await first.value }
         #expect(client.lines.last == "Connect fails org.bluez.Error.Failed le-connection-abort-by-local")
 
-        async let second: Void? = try? client.device("Connect")
+        let second = connect()
         await simulator.waitForCalls("Connect", count: 3)
         try await other.device("Disconnect")
-        _ = await second
+        try await clock.run { await second.value }
         #expect(client.lines.last == "Connect fails org.bluez.Error.Failed br-connection-canceled")
     }
 

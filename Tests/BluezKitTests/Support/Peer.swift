@@ -19,6 +19,7 @@ final class Peer: @unchecked Sendable {  // holds: the connection is touched on 
 
     init(_ address: BusAddress) throws {
         let queue = queue
+        queue.virtualTime = VirtualTime.on(address)
         connection = try queue.sync { try Connection(address: address, queue: queue) }
         queue.sync {
             connection.onSignal = { [signals, order] message in

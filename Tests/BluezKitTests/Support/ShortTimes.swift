@@ -1,4 +1,5 @@
 import BluezDBus
+import BluezKitSimulator
 import Foundation
 
 @testable import BluezKit
@@ -27,6 +28,38 @@ enum WaitingTimes {
     case short
     /// As in apps: for a test of such a time. It says why.
     case real
+    /// As in apps, and bluetoothd's as well, by a clock of their own (``PassingTime``): for a test that would sit
+    /// through such times. Where it looks again and again (``eventually``), they pass meanwhile.
+    case virtual
+}
+
+/// A simulator's clock that passes whenever everything waits, for as long as this is held: what is awaited comes at
+/// once.
+final class PassingTime: Sendable {
+    let clock = SimulatorClock()
+    private let task = ProtectedBox<Task<Void, Never>?>(nil)
+
+    init() { pass() }
+
+    deinit { task.withLock { $0?.cancel() } }
+
+    func pass() {
+        task.withLock { task in
+            task = Task { [clock] in
+                // A run also ends when nothing is due for a while.
+                while !Task.isCancelled {
+                    try? await clock.run(within: .seconds(1e9)) { try await Task.sleep(for: .seconds(3600)) }
+                }
+            }
+        }
+    }
+
+    /// Stands still until ``pass()``.
+    func stop() async {
+        let passing = task.withLock { $0 }
+        passing?.cancel()
+        await passing?.value
+    }
 }
 
 extension BlueZTiming {

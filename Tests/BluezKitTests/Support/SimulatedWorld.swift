@@ -11,21 +11,26 @@ final class SimulatedWorld: World {
     let sink: VirtualPeripheral
     private let events = EventLog<String>()
     private let times: ShortTimes?
+    /// Of a world with ``WaitingTimes/virtual``.
+    let time: PassingTime?
 
     var managerOptions: [String: Any] { [BluezManagerOptionBusAddressKey: simulator.address] }
     let connectTimeout: Double
 
     /// - Parameters:
-    ///   - timing: How long the simulated daemon and radio take.
+    ///   - timing: How long the simulated daemon and radio take. Nil: ``SimulatorTiming/fast``, or, with a clock,
+    ///     ``SimulatorTiming/real``.
     ///   - times: How long BluezKit waits.
     init(
-        _ options: SimulatorOptions = .busy, timing: SimulatorTiming = .fast, times: WaitingTimes = .short
+        _ options: SimulatorOptions = .busy, timing: SimulatorTiming? = nil, times: WaitingTimes = .short
     ) async throws {
         _ = LogCapture.shared
+        time = times == .virtual ? PassingTime() : nil
+        let timing = timing ?? (time == nil ? .fast : .real)
         // A tenth of what the rig's takes: a cancelled read returns long before its answer.
         sink = VirtualPeripheral.rigSink(slowRead: .milliseconds(500))
         connectTimeout = timing.connectTimeout / .seconds(1)
-        simulator = try await Simulator(timing: timing, options: options)
+        simulator = try await Simulator(timing: timing, options: options, clock: time?.clock ?? .real)
         self.times = times == .short ? ShortTimes(on: simulator.busAddress) : nil
         simulator.add(heart)
         simulator.add(sink)
