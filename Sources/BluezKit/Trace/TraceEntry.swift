@@ -1,4 +1,8 @@
-package import Foundation
+#if compiler(<6.1)
+package import Foundation  // later compilers see that the module exports it, and warn
+#else
+import Foundation
+#endif
 
 /// What one line of a trace tells, in the words of the API. Names and texts may come from other devices.
 package struct TraceEntry: Equatable, Sendable {

@@ -1,5 +1,9 @@
 import BluezKitRestore
-package import Foundation
+#if compiler(<6.1)
+package import Foundation  // later compilers see that the module exports it, and warn
+#else
+import Foundation
+#endif
 
 /// Reads a trace, which ``TraceFile`` has written, in pieces of any length. The file is anybody's text: a line that
 /// cannot be read is reported with its number, and the next ones are read.
