@@ -131,17 +131,6 @@ extension Snapshot {
     }
 }
 
-extension JSONDecoder {
-    /// `decode`, which traps with Swift 6.0 where a key is no valid string (swiftlang/swift-foundation#1043): it gets
-    /// what an older parser has understood.
-    fileprivate func decodeSafely<Value: Decodable>(_ type: Value.Type, from data: Data) throws -> Value {
-        #if compiler(<6.1)
-        let data = try JSONSerialization.data(withJSONObject: JSONSerialization.jsonObject(with: data))
-        #endif
-        return try decode(type, from: data)
-    }
-}
-
 extension DecodingError {
     /// What is wrong, and where.
     fileprivate var sentence: String {

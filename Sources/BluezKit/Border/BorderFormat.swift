@@ -67,7 +67,7 @@ enum BorderFormat {
         defer { for descriptor in descriptors.list where descriptor >= 0 { close(descriptor) } }
         let decoder = decoder()
         decoder.userInfo[.descriptors] = descriptors
-        return try decoder.decode(Envelope<Message>.self, from: bytes).message
+        return try decoder.decodeSafely(Envelope<Message>.self, from: bytes).message
     }
 
     #if DEBUG

@@ -23,7 +23,7 @@ package struct KeeperJournal: Sendable {
     func read() -> [KeeperHello] {
         guard let content = try? SnapshotStore.content(of: path, mustBeOurs: true) else { return [] }
         // By a keeper of another version, perhaps: what can be read counts.
-        return ((try? BorderFormat.decoder().decode([Readable].self, from: content)) ?? []).compactMap(\.manager)
+        return ((try? BorderFormat.decoder().decodeSafely([Readable].self, from: content)) ?? []).compactMap(\.manager)
     }
 
     private struct Readable: Decodable {

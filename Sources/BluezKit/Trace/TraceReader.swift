@@ -65,7 +65,7 @@ package struct TraceReader {
         if isTooLong { return damage("it has more than \(TraceFile.longestLine) bytes") }
         if line.isEmpty { return nil }
         do {
-            let read = try decoder.decode(TraceLine.self, from: Data(line))
+            let read = try decoder.decodeSafely(TraceLine.self, from: Data(line))
             // A time of any size may stand there.
             guard (0..<1e11).contains(read.wall), (0..<1e11).contains(read.clock) else {
                 return damage("its time is none")

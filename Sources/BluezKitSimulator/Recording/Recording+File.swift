@@ -12,6 +12,11 @@ extension Recording {
             throw RecordingError("a recording has at most \(Self.sizeLimit >> 20) MiB")
         }
         do {
+            #if compiler(<6.1)
+            // The decoder traps where a key is no valid string (swiftlang/swift-foundation#1043).
+            let parsed = try JSONSerialization.jsonObject(with: fileContent)
+            let fileContent = try JSONSerialization.data(withJSONObject: parsed)
+            #endif
             self = try JSONDecoder().decode(Recording.self, from: fileContent)
         } catch let error as RecordingError {
             throw error

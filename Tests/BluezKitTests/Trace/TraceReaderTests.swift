@@ -195,6 +195,7 @@ import Testing
     /// Not in the attribute: Swift 6.0 crashes of the interpolations there.
     private static let damaged: [(String, String)] = [
         ("nonsense", "it is no JSON"), ("\u{0}", "it is no JSON"), ("{}", "it has no \"wall\""),
+        ("{\"\u{1}\":1}", "it is no JSON"),  // Swift 6.0's JSONDecoder ended the process
         ("[]", ""), (#"{"wall":"x"}"#, "wall: "),
         (#"{"wall":1,"clock":nan,"process":1,"message":{"released":{}}}"#, "it is no JSON"),
         (#"{"wall":"nan","clock":1,"process":1,"message":{"released":{}}}"#, "its time is none"),
