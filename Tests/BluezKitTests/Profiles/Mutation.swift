@@ -44,5 +44,5 @@ func mutate<V: StructuredValue>(
     #expect(
         taken > 0 && changed == 0 && failed == 0,
         "\(V.self): \(taken) read, \(changed) changed, \(failed) failed", sourceLocation: location)
-    #expect(each < .milliseconds(10), "\(V.self): \(each) each", sourceLocation: location)
+    #expect(each < .milliseconds(10) * Worlds.slowness, "\(V.self): \(each) each", sourceLocation: location)
 }
