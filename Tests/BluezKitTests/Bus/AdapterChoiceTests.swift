@@ -7,6 +7,7 @@ import Testing
 @Suite struct AdapterChoiceTests {
     // A key that cannot be a part of an object path led to no question, and so to no callback, ever, and to no log
     // line.
+    // Slow: an adapter has a period of grace to appear, in each of ten cases.
     @Test(
         "ST-1 an adapter that is not there leads to a state, in both roles, and the log names it and those that are",
         arguments: [

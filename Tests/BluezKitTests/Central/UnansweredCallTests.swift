@@ -142,6 +142,7 @@ import Testing
     }
 
     // Each of them left a connect that waits, and that held a connection to the bus of its own.
+    // Slow: twelve peripherals are connected one after the other, and each leaves calls unanswered.
     @Test(
         "peripherals that leave calls unanswered and are gone then, however many addresses they have, keep no connection"
     )

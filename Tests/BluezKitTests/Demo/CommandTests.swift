@@ -349,6 +349,7 @@ import Testing
 
     // Without a first state `scan --duration` and others waited without a limit, and the rest was diagnosed
     // after 30 s.
+    // Slow: after its time limit the program asks bluetoothd what is wrong, and waits three seconds.
     @Test("a bluetoothd that does not answer is named soon after a time limit, and the exit status says so")
     func silentDaemon() async throws {
         let simulator = try await Simulator()

@@ -282,6 +282,7 @@ extension Scenarios {
         }
 
         // Connects and ends of links are never dropped one by one.
+        // Slow: in the rig, a link ends and is made again many times.
         @Test("RS-15 a link ends and is back without an end while the app is dead: that does not fill the keeper")
         func flaps() async throws {
             let stage = try await Stage()
@@ -390,6 +391,7 @@ extension Scenarios {
         }
 
         #if DEBUG  // where a program can have another version
+        // Slow: in the rig, two programs and a second keeper start.
         @Test("D10 an app with a newer keeper replaces the one that runs, which continues for the others")
         func replacedByNewer() async throws {
             let stage = try await Stage()
@@ -405,6 +407,7 @@ extension Scenarios {
             try await stage.end(again, heart, "heart")
         }
 
+        // Slow: in the rig, two programs start.
         @Test("an app that is older than the keeper which runs does without it, and the log says why")
         func newerKeeper() async throws {
             let stage = try await Stage()
