@@ -102,7 +102,8 @@ import Testing
         for peripheral in all { central.manager.connect(peripheral) }
         // Each is asked about once, and then there is nothing to do but to listen.
         for call in ["GetAll", "Introspect"] {
-            _ = try #require(await world.simulator.waitForCalls(call, count: 1000, timeout: .seconds(60)))
+            _ = try #require(
+                await world.simulator.waitForCalls(call, count: 1000, timeout: .seconds(60) * Worlds.slowness))
         }
         _ = try #require(await world.simulator.waitForCalls("StartDiscovery"))
         central.manager.scanForPeripherals(withServices: nil)
