@@ -25,10 +25,11 @@ public struct FaultPlan: Hashable, Sendable, CustomStringConvertible {
     /// A plan with these steps.
     public init(seed: UInt64 = 1, _ steps: [Step]) { (self.seed, self.steps) = (seed, steps) }
 
-    /// A plan made by chance: in `duration`, a number of times, a peripheral vanishes for a moment or ends the link,
-    /// links are refused, bluetoothd hangs or crashes, or Bluetooth is switched off for a moment.
+    /// A plan made by chance: a number of times, a peripheral vanishes for a moment or ends the link, links are
+    /// refused, bluetoothd hangs or crashes, or Bluetooth is switched off for a moment.
     /// - Parameters:
     ///   - seed: The same seed makes the same plan.
+    ///   - duration: The time in which all of it happens.
     ///   - count: How many of these, evenly over the time.
     public static func random(seed: UInt64, over duration: Duration, count: Int = 10) -> FaultPlan {
         var random = SeededGenerator(seed: seed)
@@ -128,6 +129,8 @@ extension FaultPlan.Step {
     /// - Parameters:
     ///   - part: The probability: 0.05 for one in twenty.
     ///   - failure: What the peripheral answers.
+    ///   - start: When it begins, from the begin of the plan.
+    ///   - period: How long it lasts; nil: for good.
     public static func failReads(
         _ part: Double, with failure: ATTFailure = .unlikely, at start: Duration = .zero, for period: Duration? = nil
     ) -> Self {
@@ -139,6 +142,8 @@ extension FaultPlan.Step {
     /// - Parameters:
     ///   - part: The probability: 0.05 for one in twenty.
     ///   - failure: What the peripheral answers.
+    ///   - start: When it begins, from the begin of the plan.
+    ///   - period: How long it lasts; nil: for good.
     public static func failWrites(
         _ part: Double, with failure: ATTFailure = .unlikely, at start: Duration = .zero, for period: Duration? = nil
     ) -> Self {

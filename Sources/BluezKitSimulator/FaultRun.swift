@@ -28,7 +28,9 @@ struct PeripheralFaults {
 
 extension Simulator {
     /// Begins to carry out a plan. Several may be under way at a time.
-    /// - Parameter peripherals: Those that its steps about peripherals are about.
+    /// - Parameters:
+    ///   - plan: What is to happen, from now on.
+    ///   - peripherals: Those that its steps about peripherals are about.
     @discardableResult
     public func run(_ plan: FaultPlan, on peripherals: VirtualPeripheral...) -> FaultRun {
         let run = FaultRun(plan, peripherals, in: self)

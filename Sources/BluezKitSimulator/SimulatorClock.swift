@@ -122,7 +122,9 @@ public final class SimulatorClock: Clock, Sendable {
     /// let beat = try await clock.run { try await pulse.nextValue() }
     /// ```
     /// In real time `body` is run, without a limit.
-    /// - Parameter limit: How long it may take, by this clock. Its task is cancelled after that, and not waited for.
+    /// - Parameters:
+    ///   - limit: How long it may take, by this clock. Its task is cancelled after that, and not waited for.
+    ///   - body: What is awaited.
     /// - Throws: What `body` throws; or ``Failure``, if it does not end.
     public func run<Value: Sendable>(
         within limit: Duration = .seconds(24 * 3600), _ body: @escaping @Sendable () async throws -> Value

@@ -144,7 +144,9 @@ public final class TestApp: Sendable {
 
     /// The next line of the present process, after those that were taken before, that contains a text; those before it
     /// are skipped.
-    /// - Parameter limit: How long to wait for it, in real time.
+    /// - Parameters:
+    ///   - text: A part of the line.
+    ///   - limit: How long to wait for it, in real time.
     /// - Throws: ``Failure/noLine(_:last:)``, ``Failure/ended(_:last:)``
     @discardableResult
     public func nextLine(containing text: String = "", within limit: Duration = .seconds(20)) async throws -> String {
